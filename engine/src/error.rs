@@ -1,0 +1,29 @@
+//! Why the engine did not do what was asked, named by what the client can do about it.
+
+use std::time::Duration;
+
+/// The engine's refusals and failures.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A queue is full (or the host has no room for another key): try again after this long.
+    #[error("busy, retry after {retry_after:?}")]
+    Busy {
+        /// A guess at when there will be room.
+        retry_after: Duration,
+    },
+    /// The deadline passed before the work was done; nothing of it counts.
+    #[error("deadline passed")]
+    DeadlinePassed,
+    /// The session is closed or was never open.
+    #[error("session gone")]
+    Gone,
+    /// The operation was cancelled before it was done.
+    #[error("cancelled")]
+    Cancelled,
+    /// The engine is shutting down and takes no new work.
+    #[error("shutting down")]
+    ShuttingDown,
+    /// The device failed; the work may be sent again.
+    #[error("device failed: {0}")]
+    Device(String),
+}

@@ -1,0 +1,17 @@
+//! Gates on encrypted bits (TFHE, eprint 2018/421), from parameters to a bootstrapped gate.
+//!
+//! A bit is an LWE ciphertext on the 32-bit torus with phase `+2^29` (true) or `-2^29` (false). A gate adds its operands
+//! ([`gates`]), and one bootstrap ([`bootstrap`]) turns the sum back into a fresh bit: switch the modulus to 2N, rotate
+//! a constant polynomial by the phase, extract coefficient 0, switch the key back.
+
+pub mod bootstrap;
+pub mod gates;
+pub mod keys;
+pub mod lwe;
+pub mod noise;
+pub mod params;
+
+pub use gates::{Gate, GateRow};
+pub use keys::EvaluationKey;
+pub use lwe::Lwe;
+pub use params::{Params, ParamsError, ParamsLiteral, Preset};

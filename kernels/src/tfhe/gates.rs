@@ -1,0 +1,134 @@
+//! The gate table: what each gate adds up before its bootstrap.
+//!
+//! Every gate is a row of this table: a constant and a factor for its operands. Binary gates share one bootstrap to
+//! `+-1/8`, MUX takes two and one key switch, NOT none (readings P29: the tariff is another matter and lives in the service).
+
+use super::lwe::{EIGHTH, Lwe};
+
+/// A Boolean gate (specification, gate sessions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Gate {
+    /// not (a and b)
+    Nand,
+    /// a and b
+    And,
+    /// a or b
+    Or,
+    /// a xor b
+    Xor,
+    /// not (a or b)
+    Nor,
+    /// not (a xor b)
+    Xnor,
+    /// not a
+    Not,
+    /// sel ? a : b
+    Mux,
+}
+
+impl Gate {
+    /// All gates, in the specification's order.
+    pub const ALL: [Gate; 8] =
+        [Gate::Nand, Gate::And, Gate::Or, Gate::Xor, Gate::Nor, Gate::Xnor, Gate::Not, Gate::Mux];
+
+    /// The specification's name, upper case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Gate::Nand => "NAND",
+            Gate::And => "AND",
+            Gate::Or => "OR",
+            Gate::Xor => "XOR",
+            Gate::Nor => "NOR",
+            Gate::Xnor => "XNOR",
+            Gate::Not => "NOT",
+            Gate::Mux => "MUX",
+        }
+    }
+
+    /// The gate of this name; case matters (readings G9).
+    pub fn from_name(name: &str) -> Option<Gate> {
+        Gate::ALL.into_iter().find(|gate| gate.name() == name)
+    }
+
+    /// Number of operands: 1 for NOT, 3 for MUX (a, b, sel), else 2.
+    pub fn arity(self) -> usize {
+        match self {
+            Gate::Not => 1,
+            Gate::Mux => 3,
+            _ => 2,
+        }
+    }
+
+    /// Bootstraps the engine really does: 0 for NOT, 2 for MUX, else 1.
+    pub fn bootstraps(self) -> usize {
+        match self {
+            Gate::Not => 0,
+            Gate::Mux => 2,
+            _ => 1,
+        }
+    }
+
+    /// The gate on plain bits, operands in the order a, b, sel.
+    ///
+    /// # Panics
+    /// When `operands` is not of length [`Gate::arity`].
+    pub fn plain(self, operands: &[bool]) -> bool {
+        assert_eq!(operands.len(), self.arity());
+        match (self, operands) {
+            (Gate::Nand, [a, b]) => !(a & b),
+            (Gate::And, [a, b]) => a & b,
+            (Gate::Or, [a, b]) => a | b,
+            (Gate::Xor, [a, b]) => a ^ b,
+            (Gate::Nor, [a, b]) => !(a | b),
+            (Gate::Xnor, [a, b]) => !(a ^ b),
+            (Gate::Not, [a]) => !a,
+            (Gate::Mux, [a, b, sel]) => *(if *sel { a } else { b }),
+            _ => unreachable!("arity was checked"),
+        }
+    }
+}
+
+/// One gate to evaluate and its operands in the order a, b, sel; as many as [`Gate::arity`], all of one dimension.
+#[derive(Clone, Debug)]
+pub struct GateRow {
+    /// The gate.
+    pub gate: Gate,
+    /// Its operands, each `[n + 1]` words.
+    pub operands: Vec<Lwe>,
+}
+
+/// A bootstrap's input: `constant + factor_a * x + factor_b * y`, constant in units of 1/8 of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Linear {
+    pub constant: i32,
+    pub factors: [i32; 2],
+}
+
+/// The bootstraps of a gate: each names two operands by index and how they are added up (parameters.md 1.2, Gates).
+///
+/// MUX(a, b, sel): `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`, whose sum plus 1/8 is the bit.
+pub(super) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
+    const fn row(operands: [usize; 2], constant: i32, x: i32, y: i32) -> ([usize; 2], Linear) {
+        (operands, Linear { constant, factors: [x, y] })
+    }
+    match gate {
+        Gate::Nand => const { &[row([0, 1], 1, -1, -1)] },
+        Gate::And => const { &[row([0, 1], -1, 1, 1)] },
+        Gate::Or => const { &[row([0, 1], 1, 1, 1)] },
+        Gate::Nor => const { &[row([0, 1], -1, -1, -1)] },
+        Gate::Xor => const { &[row([0, 1], 2, 2, 2)] },
+        Gate::Xnor => const { &[row([0, 1], -2, -2, -2)] },
+        Gate::Mux => const { &[row([2, 0], -1, 1, 1), row([2, 1], -1, -1, 1)] },
+        Gate::Not => &[],
+    }
+}
+
+/// `out = constant/8 + factors[0] * x + factors[1] * y`, all `[n + 1]` words, modulo a whole turn.
+pub(super) fn linear(row: Linear, x: &[u32], y: &[u32], out: &mut [u32]) {
+    let [f, g] = row.factors.map(|factor| factor as u32);
+    for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
+        *out = x.wrapping_mul(f).wrapping_add(y.wrapping_mul(g));
+    }
+    let body = out.last_mut().expect("a ciphertext has a body");
+    *body = body.wrapping_add(EIGHTH.wrapping_mul(row.constant as u32));
+}

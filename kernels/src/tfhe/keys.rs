@@ -1,0 +1,63 @@
+//! The evaluation key: what a server needs to compute on bits it cannot read.
+
+use zeroize::Zeroize;
+
+use super::params::{Params, Preset};
+
+/// Where the masks of a key come from. The seed is public; it only saves sending uniform words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Masks {
+    /// Our own format: words modulo the ring prime (bootstrap) and on the 32-bit torus (key switch), masks from
+    /// [`crate::xof`] under this seed.
+    Ango([u8; 32]),
+    /// A `CompressedServerKey` of tfhe-rs: every word on the 32-bit torus, masks from its AES-CTR generator under these
+    /// two seeds, power-of-two bases.
+    TfheRs {
+        /// Seed of the bootstrapping key's masks.
+        bootstrap: u128,
+        /// Seed of the key-switching key's masks.
+        key_switch: u128,
+    },
+}
+
+/// Public key material of one gate key as it travels and rests: seeded, bodies only.
+///
+/// Row `(i, j, c)` of the bootstrapping key is an RLWE encryption under the ring key of `-S_c s_i g_j` (`c < k`) or
+/// `s_i g_j` (`c = k`), `g_j = round(q / B^j)`, j = 1..l; row `(i, j)` of the key-switching key is an LWE encryption of
+/// `z_i * round(2^32 / D^j)`, z the coefficients of the ring key, D the key switch's base (parameters.md 1.2).
+/// Overwritten on drop.
+#[derive(Clone, PartialEq)]
+pub struct EvaluationKey {
+    /// The preset whose dimensions the key has.
+    pub preset: Preset,
+    /// Dimensions, bases and levels. Those of the preset, except for bases and levels of an imported key.
+    pub params: Params,
+    /// Random name that the key shares with its ciphertexts, so that a mix-up is seen (readings G11).
+    pub fingerprint: Option<[u8; 8]>,
+    /// Where masks come from.
+    pub masks: Masks,
+    /// `[n][l][k + 1][N]` words, level 1 first.
+    pub bootstrap_bodies: Vec<u32>,
+    /// `[kN][levels]` words, level 1 first.
+    pub key_switch_bodies: Vec<u32>,
+}
+
+impl std::fmt::Debug for EvaluationKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EvaluationKey").field("preset", &self.preset).finish_non_exhaustive()
+    }
+}
+
+impl EvaluationKey {
+    /// Bytes this key occupies in host memory.
+    pub fn memory_bytes(&self) -> usize {
+        4 * (self.bootstrap_bodies.len() + self.key_switch_bodies.len())
+    }
+}
+
+impl Drop for EvaluationKey {
+    fn drop(&mut self) {
+        self.bootstrap_bodies.zeroize();
+        self.key_switch_bodies.zeroize();
+    }
+}

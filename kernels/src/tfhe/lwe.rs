@@ -1,0 +1,47 @@
+//! LWE ciphertexts of a bit.
+
+use zeroize::Zeroize;
+
+/// `+1/8` of a turn: the phase of a true bit. A false bit is its negation.
+pub const EIGHTH: u32 = 1 << 29;
+
+/// An LWE ciphertext of one bit on the 32-bit torus: `[n + 1]` words, mask `a` then body `b`.
+///
+/// Phase `b - <a, s>` is `+2^29` for true and `-2^29` for false, plus noise.
+#[derive(Clone, Debug, PartialEq, Eq, Zeroize)]
+pub struct Lwe {
+    words: Vec<u32>,
+}
+
+impl Lwe {
+    /// A ciphertext from its words, `[n + 1]`, mask then body.
+    ///
+    /// # Panics
+    /// When `words` is empty: there is always a body.
+    pub fn new(words: Vec<u32>) -> Self {
+        assert!(!words.is_empty(), "an LWE ciphertext has a body");
+        Self { words }
+    }
+
+    /// The ciphertext without mask and noise: anyone can read it. Used for constants of circuits.
+    pub fn trivial(lwe_dimension: usize, bit: bool) -> Self {
+        let mut words = vec![0; lwe_dimension + 1];
+        words[lwe_dimension] = if bit { EIGHTH } else { EIGHTH.wrapping_neg() };
+        Self { words }
+    }
+
+    /// `n`, the number of mask words.
+    pub fn dimension(&self) -> usize {
+        self.words.len() - 1
+    }
+
+    /// `[n + 1]` words, mask then body.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// The same words, given away.
+    pub fn into_words(self) -> Vec<u32> {
+        self.words
+    }
+}

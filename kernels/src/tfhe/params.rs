@@ -1,0 +1,209 @@
+//! Checked parameters of a gate key, and the presets of the specification.
+
+/// The ring's prime modulus: `2^30 - 3 * 2^14 + 1`, 1 modulo 2^14. One prime for every preset, frozen in the container
+/// format. Below 2^30, so that `4q < 2^32`: a butterfly's lazy range fits a word. (Chosen by measurement: ARCHITECTURE.md.)
+pub const RING_MODULUS: u32 = 1_073_692_673;
+
+/// Shape of a gate key, unchecked. Noise is a standard deviation in turns (fractions of the torus).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamsLiteral {
+    /// `n`: mask words of a bit's ciphertext; its secret is uniform binary.
+    pub lwe_dimension: usize,
+    /// `k`: mask polynomials of a ring ciphertext; its secret is uniform ternary.
+    pub glwe_dimension: usize,
+    /// `N`: coefficients of a polynomial; a power of two.
+    pub polynomial_size: usize,
+    /// log2 of the bootstrap decomposition's base `B`.
+    pub bootstrap_base_log: usize,
+    /// `l`: levels of the bootstrap decomposition.
+    pub bootstrap_level_count: usize,
+    /// Base of the key switch's decomposition; need not be a power of two.
+    pub key_switch_base: u32,
+    /// Levels of the key switch's decomposition.
+    pub key_switch_level_count: usize,
+    /// Noise of ciphertexts and key-switching rows, standard deviation in turns.
+    pub lwe_noise_std: f64,
+    /// Noise of bootstrapping rows, standard deviation in turns.
+    pub glwe_noise_std: f64,
+}
+
+/// Why a [`ParamsLiteral`] is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParamsError(pub &'static str);
+
+/// Checked, immutable parameters. Reads like its literal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params(ParamsLiteral);
+
+impl std::ops::Deref for Params {
+    type Target = ParamsLiteral;
+    fn deref(&self) -> &ParamsLiteral {
+        &self.0
+    }
+}
+
+impl TryFrom<ParamsLiteral> for Params {
+    type Error = ParamsError;
+
+    /// Checks ranges that the kernels rely on. The bounds are those of the container format (docs/wire-format.md).
+    fn try_from(p: ParamsLiteral) -> Result<Self, ParamsError> {
+        let check = |holds: bool, why| if holds { Ok(()) } else { Err(ParamsError(why)) };
+        check((1..=2048).contains(&p.lwe_dimension), "LWE dimension must be 1 to 2048")?;
+        check((1..=4).contains(&p.glwe_dimension), "GLWE dimension must be 1 to 4")?;
+        check(
+            p.polynomial_size.is_power_of_two() && (64..=2048).contains(&p.polynomial_size),
+            "polynomial size must be a power of two from 64 to 2048",
+        )?;
+        check((1..=24).contains(&p.bootstrap_base_log), "bootstrap base must be 2^1 to 2^24")?;
+        check((1..=8).contains(&p.bootstrap_level_count), "bootstrap levels must be 1 to 8")?;
+        check(
+            p.bootstrap_base_log * p.bootstrap_level_count <= 28,
+            "bootstrap digits must cover at most 28 of the ring's 30 bits",
+        )?;
+        check((2..=1 << 16).contains(&p.key_switch_base), "key-switch base must be 2 to 65536")?;
+        check((1..=24).contains(&p.key_switch_level_count), "key-switch levels must be 1 to 24")?;
+        check(
+            (p.key_switch_base as u64)
+                .checked_pow(p.key_switch_level_count as u32)
+                .is_some_and(|covered| covered <= 1 << 32),
+            "key-switch digits must cover at most a word",
+        )?;
+        for std in [p.lwe_noise_std, p.glwe_noise_std] {
+            check(std.is_finite() && (0.0..0.1).contains(&std), "noise must be 0 to 0.1 of a turn")?;
+        }
+        Ok(Self(p))
+    }
+}
+
+impl ParamsLiteral {
+    /// `kN`: dimension of an extracted sample and of the key switch's input.
+    pub fn extracted_dimension(&self) -> usize {
+        self.glwe_dimension * self.polynomial_size
+    }
+
+    /// Rows of one RGSW ciphertext, `(k + 1) l`.
+    pub fn rgsw_rows(&self) -> usize {
+        (self.glwe_dimension + 1) * self.bootstrap_level_count
+    }
+
+    /// Words of the seeded bootstrapping key: bodies only, `[n][l][k + 1][N]`.
+    pub fn bootstrap_body_words(&self) -> usize {
+        self.lwe_dimension * self.rgsw_rows() * self.polynomial_size
+    }
+
+    /// Words of the seeded key-switching key: bodies only, `[kN][levels]`.
+    pub fn key_switch_body_words(&self) -> usize {
+        self.extracted_dimension() * self.key_switch_level_count
+    }
+
+    /// Bytes of the evaluation key as it travels, without framing.
+    pub fn seeded_bytes(&self) -> usize {
+        4 * (self.bootstrap_body_words() + self.key_switch_body_words())
+    }
+
+    /// Bytes of the evaluation key with its masks written out, as a device holds it.
+    pub fn expanded_bytes(&self) -> usize {
+        4 * (self.bootstrap_body_words() * (self.glwe_dimension + 1)
+            + self.key_switch_body_words() * (self.lwe_dimension + 1))
+    }
+
+    /// Bytes of one bit's ciphertext, `(n + 1)` words, without framing.
+    pub fn ciphertext_bytes(&self) -> usize {
+        4 * (self.lwe_dimension + 1)
+    }
+}
+
+/// A published parameter set (specification, gate sessions). Never edited, only added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Preset {
+    /// 128 bits; gates fail with probability 2^-90.7, the worst gate (MUX of MUX outputs) 2^-68.3.
+    Fast128,
+    /// 128 bits; gates fail with probability 2^-142.7, the worst 2^-91.0.
+    Standard128,
+    /// 152 bits; gates fail with probability 2^-163.4, the worst 2^-143.9. The one to use where the evaluator learns
+    /// results or reactions to them.
+    Conservative128,
+}
+
+impl Preset {
+    /// All presets, fastest first.
+    pub const ALL: [Preset; 3] = [Preset::Fast128, Preset::Standard128, Preset::Conservative128];
+
+    /// The specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Fast128 => "fast_128",
+            Preset::Standard128 => "standard_128",
+            Preset::Conservative128 => "conservative_128",
+        }
+    }
+
+    /// The preset of this name.
+    pub fn from_name(name: &str) -> Option<Preset> {
+        Preset::ALL.into_iter().find(|preset| preset.name() == name)
+    }
+
+    /// The preset whose `(n, k, N)` these are: how a key's preset is found when it does not say so itself (readings G6).
+    pub fn from_dimensions(lwe_dimension: usize, glwe_dimension: usize, polynomial_size: usize) -> Option<Preset> {
+        Preset::ALL.into_iter().find(|preset| {
+            let p = preset.literal();
+            (p.lwe_dimension, p.glwe_dimension, p.polynomial_size) == (lwe_dimension, glwe_dimension, polynomial_size)
+        })
+    }
+
+    /// Bits of security to report: the cheapest attack the lattice estimator finds (2026-06 version, default cost model:
+    /// classical, MATZOV22 gate counts), over both keys.
+    pub fn security_bits(self) -> u32 {
+        match self {
+            // LWE key 128.5, GLWE key 128.9, both presets
+            Preset::Fast128 | Preset::Standard128 => 128,
+            // LWE key 152.7, GLWE key 180.9
+            Preset::Conservative128 => 152,
+        }
+    }
+
+    /// The preset's checked parameters.
+    pub fn params(self) -> Params {
+        Params::try_from(self.literal()).expect("a published preset holds its own checks")
+    }
+
+    /// Source of all figures: shared derivation in docs/parameters.md; re-checked by `tests/noise`.
+    fn literal(self) -> ParamsLiteral {
+        match self {
+            Preset::Fast128 => ParamsLiteral {
+                lwe_dimension: 636,
+                glwe_dimension: 1,
+                polynomial_size: 1024,
+                bootstrap_base_log: 8,
+                bootstrap_level_count: 2,
+                key_switch_base: 3,
+                key_switch_level_count: 7,
+                lwe_noise_std: (-13.65f64).exp2(),
+                glwe_noise_std: (-24.8f64).exp2(),
+            },
+            Preset::Standard128 => ParamsLiteral {
+                lwe_dimension: 708,
+                glwe_dimension: 1,
+                polynomial_size: 1024,
+                bootstrap_base_log: 8,
+                bootstrap_level_count: 2,
+                key_switch_base: 8,
+                key_switch_level_count: 4,
+                lwe_noise_std: (-15.5f64).exp2(),
+                glwe_noise_std: (-24.8f64).exp2(),
+            },
+            Preset::Conservative128 => ParamsLiteral {
+                lwe_dimension: 828,
+                glwe_dimension: 3,
+                polynomial_size: 512,
+                bootstrap_base_log: 9,
+                bootstrap_level_count: 2,
+                key_switch_base: 5,
+                key_switch_level_count: 6,
+                lwe_noise_std: (-15.15f64).exp2(),
+                glwe_noise_std: (-27.0f64).exp2(),
+            },
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Forms of tfhe-rs clients: being written.
