@@ -11,13 +11,23 @@ pub enum Masks {
     /// [`crate::xof`] under this seed.
     Ango([u8; 32]),
     /// A `CompressedServerKey` of tfhe-rs: every word on the 32-bit torus, masks from its AES-CTR generator under these
-    /// two seeds, power-of-two bases.
+    /// two seeds ([`crate::tfhe_rs::bootstrap_masks`]), power-of-two bases.
     TfheRs {
         /// Seed of the bootstrapping key's masks.
-        bootstrap: u128,
+        bootstrap: TfheRsSeed,
         /// Seed of the key-switching key's masks.
-        key_switch: u128,
+        key_switch: TfheRsSeed,
     },
+}
+
+/// Where a mask stream of tfhe-rs begins. Releases 1.0 to 1.5 begin at byte 1 of the key stream, later ones say so
+/// themselves and begin at byte 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TfheRsSeed {
+    /// AES-128 key, as the little-endian number of its bytes.
+    pub key: u128,
+    /// First byte of the key stream that is used, 0 to 15.
+    pub first_byte: u8,
 }
 
 /// Public key material of one gate key as it travels and rests: seeded, bodies only.
