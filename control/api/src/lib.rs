@@ -1,1 +1,16 @@
-//! Being written.
+//! What travels between client and service: request and response types, typed ids, money, error codes.
+//!
+//! Plain data and serde, nothing else, so that clients can carry it anywhere. One file per section of the platform
+//! specification; names on the wire are the specification's. With the feature `openapi` every type also describes itself.
+
+pub mod error;
+pub mod gates;
+pub mod health;
+pub mod ids;
+pub mod models;
+pub mod money;
+pub mod params;
+
+pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
+pub use ids::{AccountId, KeyId, LineageId, RequestId, SessionId, UsageId};
+pub use money::MilliYen;

@@ -1,0 +1,272 @@
+//! The error object of the platform specification, and the one table of codes.
+
+use serde::{Deserialize, Serialize};
+
+/// What every error answer holds (specification, Errors; readings E4: all four members, always).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ErrorEnvelope {
+    /// The error.
+    pub error: ErrorBody,
+}
+
+/// An error in words and for programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ErrorBody {
+    /// The code that programs decide by.
+    pub code: String,
+    /// What happened, for people.
+    pub message: String,
+    /// Names this request for support; also in the header `X-Request-Id`.
+    pub request_id: String,
+    /// A page that explains the code.
+    pub documentation_url: String,
+    /// Which parts of the request are at fault, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
+}
+
+/// A part of the request that is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Detail {
+    /// Path of the member, such as `gates[3].b`.
+    pub field: String,
+    /// What is wrong with it.
+    pub issue: String,
+}
+
+macro_rules! codes {
+    ($($variant:ident = $code:literal, $status:literal, $cause:literal, $fix:literal;)*) => {
+        /// Every error code of the platform, in the specification's order, then ours (readings section 15).
+        ///
+        /// The table below is the only place that knows a code's status, cause and fix; answers, the error pages and the
+        /// OpenAPI page read it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $cause] $variant,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &[Code] = &[$(Code::$variant),*];
+
+            /// The code on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $code),* }
+            }
+
+            /// The HTTP status it comes with.
+            pub fn status(self) -> u16 {
+                match self { $(Code::$variant => $status),* }
+            }
+
+            /// What it means, in plain words.
+            pub fn cause(self) -> &'static str {
+                match self { $(Code::$variant => $cause),* }
+            }
+
+            /// What to do about it, in plain words.
+            pub fn fix(self) -> &'static str {
+                match self { $(Code::$variant => $fix),* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidRequest = "INVALID_REQUEST", 400,
+        "The request is not valid: unreadable JSON, a wrong content type, or a value outside the allowed set.",
+        "Read the message: it names the member or header. Compare the request with the API reference.";
+    MissingAuthHeader = "MISSING_AUTH_HEADER", 401,
+        "The request carries no Authorization header, or an empty one.",
+        "Send `Authorization: Bearer <API key>`. An operator makes a key with `ango admin create-key`.";
+    InvalidApiKey = "INVALID_API_KEY", 401,
+        "The API key is malformed, unknown, revoked or expired.",
+        "Check that the whole key was copied, prefix included. A key is shown once: make a new one if it is lost.";
+    InsufficientRole = "INSUFFICIENT_ROLE", 403,
+        "The key is valid, but its role does not permit this endpoint.",
+        "Use a key with a higher role. Viewers may only read; lists of all sessions need account_admin.";
+    BruteForceLockout = "BRUTE_FORCE_LOCKOUT", 429,
+        "Too many invalid attempts came with this key or from this address.",
+        "Wait as long as the Retry-After header says (15 minutes at most), then use a valid key.";
+    IpRateLimited = "IP_RATE_LIMITED", 429,
+        "Too many trial keys were asked for from this address.",
+        "Wait as long as the Retry-After header says.";
+    TrialOpsExhausted = "TRIAL_OPS_EXHAUSTED", 402,
+        "The trial key has used its 10 operations, or the batch is larger than what is left of them.",
+        "Use a full key, or a smaller batch.";
+    InvalidPlan = "INVALID_PLAN", 400,
+        "The plan is not one that can be subscribed to.",
+        "Use one of the plans in the API reference.";
+    BudgetHardCapHit = "BUDGET_HARD_CAP_HIT", 402,
+        "The operation would pass the account's monthly budget cap.",
+        "Raise the cap, or wait for the first of the next month (UTC).";
+    NoPaymentMethod = "NO_PAYMENT_METHOD", 402,
+        "The account has no payment method and no checkout can be offered.",
+        "Store a payment method through checkout first.";
+    ProviderUnavailable = "PROVIDER_UNAVAILABLE", 502,
+        "The payment provider did not answer as it should.",
+        "Try again; a retry is safe.";
+    ReturnUrlNotAllowed = "RETURN_URL_NOT_ALLOWED", 400,
+        "The return URL does not belong to an allowed domain.",
+        "Use an address of the service itself or of localhost, or ask the operator to allow the domain.";
+    BillingPortalDisabled = "BILLING_PORTAL_DISABLED", 403,
+        "The billing portal is switched off here.",
+        "Ask the operator about billing.";
+    InvalidParams = "INVALID_PARAMS", 400,
+        "A parameter is out of range or of the wrong type, or an evaluation key is damaged or of no known preset.",
+        "Read the message. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
+    InsufficientSecurity = "INSUFFICIENT_SECURITY", 400,
+        "The parameters give less security than the level that was asked for.",
+        "Use parameters that `GET /api/v1/params/suggest` lists for the level.";
+    KeyNotFound = "KEY_NOT_FOUND", 404,
+        "There is no such key in this account.",
+        "Check the identifier. A deleted key does not come back.";
+    PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413,
+        "A key, a ciphertext or the whole body is larger than allowed. Limits count decoded bytes.",
+        "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session; a ciphertext has at most 2 MB. \
+         Split large batches.";
+    QuotaExceeded = "QUOTA_EXCEEDED", 402,
+        "The account is over a quota of its plan.",
+        "Close what is no longer needed, wait for the next period, or change the plan.";
+    CiphertextNotFound = "CIPHERTEXT_NOT_FOUND", 404,
+        "A ciphertext id is unknown or was evicted.",
+        "Upload the ciphertext again.";
+    MismatchedKey = "MISMATCHED_KEY", 400,
+        "The ciphertexts are under different keys.",
+        "Combine only ciphertexts of one key.";
+    MismatchedLevel = "MISMATCHED_LEVEL", 400,
+        "The ciphertexts are at different modulus levels or scales.",
+        "Rescale the higher one first.";
+    NoiseBudgetExhausted = "NOISE_BUDGET_EXHAUSTED", 400,
+        "The result could not be decrypted, so it is not computed.",
+        "Bootstrap the ciphertext, or use parameters with more depth.";
+    InvalidOperation = "INVALID_OPERATION", 400,
+        "The operation is not one this service knows.",
+        "Use an operation of the API reference.";
+    MissingPlainOperand = "MISSING_PLAIN_OPERAND", 400,
+        "The operation needs plain_operand.",
+        "Send plain_operand with one number a slot.";
+    PolynomialTooLarge = "POLYNOMIAL_TOO_LARGE", 400,
+        "The polynomial has more than 65 coefficients.",
+        "Split the polynomial.";
+    SessionNotFound = "SESSION_NOT_FOUND", 404,
+        "There is no such gate session in this account: the id is wrong, or the session was deleted or ended over a day ago.",
+        "Open a new session and use its id.";
+    SessionExpired = "SESSION_EXPIRED", 410,
+        "The gate session has reached its end, or the node that held it stopped (`session lost`). Its key is erased.",
+        "Open a new session with the same evaluation key; ciphertexts under that key stay usable.";
+    InvalidCiphertext = "INVALID_CIPHERTEXT", 400,
+        "A ciphertext is damaged, is not base64, or does not belong to the session's parameters or key.",
+        "Encrypt under the key of this session. The message or `details` says which operand it is.";
+    InvalidGateOp = "INVALID_GATE_OP", 400,
+        "`op` is not a gate.",
+        "Use NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX, in upper case.";
+    MissingOperand = "MISSING_OPERAND", 400,
+        "The gate needs an operand that is not there: `b` for every gate but NOT, and `sel` for MUX.",
+        "Send the missing ciphertext.";
+    BatchTooLarge = "BATCH_TOO_LARGE", 400,
+        "The batch has more than 1024 gates.",
+        "Send it as several batches.";
+    ValidationError = "VALIDATION_ERROR", 422,
+        "The JSON is readable, but a required member is missing or a value has the wrong type.",
+        "`details` names the member and the fault.";
+    NotFound = "NOT_FOUND", 404,
+        "There is nothing at this path.",
+        "Check the path; a trailing slash makes it a different one. The API reference lists all paths.";
+    MethodNotAllowed = "METHOD_NOT_ALLOWED", 405,
+        "The path exists, but not with this method.",
+        "Use a method that the Allow header lists.";
+    InvalidSessionToken = "INVALID_SESSION_TOKEN", 401,
+        "The endpoint needs a dashboard session token and this is none, or it has expired.",
+        "Sign in again. API keys are not accepted here.";
+    RateLimited = "RATE_LIMITED", 429,
+        "Too many requests.",
+        "Wait as long as the Retry-After header says.";
+    Conflict = "CONFLICT", 409,
+        "The request does not fit the present state.",
+        "Read the message and look at the resource again.";
+    IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", 422,
+        "The Idempotency-Key was used before with another request.",
+        "Use a new key for every new request.";
+    IdempotencyInProgress = "IDEMPOTENCY_IN_PROGRESS", 409,
+        "The first request with this Idempotency-Key is still running.",
+        "Wait as long as the Retry-After header says and repeat it.";
+    AccountSuspended = "ACCOUNT_SUSPENDED", 402,
+        "The account is unpaid past its grace period.",
+        "Settle the open invoice.";
+    InvalidSignature = "INVALID_SIGNATURE", 400,
+        "The signature of an event is missing or wrong.",
+        "Sign with the configured secret and check the clock.";
+    SecretKeyRejected = "SECRET_KEY_REJECTED", 400,
+        "The request contains a secret key. It was refused and its bytes were overwritten.",
+        "Never send a secret key to a server. Upload the evaluation key. Treat the secret key as exposed and make a new one.";
+    OperationNotFound = "OPERATION_NOT_FOUND", 404,
+        "There is no such operation in this account, or its record has expired.",
+        "Check the identifier.";
+    WebhookNotFound = "WEBHOOK_NOT_FOUND", 404,
+        "There is no such webhook in this account.",
+        "Check the identifier.";
+    DeliveryNotFound = "DELIVERY_NOT_FOUND", 404,
+        "There is no such delivery under this webhook, or its record has expired.",
+        "Check the identifier.";
+    InvalidWebhookUrl = "INVALID_WEBHOOK_URL", 400,
+        "The webhook URL is not a plain HTTPS address.",
+        "Use an HTTPS URL of at most 2048 characters without user name.";
+    WebhookUrlNotAllowed = "WEBHOOK_URL_NOT_ALLOWED", 400,
+        "The webhook URL points to an address that is not public.",
+        "Use a public address.";
+    WebhookLimitReached = "WEBHOOK_LIMIT_REACHED", 409,
+        "The account has as many webhooks as it may have.",
+        "Delete one first.";
+    FeatureDisabled = "FEATURE_DISABLED", 403,
+        "The operator of this node has switched this feature off.",
+        "Use the recommended way (for gate sessions: `POST /api/v1/tfhe/eval-session`), or ask the operator.";
+    UpstreamUnavailable = "UPSTREAM_UNAVAILABLE", 502,
+        "A service that the node depends on did not answer.",
+        "Try again later.";
+    ServiceUnavailable = "SERVICE_UNAVAILABLE", 503,
+        "The node is too busy, is shutting down, or did not finish in time. Nothing was charged.",
+        "Try again after as many seconds as the Retry-After header says.";
+    InternalError = "INTERNAL_ERROR", 500,
+        "Something went wrong inside the node. Nothing was charged.",
+        "Try again. If it persists, report the request id.";
+}
+
+impl Code {
+    /// The code of this name.
+    pub fn from_name(name: &str) -> Option<Code> {
+        Code::ALL.iter().copied().find(|code| code.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_found_by_its_name_and_explains_itself() {
+        for &code in Code::ALL {
+            assert_eq!(Code::from_name(code.as_str()), Some(code));
+            assert!((400..=503).contains(&code.status()));
+            assert!(code.cause().ends_with(['.', ')']) && code.fix().ends_with(['.', ')']), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn an_error_without_details_has_exactly_the_four_members() {
+        let body = ErrorBody {
+            code: "NOT_FOUND".into(),
+            message: "m".into(),
+            request_id: "r".into(),
+            documentation_url: "u".into(),
+            details: Vec::new(),
+        };
+        assert_eq!(
+            serde_json::to_string(&body).unwrap(),
+            r#"{"code":"NOT_FOUND","message":"m","request_id":"r","documentation_url":"u"}"#
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Gate sessions (platform specification, Gate sessions, and the public price list).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{MilliYen, SessionId};
+
+/// Gates in one batch at most (specification, Limits).
+pub const BATCH_GATES_MAX: usize = 1024;
+/// Decoded bytes of an evaluation key at most (specification, Limits).
+pub const EVALUATION_KEY_BYTES_MAX: usize = 40 << 20;
+/// Decoded bytes of one ciphertext at most (specification, Limits).
+pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
+
+/// `POST /tfhe/session`: ask the server to make and hold a key. For demonstrations only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateSession {
+    /// `fast_128`, `standard_128` or `conservative_128`.
+    #[cfg_attr(feature = "openapi", schema(example = "fast_128"))]
+    pub preset: String,
+}
+
+/// `POST /tfhe/eval-session`: open a session on a key that the server cannot decrypt with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateEvalSession {
+    /// The evaluation key, base64, at most 40 MB decoded. The preset is found from it.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub eval_key_b64: String,
+}
+
+/// A session that was just opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreatedSession {
+    /// Names the session in later requests. Keep it as secret as the API key.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub session_id: SessionId,
+    /// The preset of its key.
+    pub preset: String,
+    /// Dimension of its ciphertexts.
+    pub n: usize,
+    /// Degree of its ring.
+    pub big_n: usize,
+    /// True: the server holds no secret key of this session.
+    pub is_blind: bool,
+    /// When it ends, whatever happens in between.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub expires_at: String,
+}
+
+/// Phase of a session's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SessionState {
+    /// Evaluates gates.
+    Active,
+    /// Its last five minutes: still evaluates gates.
+    Idle,
+}
+
+/// `GET /tfhe/session/{session_id}`, and an entry of `GET /tfhe/sessions`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Session {
+    /// Names the session.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub session_id: SessionId,
+    /// The preset of its key.
+    pub preset: String,
+    /// Gates evaluated; every gate counts, NOT too, a batch by its gates.
+    pub gates_used: u64,
+    /// What they cost together.
+    pub total_cost_jpy: MilliYen,
+    /// Whole seconds since it was opened.
+    pub age_s: u64,
+    /// True: the server holds no secret key of this session.
+    pub is_blind: bool,
+    /// Phase of its life.
+    pub state: SessionState,
+    /// When it ends.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub expires_at: String,
+}
+
+/// `GET /tfhe/sessions`: the open sessions of the account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Sessions {
+    /// Newest first.
+    pub sessions: Vec<Session>,
+}
+
+/// `POST /tfhe/gate`: one gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateRequest {
+    /// The session whose key evaluates the gate.
+    #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub session_id: String,
+    /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
+    #[cfg_attr(feature = "openapi", schema(example = "NAND"))]
+    pub op: String,
+    /// A bit's ciphertext, base64. For MUX the result when `sel` is 1.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub a: String,
+    /// A bit's ciphertext, base64; every gate but NOT needs it. For MUX the result when `sel` is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub b: Option<String>,
+    /// A bit's ciphertext, base64; MUX's selector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub sel: Option<String>,
+}
+
+/// The answer to one gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateResult {
+    /// The result's ciphertext, base64, in the form of the operands.
+    pub result_b64: String,
+    /// The gate, as asked.
+    pub op: String,
+    /// Bootstrap operations by the tariff.
+    pub bootstrap_ops: u64,
+    /// What it cost.
+    pub cost_jpy: MilliYen,
+    /// Wall time of the evaluation.
+    pub compute_ms: f64,
+}
+
+/// One gate of a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchGate {
+    /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
+    #[cfg_attr(feature = "openapi", schema(example = "NAND"))]
+    pub op: String,
+    /// As in [`GateRequest`].
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub a: String,
+    /// As in [`GateRequest`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub b: Option<String>,
+    /// As in [`GateRequest`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub sel: Option<String>,
+}
+
+/// `POST /tfhe/batch`: gates that do not depend on one another, all or nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchRequest {
+    /// The session whose key evaluates the gates.
+    #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub session_id: String,
+    /// 1 to 1024 gates.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
+    pub gates: Vec<BatchGate>,
+}
+
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchResult {
+    /// One ciphertext a gate, in the order of the request.
+    pub results_b64: Vec<String>,
+    /// Bootstrap operations by the tariff.
+    pub total_bootstrap_ops: u64,
+    /// What they cost together, discount applied.
+    pub total_cost_jpy: MilliYen,
+    /// Wall time of the evaluation.
+    pub total_compute_ms: f64,
+    /// True from 32 gates on.
+    pub batch_discount_applied: bool,
+}
+
+/// `POST /tfhe/session/{session_id}/encrypt`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EncryptRequest {
+    /// The bit to encrypt.
+    pub bit: bool,
+}
+
+/// An encrypted bit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EncryptResult {
+    /// The ciphertext, base64.
+    pub ciphertext_b64: String,
+}
+
+/// `POST /tfhe/session/{session_id}/decrypt`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DecryptRequest {
+    /// A ciphertext of this session, base64.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub ciphertext_b64: String,
+}
+
+/// A decrypted bit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DecryptResult {
+    /// The bit.
+    pub bit: bool,
+}
+
+/// `GET /tfhe/pricing`: the public price list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Pricing {
+    /// `JPY`.
+    #[cfg_attr(feature = "openapi", schema(example = "JPY"))]
+    pub currency: String,
+    /// Price by gate name.
+    pub rates: BTreeMap<String, Rate>,
+    /// What a large batch saves.
+    pub batch_discount: BatchDiscount,
+}
+
+/// Price of one gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Rate {
+    /// Bootstrap operations charged for it.
+    pub bootstrapping_ops: u64,
+    /// Their price without discount.
+    pub cost_jpy: MilliYen,
+}
+
+/// What a large batch saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchDiscount {
+    /// Gates in one request from which it applies.
+    pub threshold_ops: u64,
+    /// Percent off.
+    pub discount_pct: u64,
+    /// Price of one bootstrap operation with it.
+    pub effective_rate_jpy: MilliYen,
+}

@@ -1,0 +1,84 @@
+//! Health of a node (platform specification, Health; readings O1-O7).
+
+use serde::{Deserialize, Serialize};
+
+/// How a node or one of its dependencies does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum HealthStatus {
+    /// Answers in time.
+    Healthy,
+    /// Answers, but slower than its threshold, or something not critical is down.
+    Degraded,
+    /// A critical dependency does not answer.
+    Unavailable,
+}
+
+/// `GET /health`: the short form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BriefHealth {
+    /// `ok`, `degraded` or `unavailable`.
+    #[cfg_attr(feature = "openapi", schema(example = "ok"))]
+    pub status: String,
+    /// Semantic version of the API.
+    pub version: String,
+}
+
+/// `GET /api/v1/health`: the full form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Health {
+    /// The worst of what is critical.
+    pub status: HealthStatus,
+    /// Semantic version of the API.
+    pub version: String,
+    /// Seconds since the node started.
+    pub uptime_seconds: f64,
+    /// The backend that computes, such as `cpu-avx512`.
+    pub fhe_engine: String,
+    /// Whether this node computes on a GPU.
+    pub gpu_available: bool,
+    /// The GPU's name.
+    pub gpu_name: Option<String>,
+    /// Gate sessions open on this node.
+    pub active_sessions: u64,
+    /// Operations accepted and not ended.
+    pub active_jobs: u64,
+    /// Use of device memory for keys, in percent.
+    pub ciphertext_cache_usage_pct: Option<f64>,
+    /// Eviction is near: use is 90 percent or more.
+    pub ciphertext_cache_warning: bool,
+    /// Configured outside services.
+    pub dependencies: Vec<Dependency>,
+    /// The embedded database, when there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+}
+
+/// An outside service that the node needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Dependency {
+    /// `redis`, `postgres` or `provider`.
+    pub name: String,
+    /// How it does.
+    pub status: HealthStatus,
+    /// Time of the last probe.
+    pub latency_ms: Option<f64>,
+    /// Why the last probe failed.
+    pub error: Option<String>,
+}
+
+/// The embedded database (readings O3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Storage {
+    /// `sqlite`.
+    pub backend: String,
+    /// How it does.
+    pub status: HealthStatus,
+    /// Time of the last probe.
+    pub latency_ms: Option<f64>,
+}

@@ -1,0 +1,181 @@
+//! Typed, prefixed identifiers (readings X4): a prefix and 26 characters of lower-case base32 over 128 bits.
+
+use serde::{Deserialize, Serialize};
+
+/// Characters after the prefix: 128 bits in base32, rounded up.
+const BODY_CHARACTERS: usize = 26;
+/// RFC 4648 base32hex, lower case: the base32 whose texts sort like their bits.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+
+/// The 26 characters of 128 bits, most significant first, so that time-ordered bits give ordered text.
+fn encode(bits: u128) -> String {
+    // 26 characters could hold 130 bits: the first carries the top 3 only
+    (0..BODY_CHARACTERS).rev().map(|place| ALPHABET[(bits >> (5 * place)) as usize & 31] as char).collect()
+}
+
+fn decode(body: &str) -> Option<u128> {
+    if body.len() != BODY_CHARACTERS {
+        return None;
+    }
+    body.bytes().try_fold(0u128, |bits, character| {
+        let digit = ALPHABET.iter().position(|&known| known == character)? as u128;
+        // a first character above 7 would be more than 128 bits
+        bits.checked_mul(32)?.checked_add(digit)
+    })
+}
+
+/// That a text is not an identifier of the wanted kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAnId;
+
+impl std::fmt::Display for NotAnId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not an identifier of this kind")
+    }
+}
+
+impl std::error::Error for NotAnId {}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// What every identifier of this kind starts with.
+            pub const PREFIX: &str = $prefix;
+
+            /// The identifier of these 128 bits.
+            pub fn from_bits(bits: u128) -> Self {
+                Self(format!("{}{}", $prefix, encode(bits)))
+            }
+
+            /// The identifier as it is written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                let body = text.strip_prefix($prefix).ok_or(NotAnId)?;
+                decode(body).ok_or(NotAnId)?;
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NotAnId;
+
+            fn try_from(text: String) -> Result<Self, NotAnId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0
+            }
+        }
+    };
+}
+
+/// An identifier that may stand in logs.
+macro_rules! open_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        id!($(#[$doc])* $name, $prefix);
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+open_id!(
+    /// An account: owner of keys and sessions.
+    AccountId, "acct_"
+);
+open_id!(
+    /// An API key's record; not the key itself.
+    KeyId, "ak_"
+);
+open_id!(
+    /// What a key and its rotated successors share (readings A19).
+    LineageId, "lin_"
+);
+open_id!(
+    /// One request, as support asks for it (readings X11).
+    RequestId, "req_"
+);
+open_id!(
+    /// One line of the usage record.
+    UsageId, "use_"
+);
+id!(
+    /// A gate session. Purely random and a secret of its account (readings X4, X16): never logged, stored as a digest.
+    SessionId, "sess_"
+);
+
+impl std::fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("sess_(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_what_it_wrote() {
+        for bits in [0, 1, u128::MAX, 1 << 127, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef] {
+            let id = KeyId::from_bits(bits);
+            assert_eq!(id.as_str().len(), 3 + 26);
+            assert_eq!(id.as_str().parse(), Ok(id.clone()));
+            assert_eq!(decode(&id.as_str()[3..]), Some(bits));
+        }
+    }
+
+    #[test]
+    fn ids_of_growing_bits_sort_like_their_bits() {
+        let mut bits = 1u128;
+        for _ in 0..126 {
+            assert!(AccountId::from_bits(bits) < AccountId::from_bits(bits * 2));
+            bits *= 2;
+        }
+    }
+
+    #[test]
+    fn foreign_prefixes_wrong_lengths_and_wrong_letters_are_refused() {
+        let good = SessionId::from_bits(7);
+        for bad in [
+            good.as_str().replace("sess_", "ak_"),
+            good.as_str()[..30].to_owned(),
+            format!("{}a", good.as_str()),
+            good.as_str().to_uppercase(),
+            "sess_80000000000000000000000000".to_owned(),
+            "sess_0000000000000000000000000w".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(bad.parse::<SessionId>(), Err(NotAnId), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_session_id_hides_itself_from_logs() {
+        let id = SessionId::from_bits(u128::MAX);
+        assert!(!format!("{id:?}").contains(&id.as_str()[5..]));
+    }
+}

@@ -1,0 +1,125 @@
+//! Money: integers in a named unit, a JSON number only at the edge (readings P1).
+
+use std::iter::Sum;
+use std::ops::{Add, Mul};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Thousandths of a yen. On the wire a number of yen with up to three decimals, exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MilliYen(pub i64);
+
+impl Add for MilliYen {
+    type Output = MilliYen;
+
+    fn add(self, other: MilliYen) -> MilliYen {
+        MilliYen(self.0 + other.0)
+    }
+}
+
+impl Mul<i64> for MilliYen {
+    type Output = MilliYen;
+
+    fn mul(self, times: i64) -> MilliYen {
+        MilliYen(self.0 * times)
+    }
+}
+
+impl Sum for MilliYen {
+    fn sum<I: Iterator<Item = MilliYen>>(costs: I) -> MilliYen {
+        costs.fold(MilliYen(0), Add::add)
+    }
+}
+
+impl std::fmt::Display for MilliYen {
+    /// Yen with as many decimals as needed: `0.1`, `21.49`, `3`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sign, whole, rest) =
+            (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs() / 1000, self.0.unsigned_abs() % 1000);
+        let decimals = format!("{rest:03}");
+        match decimals.trim_end_matches('0') {
+            "" => write!(f, "{sign}{whole}"),
+            decimals => write!(f, "{sign}{whole}.{decimals}"),
+        }
+    }
+}
+
+impl Serialize for MilliYen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 % 1000 == 0 {
+            return serializer.serialize_i64(self.0 / 1000);
+        }
+        // A quotient is the double nearest to the decimal, and the shortest text that reads back as that double is the
+        // decimal itself, as long as 15 digits hold it: up to a billion yen and far beyond.
+        serializer.serialize_f64(self.0 as f64 / 1000.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for MilliYen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let yen = f64::deserialize(deserializer)?;
+        let milli = (yen * 1000.0).round();
+        if !milli.is_finite() || milli.abs() > 9e15 || (milli / 1000.0 - yen).abs() > 1e-9 * yen.abs().max(1.0) {
+            return Err(D::Error::custom("not an amount of whole milli-yen"));
+        }
+        Ok(MilliYen(milli as i64))
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for MilliYen {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::Number)
+            .description(Some("Yen, exact to three decimals."))
+            .multiple_of(Some(0.001))
+            .examples([0.1])
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for MilliYen {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Yen".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_print_without_float_noise_and_read_back() {
+        for (milli, text) in [
+            (100, "0.1"),
+            (70, "0.07"),
+            (21_490, "21.49"),
+            (0, "0"),
+            (3_000, "3"),
+            (300, "0.3"),
+            (2_240, "2.24"),
+            (1, "0.001"),
+            (123_456_789_123, "123456789.123"),
+            (-1_100, "-1.1"),
+        ] {
+            assert_eq!(serde_json::to_string(&MilliYen(milli)).unwrap(), text);
+            assert_eq!(MilliYen(milli).to_string(), text);
+            assert_eq!(serde_json::from_str::<MilliYen>(text).unwrap(), MilliYen(milli));
+        }
+    }
+
+    #[test]
+    fn every_small_amount_has_at_most_three_decimals() {
+        for milli in 0..100_000 {
+            let text = serde_json::to_string(&MilliYen(milli)).unwrap();
+            assert_eq!(text, MilliYen(milli).to_string());
+        }
+    }
+
+    #[test]
+    fn fractions_of_a_milli_yen_are_refused() {
+        assert!(serde_json::from_str::<MilliYen>("0.0005").is_err());
+    }
+}

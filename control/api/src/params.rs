@@ -1,0 +1,48 @@
+//! Parameters that meet a security level (readings section 14, `GET /params/suggest`).
+
+use serde::{Deserialize, Serialize};
+
+/// Parameter sets of this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SuggestedParams {
+    /// The level that was asked for.
+    pub security_level: String,
+    /// Gate-session presets that meet it, fastest first. Empty when none does.
+    pub presets: Vec<PresetFacts>,
+}
+
+/// What a gate-session preset is and what it costs in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PresetFacts {
+    /// `fast_128`, `standard_128` or `conservative_128`.
+    #[cfg_attr(feature = "openapi", schema(example = "fast_128"))]
+    pub preset: String,
+    /// Bits of security against the cheapest known attack.
+    #[cfg_attr(feature = "openapi", schema(example = 128))]
+    pub security_bits: u32,
+    /// Dimension of a bit's ciphertext.
+    #[cfg_attr(feature = "openapi", schema(example = 636))]
+    pub n: usize,
+    /// Degree of the ring.
+    #[cfg_attr(feature = "openapi", schema(example = 1024))]
+    pub big_n: usize,
+    /// Mask polynomials of a ring ciphertext.
+    pub glwe_dimension: usize,
+    /// log2 of the bootstrap decomposition's base.
+    pub bootstrap_base_log: usize,
+    /// Levels of the bootstrap decomposition.
+    pub bootstrap_level_count: usize,
+    /// Base of the key switch's decomposition.
+    pub key_switch_base: u32,
+    /// Levels of the key switch's decomposition.
+    pub key_switch_level_count: usize,
+    /// Bytes of an evaluation key as it is uploaded (masks as a seed), without framing.
+    pub evaluation_key_bytes: usize,
+    /// Bytes of a bit's ciphertext, without framing.
+    pub ciphertext_bytes: usize,
+    /// log2 of the estimated probability that one gate's result decrypts wrongly, inputs fresh or out of gates.
+    #[cfg_attr(feature = "openapi", schema(example = -90.7))]
+    pub failure_probability_log2: f64,
+}
