@@ -1,0 +1,55 @@
+//! The mask stream of tfhe-rs: AES-128 in counter mode over an all-zero plaintext, the counter block a little-endian
+//! 128-bit number that starts at 0, words little-endian. Every object takes its masks from one stream in the order in
+//! which its rows are stored, without gaps, so that each row's place is known.
+
+use aes::Aes128;
+use aes::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+
+use crate::tfhe::Params;
+use crate::tfhe::keys::TfheRsSeed;
+
+type Stream = ctr::Ctr128LE<Aes128>;
+
+/// Masks of bootstrapping row group `i < n`: `[l][k + 1][k][N]` torus words, level 1 first.
+///
+/// # Panics
+/// When `out` is not of that length.
+pub fn bootstrap_masks(seed: TfheRsSeed, params: &Params, i: usize, out: &mut [u32]) {
+    let level_words = (params.glwe_dimension + 1) * params.glwe_dimension * params.polynomial_size;
+    item_masks(seed, i, params.bootstrap_level_count, level_words, out);
+}
+
+/// Masks of the key-switching rows of input coefficient `i < kN`: `[levels][n]` torus words, level 1 first.
+///
+/// # Panics
+/// When `out` is not of that length.
+pub fn key_switch_masks(seed: TfheRsSeed, params: &Params, i: usize, out: &mut [u32]) {
+    item_masks(seed, i, params.key_switch_level_count, params.lwe_dimension, out);
+}
+
+/// The mask of a compressed ciphertext, `[n]` torus words.
+pub(super) fn ciphertext_mask(seed: TfheRsSeed, out: &mut [u32]) {
+    item_masks(seed, 0, 1, out.len(), out);
+}
+
+/// Item `i` of a list of items of `level_count` levels, which the stream has last level first.
+fn item_masks(seed: TfheRsSeed, i: usize, level_count: usize, level_words: usize, out: &mut [u32]) {
+    assert_eq!(out.len(), level_count * level_words, "a whole item's masks");
+    let mut stream = Stream::new(&seed.key.to_le_bytes().into(), &[0; 16].into());
+    stream.seek(u64::from(seed.first_byte) + 4 * (i * out.len()) as u64);
+    for level in out.chunks_exact_mut(level_words).rev() {
+        next_words(&mut stream, level);
+    }
+}
+
+fn next_words(stream: &mut Stream, out: &mut [u32]) {
+    let mut bytes = [0u8; 1024];
+    for chunk in out.chunks_mut(bytes.len() / 4) {
+        let bytes = &mut bytes[..4 * chunk.len()];
+        bytes.fill(0);
+        stream.apply_keystream(bytes);
+        for (word, bytes) in chunk.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        }
+    }
+}

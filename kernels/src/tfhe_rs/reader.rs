@@ -1,0 +1,121 @@
+//! A cursor over bincode's plain layout. Nothing is allocated; every length is checked against the bytes that are there.
+
+use crate::container::Error;
+use crate::tfhe::keys::TfheRsSeed;
+
+/// What is left to read.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Bytes not yet read.
+    pub(super) fn remaining(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        let (head, tail) = self.0.split_at_checked(count).ok_or_else(truncated)?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn array<const SIZE: usize>(&mut self) -> Result<[u8; SIZE], Error> {
+        let (head, tail) = self.0.split_first_chunk().ok_or_else(truncated)?;
+        self.0 = tail;
+        Ok(*head)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Error> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Error> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Error> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn u128(&mut self) -> Result<u128, Error> {
+        self.array().map(u128::from_le_bytes)
+    }
+
+    /// A `usize` that later arithmetic may multiply freely: sizes, bases and levels are far below 2^16.
+    pub(super) fn small(&mut self, what: &'static str) -> Result<usize, Error> {
+        let value = self.u64()?;
+        u16::try_from(value).map(usize::from).map_err(|_| Error::Malformed(format!("{what} is out of range")))
+    }
+
+    /// A vector of words, still as bytes.
+    pub(super) fn words(&mut self) -> Result<Words<'a>, Error> {
+        let count = self.u64()?;
+        let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(4)).ok_or_else(truncated)?;
+        self.bytes(bytes).map(Words)
+    }
+
+    /// The seed of a mask stream, of either layout. The modulus always follows it, which tells the layouts apart.
+    pub(super) fn seed(&mut self) -> Result<TfheRsSeed, Error> {
+        let mut bare = *self;
+        if let Ok(key) = bare.u128()
+            && bare.modulus().is_ok()
+        {
+            *self = Self(&self.0[16..]);
+            return Ok(TfheRsSeed { key, first_byte: 1 });
+        }
+        if self.u32()? != 0 {
+            return Err(Error::Params("masks must come from the AES-CTR generator under a plain seed".into()));
+        }
+        let (key, block, byte) = (self.u128()?, self.u128()?, self.u64()?);
+        match u8::try_from(byte) {
+            Ok(first_byte @ 0..16) if block == 0 => Ok(TfheRsSeed { key, first_byte }),
+            _ => Err(Error::Params("masks must begin in the first block of their generator".into())),
+        }
+    }
+
+    /// The ciphertext modulus, which must be the native one.
+    pub(super) fn modulus(&mut self) -> Result<(), Error> {
+        match (self.u128()?, self.u64()?) {
+            (0, 32) => Ok(()),
+            _ => Err(Error::Params("the ciphertext modulus must be 2^32".into())),
+        }
+    }
+
+    /// Everything was read.
+    pub(super) fn end(self) -> Result<(), Error> {
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("bytes after the end of the object".into())) }
+    }
+}
+
+/// Words in their bytes, little-endian.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a>(&'a [u8]);
+
+impl<'a> Words<'a> {
+    /// Number of words.
+    pub(super) fn len(self) -> usize {
+        self.0.len() / 4
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = u32> + 'a {
+        self.0.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+    }
+
+    /// Pieces of `size` words, `size > 0`, in order; a last shorter one is left out.
+    pub(super) fn chunks(self, size: usize) -> impl DoubleEndedIterator<Item = Words<'a>> {
+        self.0.chunks_exact(4 * size).map(Words)
+    }
+}
+
+fn truncated() -> Error {
+    Error::Malformed("the object ends before its last field".into())
+}

@@ -1,0 +1,171 @@
+//! `CompressedServerKey`: both keys without their masks.
+
+use super::reader::{Reader, Words};
+use crate::container::Error;
+use crate::tfhe::keys::{Masks, TfheRsSeed};
+use crate::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
+
+/// Reads a `CompressedServerKey` with the dimensions of a preset; bases (powers of two) and levels are its own.
+///
+/// The result has our level order. Its noise figures are the preset's: the object does not say which noise it was made
+/// with, and tfhe-rs draws binary ring secrets where the preset's figures assume ternary ones, so security and failure
+/// probability of an imported key are its maker's to know.
+///
+/// # Errors
+/// `Params` when the dimensions are no preset's (readings G6), when bases or levels are outside what [`Params`] takes,
+/// for ciphertexts under the ring key, a custom modulus or another mask generator; `Malformed` when lengths disagree.
+pub fn read_server_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
+    let fields = Fields::read(bytes)?;
+    let (preset, params) = fields.params()?;
+    let (bootstrap, key_switch) = (&fields.bootstrap, &fields.key_switch);
+    if bootstrap.bodies.len() != params.bootstrap_body_words() {
+        return Err(Error::Malformed("the bootstrapping key's length contradicts its dimensions".into()));
+    }
+    if key_switch.bodies.len() != params.key_switch_body_words() {
+        return Err(Error::Malformed("the key-switching key's length contradicts its dimensions".into()));
+    }
+    let rows_of_level = (params.glwe_dimension + 1) * params.polynomial_size;
+    Ok(EvaluationKey {
+        preset,
+        params,
+        fingerprint: None,
+        masks: Masks::TfheRs { bootstrap: bootstrap.seed, key_switch: key_switch.seed },
+        bootstrap_bodies: levels_reversed(bootstrap.bodies, params.bootstrap_level_count, rows_of_level),
+        key_switch_bodies: levels_reversed(key_switch.bodies, params.key_switch_level_count, 1),
+    })
+}
+
+/// Whether the bytes have the shape of a `CompressedServerKey`: the length of the first key's bodies is followed by small
+/// numbers in the right places. Cheap; says nothing about whether the key is whole or acceptable.
+pub fn looks_like_server_key(bytes: &[u8]) -> bool {
+    let mut reader = Reader::new(bytes);
+    let shape = reader.words().and_then(|bodies| Ok((bodies, BootstrapShape::read(&mut reader)?)));
+    shape.is_ok_and(|(bodies, shape)| {
+        (2..=16).contains(&shape.glwe_size)
+            && shape.polynomial_size.is_power_of_two()
+            && (1..=32).contains(&shape.base_log)
+            && (1..=32).contains(&shape.level_count)
+            && bodies.len() > 0
+            && bodies.len().is_multiple_of(shape.glwe_size * shape.polynomial_size * shape.level_count)
+    })
+}
+
+/// The object's fields, in order.
+struct Fields<'a> {
+    bootstrap: Bootstrap<'a>,
+    key_switch: KeySwitch<'a>,
+}
+
+struct Bootstrap<'a> {
+    /// `[n][l][k + 1][N]`, last level first
+    bodies: Words<'a>,
+    shape: BootstrapShape,
+    seed: TfheRsSeed,
+}
+
+struct BootstrapShape {
+    /// k + 1
+    glwe_size: usize,
+    polynomial_size: usize,
+    base_log: usize,
+    level_count: usize,
+}
+
+struct KeySwitch<'a> {
+    /// `[kN][levels]`, last level first
+    bodies: Words<'a>,
+    base_log: usize,
+    level_count: usize,
+    /// n + 1
+    output_size: usize,
+    seed: TfheRsSeed,
+}
+
+impl<'a> Fields<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let bootstrap = Bootstrap::read(&mut reader)?;
+        let key_switch = KeySwitch::read(&mut reader)?;
+        let order = reader.u32()?;
+        reader.end()?;
+        match order {
+            1 => Ok(Self { bootstrap, key_switch }),
+            0 => Err(Error::Params(
+                "ciphertexts must be under the small key (bootstrap, then key switch): make the key with \
+                 EncryptionKeyChoice::Small"
+                    .into(),
+            )),
+            _ => Err(Error::Malformed("unknown order of bootstrap and key switch".into())),
+        }
+    }
+
+    fn params(&self) -> Result<(Preset, Params), Error> {
+        let shape = &self.bootstrap.shape;
+        // a size of zero cannot be a preset's either way
+        let lwe_dimension = self.key_switch.output_size.saturating_sub(1);
+        let glwe_dimension = shape.glwe_size.saturating_sub(1);
+        let preset = Preset::from_dimensions(lwe_dimension, glwe_dimension, shape.polynomial_size).ok_or_else(|| {
+            Error::Params(format!(
+                "n {lwe_dimension}, k {glwe_dimension}, N {} are not the dimensions of a preset",
+                shape.polynomial_size
+            ))
+        })?;
+        let key_switch_base = u32::try_from(self.key_switch.base_log)
+            .ok()
+            .and_then(|base_log| 1u32.checked_shl(base_log))
+            .ok_or_else(|| Error::Params("key-switch base must be 2 to 65536".into()))?;
+        let params = Params::try_from(ParamsLiteral {
+            bootstrap_base_log: shape.base_log,
+            bootstrap_level_count: shape.level_count,
+            key_switch_base,
+            key_switch_level_count: self.key_switch.level_count,
+            ..*preset.params()
+        })
+        .map_err(|error| Error::Params(error.to_string()))?;
+        Ok((preset, params))
+    }
+}
+
+impl<'a> Bootstrap<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+        let bodies = reader.words()?;
+        let shape = BootstrapShape::read(reader)?;
+        let seed = reader.seed()?;
+        reader.modulus()?;
+        Ok(Self { bodies, shape, seed })
+    }
+}
+
+impl BootstrapShape {
+    fn read(reader: &mut Reader) -> Result<Self, Error> {
+        Ok(Self {
+            glwe_size: reader.small("the ring ciphertext's size")?,
+            polynomial_size: reader.small("the polynomial size")?,
+            base_log: reader.small("the bootstrap base")?,
+            level_count: reader.small("the number of bootstrap levels")?,
+        })
+    }
+}
+
+impl<'a> KeySwitch<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+        let bodies = reader.words()?;
+        let base_log = reader.small("the key-switch base")?;
+        let level_count = reader.small("the number of key-switch levels")?;
+        let output_size = reader.small("the ciphertext's size")?;
+        let seed = reader.seed()?;
+        reader.modulus()?;
+        Ok(Self { bodies, base_log, level_count, output_size, seed })
+    }
+}
+
+/// `[..][level_count][level_words]` with the levels in the other order.
+fn levels_reversed(words: Words, level_count: usize, level_words: usize) -> Vec<u32> {
+    let mut reversed = Vec::with_capacity(words.len());
+    for item in words.chunks(level_count * level_words) {
+        for level in item.chunks(level_words).rev() {
+            reversed.extend(level.iter());
+        }
+    }
+    reversed
+}
