@@ -1,0 +1,6 @@
+//! What tfhe-rs makes, we read; what we make of it, tfhe-rs reads. Every layout and mask word is compared with the crate.
+
+mod ciphertext;
+mod fixture;
+mod masks;
+mod refused;
