@@ -2,7 +2,15 @@
 //!
 //! Every length and residue is checked before it is used; nothing is allocated on the word of a header alone.
 
+mod evaluation_key;
+mod frame;
+
+pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, MAGIC, Tag, VERSION, frame, unframe};
+
+use zeroize::Zeroize;
+
 use crate::tfhe::{EvaluationKey, Lwe, Preset};
+use crate::tfhe_rs;
 
 /// Why bytes are refused. The service maps these to the specification's codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,23 +49,83 @@ pub enum Form {
     TfheRs,
 }
 
-/// Reads an evaluation key of either form; consumes the bytes so that a large upload is not held twice.
-pub fn read_evaluation_key(_bytes: Vec<u8>) -> Result<EvaluationKey, Error> {
-    todo!("being written")
+/// Reads an evaluation key of either form; consumes the bytes so that a large upload is not held longer than needed.
+///
+/// # Errors
+/// [`Error::SecretKey`] for a secret key of either form, whose bytes are overwritten; the others as they say.
+pub fn read_evaluation_key(mut bytes: Vec<u8>) -> Result<EvaluationKey, Error> {
+    let key = if bytes.starts_with(&MAGIC) {
+        evaluation_key::read(&bytes)
+    } else if tfhe_rs::is_client_key(&bytes) {
+        Err(Error::SecretKey)
+    } else if tfhe_rs::looks_like_server_key(&bytes) {
+        tfhe_rs::read_server_key(&bytes)
+    } else if tfhe_rs::looks_like_ciphertext(&bytes) {
+        Err(Error::WrongType { expected: Tag::EvaluationKey.name(), found: Tag::Ciphertext.name() })
+    } else {
+        Err(Error::UnknownForm)
+    };
+    if matches!(key, Err(Error::SecretKey)) {
+        bytes.zeroize();
+    }
+    key
 }
 
 /// Writes our container.
-pub fn write_evaluation_key(_key: &EvaluationKey) -> Vec<u8> {
-    todo!("being written")
+///
+/// # Panics
+/// For an imported key: it keeps its own form.
+pub fn write_evaluation_key(key: &EvaluationKey) -> Vec<u8> {
+    evaluation_key::write(key)
 }
 
 /// Reads a bit's ciphertext of either form for a key of `preset` and `fingerprint`; the fingerprint is checked only where
 /// both sides have one (readings G11).
-pub fn read_ciphertext(_bytes: &[u8], _preset: Preset, _fingerprint: Option<[u8; 8]>) -> Result<(Lwe, Form), Error> {
-    todo!("being written")
+///
+/// # Errors
+/// As they say; [`Error::Params`] for a ciphertext of another preset or key.
+pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(Lwe, Form), Error> {
+    let dimension = preset.params().lwe_dimension;
+    if bytes.starts_with(&MAGIC) {
+        let (header, payload) = unframe(bytes, Tag::Ciphertext)?;
+        if header.preset != preset {
+            let (found, wanted) = (header.preset.name(), preset.name());
+            return Err(Error::Params(format!("the ciphertext is of preset {found}, the session of {wanted}")));
+        }
+        if let (Some(found), Some(wanted)) = (header.fingerprint, fingerprint)
+            && found != wanted
+        {
+            return Err(Error::Params("the ciphertext was made under another key".into()));
+        }
+        if payload.len() != 4 * (dimension + 1) {
+            return Err(Error::Malformed(format!(
+                "a {} ciphertext has {} words, found {} bytes",
+                preset.name(),
+                dimension + 1,
+                payload.len()
+            )));
+        }
+        Ok((Lwe::new(frame::words(payload).collect()), Form::Ango))
+    } else if tfhe_rs::is_client_key(bytes) {
+        Err(Error::SecretKey)
+    } else if tfhe_rs::looks_like_ciphertext(bytes) {
+        Ok((tfhe_rs::read_ciphertext(bytes, dimension)?, Form::TfheRs))
+    } else {
+        Err(Error::UnknownForm)
+    }
 }
 
 /// Writes a bit's ciphertext in the given form.
-pub fn write_ciphertext(_lwe: &Lwe, _preset: Preset, _fingerprint: Option<[u8; 8]>, _form: Form) -> Vec<u8> {
-    todo!("being written")
+///
+/// # Panics
+/// When the ciphertext is not of the preset's dimension.
+pub fn write_ciphertext(lwe: &Lwe, preset: Preset, fingerprint: Option<[u8; 8]>, form: Form) -> Vec<u8> {
+    assert_eq!(lwe.dimension(), preset.params().lwe_dimension, "a ciphertext of another preset");
+    match form {
+        Form::Ango => frame(Tag::Ciphertext, preset, fingerprint, |out| frame::put_words(out, lwe.words())),
+        Form::TfheRs => tfhe_rs::write_ciphertext(lwe),
+    }
 }
+
+#[cfg(test)]
+mod tests;

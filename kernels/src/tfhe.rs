@@ -5,12 +5,14 @@
 //! a constant polynomial by the phase, extract coefficient 0, switch the key back.
 
 pub mod bootstrap;
+pub mod circuit;
 pub mod gates;
 pub mod keys;
 pub mod lwe;
 pub mod noise;
 pub mod params;
 
+pub use circuit::{Circuit, CircuitError};
 pub use gates::{Gate, GateRow};
 pub use keys::EvaluationKey;
 pub use lwe::Lwe;

@@ -3,6 +3,8 @@
 use zeroize::Zeroize;
 
 use super::params::{Params, Preset};
+use crate::modular::from_torus;
+use crate::{tfhe_rs, xof};
 
 /// Where the masks of a key come from. The seed is public; it only saves sending uniform words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,66 @@ impl EvaluationKey {
     /// Bytes this key occupies in host memory.
     pub fn memory_bytes(&self) -> usize {
         4 * (self.bootstrap_bodies.len() + self.key_switch_bodies.len())
+    }
+
+    /// The RGSW ciphertext of key bit `i` with its masks written out: `[l][k + 1][k + 1][N]` words in `[0, q)`, row by row
+    /// the mask polynomials, then the body. Words of an imported key are rounded from the torus to q.
+    ///
+    /// # Panics
+    /// When `out` is not of that length or `i` is not below n.
+    pub fn expand_bootstrap(&self, i: usize, out: &mut [u32]) {
+        let p = &self.params;
+        let (n, k, rows) = (p.polynomial_size, p.glwe_dimension, p.rgsw_rows());
+        assert_eq!(out.len(), rows * (k + 1) * n);
+        let bodies = &self.bootstrap_bodies[i * rows * n..][..rows * n];
+        let rows_out = out.chunks_exact_mut((k + 1) * n).zip(bodies.chunks_exact(n));
+        match self.masks {
+            Masks::Ango(seed) => {
+                for (row, (out, body)) in rows_out.enumerate() {
+                    let (mask, out) = out.split_at_mut(k * n);
+                    xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, (i * rows + row) as u64, mask);
+                    out.copy_from_slice(body);
+                }
+            }
+            Masks::TfheRs { bootstrap, .. } => {
+                let mut masks = vec![0; rows * k * n];
+                tfhe_rs::bootstrap_masks(bootstrap, p, i, &mut masks);
+                for ((out, body), mask) in rows_out.zip(masks.chunks_exact(k * n)) {
+                    for (out, &word) in out.iter_mut().zip(mask.iter().chain(body)) {
+                        *out = from_torus(word);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key-switching rows of input coefficient `i` with their masks: `[levels][n + 1]` torus words.
+    ///
+    /// # Panics
+    /// When `out` is not of that length or `i` is not below kN.
+    pub fn expand_key_switch(&self, i: usize, out: &mut [u32]) {
+        let p = &self.params;
+        let (n, levels) = (p.lwe_dimension, p.key_switch_level_count);
+        assert_eq!(out.len(), levels * (n + 1));
+        let bodies = &self.key_switch_bodies[i * levels..][..levels];
+        let rows = out.chunks_exact_mut(n + 1).zip(bodies).enumerate();
+        match self.masks {
+            Masks::Ango(seed) => {
+                for (j, (row, &body)) in rows {
+                    let row_index = (i * levels + j) as u64;
+                    xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, row_index, &mut row[..n]);
+                    row[n] = body;
+                }
+            }
+            Masks::TfheRs { key_switch, .. } => {
+                let mut masks = vec![0; levels * n];
+                tfhe_rs::key_switch_masks(key_switch, p, i, &mut masks);
+                for (j, (row, &body)) in rows {
+                    row[..n].copy_from_slice(&masks[j * n..][..n]);
+                    row[n] = body;
+                }
+            }
+        }
     }
 }
 

@@ -87,3 +87,49 @@ fn check_size(words: u64, lwe_dimension: usize) -> Result<(), Error> {
     }
     Err(Error::Malformed(format!("the ciphertext has {words} words where the key takes {}", lwe_dimension + 1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    /// A compressed true bit as `node-tfhe` wrote it, and the SHA-256 of the `Ciphertext` that the same release made of
+    /// it: one release of each seed layout.
+    const KNOWN: [(&str, &str, &str); 2] = [
+        (
+            "1.0.0",
+            "759942047d020000000000001d81691542f61545f24ac4a725ee3964000000000000000000000000000000002000000000000000",
+            "13d1b6833896e90c97b645f0bd22ee59633e2fbfb8e2e22a2da1d6e63dae8412",
+        ),
+        (
+            "1.7.0",
+            "629c10727d020000000000000000000081f24aaf8225c56820f8fb5024a9d41e0000000000000000000000000000000000000000\
+             00000000000000000000000000000000000000002000000000000000",
+            "4c823bfc8e14c87e322b99055e611a97eff4e88b01d6b4b74f70f93838076b56",
+        ),
+    ];
+
+    #[test]
+    fn compressed_ciphertexts_of_released_clients_expand_as_those_clients_expand_them() {
+        for (release, compressed, expanded) in KNOWN {
+            let bytes = unhex(compressed);
+            assert!(looks_like_ciphertext(&bytes), "{release}");
+            let lwe = read_ciphertext(&bytes, 636).expect("a client's own bytes");
+            assert_eq!(Sha256::digest(write_ciphertext(&lwe))[..], unhex(expanded), "{release}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let lwe = Lwe::new((0..709).map(|i: u32| i.wrapping_mul(0x9e37_79b9)).collect());
+        let bytes = write_ciphertext(&lwe);
+        assert!(looks_like_ciphertext(&bytes));
+        assert_eq!(read_ciphertext(&bytes, 708), Ok(lwe));
+    }
+
+    fn unhex(text: &str) -> Vec<u8> {
+        let digits = text.as_bytes().chunks_exact(2);
+        digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    }
+}

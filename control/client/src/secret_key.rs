@@ -1,0 +1,185 @@
+//! A gate key's secret: binary for bits, ternary for the ring.
+
+use kernels::container::{self, Tag};
+use kernels::tfhe::lwe::EIGHTH;
+use kernels::tfhe::{EvaluationKey, Lwe, Preset};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::{gaussian, keygen};
+
+/// The secret of one gate key. Encrypts and decrypts bits, makes the evaluation key. Overwritten on drop.
+#[derive(Clone, PartialEq, ZeroizeOnDrop)]
+pub struct SecretKey {
+    #[zeroize(skip)]
+    preset: Preset,
+    #[zeroize(skip)]
+    fingerprint: [u8; 8],
+    /// `[n]`, each 0 or 1.
+    pub(crate) lwe: Vec<u8>,
+    /// `[k][N]`, each -1, 0 or 1.
+    pub(crate) glwe: Vec<i8>,
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretKey").field("preset", &self.preset).finish_non_exhaustive()
+    }
+}
+
+/// A generator for secrets and noise, seeded by the operating system.
+///
+/// # Panics
+/// When the operating system gives no randomness: there is nothing safe to do without.
+pub(crate) fn secret_generator() -> ChaCha20Rng {
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *seed).expect("randomness from the operating system");
+    ChaCha20Rng::from_seed(*seed)
+}
+
+impl SecretKey {
+    /// A fresh key.
+    pub fn generate(preset: Preset) -> SecretKey {
+        let params = preset.params();
+        let mut rng = secret_generator();
+        let lwe = (0..params.lwe_dimension).map(|_| (rng.next_u32() & 1) as u8).collect();
+        // uniform to within 2^-32, and without a rejection that would take varying time
+        let ternary = |word: u32| ((word as u64 * 3) >> 32) as i8 - 1;
+        let glwe = (0..params.extracted_dimension()).map(|_| ternary(rng.next_u32())).collect();
+        let mut fingerprint = [0; 8];
+        getrandom::fill(&mut fingerprint).expect("randomness from the operating system");
+        fingerprint[0] |= 1; // all zero would mean "none"
+        SecretKey { preset, fingerprint, lwe, glwe }
+    }
+
+    /// The preset it was made for.
+    pub fn preset(&self) -> Preset {
+        self.preset
+    }
+
+    /// The random name that this key, its evaluation key and its ciphertexts share.
+    pub fn fingerprint(&self) -> [u8; 8] {
+        self.fingerprint
+    }
+
+    /// What a server needs to compute: seeded, with fresh masks and noise at every call. About 0.2 s.
+    pub fn evaluation_key(&self) -> EvaluationKey {
+        keygen::evaluation_key(self)
+    }
+
+    /// A fresh encryption of a bit.
+    pub fn encrypt(&self, bit: bool) -> Lwe {
+        let mut rng = secret_generator();
+        let mut noise = [0];
+        gaussian::fill(&mut rng, self.preset.params().lwe_noise_std * 32f64.exp2(), &mut noise);
+        let mut mask = vec![0u8; 4 * self.lwe.len()];
+        getrandom::fill(&mut mask).expect("randomness from the operating system");
+        let mut words: Vec<u32> =
+            mask.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect();
+        let message = EIGHTH.wrapping_mul(2 * bit as u32).wrapping_sub(EIGHTH);
+        words.push(self.mask_product(&words).wrapping_add(message).wrapping_add(noise[0] as u32));
+        noise.zeroize();
+        Lwe::new(words)
+    }
+
+    /// The bit of a ciphertext: the sign of its phase.
+    ///
+    /// # Panics
+    /// When the ciphertext is of another dimension.
+    pub fn decrypt(&self, ciphertext: &Lwe) -> bool {
+        (self.phase(ciphertext) as i32) >= 0
+    }
+
+    /// `b - <a, s>` on the 32-bit torus: `+-2^29` plus the noise. For tests of the noise.
+    ///
+    /// # Panics
+    /// When the ciphertext is of another dimension.
+    pub fn phase(&self, ciphertext: &Lwe) -> u32 {
+        assert_eq!(ciphertext.dimension(), self.lwe.len(), "a ciphertext of another preset");
+        let (body, mask) = ciphertext.words().split_last().expect("a ciphertext has a body");
+        body.wrapping_sub(self.mask_product(mask))
+    }
+
+    /// Phase of a sample under the ring key, `[kN + 1]` words: for tests of the noise.
+    ///
+    /// # Panics
+    /// When the sample is of another dimension.
+    pub fn extracted_phase(&self, sample: &[u32]) -> u32 {
+        assert_eq!(sample.len(), self.glwe.len() + 1, "a sample of another preset");
+        let (body, mask) = sample.split_last().expect("a sample has a body");
+        mask.iter().zip(&self.glwe).fold(*body, |sum, (&a, &s)| sum.wrapping_sub(a.wrapping_mul(s as i32 as u32)))
+    }
+
+    /// `<a, s>` modulo a turn, without a branch on the key's bits.
+    pub(crate) fn mask_product(&self, mask: &[u32]) -> u32 {
+        mask.iter().zip(&self.lwe).fold(0u32, |sum, (&a, &s)| sum.wrapping_add(a & (s as u32).wrapping_neg()))
+    }
+
+    /// Our container (docs/wire-format.md 2).
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let len = self.lwe.len() + self.glwe.len();
+        Zeroizing::new(container::frame(Tag::SecretKey, self.preset, Some(self.fingerprint), |out| {
+            out.reserve_exact(len);
+            out.extend(&self.lwe);
+            out.extend(self.glwe.iter().map(|&s| s as u8));
+        }))
+    }
+
+    /// Reads our container.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<SecretKey, container::Error> {
+        let malformed = |why: &str| container::Error::Malformed(why.into());
+        let (header, payload) = container::unframe(bytes, Tag::SecretKey)?;
+        let params = header.preset.params();
+        if payload.len() != params.lwe_dimension + params.extracted_dimension() {
+            return Err(malformed("the secret key has not the length of its preset"));
+        }
+        let (lwe, glwe) = payload.split_at(params.lwe_dimension);
+        let key = SecretKey {
+            preset: header.preset,
+            fingerprint: header.fingerprint.ok_or_else(|| malformed("a secret key has a fingerprint"))?,
+            lwe: lwe.to_vec(),
+            glwe: glwe.iter().map(|&s| s as i8).collect(),
+        };
+        if key.lwe.iter().any(|&s| s > 1) || key.glwe.iter().any(|&s| !(-1..=1).contains(&s)) {
+            return Err(malformed("a coefficient of the secret key is out of range"));
+        }
+        Ok(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_survive_encryption_under_every_preset() {
+        for preset in Preset::ALL {
+            let key = SecretKey::generate(preset);
+            for i in 0..64 {
+                assert_eq!(key.decrypt(&key.encrypt(i % 3 == 0)), i % 3 == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_key_survives_its_container_and_damage_does_not() {
+        let key = SecretKey::generate(Preset::Fast128);
+        let bytes = key.to_bytes();
+        assert_eq!(SecretKey::from_bytes(&bytes), Ok(key));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 4;
+            assert!(SecretKey::from_bytes(&damaged).is_err(), "byte {at}");
+            assert!(SecretKey::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn debug_output_holds_no_secret() {
+        assert_eq!(format!("{:?}", SecretKey::generate(Preset::Fast128)), "SecretKey { preset: Fast128, .. }");
+    }
+}

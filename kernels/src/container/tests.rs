@@ -1,0 +1,119 @@
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::*;
+use crate::modular::RING_MODULUS;
+use crate::tfhe::keys::Masks;
+
+fn key(preset: Preset) -> EvaluationKey {
+    let params = preset.params();
+    let words = |count: usize, modulus: u64| -> Vec<u32> {
+        (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % modulus).map(|x| x as u32).collect()
+    };
+    EvaluationKey {
+        preset,
+        params,
+        fingerprint: Some([1, 2, 3, 4, 5, 6, 7, 8]),
+        masks: Masks::Ango([7; 32]),
+        bootstrap_bodies: words(params.bootstrap_body_words(), RING_MODULUS as u64),
+        key_switch_bodies: words(params.key_switch_body_words(), 1 << 32),
+    }
+}
+
+fn lwe(preset: Preset) -> Lwe {
+    Lwe::new((0..=preset.params().lwe_dimension as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect())
+}
+
+/// A container with a fresh checksum over changed bytes, as a malicious client would send it.
+fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update(&bytes[..24]);
+    hash.update(&bytes[HEADER_BYTES..]);
+    let digest = hash.finalize();
+    bytes[24..32].copy_from_slice(&digest[..8]);
+    bytes
+}
+
+#[test]
+fn evaluation_keys_and_ciphertexts_survive_the_round_trip() {
+    for preset in Preset::ALL {
+        let original = key(preset);
+        assert_eq!(read_evaluation_key(write_evaluation_key(&original)), Ok(original));
+        let lwe = lwe(preset);
+        let bytes = write_ciphertext(&lwe, preset, None, Form::Ango);
+        assert_eq!(bytes.len(), HEADER_BYTES + preset.params().ciphertext_bytes());
+        assert_eq!(read_ciphertext(&bytes, preset, Some([9; 8])), Ok((lwe, Form::Ango)));
+    }
+}
+
+#[test]
+fn the_format_is_pinned_by_a_hash() {
+    let bytes = [
+        write_evaluation_key(&key(Preset::Fast128)),
+        write_ciphertext(&lwe(Preset::Conservative128), Preset::Conservative128, Some([8; 8]), Form::Ango),
+    ]
+    .concat();
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(digest, "2d5635c7044b14d0a3a2f569e3060896fee3895b44689f4063b5a9f25073db27", "the container format changed: raise its version");
+}
+
+#[test]
+fn g11_a_ciphertext_of_another_key_or_preset_is_refused() {
+    let bytes = write_ciphertext(&lwe(Preset::Fast128), Preset::Fast128, Some([1; 8]), Form::Ango);
+    assert!(matches!(read_ciphertext(&bytes, Preset::Fast128, Some([2; 8])), Err(Error::Params(_))));
+    assert!(matches!(read_ciphertext(&bytes, Preset::Standard128, None), Err(Error::Params(_))));
+    assert!(read_ciphertext(&bytes, Preset::Fast128, Some([1; 8])).is_ok());
+}
+
+#[test]
+fn k5_a_secret_key_is_recognised_even_when_damaged() {
+    let secret = frame(Tag::SecretKey, Preset::Fast128, None, |out| out.extend([1; 100]));
+    for cut in [HEADER_BYTES, secret.len() - 1, secret.len()] {
+        assert_eq!(read_evaluation_key(secret[..cut].to_vec()), Err(Error::SecretKey));
+        assert_eq!(read_ciphertext(&secret[..cut], Preset::Fast128, None), Err(Error::SecretKey));
+    }
+}
+
+#[test]
+fn versions_types_lengths_and_residues_are_checked_even_under_a_right_checksum() {
+    let good = write_evaluation_key(&key(Preset::Fast128));
+    let changed = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        read_evaluation_key(resealed(bytes))
+    };
+    assert_eq!(changed(4, 2), Err(Error::UnknownVersion(2)));
+    assert!(matches!(changed(6, 3), Err(Error::WrongType { .. })));
+    assert!(matches!(changed(6, 77), Err(Error::Malformed(_))));
+    assert!(matches!(changed(7, 9), Err(Error::Params(_))));
+    assert!(matches!(changed(7, 2), Err(Error::Malformed(_))), "another preset's length");
+    assert!(matches!(changed(16, 0), Err(Error::Malformed(_))));
+    assert!(matches!(changed(HEADER_BYTES, 1), Err(Error::Params(_))), "another shape");
+    assert!(matches!(changed(HEADER_BYTES + 64 + 3, 0xff), Err(Error::Malformed(_))), "a word above q");
+    let longer = [&good[..], &[0]].concat();
+    assert!(matches!(read_evaluation_key(resealed(longer)), Err(Error::Malformed(_))));
+    assert_eq!(read_evaluation_key(Vec::new()), Err(Error::UnknownForm));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_flipped_bit_or_a_cut_is_never_accepted(bit in 0usize..8 * 2580, cut in 0usize..2579) {
+        let good = write_ciphertext(&lwe(Preset::Fast128), Preset::Fast128, Some([3; 8]), Form::Ango);
+        let mut flipped = good.clone();
+        let bit = bit % (8 * good.len());
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(read_ciphertext(&flipped, Preset::Fast128, None).is_err());
+        prop_assert!(read_ciphertext(&good[..cut % good.len()], Preset::Fast128, None).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_refused_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..4096), ours: bool) {
+        if ours && bytes.len() >= 8 {
+            bytes[..8].copy_from_slice(b"ANGO\x01\x00\x02\x01");
+        }
+        prop_assert!(read_evaluation_key(bytes.clone()).is_err());
+        let _ = read_ciphertext(&bytes, Preset::Fast128, None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The reference and the fallback: one plain function per stem, rows in parallel (feature `parallel`).
+
+pub mod blind_rotate;
+pub mod lwe_key_switch;
+pub mod memory;
+pub mod mod_switch;
+pub mod ntt;
+pub mod sample_extract;
+pub mod simd;
+
+use crate::backend::{Backend, DeviceInfo};
+use crate::error::Result;
+use crate::modular;
+use crate::tfhe::{EvaluationKey, Params};
+use blind_rotate::{BootstrapKey, Scratch};
+use lwe_key_switch::KeySwitchKey;
+use memory::Words;
+use ntt::Tables;
+use simd::Isa;
+
+/// Rows that go in lock step over a key. Their accumulators must stay in the second-level cache beside a step of the key.
+const GROUP_ROWS_MAX: usize = 16;
+
+/// The CPU as a device.
+pub struct Cpu {
+    info: DeviceInfo,
+    isa: Isa,
+    /// Threads of a call: all of the machine's, or one.
+    threads: usize,
+}
+
+/// An evaluation key in this processor's reading order. Overwritten on drop.
+pub struct Key {
+    bootstrap: BootstrapKey,
+    key_switch: KeySwitchKey,
+}
+
+impl Cpu {
+    /// All cores, with the best instruction set of this processor.
+    pub fn open() -> Cpu {
+        Cpu::with(Isa::detect(), threads_available())
+    }
+
+    /// A given instruction set and number of threads (for benches and tests); more than one needs feature `parallel`.
+    pub fn with(isa: Isa, threads: usize) -> Cpu {
+        let threads = if cfg!(feature = "parallel") { threads.max(1) } else { 1 };
+        let info = DeviceInfo {
+            backend: format!("cpu-{}", isa.name()),
+            name: processor_name(),
+            memory_bytes: memory_bytes(),
+            rows_max: GROUP_ROWS_MAX * threads * 4,
+        };
+        Cpu { info, isa, threads }
+    }
+
+    /// Rows of one thread's turn: as even as possible, at most a group.
+    fn rows_of_a_turn(&self, rows: usize) -> usize {
+        rows.div_ceil(self.threads).clamp(1, GROUP_ROWS_MAX)
+    }
+}
+
+fn threads_available() -> usize {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get())
+}
+
+/// The processor's own name where the system tells it.
+fn processor_name() -> String {
+    let told = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    told.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// Memory that keys may take: half of what the system has, 4 GiB where it does not tell.
+fn memory_bytes() -> u64 {
+    let told = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    told.map_or(4 << 30, |kibibytes| kibibytes * 1024 / 2)
+}
+
+/// Calls `work` on pairs of equally numbered chunks, on all threads where there is more than one chunk.
+fn for_each_pair<F>(threads: usize, a: &[u32], a_chunk: usize, b: &mut [u32], b_chunk: usize, work: F) -> Result<()>
+where
+    F: Fn(&[u32], &mut [u32]) -> Result<()> + Send + Sync,
+{
+    #[cfg(feature = "parallel")]
+    if threads > 1 && a.len() > a_chunk {
+        use rayon::prelude::*;
+        return a.par_chunks(a_chunk).zip(b.par_chunks_mut(b_chunk)).try_for_each(|(a, b)| work(a, b));
+    }
+    let _ = threads;
+    a.chunks(a_chunk).zip(b.chunks_mut(b_chunk)).try_for_each(|(a, b)| work(a, b))
+}
+
+/// Calls `work(i, chunk)` for every chunk of `out`.
+fn for_each_chunk<F>(threads: usize, out: &mut [u32], chunk: usize, work: F)
+where
+    F: Fn(usize, &mut [u32]) + Send + Sync,
+{
+    #[cfg(feature = "parallel")]
+    if threads > 1 {
+        use rayon::prelude::*;
+        return out.par_chunks_mut(chunk).enumerate().for_each(|(i, out)| work(i, out));
+    }
+    let _ = threads;
+    out.chunks_mut(chunk).enumerate().for_each(|(i, out)| work(i, out));
+}
+
+impl Cpu {
+    fn load_bootstrap(&self, key: &EvaluationKey) -> Result<BootstrapKey> {
+        let p = key.params;
+        let tables = Tables::new(self.isa, p.polynomial_size);
+        let (n, components, rows) = (p.polynomial_size, p.glwe_dimension + 1, p.rgsw_rows());
+        let lanes = tables.lanes();
+        let factor = modular::mul(modular::pow(2, 32), modular::inverse(n as u32));
+        let mut words = Words::zeroed(p.lwe_dimension * rows * components * n)?;
+        for_each_chunk(self.threads, &mut words, rows * components * n, |i, out| {
+            let mut step = vec![0; rows * components * n];
+            key.expand_bootstrap(i, &mut step);
+            ntt::forward_all(tables.isa, &tables, &mut step);
+            for (row, row_words) in step.chunks_exact(components * n).enumerate() {
+                for (c, polynomial) in row_words.chunks_exact(n).enumerate() {
+                    for (at, vector) in polynomial.chunks_exact(lanes).enumerate() {
+                        let to = &mut out[((at * rows + row) * components + c) * lanes..][..lanes];
+                        for (to, &x) in to.iter_mut().zip(vector) {
+                            *to = modular::mul(modular::reduce_once(x), factor);
+                        }
+                    }
+                }
+            }
+        });
+        Ok(BootstrapKey { words, tables, params: p })
+    }
+
+    fn load_key_switch(&self, key: &EvaluationKey) -> Result<KeySwitchKey> {
+        let p = key.params;
+        let (columns, tile) = (lwe_key_switch::padded_columns(&p), lwe_key_switch::tile_words(self.isa));
+        let (levels, dimension) = (p.key_switch_level_count, p.extracted_dimension());
+        let mut words = Words::zeroed(dimension * levels * columns)?;
+        let mut rows = vec![0; levels * (p.lwe_dimension + 1)];
+        for i in 0..dimension {
+            key.expand_key_switch(i, &mut rows);
+            for (j, row) in rows.chunks_exact(p.lwe_dimension + 1).enumerate() {
+                for (t, part) in row.chunks(tile).enumerate() {
+                    words[((t * dimension + i) * levels + j) * tile..][..part.len()].copy_from_slice(part);
+                }
+            }
+        }
+        Ok(KeySwitchKey { words, params: p, isa: self.isa })
+    }
+}
+
+impl Backend for Cpu {
+    type Key = Key;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
+        Ok(Key { bootstrap: self.load_bootstrap(key)?, key_switch: self.load_key_switch(key)? })
+    }
+
+    fn key_bytes(&self, p: &Params) -> u64 {
+        let bootstrap = p.bootstrap_body_words() * (p.glwe_dimension + 1);
+        let key_switch = p.key_switch_body_words() * lwe_key_switch::padded_columns(p);
+        4 * (bootstrap + key_switch) as u64
+    }
+
+    fn bootstrap(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
+        let key = &key.bootstrap;
+        let p = &key.params;
+        let (row_in, row_out) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
+        let rows = inputs.len() / row_in;
+        let mut out = vec![0; rows * row_out];
+        let turn = self.rows_of_a_turn(rows);
+        for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, out| {
+            let mut exponents = inputs.to_vec();
+            mod_switch::mod_switch(p.polynomial_size, &mut exponents);
+            let accumulator_words = blind_rotate::accumulator_words(p);
+            let mut accumulators = Words::zeroed(inputs.len() / row_in * accumulator_words)?;
+            for (input, accumulator) in
+                exponents.chunks_exact(row_in).zip(accumulators.chunks_exact_mut(accumulator_words))
+            {
+                blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
+            }
+            blind_rotate::rotate_group(key.tables.isa, key, &exponents, &mut accumulators, &mut Scratch::new(p)?);
+            for (accumulator, out) in accumulators.chunks_exact(accumulator_words).zip(out.chunks_exact_mut(row_out)) {
+                sample_extract::sample_extract(p, accumulator, out);
+            }
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    fn key_switch(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
+        let key = &key.key_switch;
+        let p = &key.params;
+        let (row_in, row_out) = (p.extracted_dimension() + 1, p.lwe_dimension + 1);
+        let rows = inputs.len() / row_in;
+        let mut out = vec![0; rows * row_out];
+        let turn = rows.div_ceil(self.threads).max(1);
+        for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, out| {
+            lwe_key_switch::key_switch(key, inputs, out);
+            Ok(())
+        })?;
+        Ok(out)
+    }
+}

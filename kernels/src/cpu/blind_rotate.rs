@@ -1,0 +1,259 @@
+//! Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase (eprint 2018/421, Alg. 3).
+//!
+//! The accumulator of a row is an RLWE ciphertext `[k + 1][N]` modulo q, kept as `[k + 1][2N]`: `-acc` then `acc`, so that
+//! `X^a acc` is one run of words for `a` up to `N`, and its negation beyond. Rows of a group go in lock step: the key of
+//! step `i` is read once for all of them.
+//!
+//! Steps for every i in 0..n, with `a = a~_i`:
+//! (1) difference: d <- X^a acc - acc
+//! (2) decompose: d to balanced digits, level by level
+//! (3) transform the digits
+//! (4) multiply by the key of step i, sum up
+//! (5) transform back
+//! (6) acc <- acc + sum
+
+use crate::cpu::memory::Words;
+use crate::cpu::ntt::{self, Tables, reduce};
+use crate::cpu::simd::Simd;
+use crate::error::Result;
+use crate::modular::{RING_MODULUS, TORUS_CORRECTION};
+use crate::tfhe::Params;
+
+/// Products that may be summed before a reduction: digits below 2q, key below q, `4 * 2q * q < 2^63`.
+const TERMS_MAX: usize = 4;
+
+/// `1 / q mod 2^32`, by Newton's iteration.
+const Q_INVERSE: u32 = {
+    let mut inverse = RING_MODULUS;
+    let mut i = 0;
+    while i < 5 {
+        inverse = inverse.wrapping_mul(2u32.wrapping_sub(RING_MODULUS.wrapping_mul(inverse)));
+        i += 1;
+    }
+    inverse
+};
+
+/// A bootstrapping key in reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows = `l (k + 1)`, level 1 first,
+/// transformed, times `2^32 / N` modulo q (Montgomery's factor and the inverse transform's).
+pub struct BootstrapKey {
+    pub(super) words: Words,
+    pub(super) tables: Tables,
+    pub(super) params: Params,
+}
+
+/// What one thread needs beside the accumulators.
+pub struct Scratch {
+    /// `[rows][N]`
+    digits: Words,
+    /// `[k + 1][N]`
+    sums: Words,
+}
+
+impl Scratch {
+    /// Room for one row's step.
+    pub fn new(params: &Params) -> Result<Scratch> {
+        let n = params.polynomial_size;
+        Ok(Scratch {
+            digits: Words::zeroed(params.rgsw_rows() * n)?,
+            sums: Words::zeroed((params.glwe_dimension + 1) * n)?,
+        })
+    }
+}
+
+/// Words of one row's accumulator, `[k + 1][2N]`.
+pub fn accumulator_words(params: &Params) -> usize {
+    (params.glwe_dimension + 1) * 2 * params.polynomial_size
+}
+
+/// The constants of the digits' decomposition: `y = (u + offset) >> shift` holds all digits, each raised by `B/2`.
+#[derive(Clone, Copy)]
+struct Decomposition {
+    base_log: u32,
+    levels: usize,
+    offset: u32,
+    shift: u32,
+}
+
+impl Decomposition {
+    fn new(params: &Params) -> Self {
+        let (base_log, levels) = (params.bootstrap_base_log as u32, params.bootstrap_level_count);
+        let shift = 32 - base_log * levels as u32;
+        let half_digits: u32 = (0..levels as u32).map(|i| 1 << (base_log * (i + 1) - 1)).sum();
+        // round to nearest, then B/2 in every digit: the digits fall in [-B/2, B/2) and the last carry is a whole turn
+        Self { base_log, levels, offset: (1u32 << (shift - 1)).wrapping_add(half_digits << shift), shift }
+    }
+}
+
+/// Sets the accumulator to `X^-b (0, .., 0, v)`, `v = q/8 (1 + X + .. + X^(N-1))`; `b` in `[0, 2N)`.
+pub fn start(params: &Params, b: usize, accumulator: &mut [u32]) {
+    let (n, k) = (params.polynomial_size, params.glwe_dimension);
+    let eighth = (RING_MODULUS + 4) / 8;
+    accumulator.fill(0);
+    let body = &mut accumulator[k * 2 * n..];
+    for i in 0..n {
+        // coefficient i of X^-b v is v_(i + b), negated for each wrap
+        let positive = (i + b) % (2 * n) < n;
+        let (x, minus_x) = if positive { (eighth, RING_MODULUS - eighth) } else { (RING_MODULUS - eighth, eighth) };
+        (body[n + i], body[i]) = (x, minus_x);
+    }
+}
+
+/// Steps (1) and (2) for one polynomial `[-acc | acc]`: `LEVELS` digit rows, each `stride` words after the one before;
+/// digits in `[q - B/2, q + B/2)`.
+#[inline(always)]
+unsafe fn rotated_digits<S: Simd, const BEYOND: bool>(
+    polynomial: &[u32],
+    a: usize,
+    d: Decomposition,
+    digits: *mut u32,
+    stride: usize,
+) {
+    unsafe {
+        let n = polynomial.len() / 2;
+        let (q, correction, offset) = (S::splat(RING_MODULUS), S::splat(TORUS_CORRECTION), S::splat(d.offset));
+        let mask = S::splat((1 << d.base_log) - 1);
+        let lift = S::splat(RING_MODULUS - (1 << (d.base_log - 1)));
+        let rotated = polynomial.as_ptr().add(n - if BEYOND { a - n } else { a });
+        let own = polynomial.as_ptr().add(n);
+        for i in (0..n).step_by(S::LANES) {
+            let (r, x) = (S::load(rotated.add(i)), S::load(own.add(i)));
+            // (1) difference, in [0, q)
+            let difference = if BEYOND {
+                let sum = reduce::<S>(S::add(r, x), q);
+                S::min(S::sub(q, sum), S::sub(S::splat(0), sum))
+            } else {
+                let difference = S::sub(r, x);
+                S::min(difference, S::add(difference, q))
+            };
+            // (2) decompose, by way of the torus word
+            let scaled = S::shift_left::<2>(difference);
+            let torus = S::add(scaled, S::mul_high_uniform(scaled, correction));
+            let all = S::shift_right(S::add(torus, offset), d.shift);
+            for level in 0..d.levels {
+                let digit = S::and(S::shift_right(all, d.base_log * (d.levels - 1 - level) as u32), mask);
+                S::store(digits.add(level * stride + i), S::add(digit, lift));
+            }
+        }
+    }
+}
+
+/// Step (4): `sums[c] = sum over rows of digits[row] * key[row][c]`, out in `[0, 2q)`.
+#[inline(always)]
+unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize>(n: usize, rows: usize, digits: &[u32], key: &[u32], sums: &mut [u32]) {
+    unsafe {
+        let (q, q2, q_inverse) = (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(Q_INVERSE));
+        let mut key = key.as_ptr();
+        for i in (0..n).step_by(S::LANES) {
+            let mut total = [S::splat(0); COMPONENTS];
+            let mut first = 0;
+            while first < rows {
+                let mut wide = [S::wide_zero(); COMPONENTS];
+                for row in first..rows.min(first + TERMS_MAX) {
+                    let digit = S::load(digits.as_ptr().add(row * n + i));
+                    for c in 0..COMPONENTS {
+                        wide[c] = S::mul_add_wide(wide[c], digit, S::load(key));
+                        key = key.add(S::LANES);
+                    }
+                }
+                for c in 0..COMPONENTS {
+                    // in (0, 3q]: below 2q after one conditional subtraction
+                    let part = reduce::<S>(S::montgomery(wide[c], q, q_inverse), q2);
+                    total[c] = if first == 0 { part } else { reduce::<S>(S::add(total[c], part), q2) };
+                }
+                first += TERMS_MAX;
+            }
+            for c in 0..COMPONENTS {
+                S::store(sums.as_mut_ptr().add(c * n + i), total[c]);
+            }
+        }
+    }
+}
+
+/// Step (6) for one polynomial: `sum` in `[0, 2q)`.
+#[inline(always)]
+unsafe fn accumulate<S: Simd>(polynomial: &mut [u32], sum: &[u32]) {
+    unsafe {
+        let n = sum.len();
+        let q = S::splat(RING_MODULUS);
+        let (minus, plus) = (polynomial.as_mut_ptr(), polynomial.as_mut_ptr().add(n));
+        for i in (0..n).step_by(S::LANES) {
+            let term = reduce::<S>(S::load(sum.as_ptr().add(i)), q);
+            let x = reduce::<S>(S::add(S::load(plus.add(i)), term), q);
+            S::store(plus.add(i), x);
+            S::store(minus.add(i), S::min(S::sub(q, x), S::sub(S::splat(0), x)));
+        }
+    }
+}
+
+/// All steps of one row for one i, `a` in `1..2N`.
+#[inline(always)]
+unsafe fn step<S: Simd, const COMPONENTS: usize>(
+    tables: &Tables,
+    d: Decomposition,
+    key: &[u32],
+    a: usize,
+    accumulator: &mut [u32],
+    scratch: &mut Scratch,
+) {
+    unsafe {
+        let n = tables.polynomial_size();
+        for c in 0..COMPONENTS {
+            let polynomial = &accumulator[c * 2 * n..][..2 * n];
+            let digits = scratch.digits.as_mut_ptr().add(c * n);
+            if a > n {
+                rotated_digits::<S, true>(polynomial, a, d, digits, COMPONENTS * n);
+            } else {
+                rotated_digits::<S, false>(polynomial, a, d, digits, COMPONENTS * n);
+            }
+        }
+        for row in scratch.digits.chunks_exact_mut(n) {
+            ntt::forward::<S>(tables, row);
+        }
+        multiply_sum::<S, COMPONENTS>(n, d.levels * COMPONENTS, &scratch.digits, key, &mut scratch.sums);
+        for row in scratch.sums.chunks_exact_mut(n) {
+            ntt::inverse::<S>(tables, row);
+        }
+        for (polynomial, sum) in accumulator.chunks_exact_mut(2 * n).zip(scratch.sums.chunks_exact(n)) {
+            accumulate::<S>(polynomial, sum);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn group<S: Simd>(key: &BootstrapKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+    unsafe {
+        match key.params.glwe_dimension {
+            1 => steps::<S, 2>(key, inputs, accumulators, scratch),
+            2 => steps::<S, 3>(key, inputs, accumulators, scratch),
+            3 => steps::<S, 4>(key, inputs, accumulators, scratch),
+            _ => steps::<S, 5>(key, inputs, accumulators, scratch),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn steps<S: Simd, const COMPONENTS: usize>(
+    key: &BootstrapKey,
+    inputs: &[u32],
+    accumulators: &mut [u32],
+    scratch: &mut Scratch,
+) {
+    let params = &key.params;
+    let d = Decomposition::new(params);
+    let words = accumulator_words(params);
+    let step_words = key.words.len() / params.lwe_dimension;
+    for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
+        for (input, accumulator) in inputs.chunks_exact(params.lwe_dimension + 1).zip(accumulators.chunks_exact_mut(words)) {
+            let a = input[i] as usize;
+            if a != 0 {
+                unsafe { step::<S, COMPONENTS>(&key.tables, d, key_step, a, accumulator, scratch) };
+            }
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`, `accumulators` is
+    /// `[rows][k + 1][2N]`, started by [`start`].
+    pub fn rotate_group = group(key: &BootstrapKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
+}

@@ -1,0 +1,107 @@
+//! Key switch: an LWE ciphertext under the ring key to one under the small key (eprint 2018/421, Alg. 2, without the function).
+//!
+//! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, `d_i` the balanced digits of `a_i` (parameters.md 1.2).
+//! The digits of all rows are made first; then tiles of columns run over a block of key rows for every input, with the
+//! sums in registers: a key row is read once for all inputs of a call.
+
+use crate::cpu::memory::Words;
+use crate::cpu::simd::{Isa, Simd};
+use crate::tfhe::Params;
+
+/// Vectors of a tile: sums that stay in registers.
+const TILE_VECTORS: usize = 8;
+/// Columns are padded to a multiple of this: a tile of the widest vector.
+pub const TILE_WORDS_MAX: usize = 16 * TILE_VECTORS;
+/// Key rows of a block: 64 rows of a tile stay in the first-level cache while all inputs pass.
+const BLOCK_ROWS: usize = 64;
+
+/// A key-switching key in reading order: `[tiles][kN][levels][tile]` words.
+pub struct KeySwitchKey {
+    pub(super) words: Words,
+    pub(super) params: Params,
+    pub(super) isa: Isa,
+}
+
+/// Words of a tile for this instruction set.
+pub fn tile_words(isa: Isa) -> usize {
+    TILE_VECTORS
+        * match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => 16,
+            _ => 8,
+        }
+}
+
+/// `n + 1` rounded up to whole tiles.
+pub fn padded_columns(params: &Params) -> usize {
+    (params.lwe_dimension + 1).next_multiple_of(TILE_WORDS_MAX)
+}
+
+/// The balanced digits of `a`, most significant (level 1) first; the last carry is a whole turn and is dropped.
+#[inline(always)]
+pub fn digits(base: u32, a: u32, out: &mut [i32]) {
+    // v = round(a base^levels / 2^32)
+    let covered = (base as u64).pow(out.len() as u32) as u128;
+    let mut v = ((a as u128 * covered + (1 << 31)) >> 32) as u64;
+    for digit in out.iter_mut().rev() {
+        let (rest, low) = (v / base as u64, (v % base as u64) as u32);
+        // odd base: -(B-1)/2 ..= (B-1)/2; even base: -B/2 ..= B/2 - 1
+        let carry = low > (base - 1) / 2;
+        *digit = low as i32 - if carry { base as i32 } else { 0 };
+        v = rest + carry as u64;
+    }
+}
+
+/// One call: `inputs` is `[rows][kN + 1]` torus words, `out` is `[rows][n + 1]`.
+pub fn key_switch(key: &KeySwitchKey, inputs: &[u32], out: &mut [u32]) {
+    let p = &key.params;
+    let (dimension, levels, columns) = (p.extracted_dimension(), p.key_switch_level_count, padded_columns(p));
+    let rows = inputs.len() / (dimension + 1);
+    let mut all_digits = vec![0i32; rows * dimension * levels];
+    let mut sums = vec![0u32; rows * columns];
+    for (row, input) in inputs.chunks_exact(dimension + 1).enumerate() {
+        let row_digits = &mut all_digits[row * dimension * levels..][..dimension * levels];
+        for (&a, out) in input.iter().zip(row_digits.chunks_exact_mut(levels)) {
+            digits(p.key_switch_base, a, out);
+        }
+        sums[row * columns + p.lwe_dimension] = input[dimension];
+    }
+    subtract_rows(key.isa, key, &all_digits, &mut sums);
+    for (sums, out) in sums.chunks_exact(columns).zip(out.chunks_exact_mut(p.lwe_dimension + 1)) {
+        out.copy_from_slice(&sums[..p.lwe_dimension + 1]);
+    }
+}
+
+/// `sums[row] -= sum over i of digits[row][i] * key[i]`; `digits` is `[rows][kN levels]`, `sums` `[rows][columns]`.
+#[inline(always)]
+unsafe fn subtract<S: Simd>(key: &KeySwitchKey, digits: &[i32], sums: &mut [u32]) {
+    let key_rows = key.params.extracted_dimension() * key.params.key_switch_level_count;
+    let columns = padded_columns(&key.params);
+    let tile = TILE_VECTORS * S::LANES;
+    for (t, tile_key) in key.words.chunks_exact(key_rows * tile).enumerate() {
+        for (block, block_key) in tile_key.chunks(BLOCK_ROWS * tile).enumerate() {
+            for (sums, digits) in sums.chunks_exact_mut(columns).zip(digits.chunks_exact(key_rows)) {
+                let digits = &digits[block * BLOCK_ROWS..];
+                // SAFETY: the tile lies within the padded columns; the block's rows have one digit each.
+                unsafe {
+                    let at = sums[t * tile..].as_mut_ptr();
+                    let mut sum: [S::V; TILE_VECTORS] = std::array::from_fn(|v| S::load(at.add(v * S::LANES)));
+                    for (row, &digit) in block_key.chunks_exact(tile).zip(digits) {
+                        let digit = S::splat(digit as u32);
+                        for v in 0..TILE_VECTORS {
+                            let term = S::mul_low(S::load(row.as_ptr().add(v * S::LANES)), digit);
+                            sum[v] = S::sub(sum[v], term);
+                        }
+                    }
+                    for v in 0..TILE_VECTORS {
+                        S::store(at.add(v * S::LANES), sum[v]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    fn subtract_rows = subtract(key: &KeySwitchKey, digits: &[i32], sums: &mut [u32])
+}

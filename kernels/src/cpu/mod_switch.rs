@@ -1,0 +1,9 @@
+//! Modulus switch: torus words to exponents of X, to nearest (parameters.md 1.2).
+
+/// `floor((x + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N` for every word, in place.
+pub fn mod_switch(polynomial_size: usize, words: &mut [u32]) {
+    let shift = 32 - (2 * polynomial_size).trailing_zeros();
+    for word in words {
+        *word = word.wrapping_add(1 << (shift - 1)) >> shift;
+    }
+}

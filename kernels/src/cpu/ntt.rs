@@ -1,0 +1,427 @@
+//! The number-theoretic transform on vectors, in place, lazily reduced.
+//!
+//! `forward`: `[N]` coefficients in natural order, in `[0, 2q)`, to `[N]` values in *reading order*, in `[0, 2q)`.
+//! `inverse`: back, times `N`; in and out in `[0, 2q)`. Reading order is whatever order the last steps of `forward` leave
+//! behind; it differs between vector widths, and nobody but this folder knows it: pointwise work does not care.
+//!
+//! Negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg. 1 and 2), lazy
+//! butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
+//!
+//! Steps: (1) stages whose partners lie at least a vector apart, eight vectors in registers at a time; (2) the last stages,
+//! whose partners lie within a vector: `LANES` vectors are transposed, so that partners are whole vectors again.
+
+use crate::cpu::simd::{Isa, Simd};
+use crate::modular::RING_MODULUS;
+use crate::ring::{Ring, Root};
+
+/// Roots of one ring degree as one vector width reads them.
+pub struct Tables {
+    /// The instruction set the tables are for.
+    pub isa: Isa,
+    ring: &'static Ring,
+    /// Step (2): for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
+    lane_roots: Vec<u32>,
+    lane_inverse_roots: Vec<u32>,
+}
+
+impl Tables {
+    /// Tables for `N = polynomial_size` on `isa`, or on a narrower one where the ring is smaller than a square of vectors.
+    pub fn new(isa: Isa, polynomial_size: usize) -> Tables {
+        let ring = Ring::of(polynomial_size);
+        let isa = Isa::available()
+            .into_iter()
+            .skip_while(|&candidate| candidate != isa)
+            .find(|&candidate| lanes(candidate).pow(2) <= polynomial_size)
+            .expect("the narrowest vector serves the smallest ring");
+        let lanes = lanes(isa);
+        Tables {
+            isa,
+            ring,
+            lane_roots: lane_roots(&ring.roots, lanes),
+            lane_inverse_roots: lane_roots(&ring.inverse_roots, lanes),
+        }
+    }
+
+    /// `N`.
+    pub fn polynomial_size(&self) -> usize {
+        self.ring.polynomial_size()
+    }
+
+    /// Words of a vector of this instruction set.
+    pub fn lanes(&self) -> usize {
+        lanes(self.isa)
+    }
+}
+
+fn lanes(isa: Isa) -> usize {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => 16,
+        _ => 8,
+    }
+}
+
+fn lane_roots(roots: &[Root], lanes: usize) -> Vec<u32> {
+    let vectors = roots.len() / lanes;
+    let mut out = Vec::with_capacity(2 * vectors * lanes);
+    for first in (0..vectors).step_by(lanes) {
+        for stage in 0..lanes.trailing_zeros() {
+            for block in 0..1 << stage {
+                let root = |lane: usize| roots[((vectors + first + lane) << stage) + block];
+                out.extend((0..lanes).map(|lane| root(lane).value));
+                out.extend((0..lanes).map(|lane| root(lane).companion));
+            }
+        }
+    }
+    out
+}
+
+/// `x w mod q` in `[0, 2q)`, any `x`; Shoup's product with the companion of `w`.
+#[inline(always)]
+unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
+    unsafe {
+        let quotient = if UNIFORM { S::mul_high_uniform(x, companion) } else { S::mul_high(x, companion) };
+        S::sub(S::mul_low(x, w), S::mul_low(quotient, q))
+    }
+}
+
+/// `x` in `[0, 2m)` to `[0, m)`.
+#[inline(always)]
+pub(super) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
+    unsafe { S::min(x, S::sub(x, m)) }
+}
+
+/// `q` and `2q` in every lane.
+#[derive(Clone, Copy)]
+struct Modulus<S: Simd> {
+    q: S::V,
+    q2: S::V,
+}
+
+impl<S: Simd> Modulus<S> {
+    #[inline(always)]
+    unsafe fn new() -> Self {
+        unsafe { Modulus { q: S::splat(RING_MODULUS), q2: S::splat(2 * RING_MODULUS) } }
+    }
+}
+
+/// Cooley-Tukey butterfly: `(x, y) <- (x + w y, x - w y)`; in and out in `[0, 4q)`; `FRESH`: x is below 2q already.
+#[inline(always)]
+unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
+    x: &mut S::V,
+    y: &mut S::V,
+    (w, companion): (S::V, S::V),
+    m: Modulus<S>,
+) {
+    unsafe {
+        let t = mul_lazy::<S, UNIFORM>(*y, w, companion, m.q);
+        let low = if FRESH { *x } else { reduce::<S>(*x, m.q2) };
+        *x = S::add(low, t);
+        *y = S::sub(S::add(low, m.q2), t);
+    }
+}
+
+/// Gentleman-Sande butterfly: `(x, y) <- (x + y, (x - y) w)`; in and out in `[0, 2q)`.
+#[inline(always)]
+unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
+    x: &mut S::V,
+    y: &mut S::V,
+    (w, companion): (S::V, S::V),
+    m: Modulus<S>,
+) {
+    unsafe {
+        let difference = S::add(S::sub(*x, *y), m.q2);
+        *x = reduce::<S>(S::add(*x, *y), m.q2);
+        *y = mul_lazy::<S, UNIFORM>(difference, w, companion, m.q);
+    }
+}
+
+#[inline(always)]
+unsafe fn uniform<S: Simd>(root: &Root) -> (S::V, S::V) {
+    unsafe { (S::splat(root.value), S::splat(root.companion)) }
+}
+
+/// `RADIX = 2^STAGES` vectors through STAGES stages, the first of which has its group number `group` of `groups`.
+#[inline(always)]
+unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool>(
+    v: &mut [S::V; RADIX],
+    roots: &[Root],
+    groups: usize,
+    group: usize,
+    m: Modulus<S>,
+) {
+    unsafe {
+        for stage in 0..STAGES {
+            let half = RADIX >> (stage + 1);
+            for block in 0..1 << stage {
+                let w = uniform::<S>(roots.get_unchecked(((groups + group) << stage) + block));
+                for i in 0..half {
+                    let at = 2 * half * block + i;
+                    let (low, high) = v.split_at_mut(at + half);
+                    if FRESH && stage == 0 {
+                        butterfly::<S, true, true>(&mut low[at], &mut high[0], w, m);
+                    } else {
+                        butterfly::<S, true, false>(&mut low[at], &mut high[0], w, m);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same backwards.
+#[inline(always)]
+unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
+    v: &mut [S::V; RADIX],
+    roots: &[Root],
+    groups: usize,
+    group: usize,
+    m: Modulus<S>,
+) {
+    unsafe {
+        for stage in (0..STAGES).rev() {
+            let half = RADIX >> (stage + 1);
+            for block in 0..1 << stage {
+                let w = uniform::<S>(roots.get_unchecked(((groups + group) << stage) + block));
+                for i in 0..half {
+                    let at = 2 * half * block + i;
+                    let (low, high) = v.split_at_mut(at + half);
+                    inverse_butterfly::<S, true>(&mut low[at], &mut high[0], w, m);
+                }
+            }
+        }
+    }
+}
+
+/// One pass over the row: STAGES stages, starting with the stage of `groups` groups.
+#[inline(always)]
+unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool>(
+    row: &mut [u32],
+    roots: &[Root],
+    groups: usize,
+) {
+    unsafe {
+        let m = Modulus::<S>::new();
+        let length = row.len() / groups;
+        let stride = length >> STAGES;
+        for group in 0..groups {
+            for at in (0..stride).step_by(S::LANES) {
+                let base = row.as_mut_ptr().add(group * length + at);
+                let mut v: [S::V; RADIX] = std::array::from_fn(|i| S::load(base.add(i * stride)));
+                stages::<S, STAGES, RADIX, FRESH>(&mut v, roots, groups, group, m);
+                for i in 0..RADIX {
+                    S::store(base.add(i * stride), v[i]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
+    row: &mut [u32],
+    roots: &[Root],
+    groups: usize,
+) {
+    unsafe {
+        let m = Modulus::<S>::new();
+        let length = row.len() / groups;
+        let stride = length >> STAGES;
+        for group in 0..groups {
+            for at in (0..stride).step_by(S::LANES) {
+                let base = row.as_mut_ptr().add(group * length + at);
+                let mut v: [S::V; RADIX] = std::array::from_fn(|i| S::load(base.add(i * stride)));
+                inverse_stages::<S, STAGES, RADIX>(&mut v, roots, groups, group, m);
+                for i in 0..RADIX {
+                    S::store(base.add(i * stride), v[i]);
+                }
+            }
+        }
+    }
+}
+
+/// Step (2) of `forward`: the last stages, within vectors; out in `[0, 2q)`.
+#[inline(always)]
+unsafe fn last_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
+    unsafe {
+        let m = Modulus::<S>::new();
+        let mut w = lane_roots.as_ptr();
+        for chunk in row.chunks_exact_mut(S::LANES * S::LANES) {
+            let mut square = S::square();
+            let v = square.as_mut();
+            for i in 0..S::LANES {
+                v[i] = S::load(chunk.as_ptr().add(i * S::LANES));
+            }
+            S::transpose(&mut square);
+            let v = square.as_mut();
+            let mut half = S::LANES / 2;
+            while half >= 1 {
+                for block in 0..S::LANES / (2 * half) {
+                    let root = (S::load(w), S::load(w.add(S::LANES)));
+                    w = w.add(2 * S::LANES);
+                    for i in 0..half {
+                        let at = 2 * half * block + i;
+                        let (low, high) = v.split_at_mut(at + half);
+                        butterfly::<S, false, false>(&mut low[at], &mut high[0], root, m);
+                    }
+                }
+                half /= 2;
+            }
+            for i in 0..S::LANES {
+                S::store(chunk.as_mut_ptr().add(i * S::LANES), reduce::<S>(v[i], m.q2));
+            }
+        }
+    }
+}
+
+/// Step (1) of `inverse`.
+#[inline(always)]
+unsafe fn first_inverse_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
+    unsafe {
+        let m = Modulus::<S>::new();
+        for (chunk, roots) in
+            row.chunks_exact_mut(S::LANES * S::LANES).zip(lane_roots.chunks_exact(2 * S::LANES * (S::LANES - 1)))
+        {
+            let mut square = S::square();
+            let v = square.as_mut();
+            for i in 0..S::LANES {
+                v[i] = S::load(chunk.as_ptr().add(i * S::LANES));
+            }
+            let mut half = 1;
+            while half < S::LANES {
+                let blocks = S::LANES / (2 * half);
+                for block in 0..blocks {
+                    let w = roots.as_ptr().add((blocks - 1 + block) * 2 * S::LANES);
+                    let root = (S::load(w), S::load(w.add(S::LANES)));
+                    for i in 0..half {
+                        let at = 2 * half * block + i;
+                        let (low, high) = v.split_at_mut(at + half);
+                        inverse_butterfly::<S, false>(&mut low[at], &mut high[0], root, m);
+                    }
+                }
+                half *= 2;
+            }
+            S::transpose(&mut square);
+            let v = square.as_mut();
+            for i in 0..S::LANES {
+                S::store(chunk.as_mut_ptr().add(i * S::LANES), v[i]);
+            }
+        }
+    }
+}
+
+/// `[N]` words in place; see the module's head.
+#[inline(always)]
+pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32]) {
+    unsafe {
+        let roots = &tables.ring.roots[..];
+        let vectors = row.len() / S::LANES;
+        // (1) stages between vectors
+        let mut groups = 1;
+        while groups < vectors {
+            match (vectors / groups, groups) {
+                (8.., 1) => pass::<S, 3, 8, true>(row, roots, groups),
+                (8.., _) => pass::<S, 3, 8, false>(row, roots, groups),
+                (4.., _) => pass::<S, 2, 4, false>(row, roots, groups),
+                _ => pass::<S, 1, 2, false>(row, roots, groups),
+            }
+            groups <<= (vectors / groups).trailing_zeros().min(3);
+        }
+        // (2) stages within vectors
+        last_stages::<S>(row, &tables.lane_roots);
+    }
+}
+
+/// `[N]` words in place; see the module's head.
+#[inline(always)]
+pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
+    unsafe {
+        let roots = &tables.ring.inverse_roots[..];
+        // (1) stages within vectors
+        first_inverse_stages::<S>(row, &tables.lane_inverse_roots);
+        // (2) stages between vectors
+        let mut groups = row.len() / S::LANES;
+        while groups > 1 {
+            let stages = match groups.trailing_zeros() % 3 {
+                0 => 3,
+                rest => rest,
+            };
+            groups >>= stages;
+            match stages {
+                3 => inverse_pass::<S, 3, 8>(row, roots, groups),
+                2 => inverse_pass::<S, 2, 4>(row, roots, groups),
+                _ => inverse_pass::<S, 1, 2>(row, roots, groups),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn forward_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
+    for row in rows.chunks_exact_mut(tables.polynomial_size()) {
+        unsafe { forward::<S>(tables, row) };
+    }
+}
+
+#[inline(always)]
+unsafe fn inverse_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
+    for row in rows.chunks_exact_mut(tables.polynomial_size()) {
+        unsafe { inverse::<S>(tables, row) };
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    /// `forward` over `[rows][N]` words.
+    pub fn forward_all = forward_rows(tables: &Tables, rows: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    /// `inverse` over `[rows][N]` words; the result is `N` times the coefficients.
+    pub fn inverse_all = inverse_rows(tables: &Tables, rows: &mut [u32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modular::{mul, reduce_once};
+
+    fn words(n: usize, seed: u32) -> Vec<u32> {
+        (0..n as u32)
+            .map(|i| (i.wrapping_mul(747_796_405) ^ seed).wrapping_mul(2_891_336_453) % (2 * RING_MODULUS))
+            .collect()
+    }
+
+    #[test]
+    fn every_vector_width_computes_the_plain_transform_up_to_order() {
+        for isa in Isa::available() {
+            for n in [64, 128, 256, 512, 1024, 2048] {
+                let tables = Tables::new(isa, n);
+                let mut row = words(n, n as u32);
+                let mut plain: Vec<u32> = row.iter().map(|&x| reduce_once(x)).collect();
+                tables.ring.forward(&mut plain);
+                forward_all(tables.isa, &tables, &mut row);
+                assert!(row.iter().all(|&x| x < 2 * RING_MODULUS), "{isa:?} {n}");
+                let mut values: Vec<u32> = row.iter().map(|&x| reduce_once(x)).collect();
+                values.sort_unstable();
+                plain.sort_unstable();
+                assert_eq!(values, plain, "{isa:?} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn inverse_undoes_forward_times_n() {
+        for isa in Isa::available() {
+            for n in [64, 128, 256, 512, 1024, 2048] {
+                let tables = Tables::new(isa, n);
+                let original = words(n, 5);
+                let mut row = original.clone();
+                forward_all(tables.isa, &tables, &mut row);
+                inverse_all(tables.isa, &tables, &mut row);
+                for (x, y) in row.iter().zip(&original) {
+                    assert!(*x < 2 * RING_MODULUS);
+                    assert_eq!(reduce_once(*x), mul(reduce_once(*y), n as u32), "{isa:?} {n}");
+                }
+            }
+        }
+    }
+}

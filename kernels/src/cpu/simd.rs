@@ -1,0 +1,133 @@
+//! Vectors of words: the few operations that the kernels need, once per instruction set.
+//!
+//! A kernel is written once over [`Simd`] as an `#[inline(always)]` function; `dispatch!` compiles it for each instruction
+//! set inside a function that enables it, and [`Isa::detect`] chooses at run time. Results are equal by construction:
+//! every operation is exact.
+
+pub mod portable;
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+
+/// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
+///
+/// # Safety
+/// Every method may only be called where the instruction set is enabled; `load` and `store` need `LANES` words at the pointer.
+pub unsafe trait Simd: Copy + 'static {
+    /// Words in a vector; a power of two.
+    const LANES: usize;
+    /// The vector.
+    type V: Copy;
+    /// A 64-bit sum a lane.
+    type Wide: Copy;
+    /// `LANES` vectors, for [`Simd::transpose`].
+    type Square: AsMut<[Self::V]>;
+
+    unsafe fn load(from: *const u32) -> Self::V;
+    unsafe fn store(to: *mut u32, v: Self::V);
+    unsafe fn splat(word: u32) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn and(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn xor(a: Self::V, b: Self::V) -> Self::V;
+    /// Unsigned minimum.
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn shift_left<const BITS: u32>(a: Self::V) -> Self::V;
+    unsafe fn shift_right(a: Self::V, bits: u32) -> Self::V;
+    /// Low word of the product.
+    unsafe fn mul_low(a: Self::V, b: Self::V) -> Self::V;
+    /// High word of the product.
+    unsafe fn mul_high(a: Self::V, b: Self::V) -> Self::V;
+    /// High word of the product where all lanes of `b` are equal.
+    unsafe fn mul_high_uniform(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn wide_zero() -> Self::Wide;
+    /// `sum + a b`, 64 bits a lane.
+    unsafe fn mul_add_wide(sum: Self::Wide, a: Self::V, b: Self::V) -> Self::Wide;
+    /// `(sum - (sum q' mod 2^32) q) / 2^32 + q`, with `q_inverse = 1/q mod 2^32`: Montgomery's reduction, in `(0, sum/2^32 + q]`.
+    unsafe fn montgomery(sum: Self::Wide, q: Self::V, q_inverse: Self::V) -> Self::V;
+    /// Uninitialised-looking but zeroed square, to be filled.
+    unsafe fn square() -> Self::Square;
+    /// Word `j` of vector `i` goes to word `i` of vector `j`.
+    unsafe fn transpose(square: &mut Self::Square);
+}
+
+/// The instruction sets this build knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// 16 words: AVX-512 F.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// 8 words: AVX2.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// 8 words in plain Rust.
+    Portable,
+}
+
+impl Isa {
+    /// The best one of this processor.
+    pub fn detect() -> Isa {
+        Isa::available()[0]
+    }
+
+    /// All that this processor runs, best first.
+    pub fn available() -> Vec<Isa> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                all.push(Isa::Avx512);
+            }
+            if is_x86_feature_detected!("avx2") {
+                all.push(Isa::Avx2);
+            }
+        }
+        all.push(Isa::Portable);
+        all
+    }
+
+    /// The name in `fhe_engine`.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => "avx2",
+            Isa::Portable => "portable",
+        }
+    }
+}
+
+/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set.
+macro_rules! dispatch {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
+        $(#[$meta])*
+        $vis fn $name(isa: $crate::cpu::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
+            use $crate::cpu::simd::{self, Isa};
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx2,bmi2")]
+            fn avx512($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the instruction set is enabled here.
+                unsafe { $kernel::<simd::avx512::Avx512>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            fn avx2($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the instruction set is enabled here.
+                unsafe { $kernel::<simd::avx2::Avx2>($($arg),*) }
+            }
+            match isa {
+                // SAFETY: `Isa` values of an instruction set come from run-time detection alone.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: plain Rust runs everywhere.
+                Isa::Portable => unsafe { $kernel::<simd::portable::Portable>($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use dispatch;

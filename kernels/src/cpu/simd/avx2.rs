@@ -1,0 +1,131 @@
+//! Eight words: AVX2.
+
+use std::arch::x86_64::*;
+
+use super::Simd;
+
+/// AVX2.
+#[derive(Clone, Copy)]
+pub struct Avx2;
+
+/// Odd words moved to the even places, where a widening product reads.
+#[inline(always)]
+unsafe fn odd(a: __m256i) -> __m256i {
+    unsafe { _mm256_srli_epi64::<32>(a) }
+}
+
+/// High words of the products of even and of odd lanes, in order.
+#[inline(always)]
+unsafe fn high_words(even: __m256i, odd: __m256i) -> __m256i {
+    unsafe { _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(even), odd) }
+}
+
+// SAFETY: called where AVX2 is enabled; pointers are used as the trait says.
+unsafe impl Simd for Avx2 {
+    const LANES: usize = 8;
+    type V = __m256i;
+    /// Sums of the even lanes, sums of the odd lanes.
+    type Wide = (__m256i, __m256i);
+    type Square = [__m256i; 8];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> __m256i {
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, v: __m256i) {
+        unsafe { _mm256_storeu_si256(to.cast(), v) }
+    }
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> __m256i {
+        unsafe { _mm256_set1_epi32(word as i32) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_sub_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn and(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_and_si256(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn xor(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_xor_si256(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn min(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_min_epu32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn shift_left<const BITS: u32>(a: __m256i) -> __m256i {
+        unsafe { _mm256_sll_epi32(a, _mm_cvtsi32_si128(BITS as i32)) }
+    }
+    #[inline(always)]
+    unsafe fn shift_right(a: __m256i, bits: u32) -> __m256i {
+        unsafe { _mm256_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+    #[inline(always)]
+    unsafe fn mul_low(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_mullo_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_high(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { high_words(_mm256_mul_epu32(a, b), _mm256_mul_epu32(odd(a), odd(b))) }
+    }
+    #[inline(always)]
+    unsafe fn mul_high_uniform(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { high_words(_mm256_mul_epu32(a, b), _mm256_mul_epu32(odd(a), b)) }
+    }
+    #[inline(always)]
+    unsafe fn wide_zero() -> Self::Wide {
+        unsafe { (_mm256_setzero_si256(), _mm256_setzero_si256()) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add_wide(sum: Self::Wide, a: __m256i, b: __m256i) -> Self::Wide {
+        unsafe {
+            (
+                _mm256_add_epi64(sum.0, _mm256_mul_epu32(a, b)),
+                _mm256_add_epi64(sum.1, _mm256_mul_epu32(odd(a), odd(b))),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn montgomery(sum: Self::Wide, q: __m256i, q_inverse: __m256i) -> __m256i {
+        unsafe {
+            let even = _mm256_mul_epu32(_mm256_mul_epu32(sum.0, q_inverse), q);
+            let odds = _mm256_mul_epu32(_mm256_mul_epu32(sum.1, q_inverse), q);
+            let high = high_words(sum.0, sum.1);
+            _mm256_add_epi32(_mm256_sub_epi32(high, high_words(even, odds)), q)
+        }
+    }
+    #[inline(always)]
+    unsafe fn square() -> [__m256i; 8] {
+        unsafe { [_mm256_setzero_si256(); 8] }
+    }
+    /// Three rounds of two-vector shuffles: words, pairs, halves.
+    #[inline(always)]
+    unsafe fn transpose(s: &mut [__m256i; 8]) {
+        unsafe {
+            let mut t = [_mm256_setzero_si256(); 8];
+            for i in 0..4 {
+                t[2 * i] = _mm256_unpacklo_epi32(s[2 * i], s[2 * i + 1]);
+                t[2 * i + 1] = _mm256_unpackhi_epi32(s[2 * i], s[2 * i + 1]);
+            }
+            for i in 0..2 {
+                s[4 * i] = _mm256_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+                s[4 * i + 1] = _mm256_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+                s[4 * i + 2] = _mm256_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+                s[4 * i + 3] = _mm256_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+            }
+            for c in 0..4 {
+                t[c] = _mm256_permute2x128_si256::<0x20>(s[c], s[4 + c]);
+                t[4 + c] = _mm256_permute2x128_si256::<0x31>(s[c], s[4 + c]);
+            }
+            *s = t;
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Sixteen words: AVX-512 F.
+
+use std::arch::x86_64::*;
+
+use super::Simd;
+
+/// AVX-512 F.
+#[derive(Clone, Copy)]
+pub struct Avx512;
+
+/// Lanes whose high halves of 64-bit products sit in place: the odd ones.
+const EVEN: __mmask16 = 0x5555;
+
+/// Odd words moved to the even places, where a widening product reads.
+#[inline(always)]
+unsafe fn odd(a: __m512i) -> __m512i {
+    unsafe { _mm512_srli_epi64::<32>(a) }
+}
+
+/// High words of the products of even and of odd lanes, in order.
+#[inline(always)]
+unsafe fn high_words(even: __m512i, odd: __m512i) -> __m512i {
+    unsafe { _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, EVEN, even) }
+}
+
+// SAFETY: called where AVX-512 F is enabled; pointers are used as the trait says.
+unsafe impl Simd for Avx512 {
+    const LANES: usize = 16;
+    type V = __m512i;
+    /// Sums of the even lanes, sums of the odd lanes.
+    type Wide = (__m512i, __m512i);
+    type Square = [__m512i; 16];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> __m512i {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, v: __m512i) {
+        unsafe { _mm512_storeu_si512(to.cast(), v) }
+    }
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> __m512i {
+        unsafe { _mm512_set1_epi32(word as i32) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_sub_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn and(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_and_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn min(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_min_epu32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn shift_left<const BITS: u32>(a: __m512i) -> __m512i {
+        unsafe { _mm512_slli_epi32::<BITS>(a) }
+    }
+    #[inline(always)]
+    unsafe fn shift_right(a: __m512i, bits: u32) -> __m512i {
+        unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+    }
+    #[inline(always)]
+    unsafe fn mul_low(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_mullo_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_high(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { high_words(_mm512_mul_epu32(a, b), _mm512_mul_epu32(odd(a), odd(b))) }
+    }
+    #[inline(always)]
+    unsafe fn mul_high_uniform(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { high_words(_mm512_mul_epu32(a, b), _mm512_mul_epu32(odd(a), b)) }
+    }
+    #[inline(always)]
+    unsafe fn wide_zero() -> Self::Wide {
+        unsafe { (_mm512_setzero_si512(), _mm512_setzero_si512()) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add_wide(sum: Self::Wide, a: __m512i, b: __m512i) -> Self::Wide {
+        unsafe {
+            (
+                _mm512_add_epi64(sum.0, _mm512_mul_epu32(a, b)),
+                _mm512_add_epi64(sum.1, _mm512_mul_epu32(odd(a), odd(b))),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn montgomery(sum: Self::Wide, q: __m512i, q_inverse: __m512i) -> __m512i {
+        unsafe {
+            let even = _mm512_mul_epu32(_mm512_mul_epu32(sum.0, q_inverse), q);
+            let odds = _mm512_mul_epu32(_mm512_mul_epu32(sum.1, q_inverse), q);
+            let high = high_words(sum.0, sum.1);
+            _mm512_add_epi32(_mm512_sub_epi32(high, high_words(even, odds)), q)
+        }
+    }
+    #[inline(always)]
+    unsafe fn square() -> [__m512i; 16] {
+        unsafe { [_mm512_setzero_si512(); 16] }
+    }
+    /// Four rounds of two-vector shuffles: words, pairs, quads, halves.
+    #[inline(always)]
+    unsafe fn transpose(s: &mut [__m512i; 16]) {
+        unsafe {
+            let mut t = [_mm512_setzero_si512(); 16];
+            for i in 0..8 {
+                t[2 * i] = _mm512_unpacklo_epi32(s[2 * i], s[2 * i + 1]);
+                t[2 * i + 1] = _mm512_unpackhi_epi32(s[2 * i], s[2 * i + 1]);
+            }
+            for i in 0..4 {
+                s[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+                s[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+                s[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+                s[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+            }
+            // s[4r + c] now holds, in each 128-bit quarter p, column 4p + c of rows 4r..4r+4
+            for c in 0..4 {
+                t[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(s[c], s[4 + c]);
+                t[4 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(s[c], s[4 + c]);
+                t[8 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(s[8 + c], s[12 + c]);
+                t[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(s[8 + c], s[12 + c]);
+            }
+            // t[c]: quarters 0 and 2 of rows 0..8 (as 0, 2, 0, 2); t[4 + c]: quarters 1 and 3
+            for c in 0..4 {
+                s[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(t[c], t[8 + c]);
+                s[8 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(t[c], t[8 + c]);
+                s[4 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(t[4 + c], t[12 + c]);
+                s[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(t[4 + c], t[12 + c]);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Eight words as a plain array; the compiler vectorises what it can.
+
+use super::Simd;
+
+/// Plain Rust.
+#[derive(Clone, Copy)]
+pub struct Portable;
+
+type V = [u32; 8];
+
+#[inline(always)]
+fn map2(a: V, b: V, f: impl Fn(u32, u32) -> u32) -> V {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+// SAFETY: no instruction set is assumed; pointers are used as the trait says.
+unsafe impl Simd for Portable {
+    const LANES: usize = 8;
+    type V = V;
+    type Wide = [u64; 8];
+    type Square = [V; 8];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> V {
+        unsafe { from.cast::<V>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, v: V) {
+        unsafe { to.cast::<V>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn splat(word: u32) -> V {
+        [word; 8]
+    }
+    #[inline(always)]
+    unsafe fn add(a: V, b: V) -> V {
+        map2(a, b, u32::wrapping_add)
+    }
+    #[inline(always)]
+    unsafe fn sub(a: V, b: V) -> V {
+        map2(a, b, u32::wrapping_sub)
+    }
+    #[inline(always)]
+    unsafe fn and(a: V, b: V) -> V {
+        map2(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    unsafe fn xor(a: V, b: V) -> V {
+        map2(a, b, |a, b| a ^ b)
+    }
+    #[inline(always)]
+    unsafe fn min(a: V, b: V) -> V {
+        map2(a, b, u32::min)
+    }
+    #[inline(always)]
+    unsafe fn shift_left<const BITS: u32>(a: V) -> V {
+        a.map(|a| a << BITS)
+    }
+    #[inline(always)]
+    unsafe fn shift_right(a: V, bits: u32) -> V {
+        a.map(|a| a >> bits)
+    }
+    #[inline(always)]
+    unsafe fn mul_low(a: V, b: V) -> V {
+        map2(a, b, u32::wrapping_mul)
+    }
+    #[inline(always)]
+    unsafe fn mul_high(a: V, b: V) -> V {
+        map2(a, b, |a, b| ((a as u64 * b as u64) >> 32) as u32)
+    }
+    #[inline(always)]
+    unsafe fn mul_high_uniform(a: V, b: V) -> V {
+        unsafe { Self::mul_high(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn wide_zero() -> [u64; 8] {
+        [0; 8]
+    }
+    #[inline(always)]
+    unsafe fn mul_add_wide(sum: [u64; 8], a: V, b: V) -> [u64; 8] {
+        std::array::from_fn(|i| sum[i].wrapping_add(a[i] as u64 * b[i] as u64))
+    }
+    #[inline(always)]
+    unsafe fn montgomery(sum: [u64; 8], q: V, q_inverse: V) -> V {
+        std::array::from_fn(|i| {
+            let m = (sum[i] as u32).wrapping_mul(q_inverse[i]);
+            let high = ((m as u64 * q[i] as u64) >> 32) as u32;
+            ((sum[i] >> 32) as u32).wrapping_sub(high).wrapping_add(q[i])
+        })
+    }
+    #[inline(always)]
+    unsafe fn square() -> [V; 8] {
+        [[0; 8]; 8]
+    }
+    #[inline(always)]
+    unsafe fn transpose(square: &mut [V; 8]) {
+        let from = *square;
+        *square = std::array::from_fn(|i| std::array::from_fn(|j| from[j][i]));
+    }
+}

@@ -1,0 +1,568 @@
+//! Circuits of gates: the Bristol Fashion netlist format, read, levelled and evaluated in the clear.
+//!
+//! A text has four parts: `gates wires`; `inputs width...`; `outputs width...`; then a gate a line,
+//! `fan_in fan_out in... out... OP`. Wires are numbered; inputs are the first wires in order, outputs the last. Format:
+//! <https://nigelsmart.github.io/MPC-Circuits/>. XOR, AND and INV are gates; MAND is as many AND gates; EQW (a copy) and
+//! EQ (a constant) are resolved while reading, so that a [`Circuit`] is gates and nothing else.
+//!
+//! Nothing here does I/O, and no text makes it panic or allocate more than a small multiple of the text's own length.
+
+use super::gates::Gate;
+
+/// Gates of one circuit at most.
+pub const GATES_MAX: usize = 1 << 20;
+/// Bits of all inputs together at most, and of all outputs.
+pub const PORT_BITS_MAX: usize = 1 << 16;
+
+/// Why a text is not a circuit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct CircuitError {
+    /// Line of the text, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+/// Where an operand or an output bit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Bit of the inputs, all inputs in a row, bit 0 of the first input first.
+    Input(usize),
+    /// Result of the gate of this index in [`Circuit::gates`].
+    Gate(usize),
+    /// A constant of the circuit.
+    Constant(bool),
+}
+
+/// A gate of a circuit: XOR, AND or NOT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitGate {
+    gate: Gate,
+    /// The second is not used by NOT.
+    operands: [Source; 2],
+}
+
+impl CircuitGate {
+    /// Which gate.
+    pub fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// Its operands, as many as [`Gate::arity`]; gates among them have a smaller index than this one.
+    pub fn operands(&self) -> &[Source] {
+        &self.operands[..self.gate.arity()]
+    }
+}
+
+/// A checked circuit: every operand exists before it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circuit {
+    input_widths: Vec<usize>,
+    output_widths: Vec<usize>,
+    gates: Vec<CircuitGate>,
+    outputs: Vec<Source>,
+}
+
+impl Circuit {
+    /// Reads a Bristol Fashion text.
+    ///
+    /// # Errors
+    /// The first line that is not what the header announced, names an unknown operation, reads a wire before it is
+    /// written or writes one twice; a wire that is never written; more than [`GATES_MAX`] or [`PORT_BITS_MAX`].
+    pub fn parse(text: &str) -> Result<Circuit, CircuitError> {
+        let mut lines = Lines::new(text);
+        let head = lines.next("gates and wires")?;
+        let &[gate_lines, wire_count] = &head.numbers()?[..] else {
+            return Err(head.error("the first line must be the number of gates and the number of wires"));
+        };
+        let inputs = lines.next("the inputs' widths")?;
+        let input_widths = inputs.widths("inputs")?;
+        let outputs = lines.next("the outputs' widths")?;
+        let output_widths = outputs.widths("outputs")?;
+        let (input_bits, output_bits) = (input_widths.iter().sum::<usize>(), output_widths.iter().sum::<usize>());
+
+        if gate_lines > GATES_MAX {
+            return Err(head.error(format!("{gate_lines} gates are more than {GATES_MAX}")));
+        }
+        // a wire that is no input is written by a gate, which takes a digit and a space of the text
+        if wire_count < input_bits || wire_count - input_bits > text.len() / 2 {
+            return Err(head.error(format!("{wire_count} wires do not fit {input_bits} input bits and the gates")));
+        }
+        let Some(first_output) = wire_count.checked_sub(output_bits) else {
+            return Err(outputs.error(format!("{output_bits} output bits are more than {wire_count} wires")));
+        };
+
+        let mut reader = Reader { wires: Wires::new(input_bits, wire_count), gates: Vec::new() };
+        for read in 0..gate_lines {
+            let line = lines.next(&format!("gate {} of {gate_lines}", read + 1))?;
+            reader.gate(&line)?;
+        }
+        if let Some(line) = lines.next_any() {
+            return Err(line.error(format!("the header announces {gate_lines} gates, and here is one more")));
+        }
+        let Reader { wires, gates } = reader;
+        let sources = wires.all_written().map_err(|reason| lines.error_at_end(reason))?;
+        Ok(Circuit { input_widths, output_widths, gates, outputs: sources[first_output..].to_vec() })
+    }
+
+    /// Width in bits of each input.
+    pub fn input_widths(&self) -> &[usize] {
+        &self.input_widths
+    }
+
+    /// Width in bits of each output.
+    pub fn output_widths(&self) -> &[usize] {
+        &self.output_widths
+    }
+
+    /// The gates, each after all gates it reads.
+    pub fn gates(&self) -> &[CircuitGate] {
+        &self.gates
+    }
+
+    /// Where each output bit comes from, all outputs in a row, bit 0 of the first output first.
+    pub fn outputs(&self) -> &[Source] {
+        &self.outputs
+    }
+
+    /// Indices of gates by level: a level's gates read only inputs, constants and gates of earlier levels, and each gate
+    /// is in the first level where that holds. Gates of one level may run together.
+    pub fn levels(&self) -> Vec<Vec<usize>> {
+        let mut level_of = Vec::with_capacity(self.gates.len());
+        let mut levels: Vec<Vec<usize>> = Vec::new();
+        for (index, gate) in self.gates.iter().enumerate() {
+            let level = gate.operands().iter().map(|source| match *source {
+                Source::Gate(earlier) => level_of[earlier] + 1,
+                Source::Input(_) | Source::Constant(_) => 0,
+            });
+            let level = level.max().unwrap_or(0);
+            level_of.push(level);
+            if level == levels.len() {
+                levels.push(Vec::new());
+            }
+            levels[level].push(index);
+        }
+        levels
+    }
+
+    /// The circuit on plain bits, bit 0 of each value first.
+    ///
+    /// # Panics
+    /// When `inputs` have other widths than [`Circuit::input_widths`].
+    pub fn evaluate(&self, inputs: &[Vec<bool>]) -> Vec<Vec<bool>> {
+        assert!(inputs.iter().map(Vec::len).eq(self.input_widths.iter().copied()), "inputs have the circuit's widths");
+        let inputs = inputs.concat();
+        let mut results: Vec<bool> = Vec::with_capacity(self.gates.len());
+        let bit = |source: &Source, results: &[bool]| match *source {
+            Source::Input(index) => inputs[index],
+            Source::Gate(index) => results[index],
+            Source::Constant(bit) => bit,
+        };
+        for gate in &self.gates {
+            let operands = gate.operands.map(|source| bit(&source, &results));
+            results.push(gate.gate.plain(&operands[..gate.gate.arity()]));
+        }
+        let outputs: Vec<bool> = self.outputs.iter().map(|source| bit(source, &results)).collect();
+        split(&outputs, &self.output_widths)
+    }
+}
+
+/// Cuts a row of bits (or of their ciphertexts) into values of these widths, which must add up to the row.
+pub fn split<T: Clone>(row: &[T], widths: &[usize]) -> Vec<Vec<T>> {
+    let mut rest = row;
+    let values = widths.iter().map(|&width| {
+        let (value, after) = rest.split_at(width);
+        rest = after;
+        value.to_vec()
+    });
+    values.collect()
+}
+
+/// The gates read so far.
+struct Reader {
+    wires: Wires,
+    gates: Vec<CircuitGate>,
+}
+
+impl Reader {
+    fn gate(&mut self, line: &Line<'_>) -> Result<(), CircuitError> {
+        let Some((&operation, numbers)) = line.words.split_last() else {
+            return Err(line.error("a gate is missing"));
+        };
+        let [fan_in, fan_out, operands @ ..] = numbers else {
+            return Err(line.error("a gate is `fan_in fan_out in... out... OP`"));
+        };
+        let (fan_in, fan_out) = (line.number(fan_in)?, line.number(fan_out)?);
+        if fan_in.checked_add(fan_out) != Some(operands.len()) {
+            let found = operands.len();
+            return Err(line.error(format!("{fan_in} operands and {fan_out} results announced, {found} wires found")));
+        }
+        let (operands, results) = operands.split_at(fan_in);
+        let shape = |wanted: bool| match wanted {
+            true => Ok(()),
+            false => Err(line.error(format!("{operation} does not have {fan_in} operands and {fan_out} results"))),
+        };
+        match operation {
+            "XOR" | "AND" => {
+                shape(fan_in == 2 && fan_out == 1)?;
+                let gate = if operation == "XOR" { Gate::Xor } else { Gate::And };
+                self.push(line, gate, [operands[0], operands[1]], results[0])
+            }
+            "INV" => {
+                shape(fan_in == 1 && fan_out == 1)?;
+                self.push(line, Gate::Not, [operands[0]; 2], results[0])
+            }
+            "MAND" => {
+                shape(fan_out >= 1 && fan_in == 2 * fan_out)?;
+                // all operands are read before a result is written: one line is one step
+                let (left, right) = operands.split_at(fan_out);
+                let pairs = left.iter().zip(right).map(|(a, b)| Ok([self.read(line, a)?, self.read(line, b)?]));
+                for (pair, result) in pairs.collect::<Result<Vec<_>, _>>()?.into_iter().zip(results) {
+                    self.push_read(line, Gate::And, pair, result)?;
+                }
+                Ok(())
+            }
+            "EQW" => {
+                shape(fan_in == 1 && fan_out == 1)?;
+                let source = self.read(line, operands[0])?;
+                self.write(line, results[0], source)
+            }
+            "EQ" => {
+                shape(fan_in == 1 && fan_out == 1)?;
+                let bit = match operands[0] {
+                    "0" => false,
+                    "1" => true,
+                    other => return Err(line.error(format!("EQ takes the constant 0 or 1, not `{other}`"))),
+                };
+                self.write(line, results[0], Source::Constant(bit))
+            }
+            other => Err(line.error(format!("`{other}` is none of XOR, AND, INV, EQ, EQW, MAND"))),
+        }
+    }
+
+    fn push(&mut self, line: &Line<'_>, gate: Gate, operands: [&str; 2], result: &str) -> Result<(), CircuitError> {
+        let operands = [self.read(line, operands[0])?, self.read(line, operands[1])?];
+        self.push_read(line, gate, operands, result)
+    }
+
+    fn push_read(
+        &mut self,
+        line: &Line<'_>,
+        gate: Gate,
+        operands: [Source; 2],
+        result: &str,
+    ) -> Result<(), CircuitError> {
+        if self.gates.len() == GATES_MAX {
+            return Err(line.error(format!("more than {GATES_MAX} gates")));
+        }
+        self.write(line, result, Source::Gate(self.gates.len()))?;
+        self.gates.push(CircuitGate { gate, operands });
+        Ok(())
+    }
+
+    fn read(&self, line: &Line<'_>, wire: &str) -> Result<Source, CircuitError> {
+        let wire = line.number(wire)?;
+        let source = self.wires.0.get(wire).ok_or_else(|| line.error(self.no_wire(wire)))?;
+        source.ok_or_else(|| line.error(format!("wire {wire} is read before it is written")))
+    }
+
+    fn write(&mut self, line: &Line<'_>, wire: &str, source: Source) -> Result<(), CircuitError> {
+        let wire = line.number(wire)?;
+        let reason = self.no_wire(wire);
+        let place = self.wires.0.get_mut(wire).ok_or_else(|| line.error(reason))?;
+        if place.is_some() {
+            return Err(line.error(format!("wire {wire} is written a second time")));
+        }
+        *place = Some(source);
+        Ok(())
+    }
+
+    fn no_wire(&self, wire: usize) -> String {
+        format!("there is no wire {wire}, the header announces {}", self.wires.0.len())
+    }
+}
+
+/// What each wire carries, once it is written.
+struct Wires(Vec<Option<Source>>);
+
+impl Wires {
+    fn new(input_bits: usize, wire_count: usize) -> Wires {
+        let mut wires: Vec<_> = (0..input_bits).map(|bit| Some(Source::Input(bit))).collect();
+        wires.resize(wire_count, None);
+        Wires(wires)
+    }
+
+    fn all_written(self) -> Result<Vec<Source>, String> {
+        let written = self.0.into_iter().enumerate();
+        written.map(|(wire, source)| source.ok_or_else(|| format!("wire {wire} is never written"))).collect()
+    }
+}
+
+/// The lines that are not blank.
+struct Lines<'a> {
+    rest: std::iter::Enumerate<std::str::Lines<'a>>,
+    last: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text.lines().enumerate(), last: 1 }
+    }
+
+    fn next_any(&mut self) -> Option<Line<'a>> {
+        let (index, text) = self.rest.by_ref().find(|(_, text)| !text.trim_ascii().is_empty())?;
+        self.last = index + 1;
+        Some(Line { number: index + 1, words: text.split_ascii_whitespace().collect() })
+    }
+
+    fn next(&mut self, what: &str) -> Result<Line<'a>, CircuitError> {
+        self.next_any().ok_or_else(|| self.error_at_end(format!("the text ends before {what}")))
+    }
+
+    fn error_at_end(&self, reason: String) -> CircuitError {
+        CircuitError { line: self.last, reason }
+    }
+}
+
+/// One line, cut into words; never empty.
+struct Line<'a> {
+    number: usize,
+    words: Vec<&'a str>,
+}
+
+impl Line<'_> {
+    fn error(&self, reason: impl Into<String>) -> CircuitError {
+        CircuitError { line: self.number, reason: reason.into() }
+    }
+
+    fn number(&self, word: &str) -> Result<usize, CircuitError> {
+        // 9 digits: no bound of this format is larger, and no sum of two overflows
+        if word.is_empty() || word.len() > 9 || !word.bytes().all(|digit| digit.is_ascii_digit()) {
+            let shown: String = word.chars().take(20).collect();
+            return Err(self.error(format!("`{shown}` is not a number of at most 9 digits")));
+        }
+        Ok(word.bytes().fold(0, |value, digit| 10 * value + usize::from(digit - b'0')))
+    }
+
+    fn numbers(&self) -> Result<Vec<usize>, CircuitError> {
+        self.words.iter().map(|word| self.number(word)).collect()
+    }
+
+    /// `count width...`, each at least 1, together at most [`PORT_BITS_MAX`].
+    fn widths(&self, of: &str) -> Result<Vec<usize>, CircuitError> {
+        let numbers = self.numbers()?;
+        let Some((&count, widths)) = numbers.split_first() else {
+            return Err(self.error(format!("the number of {of} is missing")));
+        };
+        if count == 0 || count != widths.len() {
+            return Err(self.error(format!("{count} {of} announced, {} widths found", widths.len())));
+        }
+        let mut bits = 0;
+        for &width in widths {
+            bits += width;
+            if width == 0 || bits > PORT_BITS_MAX {
+                return Err(self.error(format!("{of} must have a bit each and {PORT_BITS_MAX} together at most")));
+            }
+        }
+        Ok(widths.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// out0 = (a & b) ^ !c, out1 = 1, out2 = a; b and c make a 2-bit input.
+    const SMALL: &str = "5 8\n2 1 2\n2 2 1\n\n2 1 0 1 3 AND\n1 1 2 4 INV\n2 1 3 4 5 XOR\n1 1 1 6 EQ\n1 1 0 7 EQW\n";
+
+    fn reason(text: &str) -> (usize, String) {
+        let error = Circuit::parse(text).expect_err("must be refused");
+        (error.line, error.reason)
+    }
+
+    #[test]
+    fn a_small_circuit_computes_its_truth_table() {
+        let circuit = Circuit::parse(SMALL).unwrap();
+        assert_eq!((circuit.input_widths(), circuit.output_widths()), (&[1, 2][..], &[2, 1][..]));
+        assert_eq!(circuit.gates().len(), 3);
+        for word in 0..8 {
+            let [a, b, c] = [0, 1, 2].map(|bit| word >> bit & 1 == 1);
+            assert_eq!(circuit.evaluate(&[vec![a], vec![b, c]]), [vec![(a & b) ^ !c, true], vec![a]]);
+        }
+    }
+
+    #[test]
+    fn copies_and_constants_are_no_gates_and_levels_follow_the_longest_path() {
+        let circuit = Circuit::parse(SMALL).unwrap();
+        assert_eq!(circuit.levels(), [vec![0, 1], vec![2]]);
+        assert_eq!(circuit.outputs(), [Source::Gate(2), Source::Constant(true), Source::Input(0)]);
+        // a copy of a gate's result does not add a level
+        let chain = Circuit::parse("4 6\n1 2\n1 1\n2 1 0 1 2 XOR\n1 1 2 3 EQW\n2 1 3 0 4 AND\n1 1 4 5 INV\n").unwrap();
+        assert_eq!(chain.levels(), [vec![0], vec![1], vec![2]]);
+    }
+
+    #[test]
+    fn mand_is_one_and_gate_a_result() {
+        let circuit = Circuit::parse("1 6\n2 2 2\n1 2\n4 2 0 1 2 3 4 5 MAND\n").unwrap();
+        assert_eq!(circuit.gates().len(), 2);
+        for word in 0..16 {
+            let bits: Vec<bool> = (0..4).map(|bit| word >> bit & 1 == 1).collect();
+            assert_eq!(circuit.evaluate(&split(&bits, &[2, 2])), [vec![bits[0] & bits[2], bits[1] & bits[3]]]);
+        }
+        // its results are not there yet while its operands are read
+        let (line, why) = reason("1 4\n1 2\n1 2\n4 2 0 2 1 1 2 3 MAND\n");
+        assert_eq!((line, why.as_str()), (4, "wire 2 is read before it is written"));
+    }
+
+    #[test]
+    fn a_circuit_without_gates_hands_its_inputs_through() {
+        let circuit = Circuit::parse("0 2\n1 2\n1 2\n").unwrap();
+        assert!(circuit.levels().is_empty());
+        assert_eq!(circuit.evaluate(&[vec![true, false]]), [vec![true, false]]);
+    }
+
+    #[test]
+    fn line_ends_and_spaces_of_other_systems_are_read() {
+        let other = SMALL.replace('\n', " \r\n\t");
+        assert_eq!(Circuit::parse(&other), Circuit::parse(SMALL));
+    }
+
+    #[test]
+    fn what_contradicts_the_header_is_refused_with_its_line() {
+        for (text, line, part) in [
+            ("", 1, "ends before gates and wires"),
+            ("1\n", 1, "number of wires"),
+            ("1 2 3\n", 1, "number of wires"),
+            ("1 3\n", 1, "ends before the inputs"),
+            ("1 3\n1 2\n", 2, "ends before the outputs"),
+            ("1 3\n1 2\n1 1\n", 3, "ends before gate 1 of 1"),
+            ("1 3\n2 2\n1 1\n2 1 0 1 2 AND\n", 2, "2 inputs announced, 1 widths found"),
+            ("1 3\n0\n1 1\n2 1 0 1 2 AND\n", 2, "0 inputs"),
+            ("1 3\n1 2\n1 0\n2 1 0 1 2 AND\n", 3, "a bit each"),
+            ("1 3\n1 70000\n1 1\n2 1 0 1 2 AND\n", 2, "a bit each"),
+            ("1 3\n1 2\n1 4\n2 1 0 1 2 AND\n", 3, "4 output bits are more than 3 wires"),
+            ("1 1\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "1 wires do not fit"),
+            ("1 4\n1 2\n1 1\n2 1 0 1 2 AND\n", 4, "wire 3 is never written"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "one more"),
+            ("2 3\n1 2\n1 1\n2 1 0 1 2 AND\n2 1 0 1 2 AND\n", 5, "written a second time"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 1 AND\n", 4, "written a second time"),
+            ("1 3\n1 2\n1 1\n2 1 0 2 2 AND\n", 4, "read before it is written"),
+            ("1 3\n1 2\n1 1\n2 1 0 3 2 AND\n", 4, "there is no wire 3"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 9 AND\n", 4, "there is no wire 9"),
+            ("1 3\n1 2\n1 1\n2 1 0 2 AND\n", 4, "3 wires found"),
+            ("1 3\n1 2\n1 1\n1 1 0 2 AND\n", 4, "AND does not have 1 operands"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 2 INV\n", 4, "INV does not have"),
+            ("1 4\n1 3\n1 1\n3 1 0 1 2 3 MAND\n", 4, "MAND does not have 3 operands"),
+            ("1 3\n1 2\n1 1\n1 1 2 2 EQ\n", 4, "EQ takes the constant"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 2 NAND\n", 4, "`NAND` is none of"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 -2 AND\n", 4, "not a number"),
+            ("1 3\n1 2\n1 1\n2 1 0 1 +2 AND\n", 4, "not a number"),
+            ("1 3\n1 2\n1 1\nAND\n", 4, "fan_in"),
+            ("9999999 3\n1 2\n1 1\n", 1, "more than 1048576"),
+            ("1 999999999\n1 2\n1 1\n2 1 0 1 2 AND\n", 1, "do not fit"),
+            ("99999999999999999999 3\n", 1, "not a number"),
+        ] {
+            let (at, why) = reason(text);
+            assert!(at == line && why.contains(part), "{text:?}: line {at}: {why}");
+        }
+    }
+
+    /// A circuit's own text, from random steps; each gate reads wires that exist.
+    fn texts() -> impl Strategy<Value = String> {
+        (1usize..6, prop::collection::vec((0u8..5, any::<u16>(), any::<u16>()), 1..40)).prop_map(|(inputs, steps)| {
+            let (gates, wires) = (steps.len(), inputs + steps.len());
+            let mut text = format!("{gates} {wires}\n1 {inputs}\n1 {}\n\n", 1 + gates / 3);
+            for (index, (kind, a, b)) in steps.into_iter().enumerate() {
+                let out = inputs + index;
+                let (a, b) = (usize::from(a) % out, usize::from(b) % out);
+                text += &match kind {
+                    0 => format!("2 1 {a} {b} {out} XOR\n"),
+                    1 => format!("2 1 {a} {b} {out} AND\n"),
+                    2 => format!("1 1 {a} {out} INV\n"),
+                    3 => format!("1 1 {a} {out} EQW\n"),
+                    _ => format!("1 1 {} {out} EQ\n", b % 2),
+                };
+            }
+            text
+        })
+    }
+
+    /// The text's meaning wire by wire, without looking at a [`Circuit`].
+    fn wire_by_wire(text: &str, inputs: &[bool]) -> Vec<bool> {
+        let mut wires = inputs.to_vec();
+        for line in text.lines().skip(4) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<usize>().unwrap();
+            wires.push(match *words.last().unwrap() {
+                "XOR" => wires[number(2)] ^ wires[number(3)],
+                "AND" => wires[number(2)] & wires[number(3)],
+                "INV" => !wires[number(2)],
+                "EQW" => wires[number(2)],
+                _ => number(2) == 1,
+            });
+        }
+        wires
+    }
+
+    proptest! {
+        #[test]
+        fn random_circuits_mean_what_their_lines_say(text in texts(), bits in any::<u8>()) {
+            let circuit = Circuit::parse(&text).unwrap();
+            let inputs: Vec<bool> = (0..circuit.input_widths()[0]).map(|bit| bits >> bit & 1 == 1).collect();
+            let wires = wire_by_wire(&text, &inputs);
+            let outputs = circuit.evaluate(&[inputs]).concat();
+            prop_assert_eq!(&outputs[..], &wires[wires.len() - outputs.len()..]);
+        }
+
+        #[test]
+        fn levels_hold_every_gate_once_and_only_read_earlier_levels(text in texts()) {
+            let circuit = Circuit::parse(&text).unwrap();
+            let mut done = vec![false; circuit.gates().len()];
+            for level in circuit.levels() {
+                prop_assert!(!level.is_empty());
+                for &index in &level {
+                    for source in circuit.gates()[index].operands() {
+                        prop_assert!(!matches!(source, Source::Gate(earlier) if !done[*earlier]));
+                    }
+                }
+                for index in level {
+                    prop_assert!(!std::mem::replace(&mut done[index], true));
+                }
+            }
+            prop_assert!(done.into_iter().all(|done| done));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC*") {
+            let _ = Circuit::parse(&text);
+        }
+
+        #[test]
+        fn no_text_of_the_format_s_own_words_makes_the_parser_panic(
+            words in prop::collection::vec(
+                prop::sample::select(vec![
+                    "0", "1", "2", "3", "4", "7", "64", "999999999", "\n", "\n", "\n", "XOR", "AND", "INV", "EQ", "EQW",
+                    "MAND", "-1", "1 2", "2 1 0 1 2 AND\n", "1 3\n1 2\n1 1\n",
+                ]),
+                0..60,
+            ),
+        ) {
+            let _ = Circuit::parse(&words.join(" "));
+        }
+
+        #[test]
+        fn a_changed_byte_gives_a_circuit_or_an_error(text in texts(), at in any::<usize>(), byte in 32u8..127) {
+            let mut bytes = text.into_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(circuit) = Circuit::parse(std::str::from_utf8(&bytes).unwrap()) {
+                let inputs: Vec<_> = circuit.input_widths().iter().map(|&width| vec![true; width]).collect();
+                circuit.evaluate(&inputs);
+                circuit.levels();
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Public masks from a seed: AES-256 in counter mode (NIST SP 800-38A), one stream a row.
+//!
+//! Key: the 32-byte seed. Initial counter block: domain (u32, big-endian), row (u64, big-endian), 32 zero bits; the block
+//! counter is those last 32 bits, big-endian. The stream is read as little-endian words. docs/wire-format.md says the
+//! same to other programmers; a hash in the tests pins it.
+
+use aes::Aes256;
+use aes::cipher::{KeyIvInit, StreamCipher};
+
+use crate::modular::RING_MODULUS;
+
+/// Masks of the bootstrapping key, row `(i l + j)(k + 1) + c`: `[k][N]` words modulo q.
+pub const DOMAIN_BOOTSTRAP: u32 = 1;
+/// Masks of the key-switching key, row `i levels + j`: `[n]` torus words.
+pub const DOMAIN_KEY_SWITCH: u32 = 2;
+
+type Stream = ctr::Ctr32BE<Aes256>;
+
+fn stream(seed: &[u8; 32], domain: u32, row: u64) -> Stream {
+    let mut block = [0; 16];
+    block[..4].copy_from_slice(&domain.to_be_bytes());
+    block[4..12].copy_from_slice(&row.to_be_bytes());
+    Stream::new(seed.into(), &block.into())
+}
+
+/// Fills `out` with uniform torus words.
+pub fn fill_torus(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
+    next_words(&mut stream(seed, domain, row), out);
+}
+
+/// Fills `out` with uniform words in `[0, q)`: the low 30 bits of each stream word in turn, words at or above q left out.
+pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
+    let mut stream = stream(seed, domain, row);
+    let mut filled = 0;
+    while filled < out.len() {
+        // what is missing is drawn into its place, and the survivors move forward
+        next_words(&mut stream, &mut out[filled..]);
+        for at in filled..out.len() {
+            let word = out[at] & ((1 << 30) - 1);
+            if word < RING_MODULUS {
+                out[filled] = word;
+                filled += 1;
+            }
+        }
+    }
+}
+
+fn next_words(stream: &mut Stream, out: &mut [u32]) {
+    let mut bytes = [0u8; 1024];
+    for chunk in out.chunks_mut(bytes.len() / 4) {
+        let bytes = &mut bytes[..4 * chunk.len()];
+        bytes.fill(0);
+        stream.apply_keystream(bytes);
+        for (word, bytes) in chunk.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_torus_stream_is_aes_256_ctr_of_the_documented_block() {
+        // `openssl enc -aes-256-ctr -K 00..1f -iv 00000002 0000000000000007 00000000` over zero bytes
+        let seed: [u8; 32] = std::array::from_fn(|i| i as u8);
+        let mut words = [0; 4];
+        fill_torus(&seed, DOMAIN_KEY_SWITCH, 7, &mut words);
+        assert_eq!(words, EXPECTED);
+    }
+    const EXPECTED: [u32; 4] = [3_986_133_495, 2_456_527_948, 2_181_243_346, 1_278_840_587];
+
+    #[test]
+    fn residues_are_in_range_and_do_not_depend_on_how_many_are_asked_for() {
+        let seed = [9; 32];
+        let (mut few, mut many) = ([0; 10], vec![0; 300_000]);
+        fill_residues(&seed, DOMAIN_BOOTSTRAP, 3, &mut few);
+        fill_residues(&seed, DOMAIN_BOOTSTRAP, 3, &mut many);
+        assert_eq!(few, many[..10]);
+        assert!(many.iter().all(|&x| x < RING_MODULUS));
+        assert_ne!(many[..10], many[10..20]);
+    }
+}
