@@ -452,7 +452,7 @@ mod tests {
             ("1 3\n1 2\n1 1\n2 1 0 2 2 AND\n", 4, "read before it is written"),
             ("1 3\n1 2\n1 1\n2 1 0 3 2 AND\n", 4, "there is no wire 3"),
             ("1 3\n1 2\n1 1\n2 1 0 1 9 AND\n", 4, "there is no wire 9"),
-            ("1 3\n1 2\n1 1\n2 1 0 2 AND\n", 4, "3 wires found"),
+            ("1 3\n1 2\n1 1\n2 1 0 2 AND\n", 4, "2 wires found"),
             ("1 3\n1 2\n1 1\n1 1 0 2 AND\n", 4, "AND does not have 1 operands"),
             ("1 3\n1 2\n1 1\n2 1 0 1 2 INV\n", 4, "INV does not have"),
             ("1 4\n1 3\n1 1\n3 1 0 1 2 3 MAND\n", 4, "MAND does not have 3 operands"),
