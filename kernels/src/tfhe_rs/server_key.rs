@@ -104,12 +104,13 @@ impl<'a> Fields<'a> {
         // a size of zero cannot be a preset's either way
         let lwe_dimension = self.key_switch.output_size.saturating_sub(1);
         let glwe_dimension = shape.glwe_size.saturating_sub(1);
-        let preset = Preset::from_dimensions(lwe_dimension, glwe_dimension, shape.polynomial_size).ok_or_else(|| {
-            Error::Params(format!(
-                "n {lwe_dimension}, k {glwe_dimension}, N {} are not the dimensions of a preset",
-                shape.polynomial_size
-            ))
-        })?;
+        let preset =
+            Preset::from_dimensions(lwe_dimension, glwe_dimension, shape.polynomial_size).ok_or_else(|| {
+                Error::Params(format!(
+                    "n {lwe_dimension}, k {glwe_dimension}, N {} are not the dimensions of a preset",
+                    shape.polynomial_size
+                ))
+            })?;
         let key_switch_base = u32::try_from(self.key_switch.base_log)
             .ok()
             .and_then(|base_log| 1u32.checked_shl(base_log))

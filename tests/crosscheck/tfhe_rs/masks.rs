@@ -45,7 +45,8 @@ fn the_seeds_of_releases_1_0_to_1_5_begin_at_the_second_byte() {
     let old_layout = with_seeds(&FAST.server_key_bytes, |seed| seed[4..20].to_vec());
     assert_eq!(old_layout.len(), FAST.server_key_bytes.len() - 56);
 
-    let by_the_crate: CompressedServerKey = bincode::deserialize(&begins_at_byte_1).expect("the crate reads its layout");
+    let by_the_crate: CompressedServerKey =
+        bincode::deserialize(&begins_at_byte_1).expect("the crate reads its layout");
     assert!(looks_like_server_key(&old_layout));
     let ours = read(&old_layout);
     assert!(matches!(ours.masks, Masks::TfheRs { bootstrap: TfheRsSeed { first_byte: 1, .. }, .. }));

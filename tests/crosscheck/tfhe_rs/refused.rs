@@ -1,9 +1,7 @@
 //! What must be refused is, by the right name, and nothing that arrives makes the parsers panic.
 
 use kernels::container::Error;
-use kernels::tfhe_rs::{
-    is_client_key, looks_like_ciphertext, looks_like_server_key, read_ciphertext, read_server_key,
-};
+use kernels::tfhe_rs::{is_client_key, looks_like_ciphertext, looks_like_server_key, read_ciphertext, read_server_key};
 use proptest::prelude::*;
 use tfhe::boolean::prelude::*;
 use tfhe::boolean::server_key::CompressedServerKey;
