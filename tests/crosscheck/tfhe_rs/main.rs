@@ -2,5 +2,6 @@
 
 mod ciphertext;
 mod fixture;
+mod gates;
 mod masks;
 mod refused;
