@@ -5,13 +5,13 @@ use std::time::Duration;
 /// The engine's refusals and failures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A queue is full (or the host has no room for another key): try again after this long.
+    /// A queue is full (or the host has no room for another key): try again after this long (readings E8).
     #[error("busy, retry after {retry_after:?}")]
     Busy {
-        /// A guess at when there will be room.
+        /// A guess at when there will be room, at least a second.
         retry_after: Duration,
     },
-    /// The deadline passed before the work was done; nothing of it counts.
+    /// The deadline passed before the work was done; nothing of it counts (readings E9).
     #[error("deadline passed")]
     DeadlinePassed,
     /// The session is closed or was never open.
@@ -26,4 +26,15 @@ pub enum Error {
     /// The device failed; the work may be sent again.
     #[error("device failed: {0}")]
     Device(String),
+    /// The key alone is larger than all of the device's room for keys: only another device or setting helps.
+    #[error("the key takes {bytes} bytes on the device, which has {bytes_max} for keys")]
+    KeyTooLarge {
+        /// Bytes of the prepared key.
+        bytes: u64,
+        /// Bytes for prepared keys altogether.
+        bytes_max: u64,
+    },
+    /// A setting is out of range; the text names it.
+    #[error("{0}")]
+    Config(String),
 }

@@ -1,117 +1,186 @@
-//! Turns operations into batches: sessions, fair scheduling, residency. (Contract; being written.)
+//! Turns operations into batches for devices: sessions, fair scheduling, residency. Threads and channels; no async runtime,
+//! no HTTP, no SQL.
+//!
+//! The decisions are pure and live in [`scheduler`], with [`fair`] and `residency` as its parts: what happened goes in with
+//! the time, commands come out. Around it `hub` keeps one lock, the operands, the results and the callbacks. Two threads
+//! serve it: the loop (timers, callbacks, overwriting of keys) and the device's (`device`, the only code that knows which
+//! backend it is). A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` -> the device's thread -> `BatchDone` ->
+//! `Finish` -> the loop calls `done`.
+//!
+//! Bounds have names in [`Config`]. There is no noise budget here: every gate but NOT ends in a bootstrap, NOT adds no noise,
+//! and so every operand has the noise the preset was made for. Arithmetic operations will need one.
 
+pub mod batch;
+pub mod fair;
+pub mod scheduler;
+
+mod config;
+mod device;
 mod error;
+mod hub;
+mod operation;
+mod residency;
+mod session;
+mod usage;
 
-
+pub use config::Config;
 pub use error::Error;
 pub use kernels::container;
 pub use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, Preset};
-pub use kernels::DeviceInfo;
+pub use kernels::{Backend, DeviceInfo};
+pub use operation::{Done, OPERATION_ROWS_MAX, OnDone, OperationId};
+pub use session::{OnErased, SessionId, WEIGHTS};
+pub use usage::Usage;
 
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
-/// A session inside the engine; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub u64);
+use hub::Hub;
+use scheduler::{Event, Limits};
 
-/// A submitted operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OperationId(pub u64);
-
-/// Bounds; every one of them is a place where something could grow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Rows waiting in all queues together; beyond it submissions get [`Error::Busy`].
-    pub queue_rows_max: usize,
-    /// Rows waiting for one session.
-    pub session_rows_max: usize,
-    /// How long a lone row waits for company of its session before it runs, in microseconds.
-    pub wait_us_max: u64,
-    /// Host memory for seeded keys of open sessions, in bytes.
-    pub key_bytes_max: u64,
-    /// Device memory for prepared keys, in bytes; `None`: the device's own figure.
-    pub resident_bytes_max: Option<u64>,
-}
-
-/// What an operation came to.
-#[derive(Debug)]
-pub struct Done {
-    /// One ciphertext a row, in order.
-    pub results: Vec<Lwe>,
-    /// Wall time from the first row's start to the last row's end.
-    pub compute: Duration,
-    /// Bootstraps really done (an internal figure; the tariff is the service's).
-    pub bootstraps: u64,
-}
-
-/// Figures for health and metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Sessions open.
-    pub sessions: u64,
-    /// Operations submitted and not ended.
-    pub operations: u64,
-    /// Rows waiting.
-    pub queued_rows: u64,
-    /// Rows in the batch on a device.
-    pub running_rows: u64,
-    /// Bytes of prepared keys on devices.
-    pub resident_bytes: u64,
-    /// The bound of the above.
-    pub resident_bytes_max: u64,
-    /// Bytes of seeded keys in host memory.
-    pub key_bytes: u64,
-    /// Gates done since start.
-    pub gates_done: u64,
-    /// Bootstraps done since start.
-    pub bootstraps_done: u64,
-    /// Batches run since start.
-    pub batches_done: u64,
-}
-
-/// The engine: cheap to clone, safe to share.
+/// The engine: cheap to clone, safe to share. When the last clone is dropped, queued work ends with
+/// [`Error::ShuttingDown`], keys are overwritten and the threads end, without anybody waiting for them.
 #[derive(Clone)]
-pub struct Engine {}
+pub struct Engine {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    hub: Arc<Hub>,
+    info: DeviceInfo,
+    /// The backend's own answer, its type spent.
+    key_bytes: Box<dyn Fn(&Params) -> u64 + Send + Sync>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    loop_thread: ThreadId,
+}
 
 impl Engine {
     /// Opens the best backend of this machine (this build: the CPU) and starts its device thread.
-    pub fn start(_config: Config) -> Result<Engine, Error> {
-        todo!()
+    pub fn start(config: Config) -> Result<Engine, Error> {
+        Engine::with_backend(config, kernels::cpu::Cpu::open())
     }
+
+    /// Starts on a given backend.
+    pub fn with_backend<B: Backend + Sync>(config: Config, backend: B) -> Result<Engine, Error> {
+        config.validate()?;
+        let backend = Arc::new(backend);
+        let info = backend.info().clone();
+        let (order, orders) = mpsc::channel();
+        let hub = Arc::new(Hub::new(limits(&config, &info), order));
+
+        let device_thread = spawn("engine-device", {
+            let (hub, backend) = (hub.clone(), backend.clone());
+            move || device::run(&*backend, orders, |report| hub.report(report))
+        })?;
+        let loop_thread = spawn("engine-loop", {
+            let hub = hub.clone();
+            move || hub.run()
+        })
+        .inspect_err(|_| hub.abandon())?;
+        let handle = Handle {
+            hub,
+            info,
+            key_bytes: Box::new(move |params| backend.key_bytes(params)),
+            loop_thread: loop_thread.thread().id(),
+            threads: Mutex::new(vec![device_thread, loop_thread]),
+        };
+        Ok(Engine { handle: Arc::new(handle) })
+    }
+
     /// The device work runs on.
     pub fn device(&self) -> &DeviceInfo {
-        todo!()
+        &self.handle.info
     }
-    /// Takes a key for work. `weight`: share under contention (readings P31), 1 to 64.
-    pub fn open(&self, _key: EvaluationKey, _weight: u32) -> Result<SessionId, Error> {
-        todo!()
+
+    /// Takes a key for work. `weight`: share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
+    ///
+    /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
+    pub fn open(&self, key: EvaluationKey, weight: u32) -> Result<SessionId, Error> {
+        assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
+        let device_bytes = (self.handle.key_bytes)(&key.params);
+        self.handle.hub.open(key, weight, device_bytes)
     }
-    /// Queues rows of one session; `done` is called exactly once, from an engine thread, and must not block.
-    /// All operands must have the session's dimension (the caller parsed them against its preset): assertion otherwise.
+
+    /// Queues rows of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
+    /// from here it is not called.
+    ///
+    /// 1 to [`OPERATION_ROWS_MAX`] rows, each with the operands of its gate, all of the session's dimension (the caller
+    /// parsed them against its preset): assertion otherwise. [`Error::Busy`] when a queue is full, [`Error::Gone`] when the
+    /// session is closed. A result that is not there at `deadline` is [`Error::DeadlinePassed`].
     pub fn submit(
         &self,
-        _session: SessionId,
-        _rows: Vec<GateRow>,
-        _deadline: Option<Instant>,
-        _done: Box<dyn FnOnce(Result<Done, Error>) + Send>,
+        session: SessionId,
+        rows: Vec<GateRow>,
+        deadline: Option<Instant>,
+        done: OnDone,
     ) -> Result<OperationId, Error> {
-        todo!()
+        assert!((1..=OPERATION_ROWS_MAX).contains(&rows.len()), "an operation has 1 to {OPERATION_ROWS_MAX} rows");
+        let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
+        for row in &rows {
+            assert_eq!(row.operands.len(), row.gate.arity(), "operands of {}", row.gate.name());
+            assert!(
+                row.operands.iter().all(|lwe| lwe.dimension() == dimension),
+                "operands have the session's dimension"
+            );
+        }
+        self.handle.hub.submit(session, rows, deadline, done)
     }
-    /// Drops what of the operation has not started; its `done` gets [`Error::Cancelled`] if it can still be stopped.
-    pub fn cancel(&self, _operation: OperationId) {
-        todo!()
+
+    /// Drops what of the operation has not started; its `done` gets [`Error::Cancelled`] if it can still be stopped: if all
+    /// its rows have started, it ends as if nothing had been said.
+    pub fn cancel(&self, operation: OperationId) {
+        self.handle.hub.cancel(operation);
     }
+
     /// Ends a session: refuses new work, drops queued work ([`Error::Gone`]), lets a running batch finish, overwrites the
-    /// key in host and device memory and then calls `erased` (readings G3: within 5 s).
-    pub fn close(&self, _session: SessionId, _erased: Box<dyn FnOnce() + Send>) {
-        todo!()
+    /// key in host and device memory and then calls `erased` (readings G3: within 5 s). A session that was closed before is
+    /// closed again in the same way; one that never was is erased already.
+    pub fn close(&self, session: SessionId, erased: OnErased) {
+        self.handle.hub.close(session, erased);
     }
+
     /// Figures of the moment.
     pub fn usage(&self) -> Usage {
-        todo!()
+        self.handle.hub.usage()
     }
-    /// Takes no new work, finishes what is queued, overwrites all keys, stops the threads. Blocks until done.
+
+    /// Takes no new work, finishes what is queued, overwrites all keys, stops the threads. Blocks until done, except when
+    /// called from a callback: the loop cannot wait for itself.
     pub fn shutdown(&self) {
-        todo!()
+        self.handle.hub.feed(Event::Drain);
+        if thread::current().id() == self.handle.loop_thread {
+            return;
+        }
+        let mut threads = self.handle.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            // A thread that panicked has said so; there is nothing to add.
+            let _ = thread.join();
+        }
     }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.hub.abandon();
+    }
+}
+
+/// What a configuration comes to on this device.
+fn limits(config: &Config, info: &DeviceInfo) -> Limits {
+    Limits {
+        queue_rows_max: config.queue_rows_max,
+        session_rows_max: config.session_rows_max,
+        batch_rows_max: config.batch_rows_max.unwrap_or(info.rows_max).max(1),
+        wait: Duration::from_micros(config.wait_us_max),
+        key_bytes_max: config.key_bytes_max,
+        resident_bytes_max: config.resident_bytes_max.unwrap_or(info.memory_bytes),
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    thread::Builder::new()
+        .name(name.into())
+        .spawn(run)
+        .map_err(|error| Error::Device(format!("cannot start thread {name}: {error}")))
 }

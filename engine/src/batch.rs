@@ -1,0 +1,46 @@
+//! Rows of one key for one device in one call.
+//!
+//! Keys never mix in a batch, since the key is the costly operand: it streams through the cache once for all rows. Not the
+//! HTTP batch, which is an [operation](crate::operation) and may be sliced into several of these or share one.
+
+use std::ops::Range;
+
+use crate::operation::OperationId;
+use crate::session::SessionId;
+
+/// A batch; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchId(pub u64);
+
+/// Consecutive rows of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whose rows.
+    pub operation: OperationId,
+    /// Which of them.
+    pub rows: Range<usize>,
+    /// A batch with these rows failed before.
+    pub retried: bool,
+}
+
+/// What a device runs in one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its name in the device's report.
+    pub id: BatchId,
+    /// Whose key.
+    pub session: SessionId,
+    /// Which rows, in the order in which they run.
+    pub parts: Vec<Part>,
+    /// Bootstraps of all rows.
+    pub bootstraps: u64,
+    /// What it counts against the session's share, in [`crate::fair::COST_OF_BOOTSTRAP`]ths of a bootstrap.
+    pub cost: u64,
+}
+
+impl Batch {
+    /// Rows of all parts.
+    pub fn rows(&self) -> usize {
+        self.parts.iter().map(|part| part.rows.len()).sum()
+    }
+}

@@ -1,0 +1,96 @@
+//! The engine's bounds. Everything that could grow has one here, with its unit in its name.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::operation::OPERATION_ROWS_MAX;
+
+const GIB: u64 = 1 << 30;
+
+/// Bounds; every one of them is a place where something could grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Rows waiting or running in all sessions together; beyond it submissions get [`Error::Busy`]. A row's operands are
+    /// 5 to 10 KB.
+    pub queue_rows_max: usize,
+    /// Rows waiting or running in one session. At least [`OPERATION_ROWS_MAX`], so that an empty queue takes any operation.
+    pub session_rows_max: usize,
+    /// How long rows that would not fill a batch wait for company of their session before they run, in microseconds.
+    /// 0: not at all.
+    pub wait_us_max: u64,
+    /// Bootstraps in one batch. A batch cannot be interrupted, so this bounds how long a session waits for another one
+    /// and how long an eviction may take; `None`: the device's `rows_max`, beyond which nothing gets faster. At 2 ms a
+    /// bootstrap and core, 64 rows a core are 128 ms.
+    pub batch_rows_max: Option<usize>,
+    /// Host memory for seeded keys of open sessions, in bytes.
+    pub key_bytes_max: u64,
+    /// Device memory for prepared keys, in bytes; `None`: the device's own figure.
+    pub resident_bytes_max: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            queue_rows_max: 16 * OPERATION_ROWS_MAX,
+            session_rows_max: 4 * OPERATION_ROWS_MAX,
+            wait_us_max: 200, // a tenth of a bootstrap: hardly felt by a lone gate, long enough for a burst of requests
+            batch_rows_max: None,
+            key_bytes_max: 4 * GIB, // 300 keys of the largest preset
+            resident_bytes_max: None,
+        }
+    }
+}
+
+impl Config {
+    /// Longest `wait_us_max`: a second. More is a mistaken unit.
+    pub const WAIT_MAX: Duration = Duration::from_secs(1);
+
+    /// Says which setting is out of range, in a line for the operator.
+    pub fn validate(&self) -> Result<(), Error> {
+        let check = |holds: bool, why: String| if holds { Ok(()) } else { Err(Error::Config(why)) };
+        check(
+            self.session_rows_max >= OPERATION_ROWS_MAX,
+            format!("session_rows_max must be at least {OPERATION_ROWS_MAX}, the rows of the largest operation"),
+        )?;
+        check(
+            self.queue_rows_max >= self.session_rows_max,
+            format!("queue_rows_max must be at least session_rows_max ({})", self.session_rows_max),
+        )?;
+        check(
+            u128::from(self.wait_us_max) <= Self::WAIT_MAX.as_micros(),
+            format!("wait_us_max must be at most {}", Self::WAIT_MAX.as_micros()),
+        )?;
+        check(self.batch_rows_max != Some(0), "batch_rows_max must be at least 1".into())?;
+        check(self.key_bytes_max > 0, "key_bytes_max must be at least 1".into())?;
+        check(self.resident_bytes_max != Some(0), "resident_bytes_max must be at least 1".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_in_range() {
+        assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn every_setting_out_of_range_is_refused_by_name() {
+        let ok = Config::default;
+        let wrong = [
+            ("session_rows_max", Config { session_rows_max: 1023, ..ok() }),
+            ("queue_rows_max", Config { queue_rows_max: 4095, ..ok() }),
+            ("wait_us_max", Config { wait_us_max: 1_000_001, ..ok() }),
+            ("batch_rows_max", Config { batch_rows_max: Some(0), ..ok() }),
+            ("key_bytes_max", Config { key_bytes_max: 0, ..ok() }),
+            ("resident_bytes_max", Config { resident_bytes_max: Some(0), ..ok() }),
+        ];
+        for (name, config) in wrong {
+            match config.validate() {
+                Err(Error::Config(why)) => assert!(why.starts_with(name), "{why:?} does not begin with {name}"),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}

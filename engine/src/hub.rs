@@ -1,0 +1,314 @@
+//! One lock around the scheduler and the tables of what it decides about: keys, operands, results, callbacks.
+//!
+//! Whoever brings news (a caller, the device's thread, the loop when time has passed) takes the lock, feeds the event and
+//! carries the commands as far as channels and tables; that takes microseconds. What may take long or is strange to us,
+//! namely callbacks and the overwriting of keys, is left to the loop, which does it outside the lock.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use kernels::tfhe::{EvaluationKey, GateRow};
+
+use crate::batch::Batch;
+use crate::device::{Order, Report};
+use crate::error::Error;
+use crate::operation::{Done, OnDone, Operation, OperationId};
+use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
+use crate::session::{OnErased, Session, SessionId};
+use crate::usage::Usage;
+
+/// Why nothing goes on after a panic under the lock: the books may be wrong from then on.
+const POISONED: &str = "the engine's books are whole";
+
+pub(crate) struct Hub {
+    /// Time zero of the scheduler.
+    started: Instant,
+    state: Mutex<State>,
+    /// Wakes the loop: there are notices, an earlier time to wake, or it is over.
+    changed: Condvar,
+}
+
+struct State {
+    scheduler: Scheduler,
+    sessions: HashMap<SessionId, Session>,
+    operations: HashMap<OperationId, Operation>,
+    /// To the device; none after [`Command::Stop`].
+    orders: Option<Sender<Order>>,
+    /// What the loop has to deliver. Bounded by the operations and sessions there are.
+    notices: Vec<Notice>,
+    /// When the loop wakes by itself.
+    alarm: Option<Duration>,
+    ids: u64,
+}
+
+enum Notice {
+    Ended(Operation, Result<Finished, Error>),
+    Erased(Session),
+    ErasedBefore(OnErased),
+}
+
+impl Hub {
+    pub(crate) fn new(limits: Limits, orders: Sender<Order>) -> Self {
+        let state = State {
+            scheduler: Scheduler::new(limits),
+            sessions: HashMap::new(),
+            operations: HashMap::new(),
+            orders: Some(orders),
+            notices: Vec::new(),
+            alarm: None,
+            ids: 0,
+        };
+        Self { started: Instant::now(), state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(crate) fn open(&self, key: EvaluationKey, weight: u32, device_bytes: u64) -> Result<SessionId, Error> {
+        let host_bytes = key.memory_bytes() as u64;
+        let opened = Session::new(key);
+        let mut state = self.lock();
+        let session = SessionId(state.next_id());
+        state.sessions.insert(session, opened);
+        match self.step(&mut state, Event::Opened { session, weight, host_bytes, device_bytes }) {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                let refused = state.sessions.remove(&session);
+                drop(state);
+                drop(refused); // overwrites the key
+                Err(error)
+            }
+        }
+    }
+
+    /// The LWE dimension of the session's key, if the session is open.
+    pub(crate) fn lwe_dimension(&self, session: SessionId) -> Option<usize> {
+        self.lock().sessions.get(&session).map(|session| session.key.params.lwe_dimension)
+    }
+
+    pub(crate) fn submit(
+        &self,
+        session: SessionId,
+        rows: Vec<GateRow>,
+        deadline: Option<Instant>,
+        on_done: OnDone,
+    ) -> Result<OperationId, Error> {
+        let bootstraps = rows.iter().map(|row| row.gate.bootstraps() as u8).collect();
+        let deadline = deadline.map(|deadline| deadline.saturating_duration_since(self.started));
+        let submitted = Operation::new(rows, on_done);
+        let mut state = self.lock();
+        let operation = OperationId(state.next_id());
+        state.operations.insert(operation, submitted);
+        match self.step(&mut state, Event::Submitted { session, operation, bootstraps, deadline }) {
+            Ok(()) => Ok(operation),
+            Err(error) => {
+                let refused = state.operations.remove(&operation);
+                drop(state);
+                drop(refused);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn cancel(&self, operation: OperationId) {
+        self.feed(Event::Cancelled(operation));
+    }
+
+    pub(crate) fn close(&self, session: SessionId, on_erased: OnErased) {
+        let mut state = self.lock();
+        if let Some(open) = state.sessions.get_mut(&session) {
+            open.on_erased.push(on_erased);
+            self.feed_locked(&mut state, Event::Closed(session));
+        } else if state.orders.is_some() {
+            state.notices.push(Notice::ErasedBefore(on_erased));
+            self.changed.notify_one();
+        } else {
+            drop(state); // the loop may be gone
+            on_erased();
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        self.lock().scheduler.usage()
+    }
+
+    /// Feeds an event that cannot be refused.
+    pub(crate) fn feed(&self, event: Event) {
+        self.feed_locked(&mut self.lock(), event);
+    }
+
+    /// The last handle is gone: ends what can be ended, waits for nobody.
+    pub(crate) fn abandon(&self) {
+        // Also runs while a panic unwinds, where another one would abort the process.
+        if let Ok(mut state) = self.state.lock() {
+            self.feed_locked(&mut state, Event::Abandon);
+        }
+    }
+
+    /// Takes in what the device's thread has to say.
+    pub(crate) fn report(&self, report: Report) {
+        let state = &mut *self.lock();
+        let event = match report {
+            Report::Loaded(session) => Event::Loaded(session),
+            Report::LoadFailed { session, out_of_memory, reason } => {
+                Event::LoadFailed { session, out_of_memory, reason }
+            }
+            Report::Evicted(session) => Event::Evicted(session),
+            Report::BatchDone { batch, results } => {
+                state.hand_out(&batch, results, Operation::store);
+                Event::BatchDone(batch.id)
+            }
+            Report::BatchFailed { batch, rows, reason } => {
+                state.hand_out(&batch, rows, Operation::put_back);
+                Event::BatchFailed { batch: batch.id, reason }
+            }
+        };
+        self.feed_locked(state, event);
+    }
+
+    /// The engine's loop: feeds the passing of time, delivers notices. Returns after [`Command::Stop`].
+    pub(crate) fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            if !state.notices.is_empty() {
+                let notices = std::mem::take(&mut state.notices);
+                drop(state);
+                notices.into_iter().for_each(Notice::deliver);
+                state = self.lock();
+            } else if state.orders.is_none() {
+                return;
+            } else {
+                state = self.sleep_or_tick(state);
+            }
+        }
+    }
+
+    fn sleep_or_tick<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.alarm = state.scheduler.next_wake();
+        let Some(alarm) = state.alarm else {
+            return self.changed.wait(state).expect(POISONED);
+        };
+        let left = alarm.saturating_sub(self.now());
+        if left.is_zero() {
+            self.feed_locked(&mut state, Event::Tick);
+            return state;
+        }
+        self.changed.wait_timeout(state, left).expect(POISONED).0
+    }
+
+    fn feed_locked(&self, state: &mut State, event: Event) {
+        self.step(state, event).expect("only openings and submissions are refused");
+    }
+
+    /// Feeds an event and carries out what follows; an error is the scheduler's refusal.
+    fn step(&self, state: &mut State, event: Event) -> Result<(), Error> {
+        // The clock is read under the lock: it never goes back from one event to the next.
+        let commands = state.scheduler.step(self.now(), event);
+        let mut answer = Ok(());
+        for command in commands {
+            if let Err(refusal) = state.carry_out(command) {
+                answer = Err(refusal);
+            }
+        }
+        let wake = state.scheduler.next_wake();
+        let sooner = wake.is_some_and(|wake| state.alarm.is_none_or(|alarm| wake < alarm));
+        if sooner || !state.notices.is_empty() || state.orders.is_none() {
+            self.changed.notify_one();
+        }
+        answer
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(POISONED)
+    }
+}
+
+impl State {
+    fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<(), Error> {
+        match command {
+            Command::RefuseSession { error, .. } | Command::Refuse { error, .. } => return Err(error),
+            Command::Load(session) => {
+                let key = self.sessions[&session].key.clone();
+                self.order(Order::Load { session, key });
+            }
+            Command::Evict(session) => self.order(Order::Evict(session)),
+            Command::Run(batch) => {
+                let rows = self.collect(&batch);
+                self.order(Order::Run { batch, rows });
+            }
+            Command::Finish { operation, outcome } => {
+                let ended = self.operations.remove(&operation).expect("an operation ends once");
+                self.notices.push(Notice::Ended(ended, outcome));
+            }
+            Command::Erase(session) => {
+                let erased = self.sessions.remove(&session).expect("a session is erased once");
+                self.notices.push(Notice::Erased(erased));
+            }
+            Command::Stop => self.orders = None,
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, order: Order) {
+        let orders = self.orders.as_ref().expect("nothing is ordered after the end");
+        orders.send(order).unwrap_or_else(|_| panic!("the device's thread serves until the end"));
+    }
+
+    /// Moves the operands of a batch out of its operations.
+    fn collect(&mut self, batch: &Batch) -> Vec<GateRow> {
+        let mut rows = Vec::with_capacity(batch.rows());
+        for part in &batch.parts {
+            let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");
+            operation.take(part.rows.clone(), &mut rows);
+        }
+        rows
+    }
+
+    /// Moves results or operands of a batch into those of its operations that have not ended.
+    fn hand_out<T>(
+        &mut self,
+        batch: &Batch,
+        items: Vec<T>,
+        put: impl Fn(&mut Operation, std::ops::Range<usize>, &mut dyn Iterator<Item = T>),
+    ) {
+        let mut items = items.into_iter();
+        for part in &batch.parts {
+            let mut of_part = items.by_ref().take(part.rows.len());
+            match self.operations.get_mut(&part.operation) {
+                Some(operation) => put(operation, part.rows.clone(), &mut of_part),
+                None => of_part.for_each(drop),
+            }
+        }
+    }
+}
+
+impl Notice {
+    fn deliver(self) {
+        match self {
+            Notice::Ended(operation, Ok(Finished { compute, bootstraps })) => {
+                let (results, on_done) = operation.finish();
+                call(|| on_done(Ok(Done { results, compute, bootstraps })));
+            }
+            Notice::Ended(operation, Err(error)) => {
+                let on_done = operation.abort();
+                call(|| on_done(Err(error)));
+            }
+            Notice::Erased(session) => session.erase().into_iter().for_each(call),
+            Notice::ErasedBefore(on_erased) => call(on_erased),
+        }
+    }
+}
+
+/// A callback that panics has told its own task, and must not end the loop that others wait for.
+fn call(callback: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(callback));
+}

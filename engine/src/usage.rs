@@ -1,0 +1,89 @@
+//! What is going on and what was done: figures for health and metrics, and the pace from which waits are guessed.
+
+use std::time::Duration;
+
+/// Figures for health and metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Sessions open, or closed and not yet erased.
+    pub sessions: u64,
+    /// Operations submitted and not ended.
+    pub operations: u64,
+    /// Rows waiting.
+    pub queued_rows: u64,
+    /// Rows in the batch on a device.
+    pub running_rows: u64,
+    /// Bytes of prepared keys on devices.
+    pub resident_bytes: u64,
+    /// The bound of the above.
+    pub resident_bytes_max: u64,
+    /// Bytes of seeded keys in host memory.
+    pub key_bytes: u64,
+    /// Gates done since start, whether or not their operation still wanted them.
+    pub gates_done: u64,
+    /// Bootstraps done since start, likewise.
+    pub bootstraps_done: u64,
+    /// Batches run since start.
+    pub batches_done: u64,
+}
+
+/// Weight of the newest batch in the measured pace.
+const NEWEST: f64 = 0.2;
+
+/// Shortest and longest wait that is ever suggested: a guess from a burst or a stall should not chase clients away.
+const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// The device's pace: an exponential average over batches.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    cost_per_second: Option<f64>,
+}
+
+impl Pace {
+    /// A batch of this cost took this long.
+    pub(crate) fn observe(&mut self, cost: u64, elapsed: Duration) {
+        let newest = cost as f64 / elapsed.max(Duration::from_micros(1)).as_secs_f64();
+        let before = self.cost_per_second.unwrap_or(newest);
+        self.cost_per_second = Some(before + NEWEST * (newest - before));
+    }
+
+    /// How long work of this cost will take, in whole seconds: what a client that was refused should wait.
+    pub(crate) fn retry_after(&self, cost: u64) -> Duration {
+        let [least, most] = RETRY_AFTER;
+        let Some(pace) = self.cost_per_second else { return least };
+        Duration::from_secs((cost as f64 / pace).ceil() as u64).clamp(least, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suggested_wait_is_the_work_over_the_pace() {
+        let mut pace = Pace::default();
+        pace.observe(1000, Duration::from_millis(100));
+        assert_eq!(pace.retry_after(45_000), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn the_suggested_wait_stays_within_a_second_and_a_minute() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.retry_after(u64::MAX), Duration::from_secs(1), "nothing measured yet");
+        pace.observe(1000, Duration::from_secs(1));
+        assert_eq!(pace.retry_after(0), Duration::from_secs(1));
+        assert_eq!(pace.retry_after(u64::MAX), Duration::from_secs(60));
+        pace.observe(1000, Duration::ZERO);
+        assert_eq!(pace.retry_after(0), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_pace_follows_the_newest_batches() {
+        let mut pace = Pace::default();
+        pace.observe(1000, Duration::from_secs(1));
+        for _ in 0..50 {
+            pace.observe(100, Duration::from_secs(1));
+        }
+        assert_eq!(pace.retry_after(1000), Duration::from_secs(10));
+    }
+}
