@@ -45,7 +45,8 @@ pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
     }
 }
 
-fn next_words(stream: &mut Stream, out: &mut [u32]) {
+/// The next words of a key stream, little-endian.
+pub(crate) fn next_words(stream: &mut impl StreamCipher, out: &mut [u32]) {
     let mut bytes = [0u8; 1024];
     for chunk in out.chunks_mut(bytes.len() / 4) {
         let bytes = &mut bytes[..4 * chunk.len()];

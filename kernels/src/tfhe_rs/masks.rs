@@ -3,10 +3,11 @@
 //! which its rows are stored, without gaps, so that each row's place is known.
 
 use aes::Aes128;
-use aes::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use aes::cipher::{KeyIvInit, StreamCipherSeek};
 
 use crate::tfhe::Params;
 use crate::tfhe::keys::TfheRsSeed;
+use crate::xof::next_words;
 
 type Stream = ctr::Ctr128LE<Aes128>;
 
@@ -39,17 +40,5 @@ fn item_masks(seed: TfheRsSeed, i: usize, level_count: usize, level_words: usize
     stream.seek(u64::from(seed.first_byte) + 4 * (i * out.len()) as u64);
     for level in out.chunks_exact_mut(level_words).rev() {
         next_words(&mut stream, level);
-    }
-}
-
-fn next_words(stream: &mut Stream, out: &mut [u32]) {
-    let mut bytes = [0u8; 1024];
-    for chunk in out.chunks_mut(bytes.len() / 4) {
-        let bytes = &mut bytes[..4 * chunk.len()];
-        bytes.fill(0);
-        stream.apply_keystream(bytes);
-        for (word, bytes) in chunk.iter_mut().zip(bytes.chunks_exact(4)) {
-            *word = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-        }
     }
 }
