@@ -33,7 +33,8 @@ fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let ring = Ring::of(n);
     // the ring key as residues, and transformed
-    let plain: Zeroizing<Vec<u32>> = Zeroizing::new(secret.glwe.iter().map(|&s| modular::from_signed(s as i32)).collect());
+    let plain: Zeroizing<Vec<u32>> =
+        Zeroizing::new(secret.glwe.iter().map(|&s| modular::from_signed(s as i32)).collect());
     let mut transformed = plain.clone();
     transformed.chunks_exact_mut(n).for_each(|row| ring.forward(row));
 

@@ -2,8 +2,15 @@
 //!
 //! A server that computes blindly never links this crate's [`SecretKey`]; see ARCHITECTURE.md, "Who may know whom".
 
+pub mod bundle;
+#[cfg(feature = "http")]
+pub mod evaluate;
 mod gaussian;
+#[cfg(feature = "http")]
+pub mod http;
 mod keygen;
+pub mod netlists;
 mod secret_key;
+pub mod value;
 
 pub use secret_key::SecretKey;

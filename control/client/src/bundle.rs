@@ -1,0 +1,102 @@
+//! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each says its own length.
+
+use kernels::container::{self, Form, HEADER_BYTES};
+use kernels::tfhe::{Lwe, Preset};
+
+use crate::SecretKey;
+
+/// Ciphertexts of one bundle at most.
+pub const CIPHERTEXTS_MAX: usize = 1 << 16;
+
+/// Encrypts bits under a key, a container each.
+pub fn encrypt(key: &SecretKey, bits: &[bool]) -> Vec<Vec<u8>> {
+    let write = |lwe: &Lwe| container::write_ciphertext(lwe, key.preset(), Some(key.fingerprint()), Form::Ango);
+    bits.iter().map(|&bit| write(&key.encrypt(bit))).collect()
+}
+
+/// Decrypts containers, or what a server answered in the form of tfhe-rs.
+///
+/// # Errors
+/// The first that is damaged or was made under another key.
+pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec<bool>, container::Error> {
+    let read = |bytes: &T| container::read_ciphertext(bytes.as_ref(), key.preset(), Some(key.fingerprint()));
+    ciphertexts.iter().map(|bytes| Ok(key.decrypt(&read(bytes)?.0))).collect()
+}
+
+/// A container of a constant: readable by anyone, for circuits that have constants in them.
+pub fn constant(preset: Preset, bit: bool) -> Vec<u8> {
+    container::write_ciphertext(&Lwe::trivial(preset.params().lwe_dimension, bit), preset, None, Form::Ango)
+}
+
+/// Cuts a bundle into its containers. Their contents are checked by whoever reads them.
+///
+/// # Errors
+/// A length that does not fit the bytes; no container at all; more than [`CIPHERTEXTS_MAX`].
+pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
+    let malformed = |why: String| container::Error::Malformed(why);
+    let (mut containers, mut rest) = (Vec::new(), bundle);
+    while !rest.is_empty() {
+        let index = containers.len();
+        if index == CIPHERTEXTS_MAX {
+            return Err(malformed(format!("a bundle has at most {CIPHERTEXTS_MAX} ciphertexts")));
+        }
+        let bytes = container_bytes(rest).ok_or_else(|| malformed(format!("ciphertext {index} is cut short")))?;
+        let (container, after) = rest.split_at(bytes?);
+        containers.push(container);
+        rest = after;
+    }
+    if containers.is_empty() {
+        return Err(malformed("there is no ciphertext".into()));
+    }
+    Ok(containers)
+}
+
+/// Bytes of the container that `bytes` begin with; none when there are not so many.
+fn container_bytes(bytes: &[u8]) -> Option<Result<usize, container::Error>> {
+    if !bytes.starts_with(&container::MAGIC) {
+        return Some(Err(container::Error::UnknownForm));
+    }
+    let payload = u64::from_le_bytes(bytes.get(16..24)?.try_into().ok()?);
+    let total = usize::try_from(payload).ok()?.checked_add(HEADER_BYTES)?;
+    (total <= bytes.len()).then_some(Ok(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_gives_back_its_bits_in_order() {
+        let key = SecretKey::generate(Preset::Fast128);
+        let bits = [true, false, false, true, true];
+        let bundle = encrypt(&key, &bits).concat();
+        assert_eq!(decrypt(&key, &split(&bundle).unwrap()), Ok(bits.to_vec()));
+    }
+
+    #[test]
+    fn a_cut_or_foreign_bundle_is_refused() {
+        let key = SecretKey::generate(Preset::Fast128);
+        let bundle = encrypt(&key, &[true, false]).concat();
+        for cut in [0, 1, 4, 20, HEADER_BYTES, bundle.len() / 2 - 1, bundle.len() / 2 + 1, bundle.len() - 1] {
+            assert!(split(&bundle[..cut]).is_err(), "cut at {cut}");
+        }
+        assert_eq!(split(b"something else"), Err(container::Error::UnknownForm));
+        let mut endless = bundle.clone();
+        endless[16..24].fill(0xff);
+        assert!(split(&endless).is_err());
+    }
+
+    #[test]
+    fn another_key_s_ciphertext_is_not_decrypted() {
+        let [mine, other] = [(); 2].map(|()| SecretKey::generate(Preset::Fast128));
+        assert!(decrypt(&mine, &encrypt(&other, &[true])).is_err());
+    }
+
+    #[test]
+    fn a_constant_reads_as_its_bit_under_every_key() {
+        let key = SecretKey::generate(Preset::Standard128);
+        for bit in [false, true] {
+            assert_eq!(decrypt(&key, &[constant(Preset::Standard128, bit)]), Ok(vec![bit]));
+        }
+    }
+}

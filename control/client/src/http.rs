@@ -1,0 +1,286 @@
+//! The gate-session endpoints of a node, from the client's side. Ciphertexts travel as the service's base64 text.
+
+use std::sync::Once;
+use std::time::Duration;
+
+use api::gates::{BATCH_GATES_MAX, BatchGate, BatchResult, CreatedSession, GateRequest, GateResult, Session};
+use api::health::Health;
+use api::{ErrorEnvelope, MilliYen, SessionId};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, Response, StatusCode, Url, redirect};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of an answer at most: 1024 ciphertexts of the largest preset in base64 are under 5 MB, in tfhe-rs's form 8 MB.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// A little longer than a node's own deadline, so that its answer is the one that is seen.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(330);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a busy node is asked again.
+const RETRIES_MAX: u32 = 8;
+/// The longest a node's `Retry-After` is followed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// What went wrong between client and node.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address or the API key cannot be used as it is.
+    #[error("{0}")]
+    Settings(String),
+    /// No answer came. What the request asked may have been done.
+    #[error("no answer from the node")]
+    Transport(#[source] reqwest::Error),
+    /// The node refused.
+    #[error("{message} ({code}, HTTP {status})")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// The specification's code; `HTTP_<status>` where the answer did not come from a node.
+        code: String,
+        /// The node's words.
+        message: String,
+        /// Names the request for support, if the answer did.
+        request_id: Option<String>,
+    },
+    /// The node answered something else than its interface says.
+    #[error("the node's answer is not understood: {0}")]
+    Answer(String),
+}
+
+impl From<reqwest::Error> for Error {
+    fn from(error: reqwest::Error) -> Self {
+        // the address of a session holds its id, which is a secret
+        Error::Transport(error.without_url())
+    }
+}
+
+/// A node and the API key to use it with. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+}
+
+impl Client {
+    /// A client of the node at `base_url`, such as `https://fhe.example.com` or `http://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] when one of the two cannot be used.
+    pub fn new(base_url: &str, api_key: &str) -> Result<Client, Error> {
+        let unusable = |why: &str| Error::Settings(format!("`{base_url}` {why}"));
+        let mut base: Url = base_url.parse().map_err(|_| unusable("is not a URL"))?;
+        if !base.username().is_empty() || base.password().is_some() || base.query().is_some() {
+            return Err(Error::Settings("the node's URL must have no user name, password or query".into()));
+        }
+        let encrypted = base.scheme() == "https";
+        if !encrypted && base.scheme() != "http" {
+            return Err(unusable("is neither http nor https"));
+        }
+        base.set_path(&format!("{}/api/v1/", base.path().trim_end_matches('/')));
+
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))
+            .map_err(|_| Error::Settings("the API key has characters that no API key has".into()))?;
+        authorization.set_sensitive(true);
+        install_tls_provider();
+        let http = reqwest::Client::builder()
+            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, authorization)]))
+            .user_agent(concat!("ango-client/", env!("CARGO_PKG_VERSION")))
+            // an API key goes to the node it was given for, and nowhere else
+            .redirect(redirect::Policy::none())
+            .https_only(encrypted)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT);
+        // without TLS no certificates are looked for: a machine that has none can still talk to itself
+        let http = if encrypted { http } else { http.tls_certs_only([]) };
+        Ok(Client { http: http.build()?, base })
+    }
+
+    /// The node's health.
+    ///
+    /// # Errors
+    /// As all requests; an unavailable node refuses with 503.
+    pub async fn health(&self) -> Result<Health, Error> {
+        self.ask::<()>(Method::GET, "health", None).await.and_then(read)
+    }
+
+    /// Opens a blind session on an evaluation key: our container, or a `CompressedServerKey` of tfhe-rs.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `INVALID_PARAMS` for a damaged or foreign key; as all requests.
+    pub async fn open_session(&self, evaluation_key: Vec<u8>) -> Result<CreatedSession, Error> {
+        let body = Body { content_type: "application/octet-stream", bytes: evaluation_key.into() };
+        self.send(Method::POST, "tfhe/eval-session", Some(body)).await.and_then(read)
+    }
+
+    /// A session's figures.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a session that is gone; as all requests.
+    pub async fn session(&self, session: &SessionId) -> Result<Session, Error> {
+        self.ask::<()>(Method::GET, &format!("tfhe/session/{}", session.as_str()), None).await.and_then(read)
+    }
+
+    /// Ends a session; the node erases its key.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a session that is gone; as all requests.
+    pub async fn close(&self, session: &SessionId) -> Result<(), Error> {
+        self.ask::<()>(Method::DELETE, &format!("tfhe/session/{}", session.as_str()), None).await.map(drop)
+    }
+
+    /// One gate.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub async fn gate(&self, session: &SessionId, gate: BatchGate) -> Result<GateResult, Error> {
+        let BatchGate { op, a, b, sel } = gate;
+        let request = GateRequest { session_id: session.as_str().to_owned(), op, a, b, sel };
+        self.ask(Method::POST, "tfhe/gate", Some(&request)).await.and_then(read)
+    }
+
+    /// Gates that do not depend on one another, any number: sent in pieces of at most 1024, which are as equal as they
+    /// can be, so that no small rest falls under the size from which the node gives its discount. The answer adds them
+    /// up; its `batch_discount_applied` is true when it applied to any piece.
+    ///
+    /// # Errors
+    /// As all requests. Pieces before the one that failed were done and charged.
+    pub async fn batch(&self, session: &SessionId, gates: &[BatchGate]) -> Result<BatchResult, Error> {
+        #[derive(Serialize)]
+        struct Piece<'a> {
+            session_id: &'a str,
+            gates: &'a [BatchGate],
+        }
+        let mut sum = BatchResult {
+            results_b64: Vec::with_capacity(gates.len()),
+            total_bootstrap_ops: 0,
+            total_cost_jpy: MilliYen(0),
+            total_compute_ms: 0.0,
+            batch_discount_applied: false,
+        };
+        for gates in pieces(gates) {
+            let piece = Piece { session_id: session.as_str(), gates };
+            let result: BatchResult = self.ask(Method::POST, "tfhe/batch", Some(&piece)).await.and_then(read)?;
+            if result.results_b64.len() != gates.len() {
+                let (asked, found) = (gates.len(), result.results_b64.len());
+                return Err(Error::Answer(format!("{found} results for {asked} gates")));
+            }
+            sum.results_b64.extend(result.results_b64);
+            sum.total_bootstrap_ops += result.total_bootstrap_ops;
+            sum.total_cost_jpy = sum.total_cost_jpy + result.total_cost_jpy;
+            sum.total_compute_ms += result.total_compute_ms;
+            sum.batch_discount_applied |= result.batch_discount_applied;
+        }
+        Ok(sum)
+    }
+
+    async fn ask<T: Serialize>(&self, method: Method, path: &str, json: Option<&T>) -> Result<Vec<u8>, Error> {
+        let body = json.map(|json| Body {
+            content_type: "application/json",
+            bytes: serde_json::to_vec(json).expect("plain data becomes JSON").into(),
+        });
+        self.send(method, path, body).await
+    }
+
+    /// Sends, and asks a node that is busy (503: nothing was done, nothing charged) again when it says so.
+    async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Vec<u8>, Error> {
+        let url = self.base.join(path).map_err(|_| Error::Settings(format!("`{path}` is not a path")))?;
+        let mut retries = 0;
+        loop {
+            let mut request = self.http.request(method.clone(), url.clone());
+            if let Some(Body { content_type, bytes }) = &body {
+                request = request.header(CONTENT_TYPE, *content_type).body(bytes.clone());
+            }
+            let response = request.send().await?;
+            let status = response.status();
+            if status.is_success() {
+                return body_of(response).await;
+            }
+            match retry_after(&response) {
+                Some(wait) if status == StatusCode::SERVICE_UNAVAILABLE && retries < RETRIES_MAX => {
+                    retries += 1;
+                    tokio::time::sleep(wait.min(RETRY_AFTER_MAX)).await;
+                }
+                _ => return Err(refusal(status, &body_of(response).await.unwrap_or_default())),
+            }
+        }
+    }
+}
+
+/// A ciphertext's bytes as they travel.
+pub fn to_base64(ciphertext: &[u8]) -> String {
+    STANDARD.encode(ciphertext)
+}
+
+/// A ciphertext's bytes as they arrived.
+///
+/// # Errors
+/// [`Error::Answer`] when they are no base64.
+pub fn from_base64(text: &str) -> Result<Vec<u8>, Error> {
+    STANDARD.decode(text).map_err(|error| Error::Answer(format!("a ciphertext is not base64: {error}")))
+}
+
+struct Body {
+    content_type: &'static str,
+    /// Shared, not copied, between retries.
+    bytes: bytes::Bytes,
+}
+
+/// Slices of at most [`BATCH_GATES_MAX`], as few and as equal as possible.
+fn pieces(gates: &[BatchGate]) -> impl Iterator<Item = &[BatchGate]> {
+    let count = gates.len().div_ceil(BATCH_GATES_MAX).max(1);
+    gates.chunks(gates.len().div_ceil(count).max(1))
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds: u64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+async fn body_of(mut response: Response) -> Result<Vec<u8>, Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(Error::Answer(format!("it has more than {ANSWER_BYTES_MAX} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn read<T: DeserializeOwned>(body: Vec<u8>) -> Result<T, Error> {
+    serde_json::from_slice(&body).map_err(|error| Error::Answer(error.to_string()))
+}
+
+/// The error of an answer; proxies send others than ours, or none (readings L8).
+fn refusal(status: StatusCode, body: &[u8]) -> Error {
+    match serde_json::from_slice::<ErrorEnvelope>(body) {
+        Ok(ErrorEnvelope { error }) => Error::Refused {
+            status: status.as_u16(),
+            code: error.code,
+            message: match error.details.first() {
+                Some(detail) => format!("{}: {} {}", error.message, detail.field, detail.issue),
+                None => error.message,
+            },
+            request_id: Some(error.request_id),
+        },
+        Err(_) => Error::Refused {
+            status: status.as_u16(),
+            code: format!("HTTP_{}", status.as_u16()),
+            message: status.canonical_reason().unwrap_or("the request was refused").to_owned(),
+            request_id: None,
+        },
+    }
+}
+
+/// One provider a process; a program that installed its own keeps it.
+fn install_tls_provider() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+#[cfg(test)]
+mod tests;

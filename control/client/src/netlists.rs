@@ -1,0 +1,86 @@
+//! Public netlists that come with the client (`circuits/`, with their licence).
+
+/// Sum of two 64-bit numbers modulo 2^64: 376 gates.
+pub const ADDER64: &str = include_str!("../circuits/adder64.txt");
+/// AES-128 of a key and a block: 36,663 gates. Blocks are numbers, most significant byte first.
+pub const AES_128: &str = include_str!("../circuits/aes_128.txt");
+
+/// The netlist of this name, if it is one of these.
+pub fn by_name(name: &str) -> Option<&'static str> {
+    match name {
+        "adder64" => Some(ADDER64),
+        "aes_128" => Some(AES_128),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernels::tfhe::Circuit;
+
+    use super::*;
+    use crate::value;
+
+    fn on(circuit: &Circuit, inputs: [&str; 2]) -> String {
+        let inputs = inputs.iter().zip(circuit.input_widths()).map(|(text, &width)| value::parse(text, width).unwrap());
+        let outputs = circuit.evaluate(&inputs.collect::<Vec<_>>());
+        assert_eq!(outputs.len(), 1);
+        value::format(&outputs[0])
+    }
+
+    #[test]
+    fn adder64_adds_modulo_2_to_the_64() {
+        let adder = Circuit::parse(ADDER64).unwrap();
+        assert_eq!(adder.gates().len(), 376);
+        for (a, b) in [(0, 0), (1, u64::MAX), (u64::MAX, u64::MAX), (123_456_789, 987_654_321), (1 << 63, 1 << 63)] {
+            assert_eq!(on(&adder, [&a.to_string(), &b.to_string()]), a.wrapping_add(b).to_string());
+        }
+    }
+
+    #[test]
+    fn mult64_multiplies_modulo_2_to_the_64() {
+        let mult = Circuit::parse(include_str!("../circuits/mult64.txt")).unwrap();
+        assert_eq!(mult.gates().len(), 13_675);
+        for (a, b) in [(0, 7), (1, u64::MAX), (u64::MAX, u64::MAX), (123_456_789, 987_654_321), (1 << 32, 1 << 31)] {
+            assert_eq!(on(&mult, [&a.to_string(), &b.to_string()]), a.wrapping_mul(b).to_string());
+        }
+    }
+
+    /// Known answers of FIPS 197, appendix B and appendix C.1.
+    #[test]
+    fn aes_128_gives_the_ciphertexts_of_fips_197() {
+        let aes = Circuit::parse(AES_128).unwrap();
+        assert_eq!(aes.gates().len(), 36_663);
+        for [key, block, ciphertext] in [
+            [
+                "0x2b7e151628aed2a6abf7158809cf4f3c",
+                "0x3243f6a8885a308d313198a2e0370734",
+                "0x3925841d02dc09fbdc118597196a0b32",
+            ],
+            [
+                "0x000102030405060708090a0b0c0d0e0f",
+                "0x00112233445566778899aabbccddeeff",
+                "0x69c4e0d86a7b0430d8cdb78070b4c55a",
+            ],
+        ] {
+            assert_eq!(on(&aes, [key, block]), ciphertext);
+        }
+    }
+
+    #[test]
+    fn levels_hold_every_gate_of_the_netlists_once() {
+        for text in [ADDER64, AES_128] {
+            let circuit = Circuit::parse(text).unwrap();
+            let mut gates = circuit.levels().concat();
+            gates.sort_unstable();
+            assert!(gates.into_iter().eq(0..circuit.gates().len()));
+        }
+    }
+
+    #[test]
+    fn netlists_are_found_by_name() {
+        assert_eq!(by_name("adder64"), Some(ADDER64));
+        assert_eq!(by_name("aes_128"), Some(AES_128));
+        assert_eq!(by_name("adder64.txt"), None);
+    }
+}
