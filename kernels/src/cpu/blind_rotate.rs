@@ -22,6 +22,9 @@ use crate::tfhe::Params;
 /// Products that may be summed before a reduction: digits below 2q, key below q, `4 * 2q * q < 2^63`.
 const TERMS_MAX: usize = 4;
 
+/// How far ahead of its use the key is called into the cache.
+const PREFETCH_WORDS: usize = 256;
+
 /// `1 / q mod 2^32`, by Newton's iteration.
 const Q_INVERSE: u32 = {
     let mut inverse = RING_MODULUS;
@@ -43,19 +46,19 @@ pub struct BootstrapKey {
 
 /// What one thread needs beside the accumulators.
 pub struct Scratch {
-    /// `[rows][N]`
+    /// `[2][rows][N]`
     digits: Words,
-    /// `[k + 1][N]`
+    /// `[2][k + 1][N]`
     sums: Words,
 }
 
 impl Scratch {
-    /// Room for one row's step.
+    /// Room for a step of two rows.
     pub fn new(params: &Params) -> Result<Scratch> {
         let n = params.polynomial_size;
         Ok(Scratch {
-            digits: Words::zeroed(params.rgsw_rows() * n)?,
-            sums: Words::zeroed((params.glwe_dimension + 1) * n)?,
+            digits: Words::zeroed(2 * params.rgsw_rows() * n)?,
+            sums: Words::zeroed(2 * (params.glwe_dimension + 1) * n)?,
         })
     }
 }
@@ -137,33 +140,49 @@ unsafe fn rotated_digits<S: Simd, const BEYOND: bool>(
     }
 }
 
-/// Step (4): `sums[c] = sum over rows of digits[row] * key[row][c]`, out in `[0, 2q)`.
+/// Step (4) for ROWS accumulators at once: `sums[c] = sum over rows of digits[row] * key[row][c]`, out in `[0, 2q)`.
+/// A word of the key is read once for all of them; `digits` is `[ROWS][rows][N]`, `sums` is `[ROWS][k + 1][N]`.
 #[inline(always)]
-unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize>(n: usize, rows: usize, digits: &[u32], key: &[u32], sums: &mut [u32]) {
+unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
+    n: usize,
+    rows: usize,
+    digits: &[u32],
+    key: &[u32],
+    sums: &mut [u32],
+) {
     unsafe {
         let (q, q2, q_inverse) = (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(Q_INVERSE));
         let mut key = key.as_ptr();
         for i in (0..n).step_by(S::LANES) {
-            let mut total = [S::splat(0); COMPONENTS];
+            let mut total = [[S::splat(0); COMPONENTS]; ROWS];
             let mut first = 0;
             while first < rows {
-                let mut wide = [S::wide_zero(); COMPONENTS];
+                let mut wide = [[S::wide_zero(); COMPONENTS]; ROWS];
                 for row in first..rows.min(first + TERMS_MAX) {
-                    let digit = S::load(digits.as_ptr().add(row * n + i));
+                    let digit: [S::V; ROWS] =
+                        std::array::from_fn(|r| S::load(digits.as_ptr().add((r * rows + row) * n + i)));
                     for c in 0..COMPONENTS {
-                        wide[c] = S::mul_add_wide(wide[c], digit, S::load(key));
+                        S::prefetch(key.wrapping_add(PREFETCH_WORDS));
+                        let word = S::load(key);
+                        for r in 0..ROWS {
+                            wide[r][c] = S::mul_add_wide(wide[r][c], digit[r], word);
+                        }
                         key = key.add(S::LANES);
                     }
                 }
-                for c in 0..COMPONENTS {
-                    // in (0, 3q]: below 2q after one conditional subtraction
-                    let part = reduce::<S>(S::montgomery(wide[c], q, q_inverse), q2);
-                    total[c] = if first == 0 { part } else { reduce::<S>(S::add(total[c], part), q2) };
+                for r in 0..ROWS {
+                    for c in 0..COMPONENTS {
+                        // in (0, 3q]: below 2q after one conditional subtraction
+                        let part = reduce::<S>(S::montgomery(wide[r][c], q, q_inverse), q2);
+                        total[r][c] = if first == 0 { part } else { reduce::<S>(S::add(total[r][c], part), q2) };
+                    }
                 }
                 first += TERMS_MAX;
             }
-            for c in 0..COMPONENTS {
-                S::store(sums.as_mut_ptr().add(c * n + i), total[c]);
+            for r in 0..ROWS {
+                for c in 0..COMPONENTS {
+                    S::store(sums.as_mut_ptr().add((r * COMPONENTS + c) * n + i), total[r][c]);
+                }
             }
         }
     }
@@ -185,35 +204,40 @@ unsafe fn accumulate<S: Simd>(polynomial: &mut [u32], sum: &[u32]) {
     }
 }
 
-/// All steps of one row for one i, `a` in `1..2N`.
+/// All steps of ROWS rows for one i; `accumulators` is `[ROWS][k + 1][2N]`, `inputs` `[ROWS][n + 1]`.
 #[inline(always)]
-unsafe fn step<S: Simd, const COMPONENTS: usize>(
+unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     tables: &Tables,
     d: Decomposition,
     key: &[u32],
-    a: usize,
-    accumulator: &mut [u32],
+    exponents: [usize; ROWS],
+    accumulators: &mut [u32],
     scratch: &mut Scratch,
 ) {
     unsafe {
         let n = tables.polynomial_size();
-        for c in 0..COMPONENTS {
-            let polynomial = &accumulator[c * 2 * n..][..2 * n];
-            let digits = scratch.digits.as_mut_ptr().add(c * n);
-            if a > n {
-                rotated_digits::<S, true>(polynomial, a, d, digits, COMPONENTS * n);
-            } else {
-                rotated_digits::<S, false>(polynomial, a, d, digits, COMPONENTS * n);
+        let rows = d.levels * COMPONENTS;
+        let digits = &mut scratch.digits[..ROWS * rows * n];
+        let sums = &mut scratch.sums[..ROWS * COMPONENTS * n];
+        for (r, a) in exponents.into_iter().enumerate() {
+            for c in 0..COMPONENTS {
+                let polynomial = &accumulators[(r * COMPONENTS + c) * 2 * n..][..2 * n];
+                let digits = digits[(r * rows + c) * n..].as_mut_ptr();
+                if a > n {
+                    rotated_digits::<S, true>(polynomial, a, d, digits, COMPONENTS * n);
+                } else {
+                    rotated_digits::<S, false>(polynomial, a, d, digits, COMPONENTS * n);
+                }
             }
         }
-        for row in scratch.digits.chunks_exact_mut(n) {
+        for row in digits.chunks_exact_mut(n) {
             ntt::forward::<S>(tables, row);
         }
-        multiply_sum::<S, COMPONENTS>(n, d.levels * COMPONENTS, &scratch.digits, key, &mut scratch.sums);
-        for row in scratch.sums.chunks_exact_mut(n) {
+        multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key, sums);
+        for row in sums.chunks_exact_mut(n) {
             ntt::inverse::<S>(tables, row);
         }
-        for (polynomial, sum) in accumulator.chunks_exact_mut(2 * n).zip(scratch.sums.chunks_exact(n)) {
+        for (polynomial, sum) in accumulators.chunks_exact_mut(2 * n).zip(sums.chunks_exact(n)) {
             accumulate::<S>(polynomial, sum);
         }
     }
@@ -243,10 +267,17 @@ unsafe fn steps<S: Simd, const COMPONENTS: usize>(
     let words = accumulator_words(params);
     let step_words = key.words.len() / params.lwe_dimension;
     for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
-        for (input, accumulator) in inputs.chunks_exact(params.lwe_dimension + 1).zip(accumulators.chunks_exact_mut(words)) {
-            let a = input[i] as usize;
-            if a != 0 {
-                unsafe { step::<S, COMPONENTS>(&key.tables, d, key_step, a, accumulator, scratch) };
+        let pairs = inputs.chunks(2 * (params.lwe_dimension + 1)).zip(accumulators.chunks_mut(2 * words));
+        for (inputs, accumulators) in pairs {
+            let exponent = |r: usize| inputs[r * (params.lwe_dimension + 1) + i] as usize;
+            // SAFETY: the caller enabled the instruction set.
+            unsafe {
+                if accumulators.len() == 2 * words {
+                    let exponents = [exponent(0), exponent(1)];
+                    step::<S, COMPONENTS, 2>(&key.tables, d, key_step, exponents, accumulators, scratch);
+                } else {
+                    step::<S, COMPONENTS, 1>(&key.tables, d, key_step, [exponent(0)], accumulators, scratch);
+                }
             }
         }
     }

@@ -151,18 +151,20 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     m: Modulus<S>,
 ) {
     unsafe {
-        for stage in 0..STAGES {
+        // the first stage apart: it alone may be FRESH, and loops of constant shape unroll into registers
+        let w = uniform::<S>(roots.get_unchecked(groups + group));
+        for i in 0..RADIX / 2 {
+            let (low, high) = v.split_at_mut(i + RADIX / 2);
+            butterfly::<S, true, FRESH>(&mut low[i], &mut high[0], w, m);
+        }
+        for stage in 1..STAGES {
             let half = RADIX >> (stage + 1);
             for block in 0..1 << stage {
                 let w = uniform::<S>(roots.get_unchecked(((groups + group) << stage) + block));
                 for i in 0..half {
                     let at = 2 * half * block + i;
                     let (low, high) = v.split_at_mut(at + half);
-                    if FRESH && stage == 0 {
-                        butterfly::<S, true, true>(&mut low[at], &mut high[0], w, m);
-                    } else {
-                        butterfly::<S, true, false>(&mut low[at], &mut high[0], w, m);
-                    }
+                    butterfly::<S, true, false>(&mut low[at], &mut high[0], w, m);
                 }
             }
         }

@@ -26,6 +26,9 @@ pub unsafe trait Simd: Copy + 'static {
 
     unsafe fn load(from: *const u32) -> Self::V;
     unsafe fn store(to: *mut u32, v: Self::V);
+    /// Calls a cache line nearer; any address.
+    #[inline(always)]
+    unsafe fn prefetch(_at: *const u32) {}
     unsafe fn splat(word: u32) -> Self::V;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;

@@ -37,6 +37,10 @@ unsafe impl Simd for Avx2 {
         unsafe { _mm256_storeu_si256(to.cast(), v) }
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn splat(word: u32) -> __m256i {
         unsafe { _mm256_set1_epi32(word as i32) }
     }

@@ -40,6 +40,10 @@ unsafe impl Simd for Avx512 {
         unsafe { _mm512_storeu_si512(to.cast(), v) }
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn splat(word: u32) -> __m512i {
         unsafe { _mm512_set1_epi32(word as i32) }
     }
