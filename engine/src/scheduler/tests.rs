@@ -1,0 +1,469 @@
+//! One situation each. Long runs of bad luck are the simulator's, in `tests/sim`.
+
+use std::time::Duration;
+
+use super::{Command, Event, Finished, Limits, Scheduler};
+use crate::batch::{Batch, BatchId};
+use crate::error::Error;
+use crate::operation::OperationId;
+use crate::session::SessionId;
+
+const A: SessionId = SessionId(1);
+const B: SessionId = SessionId(2);
+const C: SessionId = SessionId(3);
+
+const KEY: u64 = 100;
+const WAIT: Duration = Duration::from_micros(200);
+
+fn op(number: u64) -> OperationId {
+    OperationId(number)
+}
+
+/// Two keys fit the device, eight bootstraps a batch.
+fn limits() -> Limits {
+    Limits {
+        queue_rows_max: 3000,
+        session_rows_max: 1024,
+        batch_rows_max: 8,
+        wait: WAIT,
+        key_bytes_max: 1000,
+        resident_bytes_max: 2 * KEY,
+    }
+}
+
+/// A scheduler, and a clock that is moved by hand.
+struct Desk {
+    scheduler: Scheduler,
+    now: Duration,
+}
+
+impl Desk {
+    /// Sessions of weight 1 are open.
+    fn with(limits: Limits, sessions: &[SessionId]) -> Self {
+        let mut desk = Desk { scheduler: Scheduler::new(limits), now: Duration::ZERO };
+        for &session in sessions {
+            assert_eq!(desk.open(session, 10), []);
+        }
+        desk
+    }
+
+    /// As [`Desk::with`], and the keys are on the device.
+    fn resident(sessions: &[SessionId]) -> Self {
+        let mut desk = Desk::with(limits(), sessions);
+        for (at, &session) in sessions.iter().enumerate() {
+            let operation = op(1000 + at as u64);
+            assert_eq!(desk.submit(session, operation, &[1; 8]), [Command::Load(session)]);
+            let batch = run_of(&desk.feed(Event::Loaded(session)));
+            assert_eq!(finished(&desk.done(&batch)), [operation]);
+        }
+        desk
+    }
+
+    fn feed(&mut self, event: Event) -> Vec<Command> {
+        self.scheduler.step(self.now, event)
+    }
+
+    fn open(&mut self, session: SessionId, host_bytes: u64) -> Vec<Command> {
+        self.feed(Event::Opened { session, weight: 1, host_bytes, device_bytes: KEY })
+    }
+
+    fn submit(&mut self, session: SessionId, operation: OperationId, bootstraps: &[u8]) -> Vec<Command> {
+        self.feed(Event::Submitted { session, operation, bootstraps: bootstraps.to_vec(), deadline: None })
+    }
+
+    fn submit_until(
+        &mut self,
+        session: SessionId,
+        operation: OperationId,
+        rows: usize,
+        deadline: Duration,
+    ) -> Vec<Command> {
+        self.feed(Event::Submitted { session, operation, bootstraps: vec![1; rows], deadline: Some(deadline) })
+    }
+
+    fn done(&mut self, batch: &Batch) -> Vec<Command> {
+        self.feed(Event::BatchDone(batch.id))
+    }
+
+    fn failed(&mut self, batch: &Batch) -> Vec<Command> {
+        self.feed(Event::BatchFailed { batch: batch.id, reason: "smoke".into() })
+    }
+}
+
+/// The one batch that is to run.
+fn run_of(commands: &[Command]) -> Batch {
+    let mut batches = commands.iter().filter_map(|command| match command {
+        Command::Run(batch) => Some(batch.clone()),
+        _ => None,
+    });
+    let batch = batches.next().unwrap_or_else(|| panic!("no batch in {commands:?}"));
+    assert_eq!(batches.next(), None);
+    batch
+}
+
+fn operations(batch: &Batch) -> Vec<(OperationId, usize)> {
+    batch.parts.iter().map(|part| (part.operation, part.rows.len())).collect()
+}
+
+fn finished(commands: &[Command]) -> Vec<OperationId> {
+    commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Finish { operation, outcome: Ok(_) } => Some(*operation),
+            _ => None,
+        })
+        .collect()
+}
+
+fn ends(operation: OperationId, error: Error) -> Command {
+    Command::Finish { operation, outcome: Err(error) }
+}
+
+#[test]
+fn single_gates_of_a_session_that_arrive_together_ride_in_one_batch() {
+    let mut desk = Desk::resident(&[A, B]);
+    assert_eq!(desk.submit(A, op(1), &[1]), []);
+    assert_eq!(desk.submit(B, op(2), &[1]), []);
+    desk.now += WAIT / 2;
+    assert_eq!(desk.submit(A, op(3), &[1]), []);
+    desk.now += WAIT / 2;
+    let batch = run_of(&desk.feed(Event::Tick));
+    assert_eq!((batch.session, operations(&batch)), (A, vec![(op(1), 1), (op(3), 1)]));
+    let commands = desk.done(&batch);
+    assert_eq!(finished(&commands), [op(1), op(3)]);
+    assert_eq!(operations(&run_of(&commands)), [(op(2), 1)]);
+}
+
+#[test]
+fn a_lone_gate_waits_its_time_and_no_longer() {
+    let mut desk = Desk::resident(&[A]);
+    assert_eq!(desk.submit(A, op(1), &[1]), []);
+    assert_eq!(desk.scheduler.next_wake(), Some(desk.now + WAIT));
+    desk.now += WAIT - Duration::from_nanos(1);
+    assert_eq!(desk.feed(Event::Tick), []);
+    desk.now += Duration::from_nanos(1);
+    assert_eq!(operations(&run_of(&desk.feed(Event::Tick))), [(op(1), 1)]);
+    assert_eq!(desk.scheduler.next_wake(), None);
+}
+
+#[test]
+fn a_full_batch_does_not_wait() {
+    let mut desk = Desk::resident(&[A]);
+    assert_eq!(desk.submit(A, op(1), &[1; 7]), []);
+    assert_eq!(operations(&run_of(&desk.submit(A, op(2), &[1]))), [(op(1), 7), (op(2), 1)]);
+}
+
+#[test]
+fn nothing_waits_where_the_wait_is_zero() {
+    let mut desk = Desk::with(Limits { wait: Duration::ZERO, ..limits() }, &[A]);
+    assert_eq!(desk.submit(A, op(1), &[1]), [Command::Load(A)]);
+}
+
+#[test]
+fn a_large_operation_is_sliced_and_others_come_in_between() {
+    let mut desk = Desk::resident(&[A, B]);
+    let first = run_of(&desk.submit(A, op(1), &[1; 20]));
+    desk.submit(B, op(2), &[1; 8]);
+    let second = run_of(&desk.done(&first));
+    let third = run_of(&desk.done(&second));
+    let fourth = run_of(&desk.done(&third));
+    let sizes = [&first, &second, &third, &fourth].map(|batch| (batch.session, batch.rows()));
+    assert_eq!(sizes, [(A, 8), (B, 8), (A, 8), (A, 4)]);
+    assert_eq!(fourth.parts[0].rows, 16..20);
+    assert_eq!(finished(&desk.done(&fourth)), [op(1)]);
+}
+
+#[test]
+fn a_batch_is_measured_in_bootstraps() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[2, 2, 2, 1, 2]));
+    assert_eq!((batch.rows(), batch.bootstraps), (4, 7), "the fifth row would make nine");
+    let mut narrow = Desk::with(Limits { batch_rows_max: 1, ..limits() }, &[A]);
+    narrow.submit(A, op(1), &[2, 2]);
+    assert_eq!(run_of(&narrow.feed(Event::Loaded(A))).rows(), 1, "one row runs whatever its size");
+}
+
+#[test]
+fn rows_without_bootstrap_cost_little_but_not_nothing() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[0; 20]));
+    assert_eq!((batch.rows(), batch.bootstraps, batch.cost), (8, 0, 8));
+}
+
+#[test]
+fn a_finished_operation_tells_its_time_and_bootstraps() {
+    let mut desk = Desk::resident(&[A]);
+    let first = run_of(&desk.submit(A, op(1), &[2, 2, 2, 2, 0, 1]));
+    desk.now += Duration::from_millis(3);
+    let second = run_of(&desk.done(&first));
+    desk.now += Duration::from_millis(4);
+    let outcome = Ok(Finished { compute: Duration::from_millis(7), bootstraps: 9 });
+    assert_eq!(desk.done(&second), [Command::Finish { operation: op(1), outcome }]);
+}
+
+#[test]
+fn a_full_queue_refuses_with_a_wait_from_the_measured_pace() {
+    let mut desk = Desk::with(limits(), &[A]);
+    desk.submit(A, op(1), &[1; 1024]);
+    let batch = run_of(&desk.feed(Event::Loaded(A)));
+    desk.now += Duration::from_millis(100);
+    run_of(&desk.done(&batch));
+    // 8 bootstraps took 100 ms, 1008 wait
+    let error = Error::Busy { retry_after: Duration::from_secs(13) };
+    assert_eq!(desk.submit(A, op(2), &[1; 9]), [Command::Refuse { operation: op(2), error }]);
+    assert_eq!(desk.submit(A, op(3), &[1; 8]), [], "what has run made room");
+}
+
+#[test]
+fn an_empty_queue_takes_the_largest_operation_and_all_sessions_share_one_bound() {
+    let mut desk = Desk::with(limits(), &[A, B, C]);
+    assert_eq!(desk.submit(A, op(1), &[2; 1024]), [Command::Load(A)]);
+    assert_eq!(desk.submit(B, op(2), &[2; 1024]), []);
+    let refused = desk.submit(C, op(3), &[2; 1024]);
+    assert!(matches!(refused[..], [Command::Refuse { error: Error::Busy { .. }, .. }]), "{refused:?}");
+    assert_eq!(desk.submit(C, op(4), &[2; 952]), []);
+    assert_eq!(desk.scheduler.usage().queued_rows, 3000);
+}
+
+#[test]
+fn keys_are_refused_when_the_host_is_full_or_the_device_too_small() {
+    let mut desk = Desk::with(limits(), &[A]);
+    let busy = desk.open(B, 991);
+    assert!(matches!(busy[..], [Command::RefuseSession { session: B, error: Error::Busy { .. } }]), "{busy:?}");
+    assert_eq!(desk.open(B, 990), []);
+    let too_large = Event::Opened { session: C, weight: 1, host_bytes: 0, device_bytes: 2 * KEY + 1 };
+    let error = Error::KeyTooLarge { bytes: 201, bytes_max: 200 };
+    assert_eq!(desk.feed(too_large), [Command::RefuseSession { session: C, error }]);
+    assert_eq!(desk.feed(Event::Closed(B)), [Command::Erase(B)]);
+    assert_eq!(desk.open(C, 990), [], "an erased key made room");
+}
+
+#[test]
+fn unknown_and_closed_sessions_take_no_work() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
+    desk.feed(Event::Closed(A));
+    for (session, operation) in [(A, op(2)), (B, op(3))] {
+        assert_eq!(desk.submit(session, operation, &[1]), [Command::Refuse { operation, error: Error::Gone }]);
+    }
+    desk.done(&batch);
+}
+
+#[test]
+fn what_is_queued_can_be_cancelled_and_what_runs_cannot() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
+    desk.submit(A, op(2), &[1; 8]);
+    assert_eq!(desk.feed(Event::Cancelled(op(1))), []);
+    assert_eq!(desk.feed(Event::Cancelled(op(2))), [ends(op(2), Error::Cancelled)]);
+    assert_eq!(desk.feed(Event::Cancelled(op(2))), [], "it has ended");
+    assert_eq!(finished(&desk.done(&batch)), [op(1)]);
+    assert_eq!(desk.scheduler.usage().queued_rows, 0);
+}
+
+#[test]
+fn a_half_run_operation_that_is_cancelled_delivers_nothing() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 9]));
+    assert_eq!(desk.feed(Event::Cancelled(op(1))), [ends(op(1), Error::Cancelled)]);
+    assert_eq!(desk.done(&batch), []);
+    assert_eq!(desk.submit(A, op(2), &[1; 1024]).len(), 1, "all of its rows were given back");
+}
+
+#[test]
+fn a_deadline_ends_what_waits_and_what_runs() {
+    let mut desk = Desk::resident(&[A]);
+    let deadline = desk.now + Duration::from_secs(1);
+    let batch = run_of(&desk.submit_until(A, op(1), 8, deadline));
+    desk.submit_until(A, op(2), 4, deadline);
+    assert_eq!(desk.scheduler.next_wake(), Some(deadline));
+    desk.now = deadline;
+    let ended = [ends(op(1), Error::DeadlinePassed), ends(op(2), Error::DeadlinePassed)];
+    assert_eq!(desk.feed(Event::Tick), ended);
+    assert_eq!(desk.done(&batch), []);
+    assert_eq!(desk.scheduler.next_wake(), None);
+}
+
+#[test]
+fn a_result_that_is_there_at_its_deadline_is_delivered() {
+    let mut desk = Desk::resident(&[A]);
+    let deadline = desk.now + Duration::from_secs(1);
+    let batch = run_of(&desk.submit_until(A, op(1), 8, deadline));
+    desk.now = deadline;
+    assert_eq!(finished(&desk.done(&batch)), [op(1)]);
+}
+
+#[test]
+fn a_deadline_that_has_passed_ends_the_operation_at_once() {
+    let mut desk = Desk::resident(&[A]);
+    let now = desk.now;
+    assert_eq!(desk.submit_until(A, op(1), 8, now), [ends(op(1), Error::DeadlinePassed)]);
+}
+
+#[test]
+fn a_failed_batch_runs_once_more_part_by_part() {
+    let mut desk = Desk::resident(&[A]);
+    desk.submit(A, op(1), &[1; 3]);
+    let both = run_of(&desk.submit(A, op(2), &[1; 6]));
+    assert_eq!(operations(&both), [(op(1), 3), (op(2), 5)]);
+    let first = run_of(&desk.failed(&both));
+    assert_eq!(operations(&first), [(op(1), 3)]);
+    let commands = desk.failed(&first);
+    assert_eq!(commands[0], ends(op(1), Error::Device("smoke".into())));
+    let second = run_of(&commands);
+    assert_eq!((operations(&second), second.parts[0].rows.clone()), (vec![(op(2), 5)], 0..5));
+    let rest = run_of(&desk.done(&second));
+    assert_eq!(rest.parts[0].rows, 5..6);
+    assert_eq!(finished(&desk.done(&rest)), [op(2)]);
+}
+
+#[test]
+fn the_second_failure_ends_the_whole_operation() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 1000]));
+    let again = run_of(&desk.failed(&batch));
+    assert_eq!(desk.failed(&again), [ends(op(1), Error::Device("smoke".into()))]);
+    assert_eq!(desk.scheduler.usage().queued_rows, 0);
+}
+
+#[test]
+fn a_key_is_erased_after_the_running_batch_and_only_when_the_device_has_overwritten_it() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
+    desk.submit(A, op(2), &[1; 8]);
+    assert_eq!(desk.feed(Event::Closed(A)), [ends(op(2), Error::Gone)]);
+    assert_eq!(desk.feed(Event::Closed(A)), [], "closing is closing");
+    let commands = desk.done(&batch);
+    assert_eq!(finished(&commands), [op(1)]);
+    assert_eq!(commands[1..], [Command::Evict(A)]);
+    assert_eq!(desk.feed(Event::Evicted(A)), [Command::Erase(A)]);
+    assert_eq!(desk.scheduler.usage().sessions, 0);
+}
+
+#[test]
+fn a_session_that_closes_while_its_key_loads_or_its_batch_fails_is_erased_too() {
+    let mut desk = Desk::with(limits(), &[A, B]);
+    desk.submit(A, op(1), &[1; 8]);
+    assert_eq!(desk.feed(Event::Closed(A)), [ends(op(1), Error::Gone)]);
+    assert_eq!(desk.feed(Event::Loaded(A)), [Command::Evict(A)]);
+    assert_eq!(desk.feed(Event::Evicted(A)), [Command::Erase(A)]);
+
+    desk.submit(B, op(2), &[1; 8]);
+    let batch = run_of(&desk.feed(Event::Loaded(B)));
+    desk.feed(Event::Closed(B));
+    assert_eq!(desk.failed(&batch), [ends(op(2), Error::Gone), Command::Evict(B)]);
+}
+
+#[test]
+fn closing_another_session_does_not_wait_for_the_running_batch() {
+    let mut desk = Desk::resident(&[A, B]);
+    run_of(&desk.submit(A, op(1), &[1; 8]));
+    assert_eq!(desk.feed(Event::Closed(B)), [Command::Evict(B)]);
+}
+
+#[test]
+fn the_least_recently_used_key_makes_room() {
+    let mut desk = Desk::resident(&[A, B]);
+    desk.open(C, 10);
+    assert_eq!(desk.submit(C, op(1), &[1; 8]), [Command::Evict(A), Command::Load(C)]);
+    assert_eq!(desk.feed(Event::Evicted(A)), []);
+    let batch = run_of(&desk.feed(Event::Loaded(C)));
+    desk.done(&batch);
+    assert_eq!(desk.submit(A, op(2), &[1; 8]), [Command::Evict(B), Command::Load(A)]);
+    assert_eq!(desk.scheduler.usage().resident_bytes, 2 * KEY);
+}
+
+#[test]
+fn a_key_that_was_loaded_is_used_before_another_can_push_it_out() {
+    let mut desk = Desk::with(Limits { resident_bytes_max: KEY, ..limits() }, &[A, B]);
+    assert_eq!(desk.submit(B, op(1), &[1; 8]), [Command::Load(B)]);
+    desk.submit(A, op(2), &[1; 8]); // equally entitled, and older
+    let batch = run_of(&desk.feed(Event::Loaded(B)));
+    assert_eq!(batch.session, B);
+    assert_eq!(desk.done(&batch)[1..], [Command::Evict(B), Command::Load(A)]);
+}
+
+#[test]
+fn a_load_that_fails_twice_ends_the_sessions_work_and_harms_no_one_else() {
+    let mut desk = Desk::resident(&[A]);
+    desk.open(B, 10);
+    let fail = |out_of_memory| Event::LoadFailed { session: B, out_of_memory, reason: "smoke".into() };
+    assert_eq!(desk.submit(B, op(1), &[1; 8]), [Command::Load(B)]);
+    assert_eq!(desk.feed(fail(false)), [Command::Load(B)]);
+    assert_eq!(desk.feed(fail(false)), [ends(op(1), Error::Device("smoke".into()))]);
+    run_of(&desk.submit(A, op(2), &[1; 8]));
+}
+
+#[test]
+fn a_device_without_memory_is_cleared_before_the_second_try() {
+    let mut desk = Desk::resident(&[A]);
+    desk.open(B, 10);
+    desk.submit(B, op(1), &[1; 8]);
+    let fail = Event::LoadFailed { session: B, out_of_memory: true, reason: "full".into() };
+    assert_eq!(desk.feed(fail), [Command::Evict(A), Command::Load(B)]);
+}
+
+#[test]
+fn draining_finishes_what_is_queued_then_erases_every_key_and_stops() {
+    let mut desk = Desk::resident(&[A, B]);
+    desk.submit(A, op(1), &[1]);
+    let batch = run_of(&desk.feed(Event::Drain));
+    let refused = Command::Refuse { operation: op(2), error: Error::ShuttingDown };
+    assert_eq!(desk.submit(A, op(2), &[1]), [refused]);
+    assert_eq!(desk.open(C, 10), [Command::RefuseSession { session: C, error: Error::ShuttingDown }]);
+    let commands = desk.done(&batch);
+    assert_eq!(finished(&commands), [op(1)]);
+    assert_eq!(commands[1..], [Command::Evict(A), Command::Evict(B)]);
+    assert_eq!(desk.feed(Event::Evicted(A)), [Command::Erase(A)]);
+    assert_eq!(desk.feed(Event::Evicted(B)), [Command::Erase(B), Command::Stop]);
+    assert_eq!(desk.feed(Event::Tick), [], "it stops once");
+}
+
+#[test]
+fn an_abandoned_engine_ends_what_is_queued_and_lets_what_runs_finish() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
+    desk.submit(A, op(2), &[1]);
+    assert_eq!(desk.feed(Event::Abandon), [ends(op(2), Error::ShuttingDown)]);
+    assert_eq!(finished(&desk.done(&batch)), [op(1)]);
+}
+
+#[test]
+fn an_idle_engine_stops_at_once() {
+    assert_eq!(Desk::with(limits(), &[]).feed(Event::Drain), [Command::Stop]);
+}
+
+#[test]
+fn a_newcomer_runs_after_at_most_one_batch_of_each_other_session_of_its_weight() {
+    let others: Vec<_> = (10..20).map(SessionId).collect();
+    let mut desk = Desk::with(Limits { resident_bytes_max: 100 * KEY, ..limits() }, &others);
+    desk.open(A, 10);
+    for (at, &session) in others.iter().enumerate() {
+        desk.submit(session, op(at as u64), &[1; 250]);
+    }
+    let mut running = run_of(&desk.feed(Event::Loaded(others[0])));
+    let mut batches_before = 0;
+    for round in 0.. {
+        if round == 25 {
+            desk.submit(A, op(100), &[1; 8]);
+        }
+        if round > 25 {
+            batches_before += 1;
+        }
+        let mut commands = desk.done(&running);
+        if let Some(Command::Load(session)) = commands.last().cloned() {
+            commands = desk.feed(Event::Loaded(session));
+        }
+        running = run_of(&commands);
+        if running.session == A {
+            break;
+        }
+    }
+    assert!(batches_before <= others.len(), "{batches_before} batches before the newcomer's");
+}
+
+#[test]
+#[should_panic(expected = "was reported, but the device is")]
+fn a_report_of_what_was_not_ordered_is_a_bug() {
+    Desk::with(limits(), &[A]).feed(Event::BatchDone(BatchId(7)));
+}
