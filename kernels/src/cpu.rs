@@ -6,7 +6,7 @@ pub mod memory;
 pub mod mod_switch;
 pub mod ntt;
 pub mod sample_extract;
-pub mod simd;
+mod simd;
 
 use crate::backend::{Backend, DeviceInfo};
 use crate::error::Result;
@@ -16,7 +16,7 @@ use blind_rotate::{BootstrapKey, Scratch};
 use lwe_key_switch::KeySwitchKey;
 use memory::Words;
 use ntt::Tables;
-use simd::Isa;
+pub use simd::Isa;
 
 /// Rows that go in lock step over a key. Their accumulators must stay in the second-level cache beside a step of the key.
 const GROUP_ROWS_MAX: usize = 16;

@@ -137,9 +137,7 @@ fn generator() -> u32 {
     if rest > 1 {
         primes.push(rest);
     }
-    (2..)
-        .find(|&g| primes.iter().all(|p| modular::pow(g, order / p) != 1))
-        .expect("the group is cyclic")
+    (2..).find(|&g| primes.iter().all(|p| modular::pow(g, order / p) != 1)).expect("the group is cyclic")
 }
 
 #[cfg(test)]

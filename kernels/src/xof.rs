@@ -34,8 +34,9 @@ pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
     let mut filled = 0;
     while filled < out.len() {
         // what is missing is drawn into its place, and the survivors move forward
-        next_words(&mut stream, &mut out[filled..]);
-        for at in filled..out.len() {
+        let first = filled;
+        next_words(&mut stream, &mut out[first..]);
+        for at in first..out.len() {
             let word = out[at] & ((1 << 30) - 1);
             if word < RING_MODULUS {
                 out[filled] = word;

@@ -1,7 +1,7 @@
 //! The evaluation key's payload (docs/wire-format.md 3): shape, seed, bodies.
 
-use super::frame::{Tag, frame, put_words, unframe, words};
 use super::Error;
+use super::frame::{Tag, frame, put_words, unframe, words};
 use crate::modular::RING_MODULUS;
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, Params};

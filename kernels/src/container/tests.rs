@@ -54,7 +54,10 @@ fn the_format_is_pinned_by_a_hash() {
     ]
     .concat();
     let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, "2d5635c7044b14d0a3a2f569e3060896fee3895b44689f4063b5a9f25073db27", "the container format changed: raise its version");
+    assert_eq!(
+        digest, "2d5635c7044b14d0a3a2f569e3060896fee3895b44689f4063b5a9f25073db27",
+        "the container format changed: raise its version"
+    );
 }
 
 #[test]

@@ -4,17 +4,17 @@
 //! set inside a function that enables it, and [`Isa::detect`] chooses at run time. Results are equal by construction:
 //! every operation is exact.
 
-pub mod portable;
 #[cfg(target_arch = "x86_64")]
-pub mod avx2;
+pub(in crate::cpu) mod avx2;
 #[cfg(target_arch = "x86_64")]
-pub mod avx512;
+pub(in crate::cpu) mod avx512;
+pub(in crate::cpu) mod portable;
 
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
 /// Every method may only be called where the instruction set is enabled; `load` and `store` need `LANES` words at the pointer.
-pub unsafe trait Simd: Copy + 'static {
+pub(super) unsafe trait Simd: Copy + 'static {
     /// Words in a vector; a power of two.
     const LANES: usize;
     /// The vector.
@@ -33,7 +33,6 @@ pub unsafe trait Simd: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn and(a: Self::V, b: Self::V) -> Self::V;
-    unsafe fn xor(a: Self::V, b: Self::V) -> Self::V;
     /// Unsigned minimum.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn shift_left<const BITS: u32>(a: Self::V) -> Self::V;

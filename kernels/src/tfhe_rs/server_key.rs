@@ -3,12 +3,13 @@
 use super::reader::{Reader, Words};
 use crate::container::Error;
 use crate::tfhe::keys::{Masks, TfheRsSeed};
+use crate::tfhe::noise::import_rounding;
 use crate::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
 
 /// Reads a `CompressedServerKey` with the dimensions of a preset; bases (powers of two) and levels are its own.
 ///
-/// The result has our level order. Its noise figures are the preset's: the object does not say which noise it was made
-/// with, and tfhe-rs draws binary ring secrets where the preset's figures assume ternary ones, so security and failure
+/// The result has our level order. Its noise figures are the preset's, plus what rounding to q adds: the object does not
+/// say which noise it was made with, and tfhe-rs draws binary ring secrets where the preset's figures assume ternary ones, so security and failure
 /// probability of an imported key are its maker's to know.
 ///
 /// # Errors
@@ -115,12 +116,16 @@ impl<'a> Fields<'a> {
             .ok()
             .and_then(|base_log| 1u32.checked_shl(base_log))
             .ok_or_else(|| Error::Params("key-switch base must be 2 to 65536".into()))?;
+        // tfhe-rs draws binary ring secrets, and words are rounded from the torus to q
+        let preset_params = preset.params();
+        let glwe_variance = preset_params.glwe_noise_std.powi(2) + import_rounding(&preset_params, 1.0 / 2.0);
         let params = Params::try_from(ParamsLiteral {
+            glwe_noise_std: glwe_variance.sqrt(),
             bootstrap_base_log: shape.base_log,
             bootstrap_level_count: shape.level_count,
             key_switch_base,
             key_switch_level_count: self.key_switch.level_count,
-            ..*preset.params()
+            ..*preset_params
         })
         .map_err(|error| Error::Params(error.to_string()))?;
         Ok((preset, params))

@@ -57,10 +57,6 @@ unsafe impl Simd for Avx2 {
         unsafe { _mm256_and_si256(a, b) }
     }
     #[inline(always)]
-    unsafe fn xor(a: __m256i, b: __m256i) -> __m256i {
-        unsafe { _mm256_xor_si256(a, b) }
-    }
-    #[inline(always)]
     unsafe fn min(a: __m256i, b: __m256i) -> __m256i {
         unsafe { _mm256_min_epu32(a, b) }
     }
@@ -91,10 +87,7 @@ unsafe impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn mul_add_wide(sum: Self::Wide, a: __m256i, b: __m256i) -> Self::Wide {
         unsafe {
-            (
-                _mm256_add_epi64(sum.0, _mm256_mul_epu32(a, b)),
-                _mm256_add_epi64(sum.1, _mm256_mul_epu32(odd(a), odd(b))),
-            )
+            (_mm256_add_epi64(sum.0, _mm256_mul_epu32(a, b)), _mm256_add_epi64(sum.1, _mm256_mul_epu32(odd(a), odd(b))))
         }
     }
     #[inline(always)]

@@ -60,10 +60,6 @@ unsafe impl Simd for Avx512 {
         unsafe { _mm512_and_si512(a, b) }
     }
     #[inline(always)]
-    unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
-        unsafe { _mm512_xor_si512(a, b) }
-    }
-    #[inline(always)]
     unsafe fn min(a: __m512i, b: __m512i) -> __m512i {
         unsafe { _mm512_min_epu32(a, b) }
     }
@@ -94,10 +90,7 @@ unsafe impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn mul_add_wide(sum: Self::Wide, a: __m512i, b: __m512i) -> Self::Wide {
         unsafe {
-            (
-                _mm512_add_epi64(sum.0, _mm512_mul_epu32(a, b)),
-                _mm512_add_epi64(sum.1, _mm512_mul_epu32(odd(a), odd(b))),
-            )
+            (_mm512_add_epi64(sum.0, _mm512_mul_epu32(a, b)), _mm512_add_epi64(sum.1, _mm512_mul_epu32(odd(a), odd(b))))
         }
     }
     #[inline(always)]

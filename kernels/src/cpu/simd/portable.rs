@@ -45,10 +45,6 @@ unsafe impl Simd for Portable {
         map2(a, b, |a, b| a & b)
     }
     #[inline(always)]
-    unsafe fn xor(a: V, b: V) -> V {
-        map2(a, b, |a, b| a ^ b)
-    }
-    #[inline(always)]
     unsafe fn min(a: V, b: V) -> V {
         map2(a, b, u32::min)
     }
