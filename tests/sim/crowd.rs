@@ -1,0 +1,18 @@
+//! A seeded crowd of clients in front of a scheduler, a device that is slow, fails and dies behind it, and a clock that is
+//! made up. After every step everything that must always hold is checked against a second, naive set of books.
+
+mod books;
+mod world;
+
+use crate::dice::for_each_seed;
+use world::{Tally, World};
+
+#[test]
+fn whatever_happens_the_books_are_right() {
+    let mut all = Tally::default();
+    for_each_seed(300, |seed| all.add(&World::new(seed).run()));
+    println!("{all:?}");
+    if std::env::var_os("SIM_SEED").is_none() {
+        all.assert_everything_was_seen();
+    }
+}

@@ -1,0 +1,10 @@
+//! The engine under bad luck: its scheduler in a simulated world with made-up time (`crowd`), its shares under saturation
+//! (`fairness`), and its threads with a toy device (`threads`).
+//!
+//! Every seed that fails is printed; `SIM_SEED=17 cargo test -p tests --test sim` runs that one alone.
+
+mod crowd;
+mod dice;
+mod fairness;
+mod threads;
+mod toy;

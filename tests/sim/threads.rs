@@ -1,0 +1,346 @@
+//! The engine with its threads, on a toy device. No sleeping: what must not have happened yet is held back by a channel.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use engine::{Config, Done, Engine, Error, Gate, GateRow, OnDone, OperationId, SessionId, Usage};
+
+use crate::toy::{self, KEY_BYTES, Mood, Script, Toy};
+
+type Outcome = Result<Done, Error>;
+
+/// An engine that gathers nothing, eight bootstraps a batch.
+fn start() -> (Engine, Arc<Script>) {
+    start_with(Config { wait_us_max: 0, ..Config::default() })
+}
+
+fn start_with(config: Config) -> (Engine, Arc<Script>) {
+    let (toy, script) = Toy::new(8);
+    (Engine::with_backend(config, toy).expect("the toy starts"), script)
+}
+
+/// A callback, and the end where its word arrives.
+fn callback() -> (OnDone, Receiver<Outcome>) {
+    let (say, outcome) = channel();
+    (Box::new(move |result| say.send(result).expect("the test listens")), outcome)
+}
+
+fn submit(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> Receiver<Outcome> {
+    submit_named(engine, session, rows).1
+}
+
+fn submit_named(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> (OperationId, Receiver<Outcome>) {
+    let (done, outcome) = callback();
+    (engine.submit(session, rows, None, done).expect("there is room"), outcome)
+}
+
+/// What is bound to come. The limit only turns a hang into a failure.
+fn soon<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(Duration::from_secs(60)).expect("it comes")
+}
+
+fn bits(outcome: Outcome) -> Vec<bool> {
+    outcome.expect("it succeeds").results.iter().map(toy::decrypt).collect()
+}
+
+fn close(engine: &Engine, session: SessionId) -> Receiver<()> {
+    let (say, erased) = channel();
+    engine.close(session, Box::new(move || say.send(()).expect("the test listens")));
+    erased
+}
+
+#[test]
+fn all_gates_on_all_inputs_come_back_in_order() {
+    let (engine, _) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let mut rows = Vec::new();
+    let mut expected = Vec::new();
+    for gate in Gate::ALL {
+        for inputs in 0..1 << gate.arity() {
+            let operands: Vec<_> = (0..gate.arity()).map(|at| inputs >> at & 1 == 1).collect();
+            rows.push(toy::row(gate, &operands));
+            expected.push(gate.plain(&operands));
+        }
+    }
+    let done = soon(&submit(&engine, session, rows)).unwrap();
+    assert_eq!(done.bootstraps, 6 * 4 + 2 * 8);
+    assert_eq!(done.results.iter().map(toy::decrypt).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_crowd_of_threads_gets_every_result_once() {
+    let (engine, _) = start_with(Config { resident_bytes_max: Some(2 * KEY_BYTES), ..Config::default() });
+    const THREADS: usize = 6;
+    const OPERATIONS: usize = 40;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                let session = engine.open(toy::key(), 1 + thread as u32).unwrap();
+                let outcomes: Vec<_> = (0..OPERATIONS)
+                    .map(|at| {
+                        let inputs: Vec<_> = (0..1 + at % 20).map(|bit| (thread + at + bit) % 3 == 0).collect();
+                        let rows = inputs.iter().map(|&bit| toy::row(Gate::And, &[bit, true])).collect();
+                        (inputs, submit(&engine, session, rows))
+                    })
+                    .collect();
+                for (inputs, outcome) in outcomes {
+                    assert_eq!(bits(soon(&outcome)), inputs);
+                    assert!(outcome.recv().is_err(), "said once, then dropped");
+                }
+                soon(&close(&engine, session));
+            });
+        }
+    });
+    let gates = (THREADS * (0..OPERATIONS).map(|at| 1 + at % 20).sum::<usize>()) as u64;
+    let usage = engine.usage();
+    assert_eq!((usage.gates_done, usage.bootstraps_done), (gates, gates));
+    let idle =
+        Usage { resident_bytes_max: 2 * KEY_BYTES, gates_done: gates, bootstraps_done: gates, ..Usage::default() };
+    assert_eq!(Usage { batches_done: 0, ..usage }, idle);
+}
+
+#[test]
+fn a_key_is_overwritten_after_the_running_batch_and_before_erased_is_called() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let running = submit(&engine, session, toy::rows(8));
+    soon(&begun);
+    let queued = submit(&engine, session, toy::rows(1));
+
+    let (say, erased) = channel();
+    engine.close(session, {
+        let (engine, script) = (engine.clone(), script.clone());
+        Box::new(move || say.send((script.keys_overwritten(), engine.usage())).expect("the test listens"))
+    });
+    assert_eq!(soon(&queued).unwrap_err(), Error::Gone);
+    let (done, _) = callback();
+    assert_eq!(engine.submit(session, toy::rows(1), None, done).unwrap_err(), Error::Gone);
+    assert!(erased.try_recv().is_err(), "the batch still uses the key");
+    assert_eq!(script.keys_overwritten(), 0);
+
+    go_on.send(()).unwrap();
+    assert_eq!(bits(soon(&running)), [false; 8]);
+    let (overwritten, usage) = soon(&erased);
+    assert_eq!((overwritten, usage.sessions, usage.key_bytes, usage.resident_bytes), (1, 0, 0, 0));
+}
+
+#[test]
+fn closing_twice_or_what_was_never_open_tells_everyone() {
+    let (engine, _) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let receivers = [close(&engine, session), close(&engine, session), close(&engine, SessionId(u64::MAX))];
+    receivers.iter().for_each(soon);
+}
+
+#[test]
+fn a_batch_that_fails_or_panics_once_is_run_again() {
+    for mood in [Mood::Fail, Mood::Panic] {
+        let (engine, script) = start();
+        let session = engine.open(toy::key(), 1).unwrap();
+        script.next_batch(mood);
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
+    }
+}
+
+#[test]
+fn a_batch_that_fails_twice_ends_its_operation_and_nothing_else() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    script.next_batch(Mood::Fail);
+    script.next_batch(Mood::Panic);
+    match soon(&submit(&engine, session, toy::rows(20))) {
+        Err(Error::Device(reason)) => assert!(reason.contains("as it was told to"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
+}
+
+#[test]
+fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    script.next_load(Mood::Panic);
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false], "the second try succeeds");
+    let session = engine.open(toy::key(), 1).unwrap();
+    script.next_load(Mood::Fail);
+    script.next_load(Mood::Fail);
+    let outcome = soon(&submit(&engine, session, toy::rows(1)));
+    assert_eq!(outcome.unwrap_err(), Error::Device("device failed: smoke".into()));
+    soon(&close(&engine, session));
+}
+
+#[test]
+fn what_has_not_started_can_be_cancelled() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let (first, running) = submit_named(&engine, session, toy::rows(8));
+    soon(&begun);
+    let (second, queued) = submit_named(&engine, session, toy::rows(8));
+    engine.cancel(first);
+    engine.cancel(second);
+    assert_eq!(soon(&queued).unwrap_err(), Error::Cancelled);
+    go_on.send(()).unwrap();
+    assert_eq!(bits(soon(&running)), [false; 8]);
+}
+
+#[test]
+fn a_deadline_is_kept_even_when_the_device_hangs() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let (done, running) = callback();
+    let deadline = Instant::now() + Duration::from_millis(20);
+    engine.submit(session, toy::rows(8), Some(deadline), done).unwrap();
+    soon(&begun);
+    assert_eq!(soon(&running).unwrap_err(), Error::DeadlinePassed);
+    drop(go_on);
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+}
+
+#[test]
+fn lone_gates_of_a_burst_share_batches() {
+    let (engine, script) = start_with(Config { wait_us_max: 1_000_000, ..Config::default() });
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let outcomes: Vec<_> = (0..16).map(|_| submit(&engine, session, toy::rows(1))).collect();
+    soon(&begun);
+    go_on.send(()).unwrap();
+    outcomes.iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false]));
+    assert_eq!(engine.usage().batches_done, 2, "eight bootstraps a batch");
+}
+
+#[test]
+fn a_full_queue_and_a_full_host_say_busy() {
+    let host_bytes = toy::key().memory_bytes() as u64;
+    let (engine, script) = start_with(Config {
+        session_rows_max: 1024,
+        queue_rows_max: 1024,
+        key_bytes_max: host_bytes,
+        ..Config::default()
+    });
+    let session = engine.open(toy::key(), 1).unwrap();
+    assert!(matches!(engine.open(toy::key(), 1), Err(Error::Busy { .. })));
+    let (begun, go_on) = script.hold_next_batch();
+    let running = submit(&engine, session, toy::rows(1024));
+    soon(&begun);
+    let (done, outcome) = callback();
+    match engine.submit(session, toy::rows(1), None, done) {
+        Err(Error::Busy { retry_after }) => assert!(retry_after >= Duration::from_secs(1)),
+        other => panic!("{other:?}"),
+    }
+    assert!(outcome.recv().is_err(), "a refused callback is dropped uncalled");
+    drop(go_on);
+    assert_eq!(bits(soon(&running)).len(), 1024);
+}
+
+#[test]
+fn a_key_that_the_device_can_never_hold_is_refused_at_once() {
+    let (engine, _) = start_with(Config { resident_bytes_max: Some(KEY_BYTES - 1), ..Config::default() });
+    let error = Error::KeyTooLarge { bytes: KEY_BYTES, bytes_max: KEY_BYTES - 1 };
+    assert_eq!(engine.open(toy::key(), 1).unwrap_err(), error);
+}
+
+#[test]
+fn callbacks_may_use_the_engine_and_one_that_panics_harms_no_other() {
+    let (engine, _) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    engine.submit(session, toy::rows(1), None, Box::new(|_| panic!("a callback panics, as it was told to"))).unwrap();
+    let (say, outcome) = channel();
+    let inner = engine.clone();
+    let done: OnDone = Box::new(move |_| say.send(submit(&inner, session, toy::rows(2))).expect("the test listens"));
+    engine.submit(session, toy::rows(1), None, done).unwrap();
+    assert_eq!(bits(soon(&soon(&outcome))), [false; 2]);
+}
+
+#[test]
+fn shutdown_finishes_what_is_queued_overwrites_keys_and_takes_nothing_new() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let outcomes: Vec<_> = (0..3).map(|_| submit(&engine, session, toy::rows(20))).collect();
+    soon(&begun);
+    let stopping = [engine.clone(), engine.clone()].map(|engine| std::thread::spawn(move || engine.shutdown()));
+    go_on.send(()).unwrap();
+    stopping.into_iter().for_each(|thread| thread.join().unwrap());
+
+    outcomes.into_iter().for_each(|outcome| assert_eq!(bits(outcome.try_recv().expect("it was told")), [false; 20]));
+    assert_eq!(script.keys_overwritten(), 1);
+    assert_eq!(engine.open(toy::key(), 1).unwrap_err(), Error::ShuttingDown);
+    let (done, _) = callback();
+    assert!(engine.submit(session, toy::rows(1), None, done).is_err());
+    soon(&close(&engine, session));
+    engine.shutdown();
+}
+
+#[test]
+fn dropping_the_last_handle_in_a_callback_ends_everything() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let (say, dropped) = channel();
+    let last = engine.clone();
+    let done: OnDone = Box::new(move |outcome| {
+        drop(last);
+        say.send(bits(outcome)).expect("the test listens");
+    });
+    engine.submit(session, toy::rows(8), None, done).unwrap();
+    soon(&begun);
+    drop(engine);
+    go_on.send(()).unwrap();
+    assert_eq!(soon(&dropped), [false; 8]);
+    // The threads are the script's last other holders.
+    while Arc::strong_count(&script) > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(script.keys_overwritten(), 1);
+}
+
+#[test]
+fn dropping_the_engine_ends_what_is_queued() {
+    let (engine, script) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    let running = submit(&engine, session, toy::rows(8));
+    soon(&begun);
+    let queued = submit(&engine, session, toy::rows(8));
+    drop(engine);
+    assert_eq!(soon(&queued).unwrap_err(), Error::ShuttingDown);
+    go_on.send(()).unwrap();
+    assert_eq!(bits(soon(&running)), [false; 8]);
+}
+
+#[test]
+fn shutdown_in_a_callback_does_not_wait_for_itself() {
+    let (engine, _) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (say, stopped) = channel();
+    let inner = engine.clone();
+    let done: OnDone = Box::new(move |_| {
+        inner.shutdown();
+        say.send(()).expect("the test listens");
+    });
+    engine.submit(session, toy::rows(1), None, done).unwrap();
+    soon(&stopped);
+    engine.shutdown();
+}
+
+#[test]
+fn a_wrong_setting_is_refused_at_start() {
+    let (toy, _) = Toy::new(8);
+    let config = Config { session_rows_max: 1, ..Config::default() };
+    assert!(matches!(Engine::with_backend(config, toy), Err(Error::Config(_))));
+}
+
+#[test]
+#[should_panic(expected = "operands have the session's dimension")]
+fn operands_of_another_dimension_are_a_bug_of_the_caller() {
+    let (engine, _) = start();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let row = GateRow { gate: Gate::Not, operands: vec![engine::Lwe::trivial(5, true)] };
+    let (done, _) = callback();
+    let _ = engine.submit(session, vec![row], None, done);
+}

@@ -1,0 +1,167 @@
+//! A device that computes gates on ciphertexts without mask or noise, and does as a test says: works, fails, panics or
+//! waits for a sign. The gates themselves are the real ones (`kernels::tfhe::bootstrap`).
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateRow, Lwe, Params, Preset};
+use kernels::tfhe::ParamsLiteral;
+use kernels::tfhe::keys::Masks;
+use kernels::tfhe::lwe::EIGHTH;
+
+pub const KEY_BYTES: u64 = 100;
+const LWE_DIMENSION: usize = 3;
+
+/// What the device does with a call.
+pub enum Mood {
+    Fail,
+    Panic,
+    /// Says on the first channel that it is there, and goes on at a word (or the end) of the second.
+    Wait(Sender<()>, Receiver<()>),
+}
+
+pub struct Toy {
+    info: DeviceInfo,
+    script: Arc<Script>,
+}
+
+/// The test's hand in the device. Calls without an entry work.
+#[derive(Default)]
+pub struct Script {
+    batches: Mutex<VecDeque<Mood>>,
+    loads: Mutex<VecDeque<Mood>>,
+    overwritten: Mutex<usize>,
+}
+
+impl Script {
+    pub fn next_batch(&self, mood: Mood) {
+        self.batches.lock().unwrap().push_back(mood);
+    }
+
+    pub fn next_load(&self, mood: Mood) {
+        self.loads.lock().unwrap().push_back(mood);
+    }
+
+    /// The next batch waits: the first end hears when it has begun, the second lets it go on.
+    pub fn hold_next_batch(&self) -> (Receiver<()>, Sender<()>) {
+        let (begun, has_begun) = channel();
+        let (go_on, may_go_on) = channel();
+        self.next_batch(Mood::Wait(begun, may_go_on));
+        (has_begun, go_on)
+    }
+
+    /// Prepared keys that were overwritten so far.
+    pub fn keys_overwritten(&self) -> usize {
+        *self.overwritten.lock().unwrap()
+    }
+
+    fn play(script: &Mutex<VecDeque<Mood>>) -> kernels::Result<()> {
+        let mood = script.lock().unwrap().pop_front();
+        match mood {
+            None => Ok(()),
+            Some(Mood::Fail) => Err(kernels::Error::Device("smoke".into())),
+            Some(Mood::Panic) => panic!("the toy device panics, as it was told to"),
+            Some(Mood::Wait(begun, may_go_on)) => {
+                let _ = begun.send(());
+                let _ = may_go_on.recv();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Toy {
+    pub fn new(rows_max: usize) -> (Toy, Arc<Script>) {
+        let script = Arc::new(Script::default());
+        let info = DeviceInfo { backend: "toy".into(), name: "toy".into(), memory_bytes: 10 * KEY_BYTES, rows_max };
+        (Toy { info, script: script.clone() }, script)
+    }
+}
+
+pub struct ToyKey(Arc<Script>);
+
+impl Drop for ToyKey {
+    fn drop(&mut self) {
+        *self.0.overwritten.lock().unwrap() += 1;
+    }
+}
+
+impl Backend for Toy {
+    type Key = ToyKey;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn load_key(&self, _key: &EvaluationKey) -> kernels::Result<ToyKey> {
+        Script::play(&self.script.loads)?;
+        Ok(ToyKey(self.script.clone()))
+    }
+
+    fn key_bytes(&self, _params: &Params) -> u64 {
+        KEY_BYTES
+    }
+
+    /// The sign of the body, in the body of an otherwise empty sample.
+    fn bootstrap(&self, _key: &ToyKey, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
+        Script::play(&self.script.batches)?;
+        let words = params().extracted_dimension() + 1;
+        let mut samples = vec![0; inputs.len() / (LWE_DIMENSION + 1) * words];
+        for (input, sample) in inputs.chunks_exact(LWE_DIMENSION + 1).zip(samples.chunks_exact_mut(words)) {
+            sample[words - 1] = if input[LWE_DIMENSION] as i32 > 0 { EIGHTH } else { EIGHTH.wrapping_neg() };
+        }
+        Ok(samples)
+    }
+
+    fn key_switch(&self, _key: &ToyKey, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
+        let words = params().extracted_dimension() + 1;
+        let bodies = inputs.chunks_exact(words).map(|sample| sample[words - 1]);
+        Ok(bodies.flat_map(|body| [0, 0, 0, body]).collect())
+    }
+}
+
+fn params() -> Params {
+    let literal = ParamsLiteral {
+        lwe_dimension: LWE_DIMENSION,
+        glwe_dimension: 1,
+        polynomial_size: 64,
+        bootstrap_base_log: 8,
+        bootstrap_level_count: 2,
+        key_switch_base: 3,
+        key_switch_level_count: 7,
+        lwe_noise_std: 0.0,
+        glwe_noise_std: 0.0,
+    };
+    Params::try_from(literal).expect("a valid toy")
+}
+
+/// An evaluation key of the toy's dimensions, with nothing in it.
+pub fn key() -> EvaluationKey {
+    let params = params();
+    EvaluationKey {
+        preset: Preset::Fast128,
+        params,
+        fingerprint: None,
+        masks: Masks::Ango([0; 32]),
+        bootstrap_bodies: vec![1; params.bootstrap_body_words()],
+        key_switch_bodies: vec![1; params.key_switch_body_words()],
+    }
+}
+
+pub fn encrypt(bit: bool) -> Lwe {
+    Lwe::trivial(LWE_DIMENSION, bit)
+}
+
+pub fn decrypt(lwe: &Lwe) -> bool {
+    lwe.words()[LWE_DIMENSION] == EIGHTH
+}
+
+pub fn row(gate: Gate, bits: &[bool]) -> GateRow {
+    GateRow { gate, operands: bits.iter().map(|&bit| encrypt(bit)).collect() }
+}
+
+/// NAND of true and true, `count` times.
+pub fn rows(count: usize) -> Vec<GateRow> {
+    (0..count).map(|_| row(Gate::Nand, &[true, true])).collect()
+}
