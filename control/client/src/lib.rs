@@ -13,4 +13,6 @@ pub mod netlists;
 mod secret_key;
 pub mod value;
 
+pub use kernels::container;
+pub use kernels::tfhe::{Circuit, Gate, Preset};
 pub use secret_key::SecretKey;

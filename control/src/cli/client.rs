@@ -1,0 +1,40 @@
+//! `ango client`: the client's side from a shell. Secrets stay in files of the caller; a node gets evaluation keys and
+//! ciphertexts only.
+
+mod encrypt;
+mod keys;
+mod node;
+mod run;
+mod session;
+
+use clap::{Args, Subcommand};
+
+/// Make keys, encrypt, decrypt, and run gates and circuits on a node.
+#[derive(Debug, Args)]
+pub struct ClientArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Keygen(keys::KeygenArgs),
+    Encrypt(encrypt::EncryptArgs),
+    Decrypt(encrypt::DecryptArgs),
+    Session(session::SessionArgs),
+    Run(run::RunArgs),
+}
+
+/// Does what the command line asks.
+///
+/// # Errors
+/// What went wrong, in words for the caller; never with secret material.
+pub async fn run(args: ClientArgs) -> anyhow::Result<()> {
+    match args.command {
+        Command::Keygen(args) => keys::keygen(args),
+        Command::Encrypt(args) => encrypt::encrypt(args),
+        Command::Decrypt(args) => encrypt::decrypt(args),
+        Command::Session(args) => session::session(args).await,
+        Command::Run(args) => run::run(args).await,
+    }
+}

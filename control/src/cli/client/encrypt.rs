@@ -1,0 +1,100 @@
+//! `ango client encrypt` and `decrypt`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use client::{bundle, value};
+
+use super::keys::SecretKeyArgs;
+use crate::cli::files::{self, Access};
+
+/// Bytes of a ciphertext at most, of any preset.
+const CIPHERTEXT_BYTES_MAX: usize = 1 << 13;
+
+/// Encrypt a number, bit by bit, into one file.
+#[derive(Debug, Args)]
+pub struct EncryptArgs {
+    /// The number: decimal, or hexadecimal after 0x. A single `-` reads it from standard input, which, unlike an
+    /// argument, other users of the machine cannot see.
+    value: String,
+    /// How many bits it has. Not needed for 0 and 1 (one bit) and for hexadecimal numbers (four bits a digit).
+    #[arg(long, value_name = "BITS")]
+    width: Option<usize>,
+    #[command(flatten)]
+    key: SecretKeyArgs,
+    /// File that gets the ciphertexts, bit 0 first.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Replace the file if it is there.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Decrypt files of ciphertexts and print their numbers, one a line.
+#[derive(Debug, Args)]
+pub struct DecryptArgs {
+    /// Files of ciphertexts, bit 0 first.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    key: SecretKeyArgs,
+    /// Print hexadecimal numbers.
+    #[arg(long)]
+    hex: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
+    let text = match args.value.as_str() {
+        "-" => read_number(std::io::stdin())?,
+        _ => args.value,
+    };
+    let width = match args.width {
+        Some(width) => width,
+        None => value::own_width(&text).context("--width")?,
+    };
+    let bits = value::parse(&text, width)?;
+    let ciphertexts = bundle::encrypt(&args.key.read()?, &bits);
+    files::write(&args.out, &ciphertexts.concat(), Access::Shared, args.force)
+}
+
+/// A number, spaces and line end around it left out.
+fn read_number(source: impl Read) -> anyhow::Result<String> {
+    let mut text = String::new();
+    source.take(2 * value::WIDTH_MAX as u64).read_to_string(&mut text).context("cannot read the number")?;
+    Ok(text.trim().to_owned())
+}
+
+pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
+    let key = args.key.read()?;
+    let mut values = Vec::with_capacity(args.files.len());
+    for path in &args.files {
+        let ciphertexts = read_ciphertexts(path)?;
+        let bits = bundle::decrypt(&key, &ciphertexts).with_context(|| format!("cannot decrypt {}", path.display()))?;
+        values.push((path, bits.len(), show(&bits, args.hex)));
+    }
+    if args.json {
+        let values =
+            values.iter().map(|(file, width, value)| serde_json::json!({"file": file, "width": width, "value": value}));
+        println!("{}", serde_json::json!({ "values": values.collect::<Vec<_>>() }));
+    } else {
+        values.iter().for_each(|(_, _, value)| println!("{value}"));
+    }
+    Ok(())
+}
+
+/// A number as the caller wants to see it.
+pub fn show(bits: &[bool], hex: bool) -> String {
+    if hex { value::format_hexadecimal(bits) } else { value::format(bits) }
+}
+
+/// The ciphertexts of a file, bit 0 first. Their contents are checked by whoever reads them.
+pub fn read_ciphertexts(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let bytes = files::read(path, CIPHERTEXT_BYTES_MAX * bundle::CIPHERTEXTS_MAX)?;
+    let ciphertexts = bundle::split(&bytes).with_context(|| format!("{} holds no ciphertexts", path.display()))?;
+    Ok(ciphertexts.into_iter().map(<[u8]>::to_vec).collect())
+}

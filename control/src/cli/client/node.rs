@@ -1,0 +1,56 @@
+//! Which node, with which API key, in which session.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use api::SessionId;
+use api::gates::{CreatedSession, EVALUATION_KEY_BYTES_MAX};
+use clap::Args;
+use client::http;
+use zeroize::Zeroizing;
+
+use crate::cli::files;
+
+/// Variable of the API key: a flag's value would be there for every user of the machine to read.
+const API_KEY: &str = "ANGO_API_KEY";
+const API_KEY_BYTES_MAX: usize = 4096;
+
+/// The node to talk to.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Address of the node.
+    #[arg(long, env = "ANGO_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// File of the API key, when it is not in the variable ANGO_API_KEY.
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+}
+
+impl NodeArgs {
+    pub fn client(&self) -> anyhow::Result<http::Client> {
+        let key = match (&self.api_key_file, std::env::var(API_KEY)) {
+            (Some(path), _) => {
+                let bytes = Zeroizing::new(files::read(path, API_KEY_BYTES_MAX)?);
+                let text = std::str::from_utf8(&bytes).ok().map(str::trim);
+                Zeroizing::new(text.with_context(|| format!("{} holds no API key", path.display()))?.to_owned())
+            }
+            (None, Ok(key)) => Zeroizing::new(key.trim().to_owned()),
+            (None, Err(_)) => Zeroizing::new(String::new()),
+        };
+        if key.is_empty() {
+            bail!("no API key: set {API_KEY} or name a file with --api-key-file (`ango admin create-key` makes one)");
+        }
+        Ok(http::Client::new(&self.url, &key)?)
+    }
+}
+
+/// A session that exists.
+pub fn parse_session(text: &str) -> Result<SessionId, String> {
+    text.parse().map_err(|_| "not a session id (sess_ and 26 characters)".to_owned())
+}
+
+/// Opens a session on the evaluation key of a file.
+pub async fn open(client: &http::Client, evaluation_key: &Path) -> anyhow::Result<CreatedSession> {
+    let key = files::read(evaluation_key, EVALUATION_KEY_BYTES_MAX)?;
+    client.open_session(key).await.with_context(|| format!("cannot open a session on {}", evaluation_key.display()))
+}

@@ -1,0 +1,209 @@
+//! `ango client run`: a circuit or a gate on encrypted bits.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use api::{MilliYen, SessionId};
+use clap::{ArgGroup, Args};
+use client::evaluate::{self, Evaluation, evaluate};
+use client::http::{self, from_base64, to_base64};
+use client::{Circuit, Gate, Preset, SecretKey, bundle, value};
+
+use super::encrypt::{read_ciphertexts, show};
+use super::keys::SecretKeyArgs;
+use super::node::{self, NodeArgs, parse_session};
+use crate::cli::arguments::load_circuit;
+use crate::cli::files::{self, Access};
+use crate::cli::progress::GateProgress;
+
+/// Run a circuit or one gate on a node.
+///
+/// Numbers are encrypted here and results decrypted here, with the secret key. With ciphertext files as inputs and --out
+/// for results the secret key is not needed.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["circuit", "gate"]))]
+pub struct RunArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, aes_128.
+    #[arg(long, value_name = "FILE")]
+    circuit: Option<String>,
+    /// A gate: NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX. Inputs in the order a, b, sel.
+    #[arg(long, value_parser = parse_gate)]
+    gate: Option<Gate>,
+    /// An input, once for each: a number (decimal, or hexadecimal after 0x), or @FILE of ciphertexts.
+    #[arg(long = "input", value_name = "NUMBER|@FILE", required = true)]
+    inputs: Vec<String>,
+    /// Write an output's ciphertexts to this file instead of decrypting them, once for each output.
+    #[arg(long, value_name = "FILE")]
+    out: Vec<PathBuf>,
+    #[command(flatten)]
+    key: SecretKeyArgs,
+    /// File of the evaluation key, for a session of this run.
+    #[arg(long, value_name = "FILE", default_value = "ango-keys/evaluation.key")]
+    evaluation_key: PathBuf,
+    /// A session that is open already, instead; it stays open.
+    #[arg(long, env = "ANGO_SESSION", hide_env_values = true, value_parser = parse_session)]
+    session: Option<SessionId>,
+    /// Replace output files that are there.
+    #[arg(long)]
+    force: bool,
+    /// Print hexadecimal numbers.
+    #[arg(long)]
+    hex: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_gate(text: &str) -> Result<Gate, String> {
+    let names = Gate::ALL.map(Gate::name).join(", ");
+    Gate::from_name(text).ok_or_else(|| format!("not one of {names}"))
+}
+
+/// What is run.
+enum Work {
+    Circuit(Circuit),
+    Gate(Gate),
+}
+
+impl Work {
+    fn input_widths(&self) -> Vec<usize> {
+        match self {
+            Work::Circuit(circuit) => circuit.input_widths().to_vec(),
+            Work::Gate(gate) => vec![1; gate.arity()],
+        }
+    }
+
+    fn outputs(&self) -> usize {
+        match self {
+            Work::Circuit(circuit) => circuit.output_widths().len(),
+            Work::Gate(_) => 1,
+        }
+    }
+}
+
+pub async fn run(args: RunArgs) -> anyhow::Result<()> {
+    let work = match (&args.circuit, args.gate) {
+        (Some(circuit), _) => Work::Circuit(load_circuit(circuit)?),
+        (None, Some(gate)) => Work::Gate(gate),
+        (None, None) => bail!("name a --circuit or a --gate"),
+    };
+    if !args.out.is_empty() && args.out.len() != work.outputs() {
+        bail!("{} output files named, there are {} outputs", args.out.len(), work.outputs());
+    }
+    let plain = args.out.is_empty() || args.inputs.iter().any(|input| !input.starts_with('@'));
+    let key = if plain { Some(args.key.read()?) } else { None };
+    let inputs = read_inputs(&args.inputs, &work.input_widths(), key.as_ref())?;
+
+    let client = args.node.client()?;
+    let evaluation = match &args.session {
+        Some(session) => {
+            let preset = preset(&client.session(session).await?.preset)?;
+            until_interrupted(evaluate_work(&client, session, preset, &work, &inputs)).await?
+        }
+        None => {
+            let session = node::open(&client, &args.evaluation_key).await?;
+            let evaluation = until_interrupted(async {
+                evaluate_work(&client, &session.session_id, preset(&session.preset)?, &work, &inputs).await
+            });
+            let evaluation = evaluation.await;
+            // closed in any case: the node's copy of the key is of no more use
+            let closed = client.close(&session.session_id).await;
+            let evaluation = evaluation?;
+            closed.context("the session could not be closed")?;
+            evaluation
+        }
+    };
+    print(&args, key.as_ref(), &evaluation)
+}
+
+/// One value an input, one ciphertext a bit.
+fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> anyhow::Result<Vec<Vec<Vec<u8>>>> {
+    if texts.len() != widths.len() {
+        bail!("{} inputs given, {} are needed, of {widths:?} bits", texts.len(), widths.len());
+    }
+    let read = |(text, &width): (&String, &usize)| match (text.strip_prefix('@'), key) {
+        (Some(path), _) => {
+            let ciphertexts = read_ciphertexts(path.as_ref())?;
+            if ciphertexts.len() != width {
+                bail!("{path} has {} ciphertexts, the input {width} bits", ciphertexts.len());
+            }
+            Ok(ciphertexts)
+        }
+        (None, Some(key)) => Ok(bundle::encrypt(key, &value::parse(text, width)?)),
+        (None, None) => bail!("a number as input needs the secret key"),
+    };
+    texts.iter().zip(widths).map(read).collect()
+}
+
+async fn evaluate_work(
+    client: &http::Client,
+    session: &SessionId,
+    preset: Preset,
+    work: &Work,
+    inputs: &[Vec<Vec<u8>>],
+) -> anyhow::Result<Evaluation> {
+    match work {
+        Work::Circuit(circuit) => {
+            let progress = GateProgress::new(circuit.gates().len());
+            let evaluation = evaluate(client, session, preset, circuit, inputs, |now| progress.update(&now)).await?;
+            progress.finish();
+            Ok(evaluation)
+        }
+        Work::Gate(gate) => {
+            let operands = inputs.iter().map(|input| to_base64(&input[0]));
+            let result = client.gate(session, evaluate::request(*gate, operands)).await?;
+            Ok(Evaluation {
+                outputs: vec![vec![from_base64(&result.result_b64)?]],
+                gates: 1,
+                bootstrap_ops: result.bootstrap_ops,
+                cost: result.cost_jpy,
+                compute_ms: result.compute_ms,
+            })
+        }
+    }
+}
+
+/// So that an interrupted run still closes its session.
+async fn until_interrupted<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::select! {
+        result = work => result,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+    }
+}
+
+fn preset(name: &str) -> anyhow::Result<Preset> {
+    Preset::from_name(name).with_context(|| format!("the node's preset {name} is not known here"))
+}
+
+fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> anyhow::Result<()> {
+    let outputs = if args.out.is_empty() {
+        let key = key.context("results are decrypted with the secret key")?;
+        let decrypt = |ciphertexts: &Vec<Vec<u8>>| Ok(show(&bundle::decrypt(key, ciphertexts)?, args.hex));
+        let values: Vec<String> = evaluation.outputs.iter().map(decrypt).collect::<anyhow::Result<_>>()?;
+        if !args.json {
+            values.iter().for_each(|value| println!("{value}"));
+        }
+        serde_json::json!(values)
+    } else {
+        for (path, ciphertexts) in args.out.iter().zip(&evaluation.outputs) {
+            files::write(path, &ciphertexts.concat(), Access::Shared, args.force)?;
+        }
+        serde_json::json!(args.out)
+    };
+    let Evaluation { gates, bootstrap_ops, cost, compute_ms, .. } = evaluation;
+    if args.json {
+        let facts = serde_json::json!({
+            "outputs": outputs,
+            "gates": gates,
+            "bootstrap_ops": bootstrap_ops,
+            "cost_jpy": cost,
+            "compute_ms": compute_ms,
+        });
+        println!("{facts}");
+    } else if *cost > MilliYen(0) {
+        eprintln!("{gates} gates, {bootstrap_ops} bootstrap operations, {cost} yen");
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! `ango demo`: a circuit on encrypted bits from end to end, node and client in one process, HTTP between them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use api::MilliYen;
+use clap::Args;
+use client::evaluate::{Evaluation, evaluate};
+use client::{Circuit, Preset, SecretKey, bundle, container, http, value};
+
+use super::arguments::{load_circuit, parse_preset};
+use super::progress::GateProgress;
+use crate::admin;
+use crate::app::App;
+use crate::auth::{Environment, Role};
+use crate::config::Config;
+
+/// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt and check the result. Leaves nothing behind.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, aes_128.
+    #[arg(long, value_name = "FILE", default_value = "adder64")]
+    circuit: String,
+    /// An input of the circuit, once for each: decimal, or hexadecimal after 0x. Random when none is given.
+    #[arg(long = "input", value_name = "NUMBER")]
+    inputs: Vec<String>,
+    /// The inputs, shorter.
+    #[arg(value_name = "NUMBER", conflicts_with = "inputs")]
+    numbers: Vec<String>,
+    /// Parameters of the key: fast_128, standard_128 or conservative_128.
+    #[arg(long, default_value = "fast_128", value_parser = parse_preset)]
+    preset: Preset,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the demonstration.
+///
+/// # Errors
+/// Also when the decrypted result is not that of plain evaluation, or the session's bill not the sum of its batches.
+pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let circuit = load_circuit(&args.circuit)?;
+    let texts = if args.numbers.is_empty() { &args.inputs } else { &args.numbers };
+    let inputs = inputs(texts, circuit.input_widths())?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+
+    let outcome = tokio::select! {
+        outcome = in_folder(folder.path(), &args, &circuit, &inputs) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    folder.close().context("the temporary folder could not be removed")?;
+    let outcome = outcome?;
+    if args.json {
+        println!("{}", outcome.json());
+    } else {
+        outcome.print();
+    }
+    outcome.check()
+}
+
+/// The inputs' bits: as given, or all random.
+fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> {
+    if texts.is_empty() {
+        return Ok(widths.iter().map(|&width| value::random(width)).collect());
+    }
+    if texts.len() != widths.len() {
+        bail!("{} inputs given, the circuit has {}, of {widths:?} bits", texts.len(), widths.len());
+    }
+    let parse = |(text, &width): (&String, &usize)| Ok(value::parse(text, width)?);
+    texts.iter().zip(widths).map(parse).collect()
+}
+
+/// A node on this folder, for as long as the demonstration takes.
+async fn in_folder(folder: &Path, args: &DemoArgs, circuit: &Circuit, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
+    let config = Config::in_folder(folder.join("data"));
+    let key = admin::create_key(&config, Role::Developer, Environment::Dev, None).await?.key;
+    let node = App::start(config).await?;
+    let client = http::Client::new(&node.url(), &key)?;
+    let outcome = demonstrate(&client, args, circuit, inputs).await;
+    node.shutdown().await;
+    outcome
+}
+
+/// The client's side: everything a customer's program would do.
+async fn demonstrate(
+    client: &http::Client,
+    args: &DemoArgs,
+    circuit: &Circuit,
+    inputs: &[Vec<bool>],
+) -> anyhow::Result<Outcome> {
+    let note = |text: &str| {
+        if !args.json {
+            eprintln!("{text}");
+        }
+    };
+    note("making keys ...");
+    let key = SecretKey::generate(args.preset);
+    let evaluation_key = container::write_evaluation_key(&key.evaluation_key());
+    let evaluation_key_bytes = evaluation_key.len();
+    let encrypted: Vec<Vec<Vec<u8>>> = inputs.iter().map(|bits| bundle::encrypt(&key, bits)).collect();
+
+    let session = client.open_session(evaluation_key).await?.session_id;
+    note(&format!("running {} gates on encrypted bits ...", circuit.gates().len()));
+    let progress = GateProgress::new(circuit.gates().len());
+    let start = Instant::now();
+    let evaluation = evaluate(client, &session, args.preset, circuit, &encrypted, |now| progress.update(&now)).await?;
+    let elapsed = start.elapsed();
+    progress.finish();
+
+    let decrypted = evaluation.outputs.iter().map(|output| Ok(bundle::decrypt(&key, output)?));
+    let outcome = Outcome {
+        circuit: args.circuit.clone(),
+        backend: client.health().await?.fhe_engine,
+        preset: args.preset,
+        secret_key_bytes: key.to_bytes().len(),
+        evaluation_key_bytes,
+        ciphertext_bytes: encrypted[0][0].len(),
+        inputs: inputs.to_vec(),
+        decrypted: decrypted.collect::<anyhow::Result<_>>()?,
+        expected: circuit.evaluate(inputs),
+        levels: circuit.levels().len(),
+        elapsed,
+        session_cost: client.session(&session).await?.total_cost_jpy,
+        evaluation,
+    };
+    client.close(&session).await?;
+    Ok(outcome)
+}
+
+/// What came of it.
+struct Outcome {
+    circuit: String,
+    backend: String,
+    preset: Preset,
+    secret_key_bytes: usize,
+    evaluation_key_bytes: usize,
+    ciphertext_bytes: usize,
+    inputs: Vec<Vec<bool>>,
+    decrypted: Vec<Vec<bool>>,
+    /// Of plain evaluation.
+    expected: Vec<Vec<bool>>,
+    levels: usize,
+    evaluation: Evaluation,
+    /// From the first batch to the last answer.
+    elapsed: Duration,
+    /// As `GET /tfhe/session/{session_id}` reports it.
+    session_cost: MilliYen,
+}
+
+impl Outcome {
+    fn gates_per_second(&self) -> f64 {
+        self.evaluation.gates as f64 / self.elapsed.as_secs_f64()
+    }
+
+    fn print(&self) {
+        let params = self.preset.params();
+        let Evaluation { gates, bootstrap_ops, cost, .. } = &self.evaluation;
+        let row = |name: &str, text: String| println!("{name:<16}{text}");
+        row("backend", self.backend.clone());
+        row(
+            "preset",
+            format!(
+                "{} (n {}, N {}): {} bits of security",
+                self.preset.name(),
+                params.lwe_dimension,
+                params.polynomial_size,
+                self.preset.security_bits()
+            ),
+        );
+        row("secret key", format!("{}, never sent", size(self.secret_key_bytes)));
+        row("evaluation key", format!("{}, sent once (seeded)", size(self.evaluation_key_bytes)));
+        row("ciphertext", format!("{} a bit", size(self.ciphertext_bytes)));
+        row("circuit", format!("{}, {gates} gates in {} levels", self.circuit, self.levels));
+        row("speed", format!("{:.1} gates/s ({:.2} s)", self.gates_per_second(), self.elapsed.as_secs_f64()));
+        row("bill", format!("{cost} yen for {bootstrap_ops} bootstrap operations, as the API reported it"));
+        self.inputs.iter().for_each(|bits| row("input", value::format(bits)));
+        self.decrypted.iter().for_each(|bits| row("output", value::format(bits)));
+        if self.decrypted == self.expected {
+            row("check", "equal to plain evaluation".to_owned());
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let format = |values: &[Vec<bool>]| values.iter().map(|bits| value::format(bits)).collect::<Vec<_>>();
+        serde_json::json!({
+            "circuit": self.circuit,
+            "backend": self.backend,
+            "preset": self.preset.name(),
+            "security_bits": self.preset.security_bits(),
+            "secret_key_bytes": self.secret_key_bytes,
+            "evaluation_key_bytes": self.evaluation_key_bytes,
+            "ciphertext_bytes": self.ciphertext_bytes,
+            "gates": self.evaluation.gates,
+            "levels": self.levels,
+            "bootstrap_ops": self.evaluation.bootstrap_ops,
+            "elapsed_s": self.elapsed.as_secs_f64(),
+            "gates_per_second": self.gates_per_second(),
+            "cost_jpy": self.evaluation.cost,
+            "inputs": format(&self.inputs),
+            "outputs": format(&self.decrypted),
+            "expected": format(&self.expected),
+            "correct": self.decrypted == self.expected,
+        })
+    }
+
+    /// Refuses a wrong result or bill.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.decrypted != self.expected {
+            let expected: Vec<String> = self.expected.iter().map(|bits| value::format(bits)).collect();
+            bail!("the decrypted result is wrong: plain evaluation gives {}", expected.join(", "));
+        }
+        if self.session_cost != self.evaluation.cost {
+            let (session, batches) = (self.session_cost, self.evaluation.cost);
+            bail!("the session's bill is {session} yen, its batches cost {batches} yen");
+        }
+        Ok(())
+    }
+}
+
+/// Bytes for people; 1 MB is 1,048,576 bytes (readings X5).
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
+}

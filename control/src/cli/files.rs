@@ -1,0 +1,106 @@
+//! Files of keys, ciphertexts and netlists: read with a bound, written without ever opening a secret to others.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// All bytes of a file that has at most `bytes_max`.
+pub fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
+    let context = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(context)?;
+    // one allocation of the right size, so that no outgrown copy of a secret is left behind
+    let expected = file.metadata().with_context(context)?.len().min(bytes_max as u64) as usize;
+    let mut bytes = Vec::with_capacity(expected + 1);
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).with_context(context)?;
+    if bytes.len() > bytes_max {
+        bail!("{} has more than {bytes_max} bytes", path.display());
+    }
+    Ok(bytes)
+}
+
+/// Who may read a file that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only its owner: mode 0600 from its first byte on.
+    Private,
+    /// Whoever the caller's umask lets.
+    Shared,
+}
+
+/// Writes a file that does not exist yet; with `force` it takes the place of one that does, whole or not at all.
+pub fn write(path: &Path, bytes: &[u8], access: Access, force: bool) -> anyhow::Result<()> {
+    let context = || format!("cannot write {}", path.display());
+    if !force {
+        return create(path, bytes, access).with_context(|| match path.exists() {
+            true => format!("{} exists already; --force replaces it", path.display()),
+            false => context(),
+        });
+    }
+    let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
+    let aside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    create(&aside, bytes, access).with_context(context)?;
+    fs::rename(&aside, path).inspect_err(|_| remove(&aside)).with_context(context)
+}
+
+fn create(path: &Path, bytes: &[u8], access: Access) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if access == Access::Private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = access;
+    let mut file = options.open(path)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| remove(path))
+}
+
+/// Takes away what could not be finished; that it stays would be the lesser of two failures.
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    fn mode(path: &Path) -> u32 {
+        use std::os::unix::fs::PermissionsExt;
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_private_file_is_its_owner_s_alone_even_where_a_public_one_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.key");
+        write(&path, b"one", Access::Private, false).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        write(&path, b"two", Access::Private, true).unwrap();
+        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"two".to_vec()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left aside");
+    }
+
+    #[test]
+    fn an_existing_file_is_kept_unless_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ct");
+        write(&path, b"one", Access::Shared, false).unwrap();
+        let error = write(&path, b"two", Access::Shared, false).unwrap_err();
+        assert!(error.to_string().contains("--force"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+    }
+
+    #[test]
+    fn a_file_over_its_bound_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("long");
+        fs::write(&path, [0; 11]).unwrap();
+        assert!(read(&path, 10).unwrap_err().to_string().contains("more than 10 bytes"));
+        assert_eq!(read(&path, 11).unwrap().len(), 11);
+    }
+}

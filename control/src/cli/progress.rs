@@ -1,0 +1,50 @@
+//! How far a circuit is: a bar on a terminal, a few lines elsewhere. Both on the error stream, results have the other.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use client::evaluate::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Steps of the plain form, in percent.
+const STEP_PERCENT: usize = 20;
+
+/// Shows progress of one circuit.
+pub struct GateProgress {
+    bar: ProgressBar,
+    /// Last step shown in plain form; none on a terminal.
+    plain_step: Option<Cell<usize>>,
+}
+
+impl GateProgress {
+    /// At the beginning of `gates_total`.
+    pub fn new(gates_total: usize) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(gates_total as u64), target);
+        let template = "{bar:40} {pos}/{len} gates, {per_sec}, {msg}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well-formed"));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar, plain_step: (!terminal).then(|| Cell::new(0)) }
+    }
+
+    /// Shows where the circuit is.
+    pub fn update(&self, now: &Progress) {
+        self.bar.set_position(now.gates_done as u64);
+        self.bar.set_message(format!("level {} of {}", now.levels_done, now.levels_total));
+        let Some(shown) = &self.plain_step else { return };
+        let step = 100 * now.gates_done / now.gates_total.max(1) / STEP_PERCENT;
+        if step > shown.replace(step) {
+            eprintln!(
+                "{} of {} gates, level {} of {}",
+                now.gates_done, now.gates_total, now.levels_done, now.levels_total
+            );
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
