@@ -1,1 +1,41 @@
-//! Inputs shared by the benches.
+//! What the benches share: a measuring loop that is fair to both sides of a ratio, and the head of a table.
+
+use std::time::{Duration, Instant};
+
+/// Whether the bench was asked to run once, as a test (`cargo bench -- --test`).
+pub fn only_once() -> bool {
+    std::env::args().any(|arg| arg == "--test")
+}
+
+/// Median times of two pieces of work, measured in turns so that both see the same machine.
+///
+/// `rounds` pairs after one unmeasured pair; one pair when [`only_once`].
+pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> [Duration; 2] {
+    let timed = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        work();
+        start.elapsed()
+    };
+    if only_once() {
+        return [timed(&mut ours), timed(&mut theirs)];
+    }
+    ours();
+    theirs();
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        times[0].push(timed(&mut ours));
+        times[1].push(timed(&mut theirs));
+    }
+    times.map(median)
+}
+
+/// The middle of the samples.
+pub fn median(mut samples: Vec<Duration>) -> Duration {
+    samples.sort_unstable();
+    samples[samples.len() / 2]
+}
+
+/// Milliseconds a piece, for a batch of `pieces`.
+pub fn ms_each(time: Duration, pieces: usize) -> f64 {
+    time.as_secs_f64() * 1e3 / pieces as f64
+}

@@ -13,7 +13,7 @@
 //! (6) acc <- acc + sum
 
 use crate::cpu::memory::Words;
-use crate::cpu::ntt::{self, Tables, reduce};
+use crate::cpu::ntt::{self, Ahead, Tables, reduce};
 use crate::cpu::simd::Simd;
 use crate::error::Result;
 use crate::modular::{RING_MODULUS, TORUS_CORRECTION};
@@ -204,12 +204,13 @@ unsafe fn accumulate<S: Simd>(polynomial: &mut [u32], sum: &[u32]) {
     }
 }
 
-/// All steps of ROWS rows for one i; `accumulators` is `[ROWS][k + 1][2N]`, `inputs` `[ROWS][n + 1]`.
+/// All steps of ROWS rows for one i, while the key of the next i comes nearer; `accumulators` is `[ROWS][k + 1][2N]`, `inputs` `[ROWS][n + 1]`.
 #[inline(always)]
 unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     tables: &Tables,
     d: Decomposition,
     key: &[u32],
+    next_key: &[u32],
     exponents: [usize; ROWS],
     accumulators: &mut [u32],
     scratch: &mut Scratch,
@@ -230,8 +231,9 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
                 }
             }
         }
+        let mut ahead = Ahead::of(next_key);
         for row in digits.chunks_exact_mut(n) {
-            ntt::forward::<S>(tables, row);
+            ntt::forward::<S>(tables, row, &mut ahead);
         }
         multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key, sums);
         for row in sums.chunks_exact_mut(n) {
@@ -267,6 +269,9 @@ unsafe fn steps<S: Simd, const COMPONENTS: usize>(
     let words = accumulator_words(params);
     let step_words = key.words.len() / params.lwe_dimension;
     for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
+        // the first rows of the group call the next step's key in; it then waits in the cache for all of them
+        let mut next_key = &key.words[(i + 1) * step_words..];
+        next_key = &next_key[..next_key.len().min(step_words)];
         let pairs = inputs.chunks(2 * (params.lwe_dimension + 1)).zip(accumulators.chunks_mut(2 * words));
         for (inputs, accumulators) in pairs {
             let exponent = |r: usize| inputs[r * (params.lwe_dimension + 1) + i] as usize;
@@ -274,11 +279,12 @@ unsafe fn steps<S: Simd, const COMPONENTS: usize>(
             unsafe {
                 if accumulators.len() == 2 * words {
                     let exponents = [exponent(0), exponent(1)];
-                    step::<S, COMPONENTS, 2>(&key.tables, d, key_step, exponents, accumulators, scratch);
+                    step::<S, COMPONENTS, 2>(&key.tables, d, key_step, next_key, exponents, accumulators, scratch);
                 } else {
-                    step::<S, COMPONENTS, 1>(&key.tables, d, key_step, [exponent(0)], accumulators, scratch);
+                    step::<S, COMPONENTS, 1>(&key.tables, d, key_step, next_key, [exponent(0)], accumulators, scratch);
                 }
             }
+            next_key = &[];
         }
     }
 }

@@ -105,6 +105,31 @@ impl<S: Simd> Modulus<S> {
     }
 }
 
+/// Words that will be read soon, called into the cache a few lines at a time while a transform computes: memory and
+/// arithmetic then overlap.
+pub(super) struct Ahead<'a> {
+    words: &'a [u32],
+}
+
+impl<'a> Ahead<'a> {
+    const LINES_AT_ONCE: usize = 10;
+    const LINE_WORDS: usize = 16;
+
+    pub(super) fn of(words: &'a [u32]) -> Self {
+        Ahead { words }
+    }
+
+    #[inline(always)]
+    unsafe fn call<S: Simd>(&mut self) {
+        if !self.words.is_empty() {
+            for line in 0..Self::LINES_AT_ONCE {
+                unsafe { S::prefetch_far(self.words.as_ptr().wrapping_add(line * Self::LINE_WORDS)) };
+            }
+            self.words = &self.words[self.words.len().min(Self::LINES_AT_ONCE * Self::LINE_WORDS)..];
+        }
+    }
+}
+
 /// Cooley-Tukey butterfly: `(x, y) <- (x + w y, x - w y)`; in and out in `[0, 4q)`; `FRESH`: x is below 2q already.
 #[inline(always)]
 unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
@@ -201,6 +226,7 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
     row: &mut [u32],
     roots: &[Root],
     groups: usize,
+    ahead: &mut Ahead,
 ) {
     unsafe {
         let m = Modulus::<S>::new();
@@ -208,6 +234,7 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
         let stride = length >> STAGES;
         for group in 0..groups {
             for at in (0..stride).step_by(S::LANES) {
+                ahead.call::<S>();
                 let base = row.as_mut_ptr().add(group * length + at);
                 let mut v: [S::V; RADIX] = std::array::from_fn(|i| S::load(base.add(i * stride)));
                 stages::<S, STAGES, RADIX, FRESH>(&mut v, roots, groups, group, m);
@@ -244,11 +271,12 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
 
 /// Step (2) of `forward`: the last stages, within vectors; out in `[0, 2q)`.
 #[inline(always)]
-unsafe fn last_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
+unsafe fn last_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32], ahead: &mut Ahead) {
     unsafe {
         let m = Modulus::<S>::new();
         let mut w = lane_roots.as_ptr();
         for chunk in row.chunks_exact_mut(S::LANES * S::LANES) {
+            ahead.call::<S>();
             let mut square = S::square();
             let v = square.as_mut();
             for i in 0..S::LANES {
@@ -314,7 +342,7 @@ unsafe fn first_inverse_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32]) {
+pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
     unsafe {
         let roots = &tables.ring.roots[..];
         let vectors = row.len() / S::LANES;
@@ -322,15 +350,15 @@ pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32]) {
         let mut groups = 1;
         while groups < vectors {
             match (vectors / groups, groups) {
-                (8.., 1) => pass::<S, 3, 8, true>(row, roots, groups),
-                (8.., _) => pass::<S, 3, 8, false>(row, roots, groups),
-                (4.., _) => pass::<S, 2, 4, false>(row, roots, groups),
-                _ => pass::<S, 1, 2, false>(row, roots, groups),
+                (8.., 1) => pass::<S, 3, 8, true>(row, roots, groups, ahead),
+                (8.., _) => pass::<S, 3, 8, false>(row, roots, groups, ahead),
+                (4.., _) => pass::<S, 2, 4, false>(row, roots, groups, ahead),
+                _ => pass::<S, 1, 2, false>(row, roots, groups, ahead),
             }
             groups <<= (vectors / groups).trailing_zeros().min(3);
         }
         // (2) stages within vectors
-        last_stages::<S>(row, &tables.lane_roots);
+        last_stages::<S>(row, &tables.lane_roots, ahead);
     }
 }
 
@@ -361,7 +389,7 @@ pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
 #[inline(always)]
 unsafe fn forward_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        unsafe { forward::<S>(tables, row) };
+        unsafe { forward::<S>(tables, row, &mut Ahead::of(&[])) };
     }
 }
 

@@ -26,9 +26,12 @@ pub(super) unsafe trait Simd: Copy + 'static {
 
     unsafe fn load(from: *const u32) -> Self::V;
     unsafe fn store(to: *mut u32, v: Self::V);
-    /// Calls a cache line nearer; any address.
+    /// Calls a cache line into the first level; any address.
     #[inline(always)]
     unsafe fn prefetch(_at: *const u32) {}
+    /// Calls a cache line into the second level; any address.
+    #[inline(always)]
+    unsafe fn prefetch_far(_at: *const u32) {}
     unsafe fn splat(word: u32) -> Self::V;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;

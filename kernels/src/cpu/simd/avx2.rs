@@ -41,6 +41,10 @@ unsafe impl Simd for Avx2 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
+    unsafe fn prefetch_far(at: *const u32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn splat(word: u32) -> __m256i {
         unsafe { _mm256_set1_epi32(word as i32) }
     }

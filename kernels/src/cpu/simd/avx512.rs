@@ -44,6 +44,10 @@ unsafe impl Simd for Avx512 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
+    unsafe fn prefetch_far(at: *const u32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn splat(word: u32) -> __m512i {
         unsafe { _mm512_set1_epi32(word as i32) }
     }

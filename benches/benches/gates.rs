@@ -1,0 +1,110 @@
+//! Gates of this engine against the `tfhe` crate at the same dimensions, in one run, as a table.
+//!
+//! `cargo bench -p benches --bench gates`; both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key
+//! switches differ as their presets do: base 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
+
+use benches::{in_turns, ms_each};
+use client::SecretKey;
+use kernels::Backend;
+use kernels::cpu::{Cpu, Isa};
+use kernels::tfhe::bootstrap::evaluate;
+use kernels::tfhe::{Gate, GateRow, Preset};
+use rayon::prelude::*;
+use tfhe::boolean::parameters::{
+    BooleanParameters, DecompositionBaseLog, DecompositionLevelCount, DynamicDistribution, EncryptionKeyChoice,
+    GlweDimension, LweDimension, PolynomialSize, StandardDev,
+};
+use tfhe::boolean::prelude::{BinaryBooleanGates, Ciphertext, ClientKey, ServerKey};
+
+const PRESET: Preset = Preset::Fast128;
+
+/// The peer: the same dimensions, noise and bootstrap decomposition as `fast_128`.
+fn peer_parameters() -> BooleanParameters {
+    let p = PRESET.params();
+    let noise = |std| DynamicDistribution::new_gaussian_from_std_dev(StandardDev(std));
+    BooleanParameters::new(
+        LweDimension(p.lwe_dimension),
+        GlweDimension(p.glwe_dimension),
+        PolynomialSize(p.polynomial_size),
+        noise(p.lwe_noise_std),
+        noise(p.glwe_noise_std),
+        DecompositionBaseLog(p.bootstrap_base_log),
+        DecompositionLevelCount(p.bootstrap_level_count),
+        DecompositionBaseLog(2),
+        DecompositionLevelCount(6),
+        EncryptionKeyChoice::Small,
+    )
+}
+
+fn peer_gate(key: &ServerKey, gate: Gate, [a, b, sel]: [&Ciphertext; 3]) -> Ciphertext {
+    match gate {
+        Gate::Nand => key.nand(a, b),
+        Gate::And => key.and(a, b),
+        Gate::Or => key.or(a, b),
+        Gate::Xor => key.xor(a, b),
+        Gate::Nor => key.nor(a, b),
+        Gate::Xnor => key.xnor(a, b),
+        Gate::Not => key.not(a),
+        Gate::Mux => key.mux(sel, a, b),
+    }
+}
+
+fn main() {
+    let secret = SecretKey::generate(PRESET);
+    let evaluation_key = secret.evaluation_key();
+    let peer_client = ClientKey::new(&peer_parameters());
+    let peer = ServerKey::new(&peer_client);
+    let all_threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+
+    let device = Cpu::open();
+    println!("Processor: {}, {all_threads} threads; backend {}.\n", device.info().name, device.info().backend);
+    println!("| gate | batch | threads | tfhe ms/gate | ango ms/gate | ango gates/s | ratio |");
+    println!("|---|---|---|---|---|---|---|");
+    for threads in [1, all_threads] {
+        let cpu = Cpu::with(Isa::detect(), threads);
+        let key = cpu.load_key(&evaluation_key).expect("the key fits");
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+        let measure = |gate: Gate, batch: usize, rounds: usize| {
+            let bit = |i: usize| i % 3 == 0;
+            let operands: Vec<[bool; 3]> = (0..batch).map(|i| [bit(i), bit(i + 1), bit(i + 2)]).collect();
+            let rows: Vec<GateRow> = operands
+                .iter()
+                .map(|bits| GateRow {
+                    gate,
+                    operands: bits[..gate.arity()].iter().map(|&b| secret.encrypt(b)).collect(),
+                })
+                .collect();
+            let peers: Vec<[Ciphertext; 3]> =
+                operands.iter().map(|bits| bits.map(|b| peer_client.encrypt(b))).collect();
+            let (mut results, mut peer_results) = (Vec::new(), Vec::new());
+            let [ours, theirs] = in_turns(
+                rounds,
+                || results = evaluate(&cpu, &key, &PRESET.params(), &rows).expect("the CPU does not fail"),
+                || {
+                    peer_results = pool.install(|| {
+                        peers.par_iter().map(|[a, b, sel]| peer_gate(&peer, gate, [a, b, sel])).collect::<Vec<_>>()
+                    })
+                },
+            );
+            for ((result, peer_result), bits) in results.iter().zip(&peer_results).zip(&operands) {
+                let expected = gate.plain(&bits[..gate.arity()]);
+                assert_eq!(secret.decrypt(result), expected, "{gate:?}");
+                assert_eq!(peer_client.decrypt(peer_result), expected, "{gate:?} of the peer");
+            }
+            let (ours, theirs) = (ms_each(ours, batch), ms_each(theirs, batch));
+            println!(
+                "| {} | {batch} | {threads} | {theirs:.3} | {ours:.3} | {:.0} | {:.2} |",
+                gate.name(),
+                1e3 / ours,
+                theirs / ours
+            );
+        };
+        for gate in Gate::ALL.into_iter().filter(|&gate| gate != Gate::Not) {
+            measure(gate, 1, 31);
+        }
+        for (batch, rounds) in [(8, 15), (64, 7)] {
+            measure(Gate::Nand, batch, rounds);
+            measure(Gate::Mux, batch, rounds);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Single kernels of the CPU backend, per instruction set (criterion; no peer: these explain the figures of `gates`).
+
+use client::SecretKey;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use kernels::Backend;
+use kernels::cpu::ntt::{Tables, forward_all, inverse_all};
+use kernels::cpu::{Cpu, Isa};
+use kernels::modular::RING_MODULUS;
+use kernels::tfhe::Preset;
+
+fn transforms(c: &mut Criterion) {
+    let mut group = c.benchmark_group("ntt_1024");
+    for isa in Isa::available() {
+        let tables = Tables::new(isa, 1024);
+        let mut row: Vec<u32> = (0..1024u32).map(|i| i.wrapping_mul(2_654_435_761) % RING_MODULUS).collect();
+        group.bench_function(BenchmarkId::new("forward", isa.name()), |b| {
+            b.iter(|| forward_all(isa, &tables, &mut row))
+        });
+        group.bench_function(BenchmarkId::new("inverse", isa.name()), |b| {
+            b.iter(|| inverse_all(isa, &tables, &mut row))
+        });
+    }
+}
+
+fn stems(c: &mut Criterion) {
+    for preset in Preset::ALL {
+        let secret = SecretKey::generate(preset);
+        let cpu = Cpu::with(Isa::detect(), 1);
+        let key = cpu.load_key(&secret.evaluation_key()).expect("the key fits");
+        let mut group = c.benchmark_group(preset.name());
+        group.sample_size(10);
+        for rows in [1usize, 16] {
+            let inputs: Vec<u32> = (0..rows).flat_map(|i| secret.encrypt(i % 2 == 0).into_words()).collect();
+            let samples = cpu.bootstrap(&key, &inputs).expect("the CPU does not fail");
+            group.throughput(Throughput::Elements(rows as u64));
+            group.bench_function(BenchmarkId::new("bootstrap", rows), |b| b.iter(|| cpu.bootstrap(&key, &inputs)));
+            group.bench_function(BenchmarkId::new("key_switch", rows), |b| b.iter(|| cpu.key_switch(&key, &samples)));
+        }
+    }
+}
+
+criterion_group!(kernels_of_the_cpu, transforms, stems);
+criterion_main!(kernels_of_the_cpu);
