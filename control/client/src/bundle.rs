@@ -63,6 +63,8 @@ fn container_bytes(bytes: &[u8]) -> Option<Result<usize, container::Error>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -97,6 +99,26 @@ mod tests {
         let key = SecretKey::generate(Preset::Standard128);
         for bit in [false, true] {
             assert_eq!(decrypt(&key, &[constant(Preset::Standard128, bit)]), Ok(vec![bit]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_containers_that_are_those_bytes_or_an_error(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            lengths in prop::collection::vec(0u64..80, 0..4),
+            headers in any::<bool>(),
+        ) {
+            if headers {
+                // containers as far as their lengths go, with any bytes behind them
+                let containers = lengths.iter().map(|&length| {
+                    [&container::MAGIC[..], &[0; 12], &length.to_le_bytes(), &[0; 8], &vec![7; length as usize]].concat()
+                });
+                bytes.splice(0..0, containers.flatten().collect::<Vec<_>>());
+            }
+            if let Ok(containers) = split(&bytes) {
+                prop_assert_eq!(containers.concat(), bytes);
+            }
         }
     }
 }

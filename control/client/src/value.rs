@@ -106,6 +106,8 @@ fn not_a_number(text: &str) -> ValueError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -155,5 +157,20 @@ mod tests {
             assert_eq!(random(width).len(), width);
         }
         assert_ne!(random(128), random(128));
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_survives_both_notations(value: u128, width in 1usize..=128) {
+            let value = value >> (128 - width);
+            let bits = parse(&value.to_string(), width).unwrap();
+            prop_assert_eq!(parse(&format!("{value:#x}"), width).unwrap(), &bits[..]);
+            prop_assert_eq!(parse(&super::format(&bits), width).unwrap(), bits);
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "(0x)?[0-9a-fg_]{0,60}|\\PC*", width in 0usize..200) {
+            let _ = (parse(&text, width), own_width(&text));
+        }
     }
 }
