@@ -1,1 +1,3 @@
-//! Being written.
+//! What the suites share.
+
+pub mod naive;

@@ -1,0 +1,56 @@
+//! The presets at full size, where the definition would take minutes: every backend, number of threads and size of batch
+//! gives the words of plain Rust on one thread.
+
+use std::sync::OnceLock;
+
+use kernels::Backend;
+use kernels::cpu::{Cpu, Isa};
+use kernels::tfhe::{EvaluationKey, Preset};
+
+use crate::Case;
+use crate::fixtures::{Bodies, key, torus_rows};
+
+/// Batches: alone, a pair, a pair and one, more than a group, more than a group a thread.
+const ROWS: [usize; 5] = [1, 2, 3, 17, 33];
+const ROWS_MAX: usize = 33;
+const THREADS: [usize; 3] = [1, 2, 3];
+
+struct Expected {
+    key: EvaluationKey,
+    inputs: Vec<u32>,
+    samples: Vec<u32>,
+    outputs: Vec<u32>,
+}
+
+impl Expected {
+    fn new(preset: Preset) -> Expected {
+        let key = key(preset.params(), Bodies::Random, 9);
+        let inputs = torus_rows(ROWS_MAX, key.params.lwe_dimension + 1, 10);
+        let backend = Cpu::with(Isa::Portable, 1);
+        let loaded = backend.load_key(&key).expect("a key fits");
+        let samples = backend.bootstrap(&loaded, &inputs).expect("a bootstrap");
+        let outputs = backend.key_switch(&loaded, &samples).expect("a key switch");
+        Expected { key, inputs, samples, outputs }
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    Preset::ALL.into_iter().map(|preset| {
+        let expected = OnceLock::new();
+        Case::new(format!("agreement/{}", preset.name()), move |device| {
+            let Expected { key, inputs, samples, outputs } = expected.get_or_init(|| Expected::new(preset));
+            let row_in = key.params.lwe_dimension + 1;
+            let sample = key.params.extracted_dimension() + 1;
+            let loaded = device.open(2).load_key(key).expect("a key fits");
+            for threads in THREADS {
+                let backend = device.open(threads);
+                for rows in ROWS {
+                    let found = backend.bootstrap(&loaded, &inputs[..rows * row_in]).expect("a bootstrap");
+                    assert!(found == samples[..rows * sample], "{rows} rows on {threads} threads, bootstrap");
+                    let found = backend.key_switch(&loaded, &samples[..rows * sample]).expect("a key switch");
+                    assert!(found == outputs[..rows * row_in], "{rows} rows on {threads} threads, key switch");
+                }
+            }
+        })
+    })
+}

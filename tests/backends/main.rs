@@ -1,0 +1,63 @@
+//! Every stem on every backend, word for word against its definition (`tests::naive`) and against the other backends.
+//!
+//! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it in
+//! `REQUIRE_BACKENDS` (`cpu-avx512,cpu-avx2`) to make that a failure.
+
+mod agreement;
+mod device;
+mod fixtures;
+mod lwe_key_switch;
+mod ntt;
+mod tfhe_bootstrap;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial, run};
+
+use device::Device;
+
+/// One thing to check on every device. What is slow to expect it keeps from the first one.
+struct Case {
+    /// `stem/case`.
+    name: String,
+    check: Box<dyn Fn(&Device) + Send + Sync>,
+}
+
+impl Case {
+    fn new(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
+        Case { name: name.into(), check: Box::new(check) }
+    }
+}
+
+fn main() -> ExitCode {
+    let required = std::env::var("REQUIRE_BACKENDS").unwrap_or_default();
+    let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
+    let devices = Device::all();
+    for name in &required {
+        assert!(devices.iter().any(|device| device.name == *name), "REQUIRE_BACKENDS: unknown backend {name}");
+    }
+    let cases = ntt::cases()
+        .chain(tfhe_bootstrap::cases())
+        .chain(lwe_key_switch::cases())
+        .chain(agreement::cases())
+        .map(Arc::new);
+    let trials = cases.flat_map(|case| {
+        let trial = |&device: &Device| trial(case.clone(), device, required.contains(&device.name));
+        devices.iter().map(trial).collect::<Vec<Trial>>()
+    });
+    run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+fn trial(case: Arc<Case>, device: Device, required: bool) -> Trial {
+    let missing = device.isa.is_none();
+    let name = format!("{}/{}", case.name, device.name);
+    let check = move || {
+        if missing {
+            return Err(Failed::from("this machine does not have the backend"));
+        }
+        (case.check)(&device);
+        Ok(())
+    };
+    Trial::test(name, check).with_ignored_flag(missing && !required)
+}

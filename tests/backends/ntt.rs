@@ -1,0 +1,36 @@
+//! The transform, seen from outside: products of transformed polynomials are the schoolbook ones.
+
+use kernels::cpu::ntt::{Tables, forward_all, inverse_all};
+use kernels::modular::{self, RING_MODULUS};
+use rand_chacha::rand_core::Rng;
+use tests::naive;
+
+use crate::Case;
+use crate::fixtures::generator;
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    [64, 128, 256, 512, 1024, 2048].into_iter().map(|n| {
+        Case::new(format!("ntt/N{n}"), move |device| {
+            let tables = Tables::new(device.isa(), n);
+            let mut rng = generator(n as u64);
+            let mut random = || (0..n).map(|_| rng.next_u32() % RING_MODULUS).collect::<Vec<u32>>();
+            let largest = vec![RING_MODULUS - 1; n];
+            for (a, b) in [(random(), random()), (largest.clone(), random()), (largest.clone(), largest)] {
+                let signed: Vec<i64> = a.iter().map(|&x| x.into()).collect();
+                assert_eq!(product(&tables, a, b.clone()), naive::negacyclic_product(&signed, &b));
+            }
+        })
+    })
+}
+
+/// By way of the transform: forward both, multiply pointwise, back, and take the transform's factor N out.
+fn product(tables: &Tables, mut a: Vec<u32>, mut b: Vec<u32>) -> Vec<u32> {
+    forward_all(tables.isa, tables, &mut a);
+    forward_all(tables.isa, tables, &mut b);
+    for (a, &b) in a.iter_mut().zip(&b) {
+        *a = modular::mul(modular::reduce_once(*a), modular::reduce_once(b));
+    }
+    inverse_all(tables.isa, tables, &mut a);
+    let inverse_degree = modular::inverse(tables.polynomial_size() as u32);
+    a.into_iter().map(|x| modular::mul(modular::reduce_once(x), inverse_degree)).collect()
+}

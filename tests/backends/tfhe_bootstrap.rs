@@ -1,0 +1,83 @@
+//! Blind rotation with the modulus switch before it and the extraction after it, and whole gates, against the definition.
+
+use std::sync::OnceLock;
+
+use kernels::Backend;
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, bootstrap};
+use rand_chacha::rand_core::Rng;
+use tests::naive;
+
+use crate::Case;
+use crate::fixtures::{Bodies, Shape, generator, imported_key, key, torus_rows};
+
+/// Shapes with a spread of everything: rings smaller than a square of the widest vectors, one to four mask polynomials,
+/// few and many digits, up to the most that a shape may have; then the presets' own shapes with a short key.
+const SHAPES: [Shape; 14] = [
+    Shape(12, 1, 64, 8, 2, 3, 7),
+    Shape(12, 1, 128, 6, 3, 4, 6),
+    Shape(12, 1, 256, 10, 1, 16, 3),
+    Shape(13, 2, 64, 9, 2, 5, 6),
+    Shape(12, 2, 128, 4, 5, 8, 4),
+    Shape(7, 3, 128, 9, 2, 7, 5),
+    Shape(12, 3, 64, 3, 8, 10, 4),
+    Shape(5, 4, 64, 7, 4, 2, 16),
+    Shape(12, 1, 128, 1, 8, 6, 6),
+    Shape(12, 1, 64, 24, 1, 65536, 2),
+    Shape(1, 1, 2048, 14, 2, 3, 20),
+    Shape(2, 1, 1024, 8, 2, 3, 7),
+    Shape(3, 1, 1024, 8, 2, 8, 4),
+    Shape(2, 3, 512, 9, 2, 5, 6),
+];
+/// An odd number: a last row without a partner in the groups that go in lock step.
+const ROWS: usize = 5;
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let random = SHAPES.into_iter().map(|shape| (shape.name(), key(shape.params(), Bodies::Random, 1)));
+    let largest = [SHAPES[0], SHAPES[6], SHAPES[7]]
+        .into_iter()
+        .map(|shape| (format!("{}-largest", shape.name()), key(shape.params(), Bodies::Largest, 2)));
+    let imported = [SHAPES[1], SHAPES[4]]
+        .into_iter()
+        .map(|shape| (format!("{}-imported", shape.name()), imported_key(shape.params(), 3)));
+    let rotations = random.chain(largest).chain(imported).map(|(name, key)| blind_rotate(name, key));
+    rotations.chain([SHAPES[0], SHAPES[3]].into_iter().map(gates))
+}
+
+fn blind_rotate(name: String, key: EvaluationKey) -> Case {
+    let words = key.params.lwe_dimension + 1;
+    let inputs = torus_rows(ROWS, words, 4);
+    let expected = OnceLock::new();
+    Case::new(format!("blind_rotate/{name}"), move |device| {
+        let backend = device.open(1);
+        let loaded = backend.load_key(&key).expect("a small key fits");
+        let found = backend.bootstrap(&loaded, &inputs).expect("a bootstrap");
+        let expected: &Vec<u32> =
+            expected.get_or_init(|| inputs.chunks_exact(words).flat_map(|row| naive::bootstrap(&key, row)).collect());
+        assert!(found == *expected, "words differ from the definition's");
+    })
+}
+
+/// Every gate once, in one batch, so that MUX halves and gates without a bootstrap stand between the others.
+fn gates(shape: Shape) -> Case {
+    let key = key(shape.params(), Bodies::Random, 5);
+    let mut rng = generator(6);
+    let words = shape.params().lwe_dimension + 1;
+    let rows: Vec<GateRow> = [Gate::Not, Gate::Mux]
+        .into_iter()
+        .chain(Gate::ALL)
+        .map(|gate| {
+            let operand = |_| Lwe::new((0..words).map(|_| rng.next_u32()).collect());
+            GateRow { gate, operands: (0..gate.arity()).map(operand).collect() }
+        })
+        .collect();
+    let expected = OnceLock::new();
+    Case::new(format!("gates/{}", shape.name()), move |device| {
+        let backend = device.open(2);
+        let loaded = backend.load_key(&key).expect("a small key fits");
+        let found = bootstrap::evaluate(&backend, &loaded, &key.params, &rows).expect("gates");
+        let expected: &Vec<Lwe> = expected.get_or_init(|| rows.iter().map(|row| naive::gate(&key, row)).collect());
+        for ((row, found), expected) in rows.iter().zip(&found).zip(expected) {
+            assert!(found == expected, "{} differs from the definition", row.gate.name());
+        }
+    })
+}

@@ -1,0 +1,251 @@
+//! Definitions of what the kernels compute, one coefficient at a time, in integers and from the formulas alone.
+//!
+//! Nothing here is fast and nothing is shared with the vector code: products are schoolbook, digits come from exact
+//! fractions, reductions are remainders. A backend is right when its words are these words.
+//!
+//! The only constant that is not in a formula of the papers is how a residue becomes a torus word before its digits are
+//! taken ([`torus_floor`]): the kernels round there in a way that costs two instructions, and it is part of the definition.
+
+use kernels::modular::RING_MODULUS;
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ParamsLiteral};
+
+const Q: i128 = RING_MODULUS as i128;
+/// One turn of the torus in units of a word.
+const TURN: i128 = 1 << 32;
+/// A true bit, `+1/8` of a turn.
+const EIGHTH: u32 = 1 << 29;
+
+/// A polynomial's `[N]` coefficients.
+pub type Polynomial = Vec<u32>;
+
+/// `a b` in `Z_q[X]/(X^N + 1)`: `a` signed, `b` in `[0, q)`, out in `[0, q)`.
+pub fn negacyclic_product(a: &[i64], b: &[u32]) -> Polynomial {
+    let mut sums = vec![0; b.len()];
+    add_negacyclic_product(&mut sums, a, b);
+    sums.into_iter().map(residue).collect()
+}
+
+/// `sums += a b` over the integers, `X^N = -1`.
+fn add_negacyclic_product(sums: &mut [i128], a: &[i64], b: &[u32]) {
+    let n = b.len();
+    for (i, &x) in a.iter().enumerate() {
+        let x = i128::from(x);
+        for (j, &y) in b.iter().enumerate() {
+            let product = x * i128::from(y);
+            if i + j < n {
+                sums[i + j] += product;
+            } else {
+                sums[i + j - n] -= product;
+            }
+        }
+    }
+}
+
+/// `X^exponent p`, exponent in `[0, 2N)`.
+pub fn rotate(p: &[u32], exponent: usize) -> Polynomial {
+    let n = p.len();
+    let mut out = vec![0; n];
+    for (i, &x) in p.iter().enumerate() {
+        let at = (i + exponent) % (2 * n);
+        out[at % n] = if at < n { x } else { residue(-i128::from(x)) };
+    }
+    out
+}
+
+/// A torus word as an exponent of X: the nearest multiple of `1 / 2N` of a turn, halves up, in `[0, 2N)`.
+pub fn mod_switch(polynomial_size: usize, word: u32) -> usize {
+    let two_n = 2 * polynomial_size as i128;
+    (nearest(i128::from(word) * two_n, TURN) % two_n) as usize
+}
+
+/// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with `c = floor((2^30 - q) 2^32 / q)`,
+/// which is `x 2^32 / q` rounded down or up to two units less.
+pub fn torus_floor(x: u32) -> u32 {
+    let c = ((1 << 30) - Q) * TURN / Q;
+    let scaled = 4 * i128::from(x);
+    (scaled + scaled * c / TURN) as u32
+}
+
+/// A residue as a torus word, `round(x 2^32 / q)`.
+pub fn torus_nearest(x: u32) -> u32 {
+    (nearest(i128::from(x) * TURN, Q) % TURN) as u32
+}
+
+/// The `levels` balanced digits in base `base` of `word / 2^32`, rounded to the nearest multiple of `base^-levels` (halves
+/// up); level 1, the most significant, first. Even bases: `-B/2 ..= B/2 - 1`, odd ones `-(B - 1)/2 ..= (B - 1)/2`. The last
+/// carry is a whole turn and is dropped. `base^levels` is at most `2^32`.
+pub fn digits(word: u32, base: i128, levels: usize) -> Vec<i64> {
+    let mut rest = nearest(i128::from(word) * base.pow(levels as u32), TURN);
+    let mut digits = Vec::new();
+    for _ in 0..levels {
+        let lowest = -(base / 2);
+        let digit = (rest - lowest).rem_euclid(base) + lowest;
+        rest = (rest - digit) / base;
+        digits.push(digit as i64);
+    }
+    digits.reverse();
+    digits
+}
+
+/// `rgsw [x] rlwe`: `[k + 1]` polynomials, mask then body. `rgsw` is `[l][k + 1][k + 1][N]` words, level 1 first.
+pub fn external_product(p: &ParamsLiteral, rgsw: &[u32], rlwe: &[Polynomial]) -> Vec<Polynomial> {
+    let (n, components) = (p.polynomial_size, p.glwe_dimension + 1);
+    let base = 1 << p.bootstrap_base_log;
+    let mut sums = vec![vec![0; n]; components];
+    for (component, polynomial) in rlwe.iter().enumerate() {
+        let coefficient_digits: Vec<Vec<i64>> =
+            polynomial.iter().map(|&x| digits(torus_floor(x), base, p.bootstrap_level_count)).collect();
+        for level in 0..p.bootstrap_level_count {
+            let digit: Vec<i64> = coefficient_digits.iter().map(|digits| digits[level]).collect();
+            let row = &rgsw[(level * components + component) * components * n..][..components * n];
+            for (sums, column) in sums.iter_mut().zip(row.chunks_exact(n)) {
+                add_negacyclic_product(sums, &digit, column);
+            }
+        }
+    }
+    sums.into_iter().map(|sums| sums.into_iter().map(residue).collect()).collect()
+}
+
+/// `X^-b~ (0, .., 0, q/8 (1 + .. + X^(N-1)))`, then for every key bit `acc += rgsw_i [x] (X^a~_i acc - acc)`.
+/// `exponents` is `[n + 1]`, mask then body.
+pub fn blind_rotate(key: &EvaluationKey, exponents: &[usize]) -> Vec<Polynomial> {
+    let p = &key.params;
+    let (n, k) = (p.polynomial_size, p.glwe_dimension);
+    let (&body, mask) = exponents.split_last().expect("a ciphertext has a body");
+    let constant = vec![nearest(Q, 8) as u32; n];
+    let mut accumulator = vec![vec![0; n]; k];
+    accumulator.push(rotate(&constant, (2 * n - body) % (2 * n)));
+    let mut rgsw = vec![0; p.rgsw_rows() * (k + 1) * n];
+    for (i, &exponent) in mask.iter().enumerate() {
+        key.expand_bootstrap(i, &mut rgsw);
+        let difference: Vec<Polynomial> =
+            accumulator.iter().map(|x| combine(&rotate(x, exponent), x, |rotated, x| rotated - x)).collect();
+        let product = external_product(p, &rgsw, &difference);
+        accumulator = accumulator.iter().zip(&product).map(|(x, y)| combine(x, y, |x, y| x + y)).collect();
+    }
+    accumulator
+}
+
+/// Coefficient 0 of an RLWE ciphertext as an LWE ciphertext on the torus, `[kN + 1]` words.
+pub fn sample_extract(accumulator: &[Polynomial]) -> Vec<u32> {
+    let (body, mask) = accumulator.split_last().expect("a ciphertext has a body");
+    let mut out = Vec::new();
+    for polynomial in mask {
+        let n = polynomial.len();
+        out.push(torus_nearest(polynomial[0]));
+        out.extend((1..n).map(|j| torus_nearest(residue(-i128::from(polynomial[n - j])))));
+    }
+    out.push(torus_nearest(body[0]));
+    out
+}
+
+/// Modulus switch, blind rotation, extraction: `[n + 1]` torus words to `[kN + 1]`.
+pub fn bootstrap(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
+    let exponents: Vec<usize> = input.iter().map(|&word| mod_switch(key.params.polynomial_size, word)).collect();
+    sample_extract(&blind_rotate(key, &exponents))
+}
+
+/// `(0, .., 0, b) - sum over i, j of d_ij row_ij`: `[kN + 1]` torus words to `[n + 1]`.
+pub fn key_switch(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
+    let p = &key.params;
+    let (words, levels) = (p.lwe_dimension + 1, p.key_switch_level_count);
+    let (&body, mask) = input.split_last().expect("a sample has a body");
+    let mut out = vec![0u32; words];
+    out[words - 1] = body;
+    let mut rows = vec![0; levels * words];
+    for (i, &a) in mask.iter().enumerate() {
+        key.expand_key_switch(i, &mut rows);
+        for (digit, row) in digits(a, i128::from(p.key_switch_base), levels).into_iter().zip(rows.chunks_exact(words)) {
+            for (out, &word) in out.iter_mut().zip(row) {
+                *out = (i128::from(*out) - i128::from(digit) * i128::from(word)).rem_euclid(TURN) as u32;
+            }
+        }
+    }
+    out
+}
+
+/// A gate by its formula: what is added up, bootstrapped, added up again and switched.
+pub fn gate(key: &EvaluationKey, row: &GateRow) -> Lwe {
+    let x = |at: usize, factor: i64| (row.operands[at].words(), factor);
+    let bootstrapped = |eighths: i64, terms: [(&[u32], i64); 2]| bootstrap(key, &linear(eighths, &terms));
+    let sample = match row.gate {
+        Gate::Nand => bootstrapped(1, [x(0, -1), x(1, -1)]),
+        Gate::And => bootstrapped(-1, [x(0, 1), x(1, 1)]),
+        Gate::Or => bootstrapped(1, [x(0, 1), x(1, 1)]),
+        Gate::Nor => bootstrapped(-1, [x(0, -1), x(1, -1)]),
+        Gate::Xor => bootstrapped(2, [x(0, 2), x(1, 2)]),
+        Gate::Xnor => bootstrapped(-2, [x(0, -2), x(1, -2)]),
+        Gate::Mux => {
+            let chosen = bootstrapped(-1, [x(2, 1), x(0, 1)]);
+            let other = bootstrapped(-1, [x(2, -1), x(1, 1)]);
+            linear(1, &[(&chosen, 1), (&other, 1)])
+        }
+        Gate::Not => return Lwe::new(linear(0, &[x(0, -1)])),
+    };
+    Lwe::new(key_switch(key, &sample))
+}
+
+/// `eighths / 8 + sum of factor * ciphertext`.
+fn linear(eighths: i64, terms: &[(&[u32], i64)]) -> Vec<u32> {
+    let words = terms[0].0.len();
+    let constant = |at: usize| if at == words - 1 { eighths * i64::from(EIGHTH) } else { 0 };
+    let sum = |at: usize| terms.iter().map(|(words, factor)| factor * i64::from(words[at])).sum::<i64>();
+    (0..words).map(|at| (constant(at) + sum(at)).rem_euclid(TURN as i64) as u32).collect()
+}
+
+fn combine(x: &[u32], y: &[u32], f: impl Fn(i128, i128) -> i128) -> Polynomial {
+    x.iter().zip(y).map(|(&x, &y)| residue(f(x.into(), y.into()))).collect()
+}
+
+fn residue(x: i128) -> u32 {
+    x.rem_euclid(Q) as u32
+}
+
+/// The integer nearest to `x / y`, halves up; `x >= 0`.
+fn nearest(x: i128, y: i128) -> i128 {
+    (2 * x + y) / (2 * y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_add_up_to_the_rounded_word() {
+        for (base, levels) in [(3, 7), (8, 4), (5, 6), (2, 8), (256, 2), (65536, 2)] {
+            let whole = i128::pow(base, levels as u32);
+            for i in 0..1000u32 {
+                let word = i.wrapping_mul(0x9e37_79b9);
+                let digits = digits(word, base, levels);
+                assert!(
+                    digits.iter().all(|&d| (-(base / 2)..=(base - 1) / 2).contains(&d.into())),
+                    "{base} {digits:?}"
+                );
+                let sum = digits.iter().fold(0, |sum, &digit| sum * base + i128::from(digit));
+                // |word / 2^32 - sum / B^l| is at most half of B^-l, modulo a turn
+                let distance = (i128::from(word) * whole - sum * TURN).rem_euclid(TURN * whole);
+                assert!(distance.min(TURN * whole - distance) * 2 <= TURN, "{base} {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn torus_words_are_near_the_fraction() {
+        for i in 0..1000u32 {
+            let x = i.wrapping_mul(0x9e37_79b9) % RING_MODULUS;
+            let low = torus_nearest(x).wrapping_sub(torus_floor(x));
+            assert!(low <= 2, "{x}");
+            assert!((i128::from(torus_nearest(x)) * Q - i128::from(x) * TURN).abs() * 2 <= Q, "{x}");
+        }
+    }
+
+    #[test]
+    fn x_to_the_n_is_minus_one() {
+        let p = vec![1, 2, 3, 4];
+        let x = [0, 1, 0, 0];
+        assert_eq!(negacyclic_product(&x, &p), vec![RING_MODULUS - 4, 1, 2, 3]);
+        assert_eq!(rotate(&p, 1), negacyclic_product(&x, &p));
+        assert_eq!(rotate(&p, 4), negacyclic_product(&[-1, 0, 0, 0], &p));
+        assert_eq!(rotate(&p, 7), negacyclic_product(&[0, 0, 0, -1], &rotate(&p, 0)));
+    }
+}
