@@ -1,0 +1,220 @@
+//! What no compiler checks: who may know whom (ARCHITECTURE.md), licences, and the shape of the tree.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the suites lie in the project").to_owned()
+}
+
+/// The workspace's own packages, without their graph.
+fn workspace() -> cargo_metadata::Metadata {
+    MetadataCommand::new().current_dir(root()).no_deps().exec().expect("cargo metadata")
+}
+
+/// Every package that is built on this kind of machine.
+fn graph() -> cargo_metadata::Metadata {
+    let rustc = std::process::Command::new("rustc").arg("-vV").output().expect("rustc");
+    let rustc = String::from_utf8(rustc.stdout).expect("text");
+    let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
+    MetadataCommand::new()
+        .current_dir(root())
+        .other_options(["--offline".into(), "--locked".into(), "--filter-platform".into(), host.into()])
+        .exec()
+        .expect("cargo metadata")
+}
+
+/// Every file of the given endings below `folder`, with its text; paths relative to the project.
+fn sources(folder: &str, endings: &[&str]) -> BTreeMap<String, String> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a readable folder").map(|entry| entry.expect("an entry").path())
+        {
+            let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            if entry.is_dir()
+                && !matches!(name.as_str(), "target" | "node_modules" | ".git" | "ango-data" | "__pycache__")
+            {
+                walk(&entry, found);
+            } else if entry.is_file() {
+                found.push(entry);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join(folder), &mut found);
+    found
+        .into_iter()
+        .filter(|path| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending)))
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            (path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned(), text)
+        })
+        .collect()
+}
+
+/// Whether code (not a comment) of this text uses the crate: `name::` or `use name`.
+fn names_crate(text: &str, name: &str) -> bool {
+    text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")).any(|line| {
+        line.match_indices(name).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = &line[at + name.len()..];
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '.') && after.starts_with("::")
+        })
+    })
+}
+
+fn normal_dependencies(package: &Package) -> Vec<&str> {
+    package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind == DependencyKind::Normal)
+        .map(|dependency| dependency.name.as_str())
+        .collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("kernels", &[][..]),
+        ("engine", &["kernels"][..]),
+        ("api", &[][..]),
+        ("store", &["api"][..]),
+        ("client", &["kernels", "api"][..]),
+        ("control", &["engine", "api", "store", "client"][..]),
+    ]);
+    let metadata = workspace();
+    let ours: Vec<&str> = allowed.keys().copied().collect();
+    for package in metadata.workspace_packages() {
+        let Some(allowed) = allowed.get(package.name.as_str()) else { continue };
+        for dependency in normal_dependencies(package) {
+            assert!(
+                !ours.contains(&dependency) || allowed.contains(&dependency),
+                "{} must not know {dependency}",
+                package.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_product_carries_no_tfhe_crate_and_kernels_carry_no_runtime() {
+    for package in workspace().workspace_packages() {
+        let dependencies = normal_dependencies(package);
+        let banned: &[&str] = match package.name.as_str() {
+            "kernels" | "engine" => &["tfhe", "tokio", "axum", "serde_json", "sqlx"],
+            "api" => &["tfhe", "tokio", "axum", "sqlx"],
+            "client" | "store" | "control" => &["tfhe"],
+            _ => &[],
+        };
+        for name in banned {
+            assert!(!dependencies.contains(name), "{} must not depend on {name}", package.name);
+        }
+    }
+}
+
+#[test]
+fn each_door_is_one_file() {
+    let control = sources("control/src", &[".rs"]);
+    let doors: [(&str, &[&str]); 3] = [
+        ("engine", &["control/src/compute.rs"]),
+        // secret keys: demo sessions and the command line's client, nothing else of the service
+        ("client", &["control/src/held_keys.rs", "control/src/cli/"]),
+        ("sqlx", &[]),
+    ];
+    for (name, files) in doors {
+        for (path, text) in &control {
+            let may = files.iter().any(|door| path.starts_with(door));
+            assert!(may || !names_crate(text, name), "{path} names crate {name}");
+        }
+    }
+    for (path, text) in sources("kernels/src", &[".rs"]) {
+        let may = path.starts_with("kernels/src/cpu");
+        assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the CPU's vectors may be");
+    }
+}
+
+#[test]
+fn nothing_below_control_reads_the_environment_or_the_clock_of_the_wall() {
+    for folder in ["kernels/src", "control/api/src", "control/store/src", "engine/src"] {
+        for (path, text) in sources(folder, &[".rs"]) {
+            assert!(!text.contains("std::env::var"), "{path} reads the environment");
+            assert!(!text.contains("SystemTime::now"), "{path} reads the clock");
+        }
+    }
+}
+
+#[test]
+fn files_have_one_reason_to_exist() {
+    for folder in ["kernels", "engine", "control", "tests", "benches"] {
+        for (path, text) in sources(folder, &[".rs"]) {
+            let lines = text.lines().count();
+            assert!(lines <= 700, "{path} has {lines} lines");
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_in_the_sample() {
+    let sample = std::fs::read_to_string(root().join(".env.sample")).expect(".env.sample");
+    let mut seen = 0;
+    for (path, text) in sources("control/src", &[".rs"]) {
+        for word in text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')) {
+            let setting = (word.starts_with("ANGO_") || word.starts_with("SERVICE_")) && !word.ends_with('_');
+            let client_side = path.starts_with("control/src/cli/");
+            // error codes share the prefix
+            if setting && !client_side && word != "SERVICE_UNAVAILABLE" {
+                seen += 1;
+                assert!(sample.contains(word), "{word} of {path} is not in .env.sample");
+            }
+        }
+    }
+    assert!(seen > 0, "the settings were not found");
+}
+
+#[test]
+fn licences_are_permissive() {
+    const ALLOWED: [&str; 13] = [
+        "MIT",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "Zlib",
+        "Unicode-3.0",
+        "BSL-1.0",
+        "Unlicense",
+        "0BSD",
+        "CC0-1.0",
+        "CDLA-Permissive-2.0",
+        "Apache-2.0 WITH LLVM-exception",
+    ];
+    // for tests and benches only (facts: its patent terms are its vendor's): no part of the product depends on it
+    const TEST_ONLY: [&str; 1] = ["BSD-3-Clause-Clear"];
+    for package in graph().packages {
+        let Some(licence) = &package.license else {
+            panic!("{} names no licence", package.name);
+        };
+        let acceptable = licence.replace('/', " OR ").split(" OR ").any(|choice| {
+            choice.split(" AND ").all(|name| {
+                let name = name.trim().trim_matches(['(', ')']);
+                ALLOWED.contains(&name) || TEST_ONLY.contains(&name)
+            })
+        });
+        assert!(acceptable, "{}: {licence}", package.name);
+    }
+}
+
+#[test]
+fn the_tree_speaks_only_of_the_project() {
+    for folder in ["kernels", "engine", "control", "tests", "benches", "docs", ".ci"] {
+        for (path, text) in sources(folder, &[".rs", ".md", ".sql", ".py", ".mjs", "run", ".toml"]) {
+            if path.ends_with("tests/tidy/main.rs") {
+                continue;
+            }
+            for machine_path in ["/work/", "/root/", "/home/"] {
+                assert!(!text.contains(machine_path), "{path} names a path of one machine");
+            }
+        }
+    }
+}
