@@ -1,0 +1,112 @@
+//! What the scheduler itself costs (criterion; no peer). It works under the engine's lock, so a step must stay far below
+//! a bootstrap's 2 ms, also with thousands of sessions and a full queue.
+
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use engine::scheduler::{Command, Event, Limits, Scheduler};
+use engine::{OperationId, SessionId};
+
+const QUEUE_ROWS_MAX: usize = 16_384;
+
+/// A scheduler whose sessions are open and have room for their keys on the device, and the device behind it.
+struct Desk {
+    scheduler: Scheduler,
+    sessions: u64,
+    operations: u64,
+}
+
+impl Desk {
+    fn new(sessions: u64, wait: Duration) -> Self {
+        let limits = Limits {
+            queue_rows_max: QUEUE_ROWS_MAX,
+            session_rows_max: QUEUE_ROWS_MAX,
+            batch_rows_max: 64,
+            wait,
+            key_bytes_max: u64::MAX,
+            resident_bytes_max: u64::MAX,
+        };
+        let mut scheduler = Scheduler::new(limits);
+        for session in 0..sessions {
+            let weight = 1 + (session % 8) as u32;
+            let event = Event::Opened { session: SessionId(session), weight, host_bytes: 1, device_bytes: 1 };
+            assert!(scheduler.step(Duration::ZERO, event).is_empty());
+        }
+        Self { scheduler, sessions, operations: 0 }
+    }
+
+    fn submit(&mut self, rows: usize) -> Vec<Command> {
+        self.operations += 1;
+        let session = SessionId(self.operations % self.sessions);
+        let (operation, bootstraps) = (OperationId(self.operations), vec![1; rows]);
+        self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, bootstraps, deadline: None })
+    }
+
+    /// Carries the device's part out until it has nothing to do or `batches` have run.
+    fn work(&mut self, mut commands: Vec<Command>, batches: usize) -> Vec<Command> {
+        let mut done = 0;
+        while done < batches {
+            let report = commands.iter().find_map(|command| match command {
+                Command::Load(session) => Some(Event::Loaded(*session)),
+                Command::Run(batch) => Some(Event::BatchDone(batch.id)),
+                _ => None,
+            });
+            let Some(report) = report else { break };
+            done += usize::from(matches!(report, Event::BatchDone(_)));
+            commands = self.scheduler.step(Duration::ZERO, report);
+        }
+        commands
+    }
+}
+
+/// A gate comes, runs and is done, on an idle engine.
+fn lone_gate(c: &mut Criterion) {
+    let mut group = c.benchmark_group("scheduler/lone_gate");
+    for sessions in [1, 100, 10_000] {
+        let mut desk = Desk::new(sessions, Duration::ZERO);
+        group.bench_function(BenchmarkId::new("sessions", sessions), |b| {
+            b.iter(|| {
+                let commands = desk.submit(1);
+                desk.work(commands, 1)
+            })
+        });
+    }
+}
+
+/// 1024 gates come, run in slices and are done.
+fn large_operation(c: &mut Criterion) {
+    let mut group = c.benchmark_group("scheduler/large_operation");
+    group.throughput(Throughput::Elements(1024));
+    let mut desk = Desk::new(1, Duration::ZERO);
+    group.bench_function("gates", |b| {
+        b.iter(|| {
+            let commands = desk.submit(1024);
+            desk.work(commands, usize::MAX)
+        })
+    });
+}
+
+/// The queue is full of lone gates; a batch ends, the next one starts, and as many gates come anew.
+fn full_queue(c: &mut Criterion) {
+    let mut group = c.benchmark_group("scheduler/full_queue");
+    for sessions in [1, 100, 10_000] {
+        let mut desk = Desk::new(sessions, Duration::ZERO);
+        let mut running = desk.submit(1);
+        for _ in 1..QUEUE_ROWS_MAX {
+            desk.submit(1);
+        }
+        group.bench_function(BenchmarkId::new("sessions", sessions), |b| {
+            b.iter(|| {
+                let next = desk.work(std::mem::take(&mut running), 1);
+                let finished = next.iter().filter(|command| matches!(command, Command::Finish { .. })).count();
+                for _ in 0..finished {
+                    desk.submit(1);
+                }
+                running = next;
+            })
+        });
+    }
+}
+
+criterion_group!(scheduler, lone_gate, large_operation, full_queue);
+criterion_main!(scheduler);
