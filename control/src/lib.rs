@@ -1,1 +1,32 @@
+//! The service: the platform's HTTP interface over the engine, with accounts, sessions and prices. One binary, `ango`.
+//!
+//! A request passes [`listener`] and [`edge`] (id, deadline, log, error object), finds its route in [`router`], its caller
+//! in [`auth`], and ends in a handler of [`platform`], which asks [`compute`] for work and [`billing`] for its price.
 
+pub mod admin;
+pub mod app;
+pub mod auth;
+pub mod billing;
+pub mod cli;
+pub mod clock;
+pub mod compute;
+pub mod config;
+pub mod openapi;
+
+mod base64_text;
+mod body;
+mod data_dir;
+mod docs;
+mod edge;
+mod error;
+mod held_keys;
+mod ids;
+mod in_flight;
+mod json;
+mod key_upload;
+mod listener;
+mod operations;
+mod platform;
+mod router;
+mod sessions;
+mod telemetry;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The binary `ango`: see `ango --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    control::cli::main()
+}

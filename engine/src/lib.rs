@@ -26,7 +26,7 @@ mod usage;
 pub use config::Config;
 pub use error::Error;
 pub use kernels::container;
-pub use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, Preset};
+pub use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, Preset, noise};
 pub use kernels::{Backend, DeviceInfo};
 pub use operation::{Done, OPERATION_ROWS_MAX, OnDone, OperationId};
 pub use session::{OnErased, SessionId, WEIGHTS};

@@ -42,7 +42,10 @@ pub struct PresetFacts {
     pub evaluation_key_bytes: usize,
     /// Bytes of a bit's ciphertext, without framing.
     pub ciphertext_bytes: usize,
-    /// log2 of the estimated probability that one gate's result decrypts wrongly, inputs fresh or out of gates.
+    /// log2 of the estimated probability that a NAND, AND, OR or NOR of gate outputs is wrong.
     #[cfg_attr(feature = "openapi", schema(example = -90.7))]
     pub failure_probability_log2: f64,
+    /// The same for the worst gate: a MUX of MUX outputs.
+    #[cfg_attr(feature = "openapi", schema(example = -68.3))]
+    pub worst_failure_probability_log2: f64,
 }

@@ -1,0 +1,3 @@
+//! What things cost.
+
+pub mod tariff;

@@ -1,0 +1,103 @@
+//! The gate tariff: pure, in thousandths of a yen (readings P1, P27-P30).
+//!
+//! The tariff counts bootstraps as a circuit of NAND gates would need them, whatever the engine really does.
+
+use std::collections::BTreeMap;
+
+use api::MilliYen;
+use api::gates::{BatchDiscount, Pricing, Rate};
+
+use crate::compute::Gate;
+
+/// Price of one bootstrap operation.
+pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);
+/// The same in a large batch.
+pub const BOOTSTRAP_PRICE_DISCOUNTED: MilliYen = MilliYen(70);
+/// Gates in one request from which the discount applies; gates, not bootstraps, NOT included (readings P28).
+pub const DISCOUNT_GATES_MIN: usize = 32;
+
+/// Bootstrap operations charged for a gate.
+pub fn bootstrap_ops(gate: Gate) -> u64 {
+    match gate {
+        Gate::Not => 0,
+        Gate::Nand | Gate::And | Gate::Or | Gate::Nor => 1,
+        Gate::Mux => 3,
+        Gate::Xor | Gate::Xnor => 4,
+    }
+}
+
+/// What a request's gates cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price {
+    /// Bootstrap operations charged.
+    pub bootstrap_ops: u64,
+    /// Their price.
+    pub cost: MilliYen,
+    /// Whether it is the discounted one.
+    pub discounted: bool,
+}
+
+/// The price of one request's gates.
+pub fn price(gates: impl ExactSizeIterator<Item = Gate>) -> Price {
+    let discounted = gates.len() >= DISCOUNT_GATES_MIN;
+    let each = if discounted { BOOTSTRAP_PRICE_DISCOUNTED } else { BOOTSTRAP_PRICE };
+    let bootstrap_ops: u64 = gates.map(bootstrap_ops).sum();
+    // at most 1024 gates of 4 operations
+    let times = i64::try_from(bootstrap_ops).expect("a batch is bounded");
+    Price { bootstrap_ops, cost: each * times, discounted }
+}
+
+/// The public price list, all eight gates (readings P30).
+pub fn pricing() -> Pricing {
+    let rate = |gate: Gate| Rate { bootstrapping_ops: bootstrap_ops(gate), cost_jpy: price([gate].into_iter()).cost };
+    Pricing {
+        currency: "JPY".to_owned(),
+        rates: Gate::ALL.into_iter().map(|gate| (gate.name().to_owned(), rate(gate))).collect::<BTreeMap<_, _>>(),
+        batch_discount: BatchDiscount {
+            threshold_ops: DISCOUNT_GATES_MIN as u64,
+            discount_pct: (100 - 100 * BOOTSTRAP_PRICE_DISCOUNTED.0 / BOOTSTRAP_PRICE.0) as u64,
+            effective_rate_jpy: BOOTSTRAP_PRICE_DISCOUNTED,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_gates_cost_what_the_specification_lists() {
+        for (gate, ops, milli_yen) in [
+            (Gate::Nand, 1, 100),
+            (Gate::And, 1, 100),
+            (Gate::Or, 1, 100),
+            (Gate::Nor, 1, 100),
+            (Gate::Xor, 4, 400),
+            (Gate::Xnor, 4, 400),
+            (Gate::Not, 0, 0),
+            (Gate::Mux, 3, 300),
+        ] {
+            let price = price([gate].into_iter());
+            assert_eq!(price, Price { bootstrap_ops: ops, cost: MilliYen(milli_yen), discounted: false }, "{gate:?}");
+        }
+    }
+
+    #[test]
+    fn the_discount_starts_at_32_gates_and_counts_not_gates() {
+        let almost = price([Gate::Xor; 31].into_iter());
+        assert_eq!(almost, Price { bootstrap_ops: 124, cost: MilliYen(12_400), discounted: false });
+        let nots = [vec![Gate::Nand], vec![Gate::Not; 31]].concat();
+        assert_eq!(price(nots.into_iter()), Price { bootstrap_ops: 1, cost: MilliYen(70), discounted: true });
+        let most = price([Gate::Xor; 1024].into_iter());
+        assert_eq!(most, Price { bootstrap_ops: 4096, cost: MilliYen(286_720), discounted: true });
+    }
+
+    #[test]
+    fn the_price_list_holds_all_eight_gates_and_the_discount() {
+        let list = pricing();
+        assert_eq!(list.rates.len(), 8);
+        assert_eq!(list.batch_discount.discount_pct, 30);
+        assert_eq!(list.batch_discount.effective_rate_jpy, MilliYen(70));
+        assert_eq!(list.rates["XNOR"], Rate { bootstrapping_ops: 4, cost_jpy: MilliYen(400) });
+    }
+}

@@ -1,0 +1,187 @@
+//! The command line. Every setting of a node is a flag here and a variable in the environment.
+
+#[cfg(feature = "client-tools")]
+mod arguments;
+#[cfg(feature = "client-tools")]
+mod client;
+#[cfg(feature = "client-tools")]
+mod demo;
+#[cfg(feature = "client-tools")]
+mod files;
+#[cfg(feature = "client-tools")]
+mod progress;
+
+mod serve;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use api::AccountId;
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::auth::{Environment, Role};
+use crate::config::{Config, ConfigError, SETTINGS};
+use crate::{admin, openapi};
+
+/// Computes on encrypted bits that the server cannot read.
+#[derive(Debug, Parser)]
+#[command(name = "ango", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Subcommands>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Run a node. The same as no subcommand.
+    Serve(Settings),
+    /// Work on a data folder, whether a node runs on it or not.
+    #[command(subcommand)]
+    Admin(Admin),
+    /// Print the OpenAPI page.
+    Openapi,
+    #[cfg(feature = "client-tools")]
+    Client(client::ClientArgs),
+    #[cfg(feature = "client-tools")]
+    Demo(demo::DemoArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum Admin {
+    /// Make an API key and print it once.
+    CreateKey(CreateKey),
+}
+
+#[derive(Debug, Args)]
+struct CreateKey {
+    /// What the key may do.
+    #[arg(long, value_enum, default_value = "developer")]
+    role: Role,
+    /// What it is for; decides the prefix.
+    #[arg(long, value_enum, default_value = "live")]
+    environment: Environment,
+    /// An existing account that shall own the key; a new one by default.
+    #[arg(long, value_name = "ACCOUNT_ID")]
+    account: Option<AccountId>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The settings of [`SETTINGS`] as flags; variables of the environment where a flag is not given.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    given: Vec<(&'static str, String)>,
+}
+
+impl Settings {
+    fn config(&self) -> Result<Config, ConfigError> {
+        Config::from_lookup(|name| {
+            let flag = self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.clone());
+            flag.or_else(|| std::env::var(name).ok())
+        })
+    }
+}
+
+impl Args for Settings {
+    fn augment_args(command: Command) -> Command {
+        SETTINGS.iter().fold(command, |command, setting| {
+            let Some(flag) = setting.flag else { return command };
+            let default = if setting.default.is_empty() { "unset" } else { setting.default };
+            let help = format!("{} [env: {}] [default: {default}]", setting.why, setting.name);
+            command.arg(Arg::new(setting.name).long(flag).value_name("VALUE").help(help).help_heading("Settings"))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut settings = Settings::default();
+        settings.update_from_arg_matches(matches)?;
+        Ok(settings)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let flags = SETTINGS.iter().filter(|setting| setting.flag.is_some());
+        self.given
+            .extend(flags.filter_map(|setting| Some((setting.name, matches.get_one::<String>(setting.name)?.clone()))));
+        Ok(())
+    }
+}
+
+/// The program. Errors go to the error stream in one line.
+pub fn main() -> ExitCode {
+    let cli = Cli::from_arg_matches(&Cli::command().get_matches()).unwrap_or_else(|error| error.exit());
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ango: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            None => serve::run(cli.settings.config()?).await,
+            Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
+            Some(Subcommands::Admin(Admin::CreateKey(args))) => create_key(args).await,
+            Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(openapi::json().as_bytes())?),
+            #[cfg(feature = "client-tools")]
+            Some(Subcommands::Client(args)) => client::run(args).await,
+            #[cfg(feature = "client-tools")]
+            Some(Subcommands::Demo(args)) => demo::run(args).await,
+        }
+    })
+}
+
+async fn create_key(args: CreateKey) -> anyhow::Result<()> {
+    let config = args.settings.config()?;
+    let created = admin::create_key(&config, args.role, args.environment, args.account).await?;
+    if args.json {
+        let (key, key_id, account_id) = (&*created.key, &created.key_id, &created.account_id);
+        println!("{}", serde_json::json!({ "key": key, "key_id": key_id, "account_id": account_id }));
+    } else {
+        println!("{}", *created.key);
+        eprintln!("key {} of account {}; it is shown only this once", created.key_id, created.account_id);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_serve_and_of_the_bare_command_are_the_same_settings() {
+        for line in [&["ango", "--session-ttl-s", "60"][..], &["ango", "serve", "--session-ttl-s", "60"]] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            let settings = match cli.command {
+                Some(Subcommands::Serve(settings)) => settings,
+                _ => cli.settings,
+            };
+            assert_eq!(settings.given, [("ANGO_SESSION_TTL_S", "60".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn secrets_have_no_flag() {
+        assert!(Cli::try_parse_from(["ango", "--admin-key", "x"]).is_err());
+        assert!(SETTINGS.iter().all(|setting| setting.flag.is_some() != (setting.name == "SERVICE_ADMIN_KEY")));
+    }
+}

@@ -1,0 +1,63 @@
+//! `ango serve`: a node until it is told to stop.
+
+use anyhow::Context;
+use tokio::signal;
+use tracing_subscriber::EnvFilter;
+
+use crate::app::{App, Running};
+use crate::config::{Config, LogConfig};
+
+/// Runs a node until Ctrl-C or SIGTERM, then lets it finish what it has.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    start_log(&config.log)?;
+    let stop = stop_signal()?;
+    let node = App::start(config).await?;
+    announce(&node);
+    stop.await;
+    eprintln!("stopping: finishing what has begun");
+    node.shutdown().await;
+    Ok(())
+}
+
+/// What a person wants to know first.
+fn announce(node: &Running) {
+    let config = node.config();
+    println!("ango {}", env!("CARGO_PKG_VERSION"));
+    println!("  API      http://{}", node.api_addr);
+    println!("  docs     {}/docs  (also /redoc, /openapi.json)", node.base_url);
+    println!("  metrics  http://{}/metrics", node.metrics_addr);
+    println!("  data     {}", config.data_dir.display());
+    println!("  backend  {} on {}", node.backend, node.device_name);
+    if !node.has_api_keys {
+        println!();
+        println!("There is no API key yet. Make one, while the node runs, with");
+        println!(
+            "  ango admin create-key --data-dir {} --role account_admin --environment live",
+            config.data_dir.display()
+        );
+    }
+}
+
+fn start_log(log: &LogConfig) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&log.filter).context("ANGO_LOG")?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = if log.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
+    started.map_err(|error| anyhow::anyhow!("the log cannot start: {error}"))
+}
+
+/// Ends at Ctrl-C or SIGTERM. Listens from the moment of the call.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
+    #[cfg(unix)]
+    let mut interrupt = signal::unix::signal(signal::unix::SignalKind::interrupt())?;
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = signal::ctrl_c().await;
+    })
+}

@@ -1,0 +1,78 @@
+//! Time, as the service reads it. Tests move it by hand instead of waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+/// A moment: microseconds since 1970, UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// This much later.
+    pub fn plus(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
+    }
+
+    /// Time passed since an earlier moment; zero if it is not earlier.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// RFC 3339, UTC, milliseconds: `2026-01-31T23:59:59.123Z` (readings X3).
+    pub fn rfc3339(self) -> String {
+        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)
+            .ok()
+            .and_then(|moment| moment.format(&format).ok())
+            .expect("the clock shows a year of four digits")
+    }
+}
+
+/// Tells the time. Cheap to clone; clones show the same time.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    /// How far ahead of the system this clock is, in microseconds.
+    ahead_us: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Clock {
+        Clock::default()
+    }
+
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(self.ahead_us.load(Ordering::Relaxed)).plus(since_1970)
+    }
+
+    /// Moves this clock and its clones ahead.
+    pub fn advance(&self, by: Duration) {
+        self.ahead_us.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_utc_with_milliseconds() {
+        assert_eq!(Timestamp(1_769_903_999_123_456).rfc3339(), "2026-01-31T23:59:59.123Z");
+        assert_eq!(Timestamp(0).rfc3339(), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn an_advanced_clock_takes_its_clones_along() {
+        let clock = Clock::system();
+        let clone = clock.clone();
+        let before = clone.now();
+        clock.advance(Duration::from_secs(3600));
+        assert!(clone.now().since(before) >= Duration::from_secs(3600));
+    }
+}

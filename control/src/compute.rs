@@ -1,0 +1,261 @@
+//! The service's door to the engine: the only file that names it.
+//!
+//! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
+
+use std::time::{Duration, Instant};
+
+use api::Code;
+use api::gates::CIPHERTEXT_BYTES_MAX;
+use api::params::PresetFacts;
+use engine::container::{self, Form};
+use engine::{Engine, GateRow};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use crate::base64_text::{self, Fault};
+use crate::config::ComputeConfig;
+use crate::error::ApiError;
+use crate::json::secret_key_rejected;
+
+pub use engine::{EvaluationKey, Gate, Lwe, Preset, Usage};
+
+/// A key in the engine, and what its ciphertexts must match.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenKey {
+    session: engine::SessionId,
+    /// The key's preset.
+    pub preset: Preset,
+    fingerprint: Option<[u8; 8]>,
+}
+
+/// A gate and its operands as base64, in the order a, b, sel.
+#[derive(Clone, Debug)]
+pub struct GateText<'a> {
+    /// The gate.
+    pub gate: Gate,
+    /// Member names and texts; as many as the gate has operands.
+    pub operands: Vec<(&'static str, &'a str)>,
+}
+
+/// Gates that can be run.
+pub struct Program {
+    rows: Vec<GateRow>,
+    /// The form of each gate's first operand: its result goes back in it.
+    forms: Vec<Form>,
+}
+
+/// What a program came to.
+pub struct Outcome {
+    results: Vec<Lwe>,
+    forms: Vec<Form>,
+    /// Wall time of the evaluation.
+    pub compute: Duration,
+    /// Bootstraps really done.
+    pub bootstraps: u64,
+}
+
+/// The engine of this node. Cheap to clone.
+#[derive(Clone)]
+pub struct Compute {
+    engine: Engine,
+}
+
+impl Compute {
+    /// Starts the best backend of this machine.
+    pub fn start(config: &ComputeConfig) -> anyhow::Result<Compute> {
+        let engine = Engine::start(engine::Config {
+            queue_rows_max: config.queue_rows_max,
+            session_rows_max: config.session_rows_max,
+            wait_us_max: config.wait_us_max,
+            key_bytes_max: config.key_bytes_max,
+            resident_bytes_max: config.resident_bytes_max,
+            ..engine::Config::default()
+        })?;
+        Ok(Compute { engine })
+    }
+
+    /// Build string of the backend (readings O7).
+    pub fn backend(&self) -> &str {
+        &self.engine.device().backend
+    }
+
+    /// The device's own name.
+    pub fn device_name(&self) -> &str {
+        &self.engine.device().name
+    }
+
+    /// Figures of the moment.
+    pub fn usage(&self) -> Usage {
+        self.engine.usage()
+    }
+
+    /// Opens an uploaded key. Parsing is CPU work of tens of milliseconds: call it off the async threads.
+    pub fn open_upload(&self, mut bytes: Zeroizing<Vec<u8>>) -> Result<OpenKey, ApiError> {
+        let key = container::read_evaluation_key(std::mem::take(&mut *bytes)).map_err(|error| match error {
+            container::Error::SecretKey => secret_key_rejected(),
+            error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
+                .at("eval_key_b64", error.to_string()),
+        })?;
+        self.open(key)
+    }
+
+    /// Opens a key for work.
+    pub fn open(&self, key: EvaluationKey) -> Result<OpenKey, ApiError> {
+        let (preset, fingerprint) = (key.preset, key.fingerprint);
+        // plans, which will weigh accounts (readings P31), do not exist yet
+        let session = self.engine.open(key, 1).map_err(refused)?;
+        Ok(OpenKey { session, preset, fingerprint })
+    }
+
+    /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
+    pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
+        let (erased, hears) = oneshot::channel();
+        let tell = move || {
+            // nobody may be listening any more
+            let _ = erased.send(());
+        };
+        self.engine.close(key.session, Box::new(tell));
+        hears
+    }
+
+    /// Runs a program. A result that is not there at the deadline is an error and counts for nothing (readings E9).
+    pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
+        let (done, result) = oneshot::channel();
+        let Program { rows, forms } = program;
+        self.engine.submit(key.session, rows, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
+        let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))??;
+        Ok(Outcome { results: done.results, forms, compute: done.compute, bootstraps: done.bootstraps })
+    }
+
+    /// Finishes what is queued, overwrites all keys and stops. Blocks.
+    pub fn shutdown(&self) {
+        self.engine.shutdown();
+    }
+}
+
+/// Why a program gave no result.
+pub enum RunError {
+    /// The session was closed before or while it ran: the session's record says why.
+    Gone,
+    /// Anything else.
+    Api(ApiError),
+}
+
+impl From<engine::Error> for RunError {
+    fn from(error: engine::Error) -> Self {
+        match error {
+            engine::Error::Gone => RunError::Gone,
+            error => RunError::Api(refused(error)),
+        }
+    }
+}
+
+impl From<ApiError> for RunError {
+    fn from(error: ApiError) -> Self {
+        RunError::Api(error)
+    }
+}
+
+/// The answer to an engine's refusal.
+fn refused(error: engine::Error) -> ApiError {
+    use engine::Error;
+    let unavailable = |message: &str| ApiError::new(Code::ServiceUnavailable, message);
+    match error {
+        Error::Busy { retry_after } => unavailable("the node is busy").retry_after(retry_after),
+        Error::DeadlinePassed => unavailable("the work did not finish in time; nothing was charged"),
+        Error::Cancelled => unavailable("the work was cancelled; nothing was charged"),
+        Error::ShuttingDown => ApiError::draining(),
+        Error::Gone => ApiError::new(Code::SessionNotFound, "there is no such session"),
+        Error::Device(cause) => {
+            tracing::error!(%cause, "device failed");
+            unavailable("the device failed; nothing was charged")
+        }
+        Error::KeyTooLarge { .. } => {
+            ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
+        }
+        Error::Config(cause) => ApiError::internal(cause),
+    }
+}
+
+/// Reads a request's gates for a key: all of them or none (readings G10). `place` says where gate `i` stands in the
+/// request, with a dot at the end. CPU work for large batches.
+pub fn read_program(
+    key: &OpenKey,
+    gates: &[GateText<'_>],
+    place: impl Fn(usize) -> String,
+) -> Result<Program, ApiError> {
+    let mut program = Program { rows: Vec::with_capacity(gates.len()), forms: Vec::with_capacity(gates.len()) };
+    for (i, gate) in gates.iter().enumerate() {
+        let mut operands = Vec::with_capacity(gate.operands.len());
+        for (member, text) in &gate.operands {
+            let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
+            if operands.is_empty() {
+                program.forms.push(form);
+            }
+            operands.push(lwe);
+        }
+        program.rows.push(GateRow { gate: gate.gate, operands });
+    }
+    Ok(program)
+}
+
+/// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
+pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
+    outcome.results.iter().zip(&outcome.forms).map(|(lwe, form)| write(key, lwe, *form)).collect()
+}
+
+/// One ciphertext of a key.
+pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiError> {
+    read_ciphertext(key, text, || member.to_owned()).map(|(lwe, _)| lwe)
+}
+
+/// One ciphertext of a key, as base64 in our own form.
+pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
+    write(key, lwe, Form::Ango)
+}
+
+fn write(key: &OpenKey, lwe: &Lwe, form: Form) -> String {
+    base64_text::encode(&container::write_ciphertext(lwe, key.preset, key.fingerprint, form))
+}
+
+fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {
+    let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
+        Fault::NotBase64 => invalid_ciphertext(field(), "not base64"),
+        Fault::TooLarge => {
+            ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
+        }
+    })?;
+    let bytes = Zeroizing::new(bytes);
+    container::read_ciphertext(&bytes, key.preset, key.fingerprint).map_err(|error| match error {
+        container::Error::SecretKey => secret_key_rejected(),
+        error => invalid_ciphertext(field(), &error.to_string()),
+    })
+}
+
+fn invalid_ciphertext(field: String, issue: &str) -> ApiError {
+    ApiError::new(Code::InvalidCiphertext, format!("{field}: {issue}")).at(field, issue)
+}
+
+/// What a preset is and costs (readings section 14, `params/suggest`).
+pub fn preset_facts(preset: Preset) -> PresetFacts {
+    let params = preset.params();
+    PresetFacts {
+        preset: preset.name().to_owned(),
+        security_bits: preset.security_bits(),
+        n: params.lwe_dimension,
+        big_n: params.polynomial_size,
+        glwe_dimension: params.glwe_dimension,
+        bootstrap_base_log: params.bootstrap_base_log,
+        bootstrap_level_count: params.bootstrap_level_count,
+        key_switch_base: params.key_switch_base,
+        key_switch_level_count: params.key_switch_level_count,
+        evaluation_key_bytes: params.seeded_bytes(),
+        ciphertext_bytes: params.ciphertext_bytes(),
+        failure_probability_log2: tenths(engine::noise::failure_log2(&params).gate),
+        worst_failure_probability_log2: tenths(engine::noise::failure_log2(&params).worst),
+    }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}

@@ -1,0 +1,367 @@
+//! Settings of a node, checked before anything starts. Nothing below this crate reads the environment.
+
+pub mod settings;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use api::gates::BATCH_GATES_MAX;
+use ipnet::IpNet;
+use zeroize::Zeroizing;
+
+pub use settings::{SETTINGS, Setting};
+
+/// A setting that is refused, in one line that names its variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A node's settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address of the API.
+    pub listen: SocketAddr,
+    /// Address of metrics and probes.
+    pub metrics_listen: SocketAddr,
+    /// Folder of everything the node keeps.
+    pub data_dir: PathBuf,
+    /// `sqlite:` URL; the data folder's `ango.db` by default.
+    pub database_url: String,
+    /// Base address in documentation links; from `listen` when unset.
+    pub public_url: Option<String>,
+    /// Networks of proxies that speak TLS for the node (readings X12).
+    pub trusted_proxies: Vec<IpNet>,
+    /// Gate sessions.
+    pub sessions: SessionsConfig,
+    /// Bounds on requests.
+    pub requests: RequestsConfig,
+    /// Bounds on computing.
+    pub compute: ComputeConfig,
+    /// Administrator's secret (readings B3); no endpoint of this build reads it.
+    pub admin_key: Option<Zeroizing<String>>,
+    /// File of the audit chain (readings B39); no endpoint of this build writes it.
+    pub audit_log: Option<PathBuf>,
+    /// Whether key generation may return a secret key (readings K9); no endpoint of this build does.
+    pub allow_sk_in_response: bool,
+    /// Logging.
+    pub log: LogConfig,
+}
+
+/// Settings of gate sessions.
+#[derive(Clone, Debug)]
+pub struct SessionsConfig {
+    /// Life of a session (readings G2).
+    pub ttl: Duration,
+    /// Whether the server may make and hold secret keys (readings G8).
+    pub allow_server_held_key: bool,
+}
+
+/// Bounds on requests.
+#[derive(Clone, Debug)]
+pub struct RequestsConfig {
+    /// Longest time for one request (readings E9).
+    pub deadline: Duration,
+    /// Open connections at most.
+    pub connections_max: usize,
+    /// Memory for bodies in transit.
+    pub body_memory_bytes: u64,
+}
+
+/// Bounds on computing, as the engine names them.
+#[derive(Clone, Debug)]
+pub struct ComputeConfig {
+    /// Rows waiting on the node.
+    pub queue_rows_max: usize,
+    /// Rows waiting for one session.
+    pub session_rows_max: usize,
+    /// How long a lone row waits for company, in microseconds.
+    pub wait_us_max: u64,
+    /// Memory for seeded keys of open sessions.
+    pub key_bytes_max: u64,
+    /// Memory for prepared keys; `None`: the device's own figure.
+    pub resident_bytes_max: Option<u64>,
+}
+
+/// Settings of the log.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Filter directives.
+    pub filter: String,
+    /// JSON lines instead of text.
+    pub json: bool,
+}
+
+impl Config {
+    /// Checks settings. `lookup` gives a setting's text by its variable's name; an empty text is unset.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+        let read = Reader { lookup };
+        let data_dir: PathBuf = read.text("ANGO_DATA_DIR").into();
+        let config = Config {
+            listen: read.parsed("ANGO_LISTEN", "an address such as 127.0.0.1:8080")?,
+            metrics_listen: read.parsed("ANGO_METRICS_LISTEN", "an address such as 127.0.0.1:9464")?,
+            database_url: database_url(read.text("ANGO_DATABASE_URL"), &data_dir)?,
+            data_dir,
+            public_url: public_url(read.text("ANGO_PUBLIC_URL"))?,
+            trusted_proxies: networks(&read.text("ANGO_TRUSTED_PROXIES"))?,
+            sessions: SessionsConfig {
+                ttl: Duration::from_secs(read.number("ANGO_SESSION_TTL_S", 1, 7 * 24 * 3600)?),
+                allow_server_held_key: read.switch("ANGO_ALLOW_SERVER_HELD_KEY")?,
+            },
+            requests: RequestsConfig {
+                deadline: Duration::from_secs(read.number("ANGO_REQUEST_DEADLINE_S", 1, 3600)?),
+                connections_max: read.number("ANGO_CONNECTIONS_MAX", 1, 1 << 20)? as usize,
+                // two uploads of the largest key at once, at least
+                body_memory_bytes: read.number("ANGO_BODY_MEMORY_MB", 96, 1 << 20)? << 20,
+            },
+            compute: ComputeConfig {
+                queue_rows_max: read.number("ANGO_QUEUE_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
+                session_rows_max: read.number("ANGO_SESSION_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
+                wait_us_max: read.number("ANGO_BATCH_WAIT_US", 0, 1_000_000)?,
+                key_bytes_max: read.number("ANGO_KEY_MEMORY_MB", 16, 1 << 24)? << 20,
+                resident_bytes_max: match read.text("ANGO_RESIDENT_MEMORY_MB").as_str() {
+                    "" => None,
+                    _ => Some(read.number("ANGO_RESIDENT_MEMORY_MB", 128, 1 << 24)? << 20),
+                },
+            },
+            admin_key: admin_key(read.text("SERVICE_ADMIN_KEY"))?,
+            audit_log: audit_log(read.text("SERVICE_AUDIT_LOG"))?,
+            allow_sk_in_response: read.switch("SERVICE_ALLOW_SK_IN_RESPONSE")?,
+            log: LogConfig {
+                filter: log_filter(read.text("ANGO_LOG"))?,
+                json: read.choice("ANGO_LOG_FORMAT", &["text", "json"])? == "json",
+            },
+        };
+        backend(&read.text("ANGO_BACKEND"))?;
+        if !read.text("ANGO_REDIS_URL").is_empty() {
+            return Err(wrong("ANGO_REDIS_URL", "this build has no shared cache store; leave it unset"));
+        }
+        if config.compute.queue_rows_max < config.compute.session_rows_max {
+            return Err(wrong("ANGO_QUEUE_ROWS_MAX", "must be at least ANGO_SESSION_ROWS_MAX"));
+        }
+        if !config.listen.ip().is_loopback() && config.trusted_proxies.is_empty() {
+            return Err(wrong(
+                "ANGO_LISTEN",
+                "the node speaks plain HTTP: beyond loopback put a TLS proxy in front and name it in ANGO_TRUSTED_PROXIES",
+            ));
+        }
+        Ok(config)
+    }
+
+    /// Defaults, in this folder, on free loopback ports: for a node inside another program.
+    pub fn in_folder(data_dir: impl Into<PathBuf>) -> Config {
+        let data_dir: PathBuf = data_dir.into();
+        let folder = data_dir.to_string_lossy().into_owned();
+        let mut config = Config::from_lookup(|name| match name {
+            "ANGO_LISTEN" | "ANGO_METRICS_LISTEN" => Some("127.0.0.1:0".to_owned()),
+            "ANGO_DATA_DIR" => Some(folder.clone()),
+            _ => None,
+        })
+        .expect("the defaults are valid");
+        config.data_dir = data_dir;
+        config
+    }
+}
+
+/// Reads settings by name and fills in defaults.
+struct Reader<F> {
+    lookup: F,
+}
+
+impl<F: Fn(&str) -> Option<String>> Reader<F> {
+    /// The setting's text, or its default.
+    fn text(&self, name: &str) -> String {
+        let setting = SETTINGS.iter().find(|setting| setting.name == name).expect("the setting is in the list");
+        (self.lookup)(name)
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| setting.default.to_owned())
+    }
+
+    fn parsed<T: FromStr>(&self, name: &str, wanted: &str) -> Result<T, ConfigError> {
+        let text = self.text(name);
+        text.parse().map_err(|_| wrong(name, &format!("{text:?} is not {wanted}")))
+    }
+
+    fn number(&self, name: &str, min: u64, max: u64) -> Result<u64, ConfigError> {
+        let wanted = format!("a whole number from {min} to {max}");
+        let number = self.parsed(name, &wanted)?;
+        if !(min..=max).contains(&number) {
+            return Err(wrong(name, &format!("{number} is not {wanted}")));
+        }
+        Ok(number)
+    }
+
+    fn switch(&self, name: &str) -> Result<bool, ConfigError> {
+        Ok(self.choice(name, &["true", "false"])? == "true")
+    }
+
+    fn choice(&self, name: &str, allowed: &[&str]) -> Result<String, ConfigError> {
+        let text = self.text(name);
+        if !allowed.contains(&text.as_str()) {
+            return Err(wrong(name, &format!("{text:?} is not one of {}", allowed.join(", "))));
+        }
+        Ok(text)
+    }
+}
+
+fn wrong(name: &str, why: &str) -> ConfigError {
+    ConfigError(format!("{name}: {why}"))
+}
+
+fn database_url(text: String, data_dir: &Path) -> Result<String, ConfigError> {
+    if text.is_empty() {
+        return Ok(format!("sqlite:{}", data_dir.join("ango.db").display()));
+    }
+    if text.starts_with("postgres:") || text.starts_with("postgresql:") {
+        return Err(wrong("ANGO_DATABASE_URL", "PostgreSQL is not in this build; use sqlite:FILE"));
+    }
+    // the text may hold a password: it is not repeated
+    store::sqlite_path(&text).map_err(|error| wrong("ANGO_DATABASE_URL", &error.to_string()))?;
+    Ok(text)
+}
+
+fn backend(text: &str) -> Result<(), ConfigError> {
+    match text {
+        "auto" | "cpu" => Ok(()),
+        "cuda" | "wgpu" => Err(wrong("ANGO_BACKEND", &format!("{text} is not in this build; use auto or cpu"))),
+        _ => Err(wrong("ANGO_BACKEND", &format!("{text:?} is not one of auto, cpu"))),
+    }
+}
+
+fn public_url(text: String) -> Result<Option<String>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let acceptable = text.parse::<axum::http::Uri>().is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
+    });
+    if !acceptable {
+        return Err(wrong("ANGO_PUBLIC_URL", &format!("{text:?} is not an address such as https://fhe.example.org")));
+    }
+    Ok(Some(text.trim_end_matches('/').to_owned()))
+}
+
+fn networks(text: &str) -> Result<Vec<IpNet>, ConfigError> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+        .map(|entry| {
+            entry.parse().or_else(|_| entry.parse().map(|address: std::net::IpAddr| address.into())).map_err(|_| {
+                wrong(
+                    "ANGO_TRUSTED_PROXIES",
+                    &format!("{entry:?} is neither an address nor a network such as 10.0.0.0/8"),
+                )
+            })
+        })
+        .collect()
+}
+
+fn admin_key(text: String) -> Result<Option<Zeroizing<String>>, ConfigError> {
+    match text.chars().count() {
+        0 => Ok(None),
+        1..32 => Err(wrong("SERVICE_ADMIN_KEY", "must have at least 32 characters")),
+        _ => Ok(Some(Zeroizing::new(text))),
+    }
+}
+
+fn audit_log(text: String) -> Result<Option<PathBuf>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let path = PathBuf::from(text);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() || !folder.is_dir() {
+        return Err(wrong("SERVICE_AUDIT_LOG", &format!("{} is not a file in an existing folder", path.display())));
+    }
+    Ok(Some(path))
+}
+
+fn log_filter(text: String) -> Result<String, ConfigError> {
+    tracing_subscriber::EnvFilter::try_new(&text)
+        .map_err(|_| wrong("ANGO_LOG", &format!("{text:?} is not a level or a list such as ango=debug,sqlx=warn")))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(given: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_lookup(|name| given.iter().find(|(known, _)| *known == name).map(|(_, text)| text.to_string()))
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_list() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.listen, "127.0.0.1:8080".parse().unwrap());
+        assert_eq!(config.metrics_listen, "127.0.0.1:9464".parse().unwrap());
+        assert_eq!(config.database_url, "sqlite:./ango-data/ango.db");
+        assert_eq!(config.sessions.ttl, Duration::from_secs(3600));
+        assert_eq!(config.requests.deadline, Duration::from_secs(300));
+        assert!(!config.allow_sk_in_response && config.sessions.allow_server_held_key);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_refused_in_one_line_that_names_it() {
+        for (name, text) in [
+            ("ANGO_LISTEN", "localhost"),
+            ("ANGO_LISTEN", "0.0.0.0:8080"),
+            ("ANGO_METRICS_LISTEN", "9464"),
+            ("ANGO_DATABASE_URL", "postgres://user:word@host/db"),
+            ("ANGO_DATABASE_URL", "sqlite::memory:"),
+            ("ANGO_DATABASE_URL", "ango.db"),
+            ("ANGO_REDIS_URL", "redis://host"),
+            ("ANGO_BACKEND", "cuda"),
+            ("ANGO_BACKEND", "fpga"),
+            ("ANGO_PUBLIC_URL", "fhe.example.org"),
+            ("ANGO_TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("ANGO_SESSION_TTL_S", "0"),
+            ("ANGO_SESSION_TTL_S", "1h"),
+            ("ANGO_REQUEST_DEADLINE_S", "-1"),
+            ("ANGO_CONNECTIONS_MAX", "0"),
+            ("ANGO_BODY_MEMORY_MB", "1"),
+            ("ANGO_QUEUE_ROWS_MAX", "1023"),
+            ("ANGO_SESSION_ROWS_MAX", "1"),
+            ("ANGO_BATCH_WAIT_US", "x"),
+            ("ANGO_KEY_MEMORY_MB", "0"),
+            ("ANGO_RESIDENT_MEMORY_MB", "much"),
+            ("ANGO_ALLOW_SERVER_HELD_KEY", "yes"),
+            ("SERVICE_ADMIN_KEY", "short"),
+            ("SERVICE_AUDIT_LOG", "/no/such/folder/audit.log"),
+            ("SERVICE_ALLOW_SK_IN_RESPONSE", "1"),
+            ("ANGO_LOG", "ango=loudly"),
+            ("ANGO_LOG_FORMAT", "xml"),
+        ] {
+            let error = config(&[(name, text)]).expect_err(name).to_string();
+            assert!(error.starts_with(&format!("{name}: ")) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_repeated_in_errors() {
+        let error = config(&[("ANGO_DATABASE_URL", "postgres://user:word@host/db")]).unwrap_err().to_string();
+        assert!(!error.contains("word"));
+        let error = config(&[("SERVICE_ADMIN_KEY", "hunter2")]).unwrap_err().to_string();
+        assert!(!error.contains("hunter2"));
+    }
+
+    #[test]
+    fn beyond_loopback_needs_a_named_proxy() {
+        let config = config(&[("ANGO_LISTEN", "0.0.0.0:8080"), ("ANGO_TRUSTED_PROXIES", "10.0.0.0/8, ::1")]).unwrap();
+        assert_eq!(config.trusted_proxies.len(), 2);
+    }
+
+    #[test]
+    fn an_empty_variable_is_an_unset_one() {
+        assert_eq!(config(&[("ANGO_SESSION_TTL_S", " ")]).unwrap().sessions.ttl, Duration::from_secs(3600));
+    }
+}

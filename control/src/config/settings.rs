@@ -1,0 +1,165 @@
+//! The one list of settings: name, default, one line of why. The command line, `.env.sample` and the checks read it.
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The environment variable.
+    pub name: &'static str,
+    /// The flag of `ango serve`; none for secrets, which other users of a machine could read in its process list.
+    pub flag: Option<&'static str>,
+    /// The value when it is not given; empty: unset.
+    pub default: &'static str,
+    /// What it is for.
+    pub why: &'static str,
+}
+
+const fn setting(name: &'static str, flag: &'static str, default: &'static str, why: &'static str) -> Setting {
+    Setting { name, flag: Some(flag), default, why }
+}
+
+/// Every setting, in the order of `.env.sample`.
+pub const SETTINGS: &[Setting] = &[
+    setting(
+        "ANGO_LISTEN",
+        "listen",
+        "127.0.0.1:8080",
+        "Address of the API. Beyond loopback only behind a TLS proxy: see ANGO_TRUSTED_PROXIES.",
+    ),
+    setting(
+        "ANGO_METRICS_LISTEN",
+        "metrics-listen",
+        "127.0.0.1:9464",
+        "Address of /metrics, /livez and /readyz. No authentication: keep it private.",
+    ),
+    setting(
+        "ANGO_DATA_DIR",
+        "data-dir",
+        "./ango-data",
+        "Folder of everything the node keeps; made with mode 0700. One node a folder.",
+    ),
+    setting(
+        "ANGO_DATABASE_URL",
+        "database-url",
+        "",
+        "sqlite:FILE; by default ango.db in the data folder. This build serves SQLite only.",
+    ),
+    setting(
+        "ANGO_REDIS_URL",
+        "redis-url",
+        "",
+        "Shared cache store of several nodes. Not in this build: leave it unset.",
+    ),
+    setting("ANGO_BACKEND", "backend", "auto", "Where gates are computed: auto or cpu. This build has no GPU backend."),
+    setting(
+        "ANGO_PUBLIC_URL",
+        "public-url",
+        "",
+        "Base address in documentation links; by default http:// and the listening address.",
+    ),
+    setting(
+        "ANGO_TRUSTED_PROXIES",
+        "trusted-proxies",
+        "",
+        "Networks of TLS proxies in front, as CIDR list. Needed to listen beyond loopback, since the node speaks plain HTTP.",
+    ),
+    setting(
+        "ANGO_SESSION_TTL_S",
+        "session-ttl-s",
+        "3600",
+        "Life of a gate session in seconds, fixed from its creation.",
+    ),
+    setting(
+        "ANGO_ALLOW_SERVER_HELD_KEY",
+        "allow-server-held-key",
+        "true",
+        "Whether POST /tfhe/session may make and hold a secret key (demonstrations). Set false in production.",
+    ),
+    setting(
+        "ANGO_REQUEST_DEADLINE_S",
+        "request-deadline-s",
+        "300",
+        "Longest time for one request in seconds; work that takes longer is dropped and not charged.",
+    ),
+    setting("ANGO_CONNECTIONS_MAX", "connections-max", "4096", "Open connections at most; further ones wait."),
+    setting(
+        "ANGO_BODY_MEMORY_MB",
+        "body-memory-mb",
+        "512",
+        "Memory for request bodies in transit, in MB; beyond it uploads get 503.",
+    ),
+    setting(
+        "ANGO_QUEUE_ROWS_MAX",
+        "queue-rows-max",
+        "16384",
+        "Gates waiting on the whole node; beyond it requests get 503.",
+    ),
+    setting(
+        "ANGO_SESSION_ROWS_MAX",
+        "session-rows-max",
+        "4096",
+        "Gates waiting for one session; at least a full batch of 1024.",
+    ),
+    setting(
+        "ANGO_BATCH_WAIT_US",
+        "batch-wait-us",
+        "200",
+        "How long a lone gate waits for company of its session, in microseconds.",
+    ),
+    setting(
+        "ANGO_KEY_MEMORY_MB",
+        "key-memory-mb",
+        "4096",
+        "Memory for uploaded keys of open sessions, in MB; beyond it new sessions get 503.",
+    ),
+    setting(
+        "ANGO_RESIDENT_MEMORY_MB",
+        "resident-memory-mb",
+        "",
+        "Memory for keys prepared for computing, in MB; by default what the device offers.",
+    ),
+    Setting {
+        name: "SERVICE_ADMIN_KEY",
+        flag: None,
+        default: "",
+        why: "Administrator's secret for key issuing over HTTP, at least 32 characters. Checked, not used yet.",
+    },
+    setting("SERVICE_AUDIT_LOG", "audit-log", "", "File of the audit chain. Checked, not used yet."),
+    setting(
+        "SERVICE_ALLOW_SK_IN_RESPONSE",
+        "allow-sk-in-response",
+        "false",
+        "Whether key generation may return a secret key (local tests). Checked, not used yet.",
+    ),
+    setting(
+        "ANGO_LOG",
+        "log",
+        "info",
+        "What is logged: error, warn, info, debug, trace, or per module as in ango=debug,sqlx=warn.",
+    ),
+    setting("ANGO_LOG_FORMAT", "log-format", "text", "text for people, json for machines."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.env.sample` as the list says it should be.
+    fn sample() -> String {
+        let mut text =
+            String::from("# Every setting of ango with its default. Each is also a flag: see `ango serve --help`.\n");
+        for setting in SETTINGS {
+            text += &format!("\n# {}\n#{}={}\n", setting.why, setting.name, setting.default);
+        }
+        text
+    }
+
+    #[test]
+    fn env_sample_lists_every_setting_with_default_and_reason() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../.env.sample");
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            std::fs::write(path, sample()).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(committed == sample(), ".env.sample is not up to date: run this test with UPDATE_SNAPSHOTS=1");
+    }
+}

@@ -1,0 +1,131 @@
+//! The node's folder: private to its owner, used by one node at a time, home of the pepper.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use zeroize::Zeroizing;
+
+use crate::ids;
+
+/// Bytes of the secret that API keys' digests are made with (readings A3).
+const PEPPER_BYTES: usize = 32;
+
+/// The node's folder.
+#[derive(Clone, Debug)]
+pub struct DataDir {
+    path: PathBuf,
+}
+
+/// Held while a node serves this folder.
+#[derive(Debug)]
+pub struct NodeLock {
+    _file: File,
+}
+
+impl DataDir {
+    /// Makes the folder (mode 0700) if it is not there.
+    pub fn open(path: &Path) -> anyhow::Result<DataDir> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path).with_context(|| format!("ANGO_DATA_DIR: cannot make the folder {}", path.display()))?;
+        Ok(DataDir { path: path.to_owned() })
+    }
+
+    /// Takes the folder for one node. Fails when another one serves it.
+    pub fn lock(&self) -> anyhow::Result<NodeLock> {
+        let path = self.path.join("node.lock");
+        let file = private_file(OpenOptions::new().create(true).append(true), &path)
+            .with_context(|| format!("ANGO_DATA_DIR: cannot open {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(NodeLock { _file: file }),
+            Err(fs::TryLockError::WouldBlock) => {
+                bail!("ANGO_DATA_DIR: another node is running on {}", self.path.display())
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("ANGO_DATA_DIR: cannot lock {}", path.display()))
+            }
+        }
+    }
+
+    /// The secret that digests of API keys are made with. Made at the first start; when keys exist already, a missing
+    /// one is an error, since a new one would silently end them all.
+    pub fn pepper(&self, has_keys: bool) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
+        let path = self.path.join("pepper");
+        if !path.exists() {
+            if has_keys {
+                bail!("{} is missing: API keys of this folder cannot be checked without it", path.display());
+            }
+            self.make_pepper(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let bytes = Zeroizing::new(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+        let Ok(pepper) = <[u8; PEPPER_BYTES]>::try_from(bytes.as_slice()) else {
+            bail!("{} is damaged: it must hold {PEPPER_BYTES} bytes", path.display());
+        };
+        Ok(Zeroizing::new(pepper))
+    }
+
+    /// Written aside and linked into place, so that nobody reads half of it and of two writers one wins.
+    fn make_pepper(&self, path: &Path) -> std::io::Result<()> {
+        let pepper = Zeroizing::new(ids::random::<PEPPER_BYTES>());
+        let aside = self.path.join(format!("pepper.{}", std::process::id()));
+        let mut file = private_file(OpenOptions::new().create(true).write(true).truncate(true), &aside)?;
+        file.write_all(&*pepper)?;
+        file.sync_all()?;
+        let linked = fs::hard_link(&aside, path);
+        fs::remove_file(&aside)?;
+        match linked {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens a file that, if it is new, only its owner may read.
+fn private_file(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_taken_by_one_node_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::open(&folder.path().join("a/b")).unwrap();
+        let lock = data.lock().unwrap();
+        assert!(data.lock().unwrap_err().to_string().contains("another node"));
+        drop(lock);
+        data.lock().unwrap();
+    }
+
+    #[test]
+    fn the_pepper_is_made_once_and_never_replaced_under_existing_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::open(folder.path()).unwrap();
+        assert!(data.pepper(true).is_err());
+        let first = data.pepper(false).unwrap();
+        assert_eq!(*first, *data.pepper(true).unwrap());
+        fs::write(folder.path().join("pepper"), b"short").unwrap();
+        assert!(data.pepper(true).unwrap_err().to_string().contains("damaged"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folder_and_secrets_are_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let data = DataDir::open(&path).unwrap();
+        data.pepper(false).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(mode(&path.join("pepper")), 0o600);
+    }
+}

@@ -1,0 +1,149 @@
+//! The pages around the API, all from inside the binary: description, two browsers for it, and a page an error code.
+
+use std::sync::{Arc, LazyLock};
+
+use api::Code;
+use axum::extract::Path;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use utoipa_swagger_ui::{Config, SwaggerFile};
+
+use crate::error::ApiError;
+use crate::openapi;
+
+/// Redoc, from the npm package of that name; licence beside it.
+static REDOC: &[u8] = include_bytes!("../assets/redoc/redoc.standalone.js");
+/// How long a browser may keep assets of this binary.
+const ASSET_CACHE: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+/// Nothing from elsewhere: the pages work without internet, and say so.
+const OWN_ORIGIN_ONLY: (HeaderName, HeaderValue) = (
+    header::CONTENT_SECURITY_POLICY,
+    HeaderValue::from_static(
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; script-src 'self'; \
+         worker-src 'self' blob:; frame-ancestors 'none'",
+    ),
+);
+
+static OPENAPI_JSON: LazyLock<String> = LazyLock::new(openapi::json);
+
+static SWAGGER: LazyLock<Arc<Config<'static>>> =
+    LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true)));
+
+/// The machine-readable description (specification, Versioning 4).
+pub async fn openapi_json() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI_JSON.as_str()).into_response()
+}
+
+/// The interactive reference lives under a folder, so that its assets have relative paths.
+pub async fn swagger_redirect() -> Redirect {
+    Redirect::temporary("/docs/")
+}
+
+/// A file of the interactive reference.
+pub async fn swagger_file(file: Option<Path<String>>) -> Result<Response, ApiError> {
+    let path = file.map(|Path(path)| path).unwrap_or_default();
+    let found = utoipa_swagger_ui::serve(&path, SWAGGER.clone()).map_err(ApiError::internal)?;
+    let SwaggerFile { bytes, content_type, .. } = found.ok_or_else(no_page)?;
+    let headers = [(header::CONTENT_TYPE, content_type)];
+    Ok((headers, [OWN_ORIGIN_ONLY], bytes.into_owned()).into_response())
+}
+
+/// The browsable reference.
+pub async fn redoc() -> Response {
+    let page = r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Ango API</title>
+<style>body { margin: 0 }</style>
+</head>
+<body>
+<redoc spec-url="/openapi.json"></redoc>
+<script src="/redoc/redoc.standalone.js"></script>
+</body>
+</html>
+"#;
+    ([OWN_ORIGIN_ONLY], Html(page)).into_response()
+}
+
+/// The program behind [`redoc`].
+pub async fn redoc_script() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8")),
+        (header::CACHE_CONTROL, ASSET_CACHE),
+    ];
+    (headers, REDOC).into_response()
+}
+
+/// All error codes.
+pub async fn error_list() -> Response {
+    let rows: String = Code::ALL
+        .iter()
+        .map(|code| {
+            let (name, status) = (code.as_str(), code.status());
+            format!(
+                "<tr><td><a href=\"/docs/errors/{name}\">{name}</a></td><td>{status}</td><td>{}</td></tr>\n",
+                escape(code.cause())
+            )
+        })
+        .collect();
+    page("Error codes", &format!("<table>\n<tr><th>Code</th><th>Status</th><th>Cause</th></tr>\n{rows}</table>\n"))
+}
+
+/// What one error code means and what to do about it (readings E4).
+pub async fn error_page(Path(name): Path<String>) -> Result<Response, ApiError> {
+    let code = Code::from_name(&name).ok_or_else(no_page)?;
+    let status = StatusCode::from_u16(code.status()).map_err(ApiError::internal)?;
+    let body = format!(
+        "<p>HTTP status {status}</p>\n<h2>Cause</h2>\n<p>{}</p>\n<h2>What to do</h2>\n<p>{}</p>\n\
+         <p>If it stays unclear, tell support the <code>request_id</code> of the answer.</p>\n\
+         <p><a href=\"/docs/errors\">All error codes</a> · <a href=\"/redoc\">API reference</a></p>\n",
+        escape(code.cause()),
+        escape(code.fix()),
+    );
+    Ok(page(code.as_str(), &body))
+}
+
+fn no_page() -> ApiError {
+    ApiError::new(Code::NotFound, "there is no such page")
+}
+
+fn page(title: &str, body: &str) -> Response {
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} · Ango API</title>\n\
+         <style>body {{ font: 1rem/1.6 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }} \
+         td, th {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0 }} \
+         code {{ background: #eee; padding: 0 .2rem }}</style>\n\
+         </head>\n<body>\n<h1>{title}</h1>\n{body}</body>\n</html>\n"
+    );
+    ([OWN_ORIGIN_ONLY], Html(html)).into_response()
+}
+
+/// Text as HTML; what stands between backquotes is code.
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let mut pieces = text.split('`');
+    let mut html = pieces.next().unwrap_or_default().to_owned();
+    for (i, piece) in pieces.enumerate() {
+        html += if i % 2 == 0 { "<code>" } else { "</code>" };
+        html += piece;
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_backquotes_become_code() {
+        assert_eq!(escape("a < b & `c`, `d`."), "a &lt; b &amp; <code>c</code>, <code>d</code>.");
+        for code in Code::ALL {
+            for text in [code.cause(), code.fix()] {
+                assert_eq!(text.matches('`').count() % 2, 0, "{}", code.as_str());
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The one error of the service. Handlers say code and words; [`crate::edge`] makes the error object of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Code, Detail};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+/// What a handler answers when it cannot do as asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// Decides the status.
+    pub code: Code,
+    /// For people. Never holds secrets or internals (readings E10, X16).
+    pub message: String,
+    /// Parts of the request at fault.
+    pub details: Vec<Detail>,
+    /// When to come back, in seconds. Every 503 says it.
+    pub retry_after_s: Option<u64>,
+}
+
+impl ApiError {
+    /// An error of this code in these words.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let retry_after_s = (code.status() == 503).then_some(1);
+        Self { code, message: message.into(), details: Vec::new(), retry_after_s }
+    }
+
+    /// With the member that is at fault.
+    pub fn at(mut self, field: impl Into<String>, issue: impl Into<String>) -> Self {
+        self.details.push(Detail { field: field.into(), issue: issue.into() });
+        self
+    }
+
+    /// With a time to come back, rounded up to whole seconds.
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after_s = Some(wait.as_millis().div_ceil(1000).max(1) as u64);
+        self
+    }
+
+    /// A bug or a broken machine: the cause goes to the log, the caller learns nothing of it (readings E10).
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        tracing::error!(%cause, "internal error");
+        Self::new(Code::InternalError, "something went wrong inside the service")
+    }
+
+    /// The node takes no new work.
+    pub fn draining() -> Self {
+        Self::new(Code::ServiceUnavailable, "the node is shutting down").retry_after(Duration::from_secs(5))
+    }
+}
+
+impl From<store::Error> for ApiError {
+    /// Readings E8: the database failing is 503.
+    fn from(error: store::Error) -> Self {
+        tracing::error!(cause = %error, "database failed");
+        Self::new(Code::ServiceUnavailable, "the database did not answer").retry_after(Duration::from_secs(2))
+    }
+}
+
+impl From<tokio::task::JoinError> for ApiError {
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).expect("the table holds valid statuses");
+        let mut response = status.into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}

@@ -1,0 +1,65 @@
+//! Fresh identifiers (readings X4).
+
+use api::{AccountId, KeyId, LineageId, RequestId, SessionId, UsageId};
+
+use crate::clock::Timestamp;
+
+/// Random bytes from the operating system.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
+/// 128 bits that sort by time: 48 bits of milliseconds, 80 random ones.
+fn time_ordered(now: Timestamp) -> u128 {
+    let millis = u128::try_from(now.0 / 1000).unwrap_or(0) & ((1 << 48) - 1);
+    (millis << 80) | (u128::from_be_bytes(random()) >> 48)
+}
+
+/// A new account's id.
+pub fn account(now: Timestamp) -> AccountId {
+    AccountId::from_bits(time_ordered(now))
+}
+
+/// A new API key's id.
+pub fn key(now: Timestamp) -> KeyId {
+    KeyId::from_bits(time_ordered(now))
+}
+
+/// A new key lineage's id.
+pub fn lineage(now: Timestamp) -> LineageId {
+    LineageId::from_bits(time_ordered(now))
+}
+
+/// A new request's id.
+pub fn request(now: Timestamp) -> RequestId {
+    RequestId::from_bits(time_ordered(now))
+}
+
+/// A new usage row's id.
+pub fn usage(now: Timestamp) -> UsageId {
+    UsageId::from_bits(time_ordered(now))
+}
+
+/// A new gate session's id: 128 random bits, since it is a secret.
+pub fn session() -> SessionId {
+    SessionId::from_bits(u128::from_be_bytes(random()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_ids_sort_after_earlier_ones() {
+        let ids: Vec<_> = (1..100).map(|n| request(Timestamp(n * 1_700_000_000_000))).collect();
+        assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn ids_of_one_moment_differ() {
+        assert_ne!(key(Timestamp(5)), key(Timestamp(5)));
+        assert_ne!(session(), session());
+    }
+}

@@ -1,0 +1,37 @@
+//! The second listener: metrics and probes for operators. No authentication; on loopback unless told otherwise.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use crate::app::Node;
+use crate::platform::health;
+
+/// The routes of the second listener.
+pub fn router(node: Arc<Node>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(node)
+}
+
+async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
+    let text = node.telemetry.render(&node.compute.usage());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+/// Ready: neither stopping nor without its database.
+async fn readyz(State(node): State<Arc<Node>>) -> (StatusCode, &'static str) {
+    if node.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+    } else if health::storage(&node).await.status == api::health::HealthStatus::Unavailable {
+        (StatusCode::SERVICE_UNAVAILABLE, "database unavailable\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
+}

@@ -1,0 +1,460 @@
+//! Gate sessions (specification, Gate sessions; readings G1-G14, P24-P30).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::gates::{
+    BATCH_GATES_MAX, BatchGate, BatchRequest, BatchResult, CIPHERTEXT_BYTES_MAX, CreateEvalSession, CreateSession,
+    CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult, GateRequest, GateResult, Pricing,
+    Session, Sessions,
+};
+use api::{AccountId, Code};
+use axum::Extension;
+use axum::Json as Answer;
+use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode};
+use store::GateUsage;
+
+use crate::app::Node;
+use crate::auth::{Caller, Environment};
+use crate::billing::tariff;
+use crate::body::{Json, JsonBody, base64_ceiling};
+use crate::compute::{self, Gate, GateText, Outcome, Preset, RunError};
+use crate::edge::Deadline;
+use crate::error::ApiError;
+use crate::held_keys::HeldKey;
+use crate::ids;
+use crate::key_upload::KeyUpload;
+use crate::sessions::{OpenSession, SessionDigest};
+
+/// Says that the server holds, or held, a secret key (readings G8).
+const SECURITY_WARNING: (HeaderName, &str) = (
+    HeaderName::from_static("x-security-warning"),
+    "the server holds this session's secret key; use POST /api/v1/tfhe/eval-session for real data",
+);
+
+impl JsonBody for CreateSession {
+    const BYTES_MAX: usize = 64 << 10;
+}
+
+impl JsonBody for GateRequest {
+    const BYTES_MAX: usize = base64_ceiling(3 * CIPHERTEXT_BYTES_MAX);
+}
+
+impl JsonBody for BatchRequest {
+    /// Twice the largest honest batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. What 1024 times the limit of a single
+    /// ciphertext would need is no batch of gates.
+    const BYTES_MAX: usize = 32 << 20;
+}
+
+impl JsonBody for EncryptRequest {
+    const BYTES_MAX: usize = 64 << 10;
+}
+
+impl JsonBody for DecryptRequest {
+    const BYTES_MAX: usize = base64_ceiling(CIPHERTEXT_BYTES_MAX);
+}
+
+/// The price of every gate.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/pricing",
+    operation_id = "getGatePricing",
+    tag = "Health, models, pricing",
+    responses((status = 200, description = "The price list.", body = Pricing))
+)]
+pub async fn pricing() -> Answer<Pricing> {
+    Answer(tariff::pricing())
+}
+
+/// Open a demonstration session whose secret key the server makes and holds.
+///
+/// For trying things out: the server can decrypt everything in it. Use `POST /api/v1/tfhe/eval-session` for real data.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/session",
+    operation_id = "createManagedSession",
+    tag = "Gate sessions",
+    request_body = CreateSession,
+    responses((status = 201, description = "The session is open.", body = CreatedSession,
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+)]
+pub async fn create_managed(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    Json { value: request, .. }: Json<CreateSession>,
+) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Answer<CreatedSession>), ApiError> {
+    let disabled = || ApiError::new(Code::FeatureDisabled, "sessions with a server-held key are switched off here");
+    if !node.config.sessions.allow_server_held_key {
+        return Err(disabled());
+    }
+    let preset = Preset::from_name(&request.preset).ok_or_else(|| {
+        let names = Preset::ALL.map(Preset::name).join(", ");
+        ApiError::new(Code::InvalidRequest, format!("preset must be one of {names}"))
+            .at("preset", format!("not one of {names}"))
+    })?;
+    let compute = node.compute.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let (held, key) = HeldKey::generate(preset).ok_or_else(disabled)?;
+        Ok::<_, ApiError>((held, compute.open(key)?))
+    });
+    let (held, key) = opening.await??;
+    let session = node.sessions.open(&caller, key, Some(held)).await?;
+    Ok((StatusCode::CREATED, [SECURITY_WARNING], Answer(session.created())))
+}
+
+/// Open a blind session on an uploaded evaluation key.
+///
+/// The preset is found from the key. A key that can decrypt is refused.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/eval-session",
+    operation_id = "createEvalSession",
+    tag = "Gate sessions",
+    request_body(description = "The evaluation key, at most 40 MB decoded: in JSON as base64, or as it is.",
+        content((CreateEvalSession = "application/json"), (Vec<u8> = "application/octet-stream"))),
+    responses((status = 201, description = "The session is open.", body = CreatedSession))
+)]
+pub async fn create_blind(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    KeyUpload { bytes, reserved }: KeyUpload,
+) -> Result<(StatusCode, Answer<CreatedSession>), ApiError> {
+    let compute = node.compute.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let opened = compute.open_upload(bytes);
+        drop(reserved);
+        opened
+    });
+    let session = node.sessions.open(&caller, opening.await??, None).await?;
+    Ok((StatusCode::CREATED, Answer(session.created())))
+}
+
+/// Evaluate one gate.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/gate",
+    operation_id = "evaluateGate",
+    tag = "Gate sessions",
+    request_body = GateRequest,
+    responses((status = 200, description = "The result.", body = GateResult))
+)]
+pub async fn evaluate(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    Extension(deadline): Extension<Deadline>,
+    Json { value: request, reserved }: Json<GateRequest>,
+) -> Result<Answer<GateResult>, ApiError> {
+    let GateRequest { session_id, op, a, b, sel } = request;
+    let gates = vec![BatchGate { op, a, b, sel }];
+    let work = Work { gates, place: |_| String::new() };
+    let mut done = run(node, caller, session_id, work, deadline, reserved).await?;
+    Ok(Answer(GateResult {
+        result_b64: done.results.swap_remove(0),
+        op: done.gates[0].name().to_owned(),
+        bootstrap_ops: done.price.bootstrap_ops,
+        cost_jpy: done.price.cost,
+        compute_ms: milliseconds(done.compute),
+    }))
+}
+
+/// Evaluate up to 1024 gates that do not depend on one another.
+///
+/// All or nothing. From 32 gates on, 30 percent off.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/batch",
+    operation_id = "evaluateBatch",
+    tag = "Gate sessions",
+    request_body = BatchRequest,
+    responses((status = 200, description = "The results, in the order of the gates.", body = BatchResult))
+)]
+pub async fn evaluate_batch(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    Extension(deadline): Extension<Deadline>,
+    Json { value: request, reserved }: Json<BatchRequest>,
+) -> Result<Answer<BatchResult>, ApiError> {
+    match request.gates.len() {
+        0 => return Err(ApiError::new(Code::InvalidRequest, "a batch needs a gate").at("gates", "empty")),
+        1..=BATCH_GATES_MAX => {}
+        gates => {
+            return Err(ApiError::new(
+                Code::BatchTooLarge,
+                format!("{gates} gates; at most {BATCH_GATES_MAX} in a batch"),
+            )
+            .at("gates", "too many"));
+        }
+    }
+    let work = Work { gates: request.gates, place: |i| format!("gates[{i}].") };
+    let done = run(node, caller, request.session_id, work, deadline, reserved).await?;
+    Ok(Answer(BatchResult {
+        results_b64: done.results,
+        total_bootstrap_ops: done.price.bootstrap_ops,
+        total_cost_jpy: done.price.cost,
+        total_compute_ms: milliseconds(done.compute),
+        batch_discount_applied: done.price.discounted,
+    }))
+}
+
+/// Encrypt a bit with the key that the server holds.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/session/{session_id}/encrypt",
+    operation_id = "encryptBit",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session that is not blind.")),
+    request_body = EncryptRequest,
+    responses((status = 200, description = "The ciphertext.", body = EncryptResult,
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+)]
+pub async fn encrypt(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    id: SessionPath,
+    Json { value: request, .. }: Json<EncryptRequest>,
+) -> Result<([(HeaderName, &'static str); 1], Answer<EncryptResult>), ApiError> {
+    let session = node.sessions.find(&caller.account, &id.0).await?;
+    let ciphertext = held(&session)?.encrypt(request.bit);
+    let ciphertext_b64 = compute::write_single(&session.key, &ciphertext);
+    Ok(([SECURITY_WARNING], Answer(EncryptResult { ciphertext_b64 })))
+}
+
+/// Decrypt a bit with the key that the server holds.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/session/{session_id}/decrypt",
+    operation_id = "decryptBit",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session that is not blind.")),
+    request_body = DecryptRequest,
+    responses((status = 200, description = "The bit.", body = DecryptResult,
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+)]
+pub async fn decrypt(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    id: SessionPath,
+    Json { value: request, .. }: Json<DecryptRequest>,
+) -> Result<([(HeaderName, &'static str); 1], Answer<DecryptResult>), ApiError> {
+    let session = node.sessions.find(&caller.account, &id.0).await?;
+    let key = held(&session)?;
+    let ciphertext = compute::read_single(&session.key, &request.ciphertext_b64, "ciphertext_b64")?;
+    Ok(([SECURITY_WARNING], Answer(DecryptResult { bit: key.decrypt(&ciphertext) })))
+}
+
+/// A session and what it has used.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/session/{session_id}",
+    operation_id = "getSession",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session of the account.")),
+    responses((status = 200, description = "The session.", body = Session))
+)]
+pub async fn show(State(node): State<Arc<Node>>, caller: Caller, id: SessionPath) -> Result<Answer<Session>, ApiError> {
+    Ok(Answer(node.sessions.describe(&caller.account, &id.0).await?))
+}
+
+/// End a session and overwrite its key.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/session/{session_id}",
+    operation_id = "deleteSession",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session of the account.")),
+    responses((status = 204, description = "The session is gone."))
+)]
+pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, id: SessionPath) -> Result<StatusCode, ApiError> {
+    node.sessions.delete(&caller.account, &id.0).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// All open sessions of the account.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/sessions",
+    operation_id = "listSessions",
+    tag = "Gate sessions",
+    responses((status = 200, description = "The sessions, newest first.", body = Sessions))
+)]
+pub async fn list(State(node): State<Arc<Node>>, caller: Caller) -> Result<Answer<Sessions>, ApiError> {
+    Ok(Answer(Sessions { sessions: node.sessions.list(&caller.account).await? }))
+}
+
+/// The id in a path, unread: what is not an id is an unknown session like any other.
+pub struct SessionPath(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        let id = params.ok().and_then(|params| params.iter().next().map(|(_, id)| id.to_owned()));
+        Ok(SessionPath(id.unwrap_or_default()))
+    }
+}
+
+/// The secret key of a session that is not blind (readings G7).
+fn held(session: &OpenSession) -> Result<&HeldKey, ApiError> {
+    session.held.as_ref().ok_or_else(|| {
+        ApiError::new(
+            Code::InvalidRequest,
+            "this is a blind session: the server holds no key to encrypt or decrypt with",
+        )
+    })
+}
+
+/// Gates as a request has them, and where in the request gate `i` stands.
+struct Work {
+    gates: Vec<BatchGate>,
+    place: fn(usize) -> String,
+}
+
+/// Gates that were run and charged.
+struct Done {
+    results: Vec<String>,
+    gates: Vec<Gate>,
+    price: tariff::Price,
+    compute: Duration,
+}
+
+/// Checks, runs, charges. The run and the charge go on if the client disconnects: completed work is charged (readings P24).
+async fn run(
+    node: Arc<Node>,
+    caller: Caller,
+    session_id: String,
+    work: Work,
+    Deadline(deadline): Deadline,
+    reserved: crate::body::Reserved,
+) -> Result<Done, ApiError> {
+    let gates = gate_names(&work)?;
+    let session = node.sessions.find(&caller.account, &session_id).await?;
+    let key = session.key;
+    // the session itself is not held while gates run: its end must not wait for them
+    let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    drop(session);
+
+    let (program, gates) = off_thread(gates.len(), move || {
+        let texts: Vec<GateText<'_>> =
+            gates.iter().zip(&work.gates).map(|(gate, text)| operands(*gate, text)).collect();
+        let program = compute::read_program(&key, &texts, work.place)?;
+        drop(reserved);
+        Ok::<_, ApiError>((program, gates))
+    })
+    .await??;
+
+    let in_flight = node.in_flight.enter();
+    let running = tokio::spawn(async move {
+        let _in_flight = in_flight;
+        let outcome = match node.compute.run(&key, program, deadline).await {
+            Ok(outcome) => outcome,
+            Err(RunError::Api(error)) => return Err(error),
+            // expired, deleted or lost meanwhile: the session's record says which
+            Err(RunError::Gone) => {
+                node.sessions.find(&charge_to.account, &session_id).await?;
+                return Err(ApiError::new(Code::SessionNotFound, "there is no such session"));
+            }
+        };
+        let price = tariff::price(gates.iter().copied());
+        charge(&node, &charge_to, &gates, &price, &outcome).await?;
+        let compute = outcome.compute;
+        let results = off_thread(gates.len(), move || compute::write_results(&key, &outcome)).await?;
+        Ok(Done { results, gates, price, compute })
+    });
+    running.await?
+}
+
+/// Gates from which reading and writing ciphertexts leaves the async threads.
+const OFF_THREAD_GATES_MIN: usize = 16;
+
+/// Runs CPU work for this many gates where it disturbs nobody.
+async fn off_thread<T: Send + 'static>(
+    gates: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, tokio::task::JoinError> {
+    match gates {
+        0..OFF_THREAD_GATES_MIN => Ok(work()),
+        _ => tokio::task::spawn_blocking(work).await,
+    }
+}
+
+/// All gates and their operands' presence, before anything is decoded (readings G9, G10).
+fn gate_names(work: &Work) -> Result<Vec<Gate>, ApiError> {
+    let mut gates = Vec::with_capacity(work.gates.len());
+    for (i, text) in work.gates.iter().enumerate() {
+        let place = || (work.place)(i);
+        let gate = Gate::from_name(&text.op).ok_or_else(|| {
+            let names = Gate::ALL.map(Gate::name).join(", ");
+            ApiError::new(Code::InvalidGateOp, format!("{}op must be one of {names}", place()))
+                .at(format!("{}op", place()), "not a gate")
+        })?;
+        let missing = match (gate.arity(), &text.b, &text.sel) {
+            (2.., None, _) => Some("b"),
+            (3.., _, None) => Some("sel"),
+            _ => None,
+        };
+        if let Some(member) = missing {
+            let field = format!("{}{member}", place());
+            return Err(
+                ApiError::new(Code::MissingOperand, format!("{} needs {field}", gate.name())).at(field, "missing")
+            );
+        }
+        gates.push(gate);
+    }
+    Ok(gates)
+}
+
+/// A gate's operands in the engine's order; those it does not take are ignored (readings G9).
+fn operands(gate: Gate, text: &BatchGate) -> GateText<'_> {
+    let all = [("a", Some(text.a.as_str())), ("b", text.b.as_deref()), ("sel", text.sel.as_deref())];
+    let operands = all.into_iter().take(gate.arity()).filter_map(|(member, text)| Some((member, text?))).collect();
+    GateText { gate, operands }
+}
+
+/// Whom an operation is charged to.
+struct ChargeTo {
+    digest: SessionDigest,
+    account: AccountId,
+    environment: Environment,
+}
+
+/// Charges completed gates: session totals and usage row in one transaction (readings G14, P3).
+async fn charge(
+    node: &Node,
+    to: &ChargeTo,
+    gates: &[Gate],
+    price: &tariff::Price,
+    outcome: &Outcome,
+) -> Result<(), ApiError> {
+    let mut counts: BTreeMap<&'static str, (Gate, u64)> = BTreeMap::new();
+    for gate in gates {
+        counts.entry(gate.name()).or_insert((*gate, 0)).1 += 1;
+    }
+    let by_gate: BTreeMap<_, _> = counts.iter().map(|(name, (_, count))| (name, count)).collect();
+    let now = node.clock.now();
+    node.store
+        .charge_gates(&GateUsage {
+            usage_id: ids::usage(now).as_str(),
+            session_digest: &to.digest,
+            account_id: to.account.as_str(),
+            environment: to.environment.as_str(),
+            gates: gates.len() as i64,
+            by_gate: &serde_json::to_string(&by_gate).map_err(ApiError::internal)?,
+            bootstrap_ops: price.bootstrap_ops as i64,
+            bootstraps_done: outcome.bootstraps as i64,
+            cost_milli_yen: price.cost.0,
+            compute_us: i64::try_from(outcome.compute.as_micros()).unwrap_or(i64::MAX),
+            created_at: now.0,
+        })
+        .await?;
+    node.telemetry.gates_charged(counts.into_values());
+    Ok(())
+}
+
+/// Milliseconds with three decimals (readings G12).
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}

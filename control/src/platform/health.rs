@@ -1,0 +1,121 @@
+//! Health (specification, Health; readings O1-O7).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::health::{BriefHealth, Health, HealthStatus, Storage};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use tokio::sync::Mutex;
+
+use crate::app::Node;
+
+/// Longest time for a probe (specification, Limits).
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Slower than this is degraded (specification, Health).
+const SLOW: Duration = Duration::from_millis(500);
+/// How long a probe's result is believed, so that a flood of health calls makes no flood of probes (readings O5).
+const BELIEVED: Duration = Duration::from_secs(2);
+/// Use of device memory from which eviction is near, in percent (readings O7).
+const CACHE_WARNING_PCT: f64 = 90.0;
+
+/// Semantic version of the API (readings O10).
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The last probe of the database and when it ended.
+#[derive(Default)]
+pub struct LastProbe(Mutex<Option<(Instant, Storage)>>);
+
+/// How the database does. One probe at a time; others wait for its result.
+pub async fn storage(node: &Node) -> Storage {
+    let mut last = node.last_probe.0.lock().await;
+    if let Some((at, storage)) = &*last
+        && at.elapsed() < BELIEVED
+    {
+        return storage.clone();
+    }
+    let started = Instant::now();
+    let answered = tokio::time::timeout(PROBE_TIMEOUT, node.store.probe()).await;
+    let took = started.elapsed();
+    let (status, latency_ms) = match answered {
+        Ok(Ok(())) if took <= SLOW => (HealthStatus::Healthy, Some(milliseconds(took))),
+        Ok(Ok(())) => (HealthStatus::Degraded, Some(milliseconds(took))),
+        Ok(Err(error)) => {
+            tracing::error!(cause = %error, "database probe failed");
+            (HealthStatus::Unavailable, None)
+        }
+        Err(_) => (HealthStatus::Unavailable, None),
+    };
+    let storage = Storage { backend: "sqlite".to_owned(), status, latency_ms };
+    *last = Some((Instant::now(), storage.clone()));
+    storage
+}
+
+/// Health in short, for load balancers.
+#[utoipa::path(
+    get,
+    path = "/health",
+    operation_id = "getBriefHealth",
+    tag = "Health, models, pricing",
+    responses(
+        (status = 200, description = "The node works.", body = BriefHealth),
+        (status = 503, description = "A critical dependency does not answer.", body = BriefHealth),
+    )
+)]
+pub async fn brief(State(node): State<Arc<Node>>) -> (StatusCode, Json<BriefHealth>) {
+    let status = storage(&node).await.status;
+    let word = match status {
+        HealthStatus::Healthy => "ok",
+        HealthStatus::Degraded => "degraded",
+        HealthStatus::Unavailable => "unavailable",
+    };
+    (code(status), Json(BriefHealth { status: word.to_owned(), version: VERSION.to_owned() }))
+}
+
+/// Health in full.
+#[utoipa::path(
+    get,
+    path = "/api/v1/health",
+    operation_id = "getHealth",
+    tag = "Health, models, pricing",
+    responses(
+        (status = 200, description = "The node works.", body = Health),
+        (status = 503, description = "A critical dependency does not answer.", body = Health),
+    )
+)]
+pub async fn full(State(node): State<Arc<Node>>) -> (StatusCode, Json<Health>) {
+    let storage = storage(&node).await;
+    let usage = node.compute.usage();
+    let backend = node.compute.backend();
+    let gpu_available = !backend.starts_with("cpu");
+    let cache_pct = (usage.resident_bytes_max > 0)
+        .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
+    let health = Health {
+        status: storage.status,
+        version: VERSION.to_owned(),
+        uptime_seconds: milliseconds(node.started.elapsed()) / 1000.0,
+        fhe_engine: backend.to_owned(),
+        gpu_available,
+        gpu_name: gpu_available.then(|| node.compute.device_name().to_owned()),
+        active_sessions: usage.sessions,
+        active_jobs: usage.operations,
+        ciphertext_cache_usage_pct: cache_pct,
+        ciphertext_cache_warning: cache_pct.is_some_and(|pct| pct >= CACHE_WARNING_PCT),
+        // none is configured: the database is embedded (readings O3)
+        dependencies: Vec::new(),
+        storage: Some(storage),
+    };
+    (code(health.status), Json(health))
+}
+
+fn code(status: HealthStatus) -> StatusCode {
+    match status {
+        HealthStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::OK,
+    }
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}

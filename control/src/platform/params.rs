@@ -1,0 +1,87 @@
+//! Parameters that really meet a security level (readings section 14).
+
+use api::Code;
+use api::params::SuggestedParams;
+use axum::Json;
+use axum::extract::RawQuery;
+
+use crate::compute::{self, Preset};
+use crate::error::ApiError;
+
+/// Level of an absent `security_level`.
+const DEFAULT_LEVEL: &str = "128-bit";
+
+/// The specification's levels and the bits they promise.
+const LEVELS: [(&str, u32); 4] = [("testing", 0), ("128-bit", 128), ("192-bit", 192), ("256-bit", 256)];
+
+/// Gate-session presets that meet a security level.
+///
+/// `depth` and `scale_bits` describe arithmetic circuits; they are checked here, and chains of moduli for them come with
+/// the arithmetic endpoints. Gates have no depth: every gate refreshes its result.
+#[utoipa::path(
+    get,
+    path = "/api/v1/params/suggest",
+    operation_id = "suggestParams",
+    tag = "Gate sessions",
+    params(
+        ("security_level" = Option<String>, Query,
+            description = "`testing`, `128-bit` (default), `192-bit` or `256-bit`.", example = "128-bit"),
+        ("depth" = Option<i64>, Query, minimum = 1, maximum = 14,
+            description = "Multiplications in a row; of arithmetic circuits only."),
+        ("scale_bits" = Option<i64>, Query, minimum = 10, maximum = 50,
+            description = "Bits of precision; of arithmetic circuits only."),
+    ),
+    responses((status = 200, description = "What meets the level; an empty list when nothing does.", body = SuggestedParams))
+)]
+pub async fn suggest(RawQuery(query): RawQuery) -> Result<Json<SuggestedParams>, ApiError> {
+    let asked = Asked::parse(query.as_deref().unwrap_or_default())?;
+    let (name, bits) = asked.level;
+    let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= bits);
+    Ok(Json(SuggestedParams { security_level: name.to_owned(), presets: presets.map(compute::preset_facts).collect() }))
+}
+
+struct Asked {
+    level: (&'static str, u32),
+}
+
+impl Asked {
+    /// Reads the query; unknown parameters are ignored, known ones must be right and come once (readings E3).
+    fn parse(query: &str) -> Result<Asked, ApiError> {
+        let (mut level, mut depth, mut scale_bits) = (None, None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let slot = match name {
+                "security_level" => &mut level,
+                "depth" => &mut depth,
+                "scale_bits" => &mut scale_bits,
+                _ => continue,
+            };
+            if slot.replace(value).is_some() {
+                return Err(
+                    ApiError::new(Code::InvalidRequest, format!("{name} is given twice")).at(name, "given twice")
+                );
+            }
+        }
+        in_range("depth", depth, 1, 14)?;
+        in_range("scale_bits", scale_bits, 10, 50)?;
+        let wanted = level.unwrap_or(DEFAULT_LEVEL);
+        let level = LEVELS.into_iter().find(|(name, _)| *name == wanted).ok_or_else(|| {
+            let names = LEVELS.map(|(name, _)| name).join(", ");
+            ApiError::new(Code::InvalidParams, format!("security_level must be one of {names}"))
+                .at("security_level", format!("not one of {names}"))
+        })?;
+        Ok(Asked { level })
+    }
+}
+
+fn in_range(name: &str, value: Option<&str>, min: i64, max: i64) -> Result<(), ApiError> {
+    let Some(value) = value else { return Ok(()) };
+    let number: i64 = value.parse().map_err(|_| {
+        ApiError::new(Code::InvalidRequest, format!("{name} must be a whole number")).at(name, "not a whole number")
+    })?;
+    if !(min..=max).contains(&number) {
+        return Err(ApiError::new(Code::InvalidParams, format!("{name} must be {min} to {max}"))
+            .at(name, format!("not in {min} to {max}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Every route on one page, grouped by who may call.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
+
+use api::Code;
+
+use crate::app::Node;
+use crate::auth::{self, Level};
+use crate::edge;
+use crate::error::ApiError;
+use crate::platform::{gates, health, models, params};
+use crate::{docs, openapi};
+
+/// The API's routes and their description.
+fn api(
+    guard: impl Fn(Level, UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
+) -> OpenApiRouter<Arc<Node>> {
+    let any_key = |routes| guard(Level::Trial, routes);
+    let billing = |routes| guard(Level::Billing, routes);
+    OpenApiRouter::with_openapi(openapi::frame())
+        // everybody
+        .routes(routes!(health::brief))
+        .routes(routes!(health::full))
+        .routes(routes!(models::list))
+        .routes(routes!(gates::pricing))
+        .routes(routes!(params::suggest))
+        // any valid key; a viewer only to read
+        .routes(any_key(routes!(gates::create_managed)))
+        .routes(any_key(routes!(gates::create_blind)))
+        .routes(any_key(routes!(gates::evaluate)))
+        .routes(any_key(routes!(gates::evaluate_batch)))
+        .routes(any_key(routes!(gates::encrypt)))
+        .routes(any_key(routes!(gates::decrypt)))
+        .routes(any_key(routes!(gates::show, gates::delete)))
+        // account_admin
+        .routes(billing(routes!(gates::list)))
+}
+
+/// The pages around the API, for everybody.
+fn pages() -> Router<Arc<Node>> {
+    Router::new()
+        .route("/openapi.json", get(docs::openapi_json))
+        .route("/docs", get(docs::swagger_redirect))
+        .route("/docs/{*file}", get(docs::swagger_file))
+        .route("/docs/errors", get(docs::error_list))
+        .route("/docs/errors/{code}", get(docs::error_page))
+        .route("/redoc", get(docs::redoc))
+        .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
+}
+
+/// The whole service of one listener.
+pub fn router(node: Arc<Node>) -> Router {
+    let guard = |level: Level, (schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
+        let layer =
+            from_fn_with_state(node.clone(), move |state, request, next| auth::require(level, state, request, next));
+        // of the handlers only: a wrong method is told as such before anybody asks for a key
+        (schemas, paths, methods.route_layer(layer))
+    };
+    let (api, _) = api(guard).split_for_parts();
+    api.merge(pages())
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(node.clone(), edge::edge))
+        .with_state(node)
+}
+
+/// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
+pub fn description() -> utoipa::openapi::OpenApi {
+    api(|_, routes| routes).into_openapi()
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(Code::NotFound, "there is nothing at this path")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(Code::MethodNotAllowed, "this path does not take this method; see the Allow header")
+}

@@ -1,0 +1,276 @@
+//! Gate sessions of this node: who owns which open key, and for how long (readings G1-G3, G8, G13, X14).
+//!
+//! Keys are in memory only, so open sessions are too; the store keeps what must outlive them: totals, and how they ended.
+//! Time is fixed at creation. Whoever meets an expired session first ends it: a request, or [`Sessions::sweep`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use api::gates::{CreatedSession, Session, SessionState};
+use api::{AccountId, Code, MilliYen, SessionId};
+use sha2::{Digest as _, Sha256};
+use store::{GateSession, NewGateSession, SessionEnd, Store};
+use tokio::sync::oneshot;
+
+use crate::auth::Caller;
+use crate::clock::{Clock, Timestamp};
+use crate::compute::{Compute, OpenKey};
+use crate::error::ApiError;
+use crate::held_keys::HeldKey;
+use crate::ids;
+use crate::telemetry::Telemetry;
+
+/// Length of the idle phase, the end of a session's life (readings G2).
+const IDLE: Duration = Duration::from_secs(5 * 60);
+/// How long an ended session is told apart from an unknown one (readings G1).
+const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
+/// Longest time that a deletion waits for the key to be overwritten (specification: within 5 seconds).
+const ERASE_WAIT: Duration = Duration::from_secs(5);
+
+/// SHA-256 of a session id: what is stored of it.
+pub type SessionDigest = [u8; 32];
+
+/// A session whose key is open.
+pub struct OpenSession {
+    /// A secret of its account: never logged.
+    pub id: SessionId,
+    /// What is stored of the id.
+    pub digest: SessionDigest,
+    /// Owner.
+    pub account: AccountId,
+    /// Its key in the engine.
+    pub key: OpenKey,
+    /// Its secret key, if the server holds it (readings G8).
+    pub held: Option<HeldKey>,
+    created_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+impl OpenSession {
+    /// The server holds no secret key of it.
+    pub fn is_blind(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// As the answer to its creation.
+    pub fn created(&self) -> CreatedSession {
+        let params = self.key.preset.params();
+        CreatedSession {
+            session_id: self.id.clone(),
+            preset: self.key.preset.name().to_owned(),
+            n: params.lwe_dimension,
+            big_n: params.polynomial_size,
+            is_blind: self.is_blind(),
+            expires_at: self.expires_at.rfc3339(),
+        }
+    }
+
+    fn described(&self, record: &GateSession, now: Timestamp) -> Session {
+        Session {
+            session_id: self.id.clone(),
+            preset: self.key.preset.name().to_owned(),
+            gates_used: record.gates_used.unsigned_abs(),
+            total_cost_jpy: MilliYen(record.total_cost_milli_yen),
+            age_s: now.since(self.created_at).as_secs(),
+            is_blind: self.is_blind(),
+            state: self.state(now),
+            expires_at: self.expires_at.rfc3339(),
+        }
+    }
+
+    fn state(&self, now: Timestamp) -> SessionState {
+        let has_idle_phase = self.expires_at.since(self.created_at) > IDLE;
+        match has_idle_phase && self.expires_at.since(now) <= IDLE {
+            true => SessionState::Idle,
+            false => SessionState::Active,
+        }
+    }
+}
+
+/// The sessions of this node.
+pub struct Sessions {
+    store: Store,
+    compute: Compute,
+    clock: Clock,
+    telemetry: Arc<Telemetry>,
+    ttl: Duration,
+    /// Bounded by the engine's memory for keys.
+    open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
+}
+
+impl Sessions {
+    /// No sessions yet. Those of an earlier process are lost: their keys are gone (readings G13).
+    pub async fn start(
+        store: Store,
+        compute: Compute,
+        clock: Clock,
+        telemetry: Arc<Telemetry>,
+        ttl: Duration,
+    ) -> Result<Self, store::Error> {
+        let lost = store.lose_gate_sessions(clock.now().0).await?;
+        if lost > 0 {
+            tracing::info!(lost, "sessions of an earlier process are lost");
+        }
+        Ok(Self { store, compute, clock, telemetry, ttl, open: RwLock::default() })
+    }
+
+    /// Opens a session on a key that is in the engine already.
+    pub async fn open(
+        &self,
+        caller: &Caller,
+        key: OpenKey,
+        held: Option<HeldKey>,
+    ) -> Result<Arc<OpenSession>, ApiError> {
+        // until the session is in the table, dropping out of here must not leave the key in the engine
+        let mut unclaimed = CloseOnDrop { compute: &self.compute, key: Some(key) };
+        let created_at = self.clock.now();
+        let id = ids::session();
+        let session = Arc::new(OpenSession {
+            digest: digest(&id),
+            id,
+            account: caller.account.clone(),
+            key,
+            held,
+            created_at,
+            expires_at: created_at.plus(self.ttl),
+        });
+        self.store
+            .insert_gate_session(&NewGateSession {
+                digest: &session.digest,
+                account_id: session.account.as_str(),
+                environment: caller.environment.as_str(),
+                preset: session.key.preset.name(),
+                is_blind: session.is_blind(),
+                created_at: session.created_at.0,
+                expires_at: session.expires_at.0,
+            })
+            .await?;
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session.clone());
+        unclaimed.key = None;
+        Ok(session)
+    }
+
+    /// The open session of this id, if it is the account's; else why there is none. Somebody else's session and an
+    /// unknown one are the same, down to the database look-up (readings X14).
+    pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
+        let not_found = || ApiError::new(Code::SessionNotFound, "there is no such session");
+        let id: SessionId = id.parse().map_err(|_| not_found())?;
+        let digest = digest(&id);
+        let found = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned();
+        let now = self.clock.now();
+        match found.filter(|session| session.account == *account) {
+            Some(session) if now < session.expires_at => return Ok(session),
+            Some(session) => drop(self.end(&session, SessionEnd::Expired).await?),
+            None => {}
+        }
+        let record = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
+        let ended_recently = now.since(Timestamp(record.ended_at.unwrap_or(record.expires_at))) < TOMBSTONE;
+        match record.state.as_str() {
+            // somebody is just ending it
+            "active" if now < Timestamp(record.expires_at) => Err(not_found()),
+            "expired" | "active" if ended_recently => {
+                Err(ApiError::new(Code::SessionExpired, "the session has expired"))
+            }
+            "lost" if ended_recently => Err(ApiError::new(Code::SessionExpired, "session lost: its node stopped")),
+            _ => Err(not_found()),
+        }
+    }
+
+    /// An open session with its totals.
+    pub async fn describe(&self, account: &AccountId, id: &str) -> Result<Session, ApiError> {
+        let session = self.find(account, id).await?;
+        let record = self.store.gate_session(account.as_str(), &session.digest).await?;
+        let record = record.ok_or_else(|| ApiError::internal("an open session has no record"))?;
+        Ok(session.described(&record, self.clock.now()))
+    }
+
+    /// The open sessions of an account with their totals, newest first.
+    pub async fn list(&self, account: &AccountId) -> Result<Vec<Session>, ApiError> {
+        let records = self.store.active_gate_sessions(account.as_str()).await?;
+        let now = self.clock.now();
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let sessions = records.iter().filter_map(|record| {
+            let digest: &SessionDigest = record.digest.as_slice().try_into().ok()?;
+            let session = open.get(digest).filter(|session| now < session.expires_at)?;
+            Some(session.described(record, now))
+        });
+        Ok(sessions.collect())
+    }
+
+    /// Deletes a session; returns when its key is overwritten, or after 5 seconds if a batch still runs on it.
+    pub async fn delete(&self, account: &AccountId, id: &str) -> Result<(), ApiError> {
+        let session = self.find(account, id).await?;
+        if let Some(erased) = self.end(&session, SessionEnd::Deleted).await?
+            && tokio::time::timeout(ERASE_WAIT, erased).await.is_err()
+        {
+            tracing::warn!("a deleted session's key is not overwritten yet: a batch still runs on it");
+        }
+        Ok(())
+    }
+
+    /// Ends what has expired: keys are overwritten whether or not anybody asks (readings G3).
+    pub async fn sweep(&self) {
+        let now = self.clock.now();
+        for session in self.matching(|session| session.expires_at <= now) {
+            if let Err(error) = self.end(&session, SessionEnd::Expired).await {
+                tracing::error!(code = error.code.as_str(), "an expired session's record was not updated");
+            }
+        }
+    }
+
+    /// Ends every session: the node stops (readings G13).
+    pub async fn lose_all(&self) {
+        for session in self.matching(|_| true) {
+            if let Err(error) = self.end(&session, SessionEnd::Lost).await {
+                tracing::error!(code = error.code.as_str(), "a lost session's record was not updated");
+            }
+        }
+    }
+
+    fn matching(&self, wanted: impl Fn(&OpenSession) -> bool) -> Vec<Arc<OpenSession>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter(|session| wanted(session)).cloned().collect()
+    }
+
+    /// Takes a session out, closes its key and records why. `None`: somebody else was faster.
+    async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
+        let mine = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&session.digest).is_some();
+        // the key first: it must go even if the database does not answer
+        let erased = mine.then(|| self.close(&session.key));
+        self.store.end_gate_session(&session.digest, end, self.clock.now().0).await?;
+        Ok(erased)
+    }
+
+    /// Closes a key and keeps the time until it is overwritten.
+    fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
+        let (closed_at, telemetry) = (Instant::now(), self.telemetry.clone());
+        let erased = self.compute.close(key);
+        let (tell, hears) = oneshot::channel();
+        tokio::spawn(async move {
+            if erased.await.is_ok() {
+                telemetry.key_erased(closed_at.elapsed());
+            }
+            let _ = tell.send(());
+        });
+        hears
+    }
+}
+
+/// Closes a key that found no session.
+struct CloseOnDrop<'c> {
+    compute: &'c Compute,
+    key: Option<OpenKey>,
+}
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            drop(self.compute.close(&key));
+        }
+    }
+}
+
+fn digest(id: &SessionId) -> SessionDigest {
+    Sha256::digest(id.as_str().as_bytes()).into()
+}

@@ -1,0 +1,94 @@
+//! Figures of one node for Prometheus. Labels hold route patterns and names from fixed lists, never ids (readings X16).
+
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::compute::{Gate, Usage};
+
+/// Bounds of the histograms' buckets, in seconds: from a probe to the deadline.
+const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
+
+/// One node's figures. Several nodes may live in one process, so nothing global is used.
+pub struct Telemetry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+}
+
+impl Telemetry {
+    /// All figures at zero.
+    pub fn new() -> anyhow::Result<Self> {
+        let recorder = PrometheusBuilder::new().set_buckets(&SECONDS)?.build_recorder();
+        let handle = recorder.handle();
+        let telemetry = Self { recorder, handle };
+        telemetry.record(|| {
+            describe_counter!("ango_http_requests_total", "Requests answered, by method, route and status.");
+            describe_histogram!("ango_http_request_seconds", "Time from a request's head to its answer, by route.");
+            describe_counter!("ango_gates_total", "Gates charged, by gate.");
+            describe_counter!("ango_bootstraps_total", "Bootstraps really done.");
+            describe_counter!("ango_batches_total", "Batches run on the device.");
+            describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
+            describe_gauge!("ango_sessions", "Gate sessions open, or ended and not yet overwritten.");
+            describe_gauge!("ango_operations", "Operations submitted and not ended.");
+            describe_gauge!("ango_queue_rows", "Gates waiting.");
+            describe_gauge!("ango_running_rows", "Gates in the batch on the device.");
+            describe_gauge!("ango_resident_bytes", "Bytes of prepared keys on the device.");
+            describe_gauge!("ango_resident_bytes_max", "Bound of ango_resident_bytes.");
+            describe_gauge!("ango_key_bytes", "Bytes of uploaded keys in host memory.");
+        });
+        Ok(telemetry)
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        self.record(|| {
+            let labels = [("method", method.to_owned()), ("route", route.to_owned()), ("status", status.to_string())];
+            counter!("ango_http_requests_total", &labels).increment(1);
+            histogram!("ango_http_request_seconds", "route" => route.to_owned()).record(took.as_secs_f64());
+        });
+    }
+
+    /// Gates were charged.
+    pub fn gates_charged(&self, counts: impl Iterator<Item = (Gate, u64)>) {
+        self.record(|| {
+            for (gate, count) in counts {
+                counter!("ango_gates_total", "gate" => gate.name()).increment(count);
+            }
+        });
+    }
+
+    /// A key was overwritten this long after its session ended.
+    pub fn key_erased(&self, after: Duration) {
+        self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
+    }
+
+    /// The text that Prometheus reads, with the engine's figures of the moment.
+    pub fn render(&self, usage: &Usage) -> String {
+        self.record(|| {
+            counter!("ango_bootstraps_total").absolute(usage.bootstraps_done);
+            counter!("ango_batches_total").absolute(usage.batches_done);
+            for (name, value) in [
+                ("ango_sessions", usage.sessions),
+                ("ango_operations", usage.operations),
+                ("ango_queue_rows", usage.queued_rows),
+                ("ango_running_rows", usage.running_rows),
+                ("ango_resident_bytes", usage.resident_bytes),
+                ("ango_resident_bytes_max", usage.resident_bytes_max),
+                ("ango_key_bytes", usage.key_bytes),
+            ] {
+                gauge!(name).set(value as f64);
+            }
+        });
+        self.handle.render()
+    }
+
+    /// Folds histograms' samples into their buckets; to be called every few seconds, or they pile up.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    fn record(&self, what: impl FnOnce()) {
+        metrics::with_local_recorder(&self.recorder, what);
+    }
+}
