@@ -24,6 +24,8 @@ pub enum Mood {
 pub struct Toy {
     info: DeviceInfo,
     script: Arc<Script>,
+    /// Dropped with the device: nobody uses it any more.
+    pub alive: Option<Sender<()>>,
 }
 
 /// The test's hand in the device. Calls without an entry work.
@@ -75,7 +77,7 @@ impl Toy {
     pub fn new(rows_max: usize) -> (Toy, Arc<Script>) {
         let script = Arc::new(Script::default());
         let info = DeviceInfo { backend: "toy".into(), name: "toy".into(), memory_bytes: 10 * KEY_BYTES, rows_max };
-        (Toy { info, script: script.clone() }, script)
+        (Toy { info, script: script.clone(), alive: None }, script)
     }
 }
 
