@@ -1,0 +1,108 @@
+//! Gates on encrypted bits decrypt to the plain ones: every gate, preset and combination of inputs, on fresh ciphertexts and
+//! on the outputs of other gates; then a long random run.
+
+use client::SecretKey;
+use kernels::Backend;
+use kernels::cpu::{Cpu, Key};
+use kernels::tfhe::{Gate, GateRow, Lwe, Preset, bootstrap};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// An encrypted bit and what it must be.
+type Bit = (Lwe, bool);
+
+#[test]
+fn every_gate_of_fast_128_has_its_truth_table() {
+    check_truth_tables(Preset::Fast128);
+}
+
+#[test]
+fn every_gate_of_standard_128_has_its_truth_table() {
+    check_truth_tables(Preset::Standard128);
+}
+
+#[test]
+fn every_gate_of_conservative_128_has_its_truth_table() {
+    check_truth_tables(Preset::Conservative128);
+}
+
+fn check_truth_tables(preset: Preset) {
+    let party = Party::new(preset);
+    let fresh = |bit| (party.secret.encrypt(bit), bit);
+    // outputs of one bootstrap, and of MUX, whose noise is the largest there is
+    let gate_outputs =
+        party.evaluate(&[(Gate::And, vec![fresh(true), fresh(false)]), (Gate::Nand, vec![fresh(true), fresh(false)])]);
+    let mux_outputs = party.evaluate(&[
+        (Gate::Mux, vec![fresh(true), fresh(false), fresh(false)]),
+        (Gate::Mux, vec![fresh(true), fresh(false), fresh(true)]),
+    ]);
+    let trivial = |bit| (Lwe::trivial(preset.params().lwe_dimension, bit), bit);
+    party.evaluate(&truth_table(fresh));
+    party.evaluate(&truth_table(|bit| gate_outputs[usize::from(bit)].clone()));
+    party.evaluate(&truth_table(|bit| mux_outputs[usize::from(bit)].clone()));
+    party.evaluate(&truth_table(trivial));
+}
+
+#[test]
+fn thousands_of_random_gates_of_fast_128_on_each_other_s_outputs_are_all_right() {
+    const GATES: usize = 3000;
+    const BATCH: usize = 120;
+    const SEED: u64 = 0x0067_6174_6573;
+    let party = Party::new(Preset::Fast128);
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    // every batch takes its operands from the outputs of the one before
+    let mut bits: Vec<Bit> = (0..BATCH).map(|i| (party.secret.encrypt(i % 2 == 0), i % 2 == 0)).collect();
+    for _ in 0..GATES / BATCH {
+        let mut below = |count: usize| rng.next_u32() as usize % count;
+        let gates: Vec<(Gate, Vec<Bit>)> = (0..BATCH)
+            .map(|_| {
+                let gate = Gate::ALL[below(Gate::ALL.len())];
+                (gate, (0..gate.arity()).map(|_| bits[below(BATCH)].clone()).collect())
+            })
+            .collect();
+        bits = party.evaluate(&gates);
+    }
+}
+
+/// One row for every gate and combination of inputs.
+fn truth_table(bit: impl Fn(bool) -> Bit) -> Vec<(Gate, Vec<Bit>)> {
+    let inputs = |gate: Gate| {
+        let bit = &bit;
+        (0..1 << gate.arity()).map(move |bits| (gate, (0..gate.arity()).map(|at| bit(bits >> at & 1 == 1)).collect()))
+    };
+    Gate::ALL.into_iter().flat_map(inputs).collect()
+}
+
+/// A client's key and a device that holds its evaluation key.
+struct Party {
+    secret: SecretKey,
+    device: Cpu,
+    key: Key,
+}
+
+impl Party {
+    fn new(preset: Preset) -> Party {
+        let secret = SecretKey::generate(preset);
+        let device = Cpu::open();
+        let key = device.load_key(&secret.evaluation_key()).expect("a key fits");
+        Party { secret, device, key }
+    }
+
+    /// The gates' outputs, each checked against the plain gate.
+    fn evaluate(&self, gates: &[(Gate, Vec<Bit>)]) -> Vec<Bit> {
+        let rows: Vec<GateRow> = gates
+            .iter()
+            .map(|(gate, bits)| GateRow { gate: *gate, operands: bits.iter().map(|(lwe, _)| lwe.clone()).collect() })
+            .collect();
+        let params = self.secret.preset().params();
+        let outputs = bootstrap::evaluate(&self.device, &self.key, &params, &rows).expect("gates");
+        assert_eq!(outputs.len(), gates.len());
+        let checked = outputs.into_iter().zip(gates).enumerate().map(|(at, (output, (gate, bits)))| {
+            let plain: Vec<bool> = bits.iter().map(|&(_, bit)| bit).collect();
+            let expected = gate.plain(&plain);
+            assert_eq!(self.secret.decrypt(&output), expected, "row {at}: {} of {plain:?}", gate.name());
+            (output, expected)
+        });
+        checked.collect()
+    }
+}
