@@ -36,6 +36,15 @@ pub struct DemoArgs {
     json: bool,
 }
 
+impl DemoArgs {
+    /// Says what goes on to whoever watches; results have the other stream.
+    fn note(&self, text: &str) {
+        if !self.json {
+            eprintln!("{text}");
+        }
+    }
+}
+
 /// Runs the demonstration.
 ///
 /// # Errors
@@ -46,10 +55,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let inputs = inputs(texts, circuit.input_widths())?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
 
-    let outcome = tokio::select! {
-        outcome = in_folder(folder.path(), &args, &circuit, &inputs) => outcome,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-    };
+    let outcome = in_folder(folder.path(), &args, &circuit, &inputs).await;
     folder.close().context("the temporary folder could not be removed")?;
     let outcome = outcome?;
     if args.json {
@@ -77,8 +83,12 @@ async fn in_folder(folder: &Path, args: &DemoArgs, circuit: &Circuit, inputs: &[
     let config = Config::in_folder(folder.join("data"));
     let key = admin::create_key(&config, Role::Developer, Environment::Dev, None).await?.key;
     let node = App::start(config).await?;
+    args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;
-    let outcome = demonstrate(&client, args, circuit, inputs).await;
+    let outcome = tokio::select! {
+        outcome = demonstrate(&client, args, circuit, inputs) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
     node.shutdown().await;
     outcome
 }
@@ -90,19 +100,14 @@ async fn demonstrate(
     circuit: &Circuit,
     inputs: &[Vec<bool>],
 ) -> anyhow::Result<Outcome> {
-    let note = |text: &str| {
-        if !args.json {
-            eprintln!("{text}");
-        }
-    };
-    note("making keys ...");
+    args.note("making keys ...");
     let key = SecretKey::generate(args.preset);
     let evaluation_key = container::write_evaluation_key(&key.evaluation_key());
     let evaluation_key_bytes = evaluation_key.len();
     let encrypted: Vec<Vec<Vec<u8>>> = inputs.iter().map(|bits| bundle::encrypt(&key, bits)).collect();
 
     let session = client.open_session(evaluation_key).await?.session_id;
-    note(&format!("running {} gates on encrypted bits ...", circuit.gates().len()));
+    args.note(&format!("running {} gates on encrypted bits ...", circuit.gates().len()));
     let progress = GateProgress::new(circuit.gates().len());
     let start = Instant::now();
     let evaluation = evaluate(client, &session, args.preset, circuit, &encrypted, |now| progress.update(&now)).await?;

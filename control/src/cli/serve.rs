@@ -1,5 +1,7 @@
 //! `ango serve`: a node until it is told to stop.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use tokio::signal;
 use tracing_subscriber::EnvFilter;
@@ -40,7 +42,7 @@ fn announce(node: &Running) {
 
 fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.filter).context("ANGO_LOG")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let started = if log.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
     started.map_err(|error| anyhow::anyhow!("the log cannot start: {error}"))
 }
