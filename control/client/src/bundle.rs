@@ -1,6 +1,6 @@
 //! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each says its own length.
 
-use kernels::container::{self, Form, HEADER_BYTES};
+use kernels::container::{self, Form, HEADER_BYTES, Tag};
 use kernels::tfhe::{Lwe, Preset};
 
 use crate::SecretKey;
@@ -28,10 +28,11 @@ pub fn constant(preset: Preset, bit: bool) -> Vec<u8> {
     container::write_ciphertext(&Lwe::trivial(preset.params().lwe_dimension, bit), preset, None, Form::Ango)
 }
 
-/// Cuts a bundle into its containers. Their contents are checked by whoever reads them.
+/// Cuts a bundle into its containers. Each is a whole, undamaged ciphertext; whose, is checked by whoever reads it.
 ///
 /// # Errors
-/// A length that does not fit the bytes; no container at all; more than [`CIPHERTEXTS_MAX`].
+/// Anything else, a secret key above all: what is cut here may be on its way to a server. No ciphertext at all; more than
+/// [`CIPHERTEXTS_MAX`].
 pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
     let malformed = |why: String| container::Error::Malformed(why);
     let (mut containers, mut rest) = (Vec::new(), bundle);
@@ -42,6 +43,7 @@ pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
         }
         let bytes = container_bytes(rest).ok_or_else(|| malformed(format!("ciphertext {index} is cut short")))?;
         let (container, after) = rest.split_at(bytes?);
+        container::unframe(container, Tag::Ciphertext)?;
         containers.push(container);
         rest = after;
     }
@@ -89,6 +91,14 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_no_ciphertexts() {
+        let key = SecretKey::generate(Preset::Fast128);
+        assert_eq!(split(&key.to_bytes()), Err(container::Error::SecretKey));
+        let evaluation_key = container::write_evaluation_key(&key.evaluation_key());
+        assert!(matches!(split(&evaluation_key), Err(container::Error::WrongType { .. })));
+    }
+
+    #[test]
     fn another_key_s_ciphertext_is_not_decrypted() {
         let [mine, other] = [(); 2].map(|()| SecretKey::generate(Preset::Fast128));
         assert!(decrypt(&mine, &encrypt(&other, &[true])).is_err());
@@ -105,18 +115,18 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_give_containers_that_are_those_bytes_or_an_error(
-            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
-            lengths in prop::collection::vec(0u64..80, 0..4),
-            headers in any::<bool>(),
+            mut bytes in prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 0..200)],
+            lengths in prop::collection::vec(0usize..80, 0..4),
         ) {
-            if headers {
-                // containers as far as their lengths go, with any bytes behind them
-                let containers = lengths.iter().map(|&length| {
-                    [&container::MAGIC[..], &[0; 12], &length.to_le_bytes(), &[0; 8], &vec![7; length as usize]].concat()
-                });
-                bytes.splice(0..0, containers.flatten().collect::<Vec<_>>());
-            }
-            if let Ok(containers) = split(&bytes) {
+            let put = |length| move |out: &mut Vec<u8>| out.resize(HEADER_BYTES + length, 7);
+            let containers = lengths.iter().map(|&length| container::frame(Tag::Ciphertext, Preset::Fast128, None, put(length)));
+            let behind = bytes.len();
+            // whole containers, and anything behind them
+            bytes.splice(0..0, containers.flatten().collect::<Vec<_>>());
+            let split = split(&bytes);
+            prop_assert_eq!(split.is_ok(), behind == 0 && !lengths.is_empty());
+            if let Ok(containers) = split {
+                prop_assert_eq!(containers.len(), lengths.len());
                 prop_assert_eq!(containers.concat(), bytes);
             }
         }

@@ -8,6 +8,8 @@ use api::health::Health;
 use api::{ErrorEnvelope, MilliYen, SessionId};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kernels::container::{self, Tag};
+use kernels::tfhe_rs;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
 use serde::Serialize;
@@ -29,6 +31,9 @@ pub enum Error {
     /// The address or the API key cannot be used as it is.
     #[error("{0}")]
     Settings(String),
+    /// What was to be sent is a secret key. It was not sent.
+    #[error("this is a secret key; it was not sent")]
+    SecretKey,
     /// No answer came. What the request asked may have been done.
     #[error("no answer from the node")]
     Transport(#[source] reqwest::Error),
@@ -108,8 +113,12 @@ impl Client {
     /// Opens a blind session on an evaluation key: our container, or a `CompressedServerKey` of tfhe-rs.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `INVALID_PARAMS` for a damaged or foreign key; as all requests.
+    /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Refused`] with `INVALID_PARAMS` for a damaged or
+    /// foreign key; as all requests.
     pub async fn open_session(&self, evaluation_key: Vec<u8>) -> Result<CreatedSession, Error> {
+        if is_secret_key(&evaluation_key) {
+            return Err(Error::SecretKey);
+        }
         let body = Body { content_type: "application/octet-stream", bytes: evaluation_key.into() };
         self.send(Method::POST, "tfhe/eval-session", Some(body)).await.and_then(read)
     }
@@ -227,6 +236,12 @@ struct Body {
     bytes: bytes::Bytes,
 }
 
+/// Ours, or that of a tfhe-rs client.
+fn is_secret_key(bytes: &[u8]) -> bool {
+    matches!(container::unframe(bytes, Tag::EvaluationKey), Err(container::Error::SecretKey))
+        || tfhe_rs::is_client_key(bytes)
+}
+
 /// Slices of at most [`BATCH_GATES_MAX`], as few and as equal as possible.
 fn pieces(gates: &[BatchGate]) -> impl Iterator<Item = &[BatchGate]> {
     let count = gates.len().div_ceil(BATCH_GATES_MAX).max(1);
@@ -260,8 +275,10 @@ fn refusal(status: StatusCode, body: &[u8]) -> Error {
             status: status.as_u16(),
             code: error.code,
             message: match error.details.first() {
-                Some(detail) => format!("{}: {} {}", error.message, detail.field, detail.issue),
-                None => error.message,
+                Some(detail) if !error.message.contains(&detail.issue) => {
+                    format!("{}: {} {}", error.message, detail.field, detail.issue)
+                }
+                _ => error.message,
             },
             request_id: Some(error.request_id),
         },

@@ -151,6 +151,28 @@ fn pieces_are_never_longer_than_the_limit_and_never_uneven() {
 }
 
 #[tokio::test]
+async fn details_are_told_unless_the_message_has_them() {
+    let envelope = |message: &str| {
+        ENVELOPE
+            .replace("the session has ended", message)
+            .replace("}}", r#","details":[{"field":"gates[3].b","issue":"is cut"}]}}"#)
+    };
+    let (client, _) = node(vec![("400 Bad Request", envelope("no")), ("400 Bad Request", envelope("b is cut"))]).await;
+    for expected in ["no: gates[3].b is cut (", "b is cut ("] {
+        let shown = client.session(&session()).await.unwrap_err().to_string();
+        assert!(shown.starts_with(expected), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_key_is_not_sent() {
+    let (client, asked) = node(vec![("201 Created", String::new())]).await;
+    let secret = crate::SecretKey::generate(crate::Preset::Fast128).to_bytes();
+    assert!(matches!(client.open_session(secret.to_vec()).await, Err(Error::SecretKey)));
+    assert!(asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn an_endless_answer_is_cut() {
     let (client, _) = node(vec![("200 OK", " ".repeat(ANSWER_BYTES_MAX + 1))]).await;
     assert!(matches!(client.session(&session()).await, Err(Error::Answer(_))));
