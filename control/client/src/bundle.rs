@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_give_containers_that_are_those_bytes_or_an_error(
+        fn whole_containers_are_split_and_anything_more_or_less_is_an_error(
             mut bytes in prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 0..200)],
             lengths in prop::collection::vec(0usize..80, 0..4),
         ) {

@@ -181,7 +181,8 @@ impl Outcome {
         row("speed", format!("{:.1} gates/s ({:.2} s)", self.gates_per_second(), self.elapsed.as_secs_f64()));
         row("bill", format!("{cost} yen for {bootstrap_ops} bootstrap operations, as the API reported it"));
         self.inputs.iter().for_each(|bits| row("input", value::format(bits)));
-        self.decrypted.iter().for_each(|bits| row("output", value::format(bits)));
+        let result = if self.circuit == "adder64" { "sum" } else { "output" };
+        self.decrypted.iter().for_each(|bits| row(result, value::format(bits)));
         if self.decrypted == self.expected {
             row("check", "equal to plain evaluation".to_owned());
         }

@@ -1,0 +1,213 @@
+//! The built program's client side: `ango client` against a node of this process, and `ango demo`.
+#![cfg(feature = "client-tools")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use control::admin;
+use control::app::{App, Running};
+use control::auth::{Environment, Role};
+use control::config::Config;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// out = (a + b) modulo 4, of two 2-bit numbers.
+const ADDER2: &str = "4 8\n2 2 2\n1 2\n\n2 1 0 2 6 XOR\n2 1 0 2 4 AND\n2 1 1 3 5 XOR\n2 1 5 4 7 XOR\n";
+
+/// A folder to work in, and variables that name a node.
+struct Shell {
+    folder: TempDir,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Shell {
+    fn new() -> Shell {
+        Shell { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn output(&self, line: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_ango"))
+            .args(line.split_whitespace())
+            .current_dir(self.folder.path())
+            .env_clear()
+            .envs(self.variables.iter().map(|(name, value)| (*name, value)))
+            .output()
+            .unwrap()
+    }
+
+    /// What the program prints when it succeeds, without the line's end.
+    #[track_caller]
+    fn run(&self, line: &str) -> String {
+        let output = self.output(line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.run(line)).unwrap()
+    }
+
+    /// What the program says when it fails, in one line.
+    #[track_caller]
+    fn refusal(&self, line: &str) -> String {
+        let output = self.output(line);
+        let message = String::from_utf8(output.stderr).unwrap().trim_end().to_owned();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{line} succeeded");
+        assert!(message.starts_with("ango: ") && !message.contains('\n'), "{message}");
+        message
+    }
+}
+
+/// A node, and a shell whose variables name it.
+struct Node {
+    running: Option<Running>,
+    runtime: Runtime,
+    shell: Shell,
+    _folder: TempDir,
+}
+
+impl Node {
+    fn start() -> Node {
+        let (runtime, folder, mut shell) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap(), Shell::new());
+        let config = Config::in_folder(folder.path().join("data"));
+        let (key, running) = runtime.block_on(async {
+            let key = admin::create_key(&config, Role::Developer, Environment::Test, None).await.unwrap().key;
+            (key, App::start(config).await.unwrap())
+        });
+        shell.variables = vec![("ANGO_URL", running.url()), ("ANGO_API_KEY", key.to_string())];
+        Node { running: Some(running), runtime, shell, _folder: folder }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.runtime.block_on(running.shutdown());
+        }
+    }
+}
+
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[cfg(unix)]
+#[test]
+fn a_secret_key_file_is_its_owner_s_alone_and_is_not_replaced_by_accident() {
+    let shell = Shell::new();
+    shell.run("client keygen --out keys");
+    assert_eq!(mode(&shell.path("keys")), 0o700);
+    assert_eq!(mode(&shell.path("keys/secret.key")), 0o600);
+    let first = fs::read(shell.path("keys/secret.key")).unwrap();
+    assert!(shell.refusal("client keygen --out keys").contains("--force"));
+    assert_eq!(fs::read(shell.path("keys/secret.key")).unwrap(), first);
+    let facts = shell.json("client keygen --out keys --force --preset standard_128 --json");
+    assert_eq!(facts["preset"], "standard_128");
+    assert_ne!(fs::read(shell.path("keys/secret.key")).unwrap(), first);
+    assert_eq!(mode(&shell.path("keys/secret.key")), 0o600);
+}
+
+#[test]
+fn numbers_survive_files_of_ciphertexts() {
+    let shell = Shell::new();
+    shell.run("client keygen");
+    shell.run("client encrypt 200 --width 8 --out a.ct");
+    shell.run("client encrypt 0xdeadbeefdeadbeefdeadbeefdeadbeef --out b.ct");
+    shell.run("client encrypt 1 --out c.ct");
+    assert_eq!(shell.run("client decrypt a.ct b.ct c.ct"), "200\n0xdeadbeefdeadbeefdeadbeefdeadbeef\n1");
+    let values = shell.json("client decrypt --hex --json a.ct");
+    assert_eq!(values["values"][0]["value"], "0xc8");
+    assert!(shell.refusal("client encrypt 300 --width 8 --out d.ct").contains("does not fit"));
+    assert!(shell.refusal("client encrypt 300 --out d.ct").contains("--width"));
+    assert!(!shell.path("d.ct").exists());
+    assert!(shell.refusal("client encrypt 1 --out a.ct").contains("--force"));
+
+    // another key's ciphertext is refused rather than decrypted to nonsense
+    shell.run("client keygen --out other");
+    assert!(shell.refusal("client decrypt --secret-key other/secret.key a.ct").contains("another key"));
+    assert!(shell.refusal("client decrypt ango-keys/secret.key").contains("secret key"));
+}
+
+#[test]
+fn a_shell_user_computes_on_a_node_with_no_other_tool() {
+    let node = Node::start();
+    let shell = &node.shell;
+    fs::write(shell.path("adder2.txt"), ADDER2).unwrap();
+    shell.run("client keygen");
+    // numbers in, number out
+    assert_eq!(shell.run("client run --circuit adder2.txt --input 3 --input 2"), "1");
+    assert_eq!(shell.run("client run --gate MUX --input 0 --input 1 --input 0"), "1");
+
+    // files in, file out: without the secret key, in a session that stays open
+    shell.run("client encrypt 1 --width 2 --out a.ct");
+    let opened = shell.json("client session open --json");
+    assert_eq!((&opened["preset"], &opened["is_blind"]), (&Value::from("fast_128"), &Value::from(true)));
+    let session = opened["session_id"].as_str().unwrap();
+    fs::rename(shell.path("ango-keys/secret.key"), shell.path("away")).unwrap();
+    let line = "client run --circuit adder2.txt --input @a.ct --input @a.ct --out sum.ct --json";
+    let facts = shell.json(&format!("{line} --session {session}"));
+    // two levels: two XOR and an AND, then an XOR
+    assert_eq!((&facts["gates"], &facts["bootstrap_ops"], &facts["cost_jpy"]), (&4.into(), &13.into(), &1.3.into()));
+    assert_eq!(shell.run("client decrypt sum.ct --secret-key away"), "2");
+    let seen = shell.json(&format!("client session show {session} --json"));
+    assert_eq!((&seen["gates_used"], &seen["total_cost_jpy"]), (&4.into(), &1.3.into()));
+    shell.run(&format!("client session close {session}"));
+    assert!(shell.refusal(&format!("client session show {session}")).contains("SESSION_NOT_FOUND"));
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
+    let node = Node::start();
+    let mut shell = Shell { folder: tempfile::tempdir().unwrap(), variables: node.shell.variables.clone() };
+    fs::write(shell.path("bad.txt"), "1 3\n1 2\n1 1\n2 1 0 1 2 NAND\n").unwrap();
+    assert!(shell.refusal("client run --gate AND --input 1 --input 1").contains("ango-keys/secret.key"));
+    shell.run("client keygen");
+    for (line, part) in [
+        ("client run --circuit bad.txt --input 1", "line 4"),
+        ("client run --circuit none.txt --input 1", "none.txt"),
+        ("client run --gate AND --input 1", "2 are needed"),
+        ("client run --gate AND --input 1 --input 2", "does not fit in 1 bits"),
+        ("client run --gate NOT --input @none.ct", "none.ct"),
+        ("client run --gate NOT --input @ango-keys/secret.key", "secret key"),
+        ("client session open --evaluation-key ango-keys/secret.key", "not sent"),
+        ("client run --circuit adder64 --input 1 --input 2 --out a --out b", "1 outputs"),
+    ] {
+        let message = shell.refusal(line);
+        assert!(message.contains(part), "{line}: {message}");
+    }
+    shell.variables.retain(|(name, _)| *name != "ANGO_API_KEY");
+    assert!(shell.refusal("client session open").contains("ANGO_API_KEY"));
+    let key = node.shell.variables[1].1.clone();
+    fs::write(shell.path("key"), format!("{key}\n")).unwrap();
+    shell.run("client session open --api-key-file key");
+    shell.variables[0].1 = "http://127.0.0.1:1".into();
+    let message = shell.refusal("client session open --api-key-file key");
+    assert!(message.contains("no answer from the node") && !message.contains(&key), "{message}");
+}
+
+#[test]
+fn the_demo_computes_a_circuit_and_leaves_nothing_behind() {
+    let mut shell = Shell::new();
+    fs::create_dir(shell.path("tmp")).unwrap();
+    shell.variables = vec![("TMPDIR", shell.path("tmp").to_string_lossy().into_owned())];
+    fs::write(shell.path("adder2.txt"), ADDER2).unwrap();
+    let facts = shell.json("demo --circuit adder2.txt --input 3 --input 3 --json");
+    assert_eq!((&facts["outputs"][0], &facts["correct"]), (&Value::from("2"), &Value::from(true)));
+    assert_eq!((&facts["gates"], &facts["bootstrap_ops"], &facts["cost_jpy"]), (&4.into(), &13.into(), &1.3.into()));
+    assert_eq!(facts["security_bits"], 128);
+    let text = shell.run("demo --circuit adder2.txt");
+    for part in ["backend", "fast_128", "evaluation key", "gates/s", "1.3 yen", "equal to plain evaluation"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    assert!(shell.refusal("demo --circuit adder2.txt 1").contains("the circuit has 2"));
+    assert_eq!(fs::read_dir(shell.path("tmp")).unwrap().count(), 0);
+}
