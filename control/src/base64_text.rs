@@ -70,7 +70,7 @@ impl Decoder {
     /// The bytes, once all characters have come.
     pub fn finish(mut self) -> Result<Vec<u8>, Fault> {
         self.flush()?;
-        if self.padding > 2 || (self.padding > 0 && (self.digits + self.padding) % 4 != 0) {
+        if self.padding > 2 || (self.padding > 0 && !(self.digits + self.padding).is_multiple_of(4)) {
             return Err(Fault::NotBase64);
         }
         Ok(std::mem::take(&mut self.out))
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn pieces_of_every_size_give_the_same_bytes() {
-        let bytes: Vec<u8> = (0..20_011u32).map(|n| (n * n >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..20_011u32).map(|n| ((n * n) >> 3) as u8).collect();
         let text = encode(&bytes);
         for size in [1, 3, 4, 5, 1000, 4095, 4096, 4097, 100_000] {
             let mut decoder = Decoder::new(bytes.len(), 0);

@@ -113,7 +113,7 @@ fn too_large(ceiling: usize) -> ApiError {
 }
 
 /// A JSON body that a route takes.
-pub trait JsonBody: DeserializeOwned {
+pub trait JsonBody: DeserializeOwned + Send + 'static {
     /// Bytes the body may have.
     const BYTES_MAX: usize;
 }
@@ -126,6 +126,8 @@ pub struct Json<T> {
     pub reserved: Reserved,
 }
 
+/// JSON of this size or more is read off the async threads.
+const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
 /// Memory that a JSON request needs for each byte of its body: the body, its strings, what they decode to.
 const JSON_COPIES: u64 = 3;
 
@@ -146,7 +148,10 @@ impl<T: JsonBody> FromRequest<Arc<Node>> for Json<T> {
             bytes.extend_from_slice(&piece);
         }
         // whatever happens, the bytes are overwritten: they might hold what must not be here (readings K5)
-        let value = json::parse(&bytes)?;
+        let value = match bytes.len() {
+            0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
+            _ => tokio::task::spawn_blocking(move || json::parse(&bytes)).await??,
+        };
         Ok(Json { value, reserved })
     }
 }

@@ -43,7 +43,7 @@ enum Subcommands {
     /// Print the OpenAPI page.
     Openapi,
     #[cfg(feature = "client-tools")]
-    Client(client::ClientArgs),
+    Client(self::client::ClientArgs),
     #[cfg(feature = "client-tools")]
     Demo(demo::DemoArgs),
 }
@@ -138,7 +138,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Some(Subcommands::Admin(Admin::CreateKey(args))) => create_key(args).await,
             Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(openapi::json().as_bytes())?),
             #[cfg(feature = "client-tools")]
-            Some(Subcommands::Client(args)) => client::run(args).await,
+            Some(Subcommands::Client(args)) => self::client::run(args).await,
             #[cfg(feature = "client-tools")]
             Some(Subcommands::Demo(args)) => demo::run(args).await,
         }

@@ -47,6 +47,7 @@ fn pages() -> Router<Arc<Node>> {
     Router::new()
         .route("/openapi.json", get(docs::openapi_json))
         .route("/docs", get(docs::swagger_redirect))
+        .route("/docs/", get(docs::swagger_file))
         .route("/docs/{*file}", get(docs::swagger_file))
         .route("/docs/errors", get(docs::error_list))
         .route("/docs/errors/{code}", get(docs::error_page))

@@ -1,3 +1,8 @@
 //! What the suites share.
 
+pub mod http;
+pub mod keys;
 pub mod naive;
+pub mod server;
+
+pub use server::TestServer;

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use client::evaluate::Progress;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Steps of the plain form, in percent.
 const STEP_PERCENT: usize = 20;
@@ -23,8 +23,13 @@ impl GateProgress {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(gates_total as u64), target);
-        let template = "{bar:40} {pos}/{len} gates, {per_sec}, {msg}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is well-formed"));
+        let template = "{bar:40} {pos}/{len} gates, {rate}, {eta} left {msg}";
+        let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // the bar's own buffer: it takes everything
+            let _ = write!(out, "{:.0} gates/s", state.per_sec());
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is well-formed").with_key("rate", rate);
+        bar.set_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar, plain_step: (!terminal).then(|| Cell::new(0)) }
     }
@@ -32,7 +37,7 @@ impl GateProgress {
     /// Shows where the circuit is.
     pub fn update(&self, now: &Progress) {
         self.bar.set_position(now.gates_done as u64);
-        self.bar.set_message(format!("level {} of {}", now.levels_done, now.levels_total));
+        self.bar.set_message(format!("(level {} of {})", now.levels_done, now.levels_total));
         let Some(shown) = &self.plain_step else { return };
         let step = 100 * now.gates_done / now.gates_total.max(1) / STEP_PERCENT;
         if step > shown.replace(step) {

@@ -42,7 +42,10 @@ fn announce(node: &Running) {
 
 fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.filter).context("ANGO_LOG")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let started = if log.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
     started.map_err(|error| anyhow::anyhow!("the log cannot start: {error}"))
 }

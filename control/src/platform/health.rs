@@ -94,7 +94,7 @@ pub async fn full(State(node): State<Arc<Node>>) -> (StatusCode, Json<Health>) {
     let health = Health {
         status: storage.status,
         version: VERSION.to_owned(),
-        uptime_seconds: milliseconds(node.started.elapsed()) / 1000.0,
+        uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
         fhe_engine: backend.to_owned(),
         gpu_available,
         gpu_name: gpu_available.then(|| node.compute.device_name().to_owned()),

@@ -89,6 +89,16 @@ impl Store {
         .await?)
     }
 
+    /// All keys, revoked and expired ones too, oldest first.
+    pub async fn api_keys(&self) -> Result<Vec<ApiKey>> {
+        Ok(sqlx::query_as(
+            "SELECT key_id, account_id, lineage_id, key_prefix, role, environment, created_at, expires_at, revoked_at \
+             FROM api_keys ORDER BY created_at, key_id",
+        )
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
     /// Ends a key at once. False: there is no such key, or it was revoked before.
     pub async fn revoke_api_key(&self, key_id: &str, at: i64) -> Result<bool> {
         let done = sqlx::query("UPDATE api_keys SET revoked_at = $2 WHERE key_id = $1 AND revoked_at IS NULL")

@@ -1,0 +1,142 @@
+//! A plain HTTP/1.1 client that sends exactly what a test says, wrong headers and half bodies too.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A request as it will be written.
+#[derive(Clone, Debug)]
+pub struct Request {
+    method: &'static str,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without a body.
+    pub fn new(method: &'static str, path: impl Into<String>) -> Self {
+        Self { method, path: path.into(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// GET.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path)
+    }
+
+    /// POST with a JSON body.
+    pub fn post(path: impl Into<String>, body: &Value) -> Self {
+        Self::new("POST", path).body("application/json", body.to_string())
+    }
+
+    /// DELETE.
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new("DELETE", path)
+    }
+
+    /// With another header line.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With `Authorization: Bearer`.
+    pub fn key(self, key: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {key}"))
+    }
+
+    /// With a body of this type.
+    pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        let length = self.body.len().to_string();
+        self.header("Content-Type", content_type).header("Content-Length", &length)
+    }
+
+    /// The request's head, ready to be written.
+    pub fn head(&self) -> String {
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n", self.method, self.path);
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head + "\r\n"
+    }
+
+    /// Sends it on a connection of its own.
+    pub async fn send(&self, address: SocketAddr) -> Response {
+        let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");
+        stream.write_all(self.head().as_bytes()).await.expect("the head is taken");
+        // a server that has refused may stop reading; its answer is what counts
+        let _ = stream.write_all(&self.body).await;
+        Response::read(&mut stream).await
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    /// The body's bytes.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// Reads an answer to the connection's end.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub async fn read(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.expect("an answer");
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("an answer with a head");
+        let head = std::str::from_utf8(&bytes[..end]).expect("a head of text");
+        let mut lines = head.split("\r\n");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status line");
+        let headers = lines
+            .map(|line| line.split_once(':').expect("a header line"))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        Self { status: status.parse().expect("a status"), headers, body: bytes[end + 4..].to_vec() }
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("a body of text")
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
+    }
+
+    /// The body as JSON, if the status is as wanted.
+    #[track_caller]
+    pub fn ok(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// Checks an error object and everything that comes with it (readings E2, E4, X11); returns it.
+    #[track_caller]
+    pub fn error(&self, status: u16, code: &str) -> Value {
+        let json = self.ok(status);
+        let error = &json["error"];
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()));
+        assert_eq!(error["request_id"].as_str(), self.header("x-request-id"));
+        let documentation = error["documentation_url"].as_str().expect("a documentation address");
+        assert!(documentation.ends_with(&format!("/docs/errors/{code}")), "{documentation}");
+        assert_eq!(self.header("www-authenticate"), (status == 401).then_some("Bearer"));
+        assert_eq!(self.header("retry-after").is_some(), status == 503 || status == 429);
+        error.clone()
+    }
+}

@@ -1,0 +1,53 @@
+//! Client keys, made once a process: making one takes some tenths of a second.
+
+use std::sync::LazyLock;
+
+use client::{Preset, SecretKey, container};
+
+/// A secret key and its evaluation key as it is uploaded.
+pub struct ClientKey {
+    /// Stays here.
+    pub secret: SecretKey,
+    /// Goes to the server.
+    pub evaluation: Vec<u8>,
+}
+
+impl ClientKey {
+    fn generate(preset: Preset) -> Self {
+        let secret = SecretKey::generate(preset);
+        let evaluation = container::write_evaluation_key(&secret.evaluation_key());
+        Self { secret, evaluation }
+    }
+
+    /// A bit's ciphertext as it is uploaded, without base64.
+    pub fn encrypt(&self, bit: bool) -> Vec<u8> {
+        let key = &self.secret;
+        container::write_ciphertext(&key.encrypt(bit), key.preset(), Some(key.fingerprint()), container::Form::Ango)
+    }
+
+    /// The bit of a ciphertext as it comes back, without base64.
+    pub fn decrypt(&self, bytes: &[u8]) -> bool {
+        let key = &self.secret;
+        let read = container::read_ciphertext(bytes, key.preset(), Some(key.fingerprint()));
+        key.decrypt(&read.expect("a ciphertext of this key").0)
+    }
+}
+
+static FAST: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Fast128));
+static OTHER: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Fast128));
+static STANDARD: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Standard128));
+static CONSERVATIVE: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Conservative128));
+
+/// The process's key of a preset.
+pub fn of(preset: Preset) -> &'static ClientKey {
+    match preset {
+        Preset::Fast128 => &FAST,
+        Preset::Standard128 => &STANDARD,
+        Preset::Conservative128 => &CONSERVATIVE,
+    }
+}
+
+/// Somebody else's key of `fast_128`.
+pub fn somebody_elses() -> &'static ClientKey {
+    &OTHER
+}
