@@ -1,0 +1,92 @@
+"""Gates on a running node: run_gates.py URL API_KEY [PRESET].
+
+Makes a key, opens a blind session on it, runs every input combination of NAND, XOR and MUX, one request a gate and then all
+in one batch, and decrypts the answers. Prints a line a gate; exits with 1 when an answer is wrong or refused.
+"""
+
+import base64
+import itertools
+import json
+import sys
+import urllib.error
+import urllib.request
+
+from ango_client import PRESETS, EvaluationKey, SecretKey
+
+GATES = {
+    "NAND": (("a", "b"), lambda a, b: not (a and b)),
+    "XOR": (("a", "b"), lambda a, b: a != b),
+    "MUX": (("a", "b", "sel"), lambda a, b, sel: a if sel else b),
+}
+TIMEOUT_S = 120
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    node = Node(sys.argv[1], sys.argv[2])
+    name = sys.argv[3] if len(sys.argv) == 4 else "fast_128"
+    preset = next((preset for preset in PRESETS if preset.name == name), None) or sys.exit(f"no preset {name}")
+
+    secret = SecretKey.generate(preset)
+    key = EvaluationKey.generate(secret).to_bytes()
+    session = node.ask("POST", "tfhe/eval-session", key, "application/octet-stream")
+    print(f"session of {session['preset']}, n {session['n']}, N {session['big_n']}, key of {len(key)} bytes")
+    right = [check("session", (session["preset"], session["n"], session["is_blind"]) == (name, preset.n, True))]
+
+    cases = [(op, bits) for op, (names, _) in GATES.items() for bits in itertools.product((False, True), repeat=len(names))]
+    gates = []
+    for op, bits in cases:
+        gate = {"op": op} | {name: text(secret.encrypt(bit)) for name, bit in zip(GATES[op][0], bits)}
+        gates.append(gate)
+        answer = node.ask_json("tfhe/gate", gate | {"session_id": session["session_id"]})
+        right.append(check_gate("gate ", secret, op, bits, answer["result_b64"]))
+    answer = node.ask_json("tfhe/batch", {"session_id": session["session_id"], "gates": gates})
+    right.append(check("batch", len(answer["results_b64"]) == len(cases)))
+    for (op, bits), result in zip(cases, answer["results_b64"]):
+        right.append(check_gate("batch", secret, op, bits, result))
+    node.ask("DELETE", f"tfhe/session/{session['session_id']}")
+    sys.exit(0 if all(right) else 1)
+
+
+def check_gate(request, secret, op, bits, result):
+    expected = GATES[op][1](*bits)
+    found = secret.decrypt(base64.b64decode(result, validate=True))
+    operands = " ".join(f"{name}={bit:d}" for name, bit in zip(GATES[op][0], bits))
+    return check(f"{request} {op:4} {operands}", found == expected)
+
+
+def check(what, right):
+    print(f"{'ok   ' if right else 'WRONG'} {what}")
+    return right
+
+
+def text(data):
+    return base64.b64encode(data).decode()
+
+
+class Node:
+    """A node's base address and the API key to use it with."""
+
+    def __init__(self, url, api_key):
+        self.base = url.rstrip("/") + "/api/v1/"
+        self.api_key = api_key
+
+    def ask_json(self, path, body):
+        return self.ask("POST", path, json.dumps(body).encode(), "application/json")
+
+    def ask(self, method, path, body=None, content_type=None):
+        request = urllib.request.Request(self.base + path, data=body, method=method)
+        request.add_header("Authorization", f"Bearer {self.api_key}")
+        if content_type:
+            request.add_header("Content-Type", content_type)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                answer = response.read()
+        except urllib.error.HTTPError as refusal:
+            sys.exit(f"{method} {path.split('/session/')[0]}: {refusal.code} {refusal.read().decode(errors='replace')}")
+        return json.loads(answer) if answer else None
+
+
+if __name__ == "__main__":
+    main()
