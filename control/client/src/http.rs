@@ -1,5 +1,6 @@
 //! The gate-session endpoints of a node, from the client's side. Ciphertexts travel as the service's base64 text.
 
+use std::net::IpAddr;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -100,6 +101,13 @@ impl Client {
         // without TLS no certificates are looked for: a machine that has none can still talk to itself
         let http = if encrypted { http } else { http.tls_certs_only([]) };
         Ok(Client { http: http.build()?, base })
+    }
+
+    /// Whether requests, and the API key in them, go to another machine without encryption.
+    pub fn is_exposed(&self) -> bool {
+        let host = self.base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        self.base.scheme() == "http" && !loopback
     }
 
     /// The node's health.

@@ -233,3 +233,56 @@ fn size(bytes: usize) -> String {
         _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome() -> Outcome {
+        Outcome {
+            circuit: "adder64".into(),
+            backend: "cpu".into(),
+            preset: Preset::Fast128,
+            secret_key_bytes: 1,
+            evaluation_key_bytes: 1,
+            ciphertext_bytes: 1,
+            inputs: vec![vec![true], vec![false]],
+            decrypted: vec![vec![true]],
+            expected: vec![vec![true]],
+            levels: 1,
+            evaluation: Evaluation {
+                outputs: Vec::new(),
+                gates: 1,
+                bootstrap_ops: 4,
+                cost: MilliYen(400),
+                compute_ms: 1.0,
+            },
+            elapsed: Duration::from_secs(1),
+            session_cost: MilliYen(400),
+        }
+    }
+
+    #[test]
+    fn a_wrong_result_and_a_wrong_bill_are_failures() {
+        assert!(outcome().check().is_ok());
+        let wrong = Outcome { decrypted: vec![vec![false]], ..outcome() };
+        assert!(wrong.check().unwrap_err().to_string().ends_with("plain evaluation gives 1"));
+        assert_eq!(wrong.json()["correct"], false);
+        let overcharged = Outcome { session_cost: MilliYen(500), ..outcome() };
+        assert!(overcharged.check().unwrap_err().to_string().contains("0.5 yen"));
+    }
+
+    #[test]
+    fn inputs_are_all_given_or_all_random() {
+        assert_eq!(inputs(&["1".into(), "2".into()], &[1, 2]).unwrap(), [vec![true], vec![false, true]]);
+        let random = inputs(&[], &[64, 3]).unwrap();
+        assert_eq!((random[0].len(), random[1].len()), (64, 3));
+        assert!(inputs(&["1".into()], &[64, 64]).is_err());
+        assert!(inputs(&["2".into()], &[1]).is_err());
+    }
+
+    #[test]
+    fn sizes_are_shown_in_units_of_1024() {
+        assert_eq!([1023, 1024, 10_448_992].map(size), ["1023 bytes", "1.0 KB", "10.0 MB"]);
+    }
+}

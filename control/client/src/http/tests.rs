@@ -189,6 +189,21 @@ async fn neither_errors_nor_debug_output_show_key_or_session() {
 }
 
 #[test]
+fn only_plain_http_to_other_machines_is_exposed() {
+    for (url, exposed) in [
+        ("http://127.0.0.1:8080", false),
+        ("http://localhost", false),
+        ("http://[::1]:8080", false),
+        ("https://node.example", false),
+        ("http://node.example", true),
+        ("http://192.168.0.7", true),
+        ("http://localhost.example", true),
+    ] {
+        assert_eq!(Client::new(url, KEY).unwrap().is_exposed(), exposed, "{url}");
+    }
+}
+
+#[test]
 fn an_address_or_key_that_cannot_be_used_is_refused() {
     for url in ["127.0.0.1:8080", "ftp://node", "not a url", "http://user:pass@node", "http://node/?a=b"] {
         assert!(matches!(Client::new(url, KEY), Err(Error::Settings(_))), "{url}");

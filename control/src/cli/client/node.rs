@@ -40,7 +40,11 @@ impl NodeArgs {
         if key.is_empty() {
             bail!("no API key: set {API_KEY} or name a file with --api-key-file (`ango admin create-key` makes one)");
         }
-        Ok(http::Client::new(&self.url, &key)?)
+        let client = http::Client::new(&self.url, &key)?;
+        if client.is_exposed() {
+            eprintln!("ango: {} is plain HTTP: the API key can be read on its way there; use https", self.url);
+        }
+        Ok(client)
     }
 }
 
