@@ -79,11 +79,7 @@ impl<B: Backend> Device<'_, B> {
     fn evaluate(&self, batch: Batch, rows: Vec<GateRow>) -> Report {
         let Resident { key, params } = self.keys.get(&batch.session).expect("a batch follows its key's load");
         match unless_it_panics(|| bootstrap::evaluate(self.backend, key, params, &rows)) {
-            Ok(results) if results.len() == rows.len() => Report::BatchDone { batch, results },
-            Ok(results) => {
-                let reason = format!("{} results for {} rows", results.len(), rows.len());
-                Report::BatchFailed { batch, rows, reason }
-            }
+            Ok(results) => Report::BatchDone { batch, results },
             Err(error) => Report::BatchFailed { batch, rows, reason: error.to_string() },
         }
     }

@@ -213,6 +213,26 @@ fn lone_gates_of_a_burst_share_batches() {
 }
 
 #[test]
+fn a_lone_gate_runs_when_nobody_joins_it() {
+    let (engine, _) = start_with(Config { wait_us_max: 50, ..Config::default() });
+    let session = engine.open(toy::key(), 1).unwrap();
+    // one after another: the loop sleeps without an alarm when the next one comes
+    for _ in 0..20 {
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    }
+}
+
+#[test]
+fn an_idle_engine_shuts_down() {
+    for _ in 0..20 {
+        let (engine, _) = start();
+        let session = engine.open(toy::key(), 1).unwrap();
+        soon(&close(&engine, session));
+        engine.shutdown();
+    }
+}
+
+#[test]
 fn a_full_queue_and_a_full_host_say_busy() {
     let host_bytes = toy::key().memory_bytes() as u64;
     let (engine, script) = start_with(Config {

@@ -206,10 +206,10 @@ fn a_full_queue_refuses_with_a_wait_from_the_measured_pace() {
     let mut desk = Desk::with(limits(), &[A]);
     desk.submit(A, op(1), &[1; 1024]);
     let batch = run_of(&desk.feed(Event::Loaded(A)));
-    desk.now += Duration::from_millis(100);
+    desk.now += Duration::from_millis(300);
     run_of(&desk.done(&batch));
-    // 8 bootstraps took 100 ms, 1008 wait
-    let error = Error::Busy { retry_after: Duration::from_secs(13) };
+    // 8 bootstraps took 300 ms, 1008 wait: 37.8 s
+    let error = Error::Busy { retry_after: Duration::from_secs(38) };
     assert_eq!(desk.submit(A, op(2), &[1; 9]), [Command::Refuse { operation: op(2), error }]);
     assert_eq!(desk.submit(A, op(3), &[1; 8]), [], "what has run made room");
 }
@@ -426,6 +426,14 @@ fn an_abandoned_engine_ends_what_is_queued_and_lets_what_runs_finish() {
     desk.submit(A, op(2), &[1]);
     assert_eq!(desk.feed(Event::Abandon), [ends(op(2), Error::ShuttingDown)]);
     assert_eq!(finished(&desk.done(&batch)), [op(1)]);
+}
+
+#[test]
+fn an_abandoned_engine_does_not_retry() {
+    let mut desk = Desk::resident(&[A]);
+    let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
+    desk.feed(Event::Abandon);
+    assert_eq!(desk.failed(&batch), [ends(op(1), Error::ShuttingDown), Command::Evict(A)]);
 }
 
 #[test]
