@@ -208,6 +208,7 @@ fn the_demo_computes_a_circuit_and_leaves_nothing_behind() {
     for part in ["backend", "fast_128", "evaluation key", "gates/s", "1.3 yen", "equal to plain evaluation"] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
+    assert!(shell.run("demo --licence").contains("University of Bristol"));
     assert!(shell.refusal("demo --circuit adder2.txt 1").contains("the circuit has 2"));
     assert_eq!(fs::read_dir(shell.path("tmp")).unwrap().count(), 0);
 }

@@ -4,6 +4,8 @@
 pub const ADDER64: &str = include_str!("../circuits/adder64.txt");
 /// AES-128 of a key and a block: 36,663 gates. Blocks are numbers, most significant byte first.
 pub const AES_128: &str = include_str!("../circuits/aes_128.txt");
+/// Their authors' licence, which goes wherever they go.
+pub const LICENCE: &str = include_str!("../circuits/LICENSE.txt");
 
 /// The netlist of this name, if it is one of these.
 pub fn by_name(name: &str) -> Option<&'static str> {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use api::MilliYen;
 use clap::Args;
 use client::evaluate::{Evaluation, evaluate};
-use client::{Circuit, Preset, SecretKey, bundle, container, http, value};
+use client::{Circuit, Preset, SecretKey, bundle, container, http, netlists, value};
 
 use super::arguments::{load_circuit, parse_preset};
 use super::progress::GateProgress;
@@ -34,6 +34,9 @@ pub struct DemoArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Print the licence of the netlists that come with ango, and nothing else.
+    #[arg(long, exclusive = true)]
+    licence: bool,
 }
 
 impl DemoArgs {
@@ -50,6 +53,10 @@ impl DemoArgs {
 /// # Errors
 /// Also when the decrypted result is not that of plain evaluation, or the session's bill not the sum of its batches.
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    if args.licence {
+        print!("{}", netlists::LICENCE);
+        return Ok(());
+    }
     let circuit = load_circuit(&args.circuit)?;
     let texts = if args.numbers.is_empty() { &args.inputs } else { &args.numbers };
     let inputs = inputs(texts, circuit.input_widths())?;
