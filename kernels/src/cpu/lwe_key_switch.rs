@@ -24,12 +24,7 @@ pub struct KeySwitchKey {
 
 /// Words of a tile for this instruction set.
 pub fn tile_words(isa: Isa) -> usize {
-    TILE_VECTORS
-        * match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => 16,
-            _ => 8,
-        }
+    TILE_VECTORS * isa.lanes()
 }
 
 /// `n + 1` rounded up to whole tiles.

@@ -31,9 +31,9 @@ impl Tables {
         let isa = Isa::available()
             .into_iter()
             .skip_while(|&candidate| candidate != isa)
-            .find(|&candidate| lanes(candidate).pow(2) <= polynomial_size)
+            .find(|&candidate| candidate.lanes().pow(2) <= polynomial_size)
             .expect("the narrowest vector serves the smallest ring");
-        let lanes = lanes(isa);
+        let lanes = isa.lanes();
         Tables {
             isa,
             ring,
@@ -49,15 +49,7 @@ impl Tables {
 
     /// Words of a vector of this instruction set.
     pub fn lanes(&self) -> usize {
-        lanes(self.isa)
-    }
-}
-
-fn lanes(isa: Isa) -> usize {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => 16,
-        _ => 8,
+        self.isa.lanes()
     }
 }
 

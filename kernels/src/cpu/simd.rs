@@ -66,7 +66,7 @@ pub enum Isa {
     /// 8 words: AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// 8 words in plain Rust.
+    /// 4 words in plain Rust.
     Portable,
 }
 
@@ -90,6 +90,17 @@ impl Isa {
         }
         all.push(Isa::Portable);
         all
+    }
+
+    /// Words of a vector.
+    pub fn lanes(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::Avx512::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::Avx2::LANES,
+            Isa::Portable => portable::Portable::LANES,
+        }
     }
 
     /// The name in `fhe_engine`.

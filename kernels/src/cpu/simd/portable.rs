@@ -1,4 +1,4 @@
-//! Eight words as a plain array; the compiler vectorises what it can.
+//! Four words as a plain array, which the compiler turns into a vector where the processor has one.
 
 use super::Simd;
 
@@ -6,7 +6,7 @@ use super::Simd;
 #[derive(Clone, Copy)]
 pub struct Portable;
 
-type V = [u32; 8];
+type V = [u32; 4];
 
 #[inline(always)]
 fn map2(a: V, b: V, f: impl Fn(u32, u32) -> u32) -> V {
@@ -15,10 +15,10 @@ fn map2(a: V, b: V, f: impl Fn(u32, u32) -> u32) -> V {
 
 // SAFETY: no instruction set is assumed; pointers are used as the trait says.
 unsafe impl Simd for Portable {
-    const LANES: usize = 8;
+    const LANES: usize = 4;
     type V = V;
-    type Wide = [u64; 8];
-    type Square = [V; 8];
+    type Wide = [u64; 4];
+    type Square = [V; 4];
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> V {
@@ -30,7 +30,7 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn splat(word: u32) -> V {
-        [word; 8]
+        [word; 4]
     }
     #[inline(always)]
     unsafe fn add(a: V, b: V) -> V {
@@ -69,15 +69,15 @@ unsafe impl Simd for Portable {
         unsafe { Self::mul_high(a, b) }
     }
     #[inline(always)]
-    unsafe fn wide_zero() -> [u64; 8] {
-        [0; 8]
+    unsafe fn wide_zero() -> [u64; 4] {
+        [0; 4]
     }
     #[inline(always)]
-    unsafe fn mul_add_wide(sum: [u64; 8], a: V, b: V) -> [u64; 8] {
+    unsafe fn mul_add_wide(sum: [u64; 4], a: V, b: V) -> [u64; 4] {
         std::array::from_fn(|i| sum[i].wrapping_add(a[i] as u64 * b[i] as u64))
     }
     #[inline(always)]
-    unsafe fn montgomery(sum: [u64; 8], q: V, q_inverse: V) -> V {
+    unsafe fn montgomery(sum: [u64; 4], q: V, q_inverse: V) -> V {
         std::array::from_fn(|i| {
             let m = (sum[i] as u32).wrapping_mul(q_inverse[i]);
             let high = ((m as u64 * q[i] as u64) >> 32) as u32;
@@ -85,11 +85,11 @@ unsafe impl Simd for Portable {
         })
     }
     #[inline(always)]
-    unsafe fn square() -> [V; 8] {
-        [[0; 8]; 8]
+    unsafe fn square() -> [V; 4] {
+        [[0; 4]; 4]
     }
     #[inline(always)]
-    unsafe fn transpose(square: &mut [V; 8]) {
+    unsafe fn transpose(square: &mut [V; 4]) {
         let from = *square;
         *square = std::array::from_fn(|i| std::array::from_fn(|j| from[j][i]));
     }
