@@ -1,7 +1,7 @@
 //! Rows of one key for one device in one call.
 //!
 //! Keys never mix in a batch, since the key is the costly operand: it streams through the cache once for all rows. Not the
-//! HTTP batch, which is an [operation](crate::operation) and may be sliced into several of these or share one.
+//! HTTP batch, which is an operation and may be sliced into several of these or share one.
 
 use std::ops::Range;
 

@@ -10,7 +10,7 @@ use crate::session::SessionId;
 
 /// Where a session's key is with respect to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// Not there.
     Absent,
     /// Ordered, not there yet.

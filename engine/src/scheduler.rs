@@ -11,6 +11,7 @@
 //!   cancellation, deadline and close, and then what still runs of it is not delivered.
 //! - A failed batch runs once more, each part on its own, so that one bad operation does not take its neighbours along.
 
+mod books;
 mod protocol;
 #[cfg(test)]
 mod tests;
@@ -22,11 +23,12 @@ use std::time::Duration;
 
 use crate::batch::{Batch, BatchId, Part};
 use crate::error::Error;
-use crate::fair::{self, FairQueue};
+use crate::fair::FairQueue;
 use crate::operation::{OPERATION_ROWS_MAX, OperationId};
 use crate::residency::{Place, Residency};
 use crate::session::SessionId;
 use crate::usage::{Pace, Usage};
+use books::{cost_of, rows_that_fit, size_of};
 
 /// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
 /// nobody can foresee.
@@ -451,28 +453,18 @@ impl Scheduler {
                 break;
             }
             let operation = self.operations.get_mut(&front.operation).expect("queued operations have not ended");
-            let (start, end) = (front.rows.start, front.rows.end);
-            let mut at = start;
-            while at < end {
-                let size = size_of_row(operation.bootstraps[at]);
-                if size > room && (at > start || !batch.parts.is_empty()) {
-                    break;
-                }
-                room = room.saturating_sub(size);
-                at += 1;
-            }
-            if at == start {
+            let fits = rows_that_fit(&operation.bootstraps[front.rows.clone()], room);
+            let rows = if batch.parts.is_empty() { fits.max(1) } else { fits };
+            if rows == 0 {
                 break;
             }
             operation.started.get_or_insert(now);
-            let taken = self.dequeue(session, at - start);
-            let bootstraps = &self.operations[&taken.operation].bootstraps[taken.rows.clone()];
+            let part = self.dequeue(session, rows);
+            let bootstraps = &self.operations[&part.operation].bootstraps[part.rows.clone()];
+            room = room.saturating_sub(size_of(bootstraps));
             batch.bootstraps += bootstraps.iter().map(|&count| u64::from(count)).sum::<u64>();
             batch.cost += cost_of(bootstraps);
-            batch.parts.push(taken);
-            if at < end {
-                break;
-            }
+            batch.parts.push(part);
         }
         batch
     }
@@ -524,130 +516,4 @@ impl Scheduler {
             self.commands.push(Command::Stop);
         }
     }
-}
-
-/// Books of queues and operations.
-impl Scheduler {
-    fn session(&mut self, session: SessionId) -> &mut Session {
-        self.sessions.get_mut(&session).expect("the session is open")
-    }
-
-    fn enqueue(&mut self, part: Part, push: fn(&mut VecDeque<Part>, Part)) {
-        let operation = self.operations.get_mut(&part.operation).expect("its operation has not ended");
-        operation.queued_rows += part.rows.len();
-        self.totals.queued_rows += part.rows.len();
-        let bootstraps = &operation.bootstraps[part.rows.clone()];
-        self.totals.queued_cost += cost_of(bootstraps);
-        let session = self.sessions.get_mut(&operation.session).expect("the session is open");
-        session.queued_size += size_of(bootstraps);
-        push(&mut session.queue, part);
-    }
-
-    /// Takes `rows` rows from the part at the head of the queue.
-    fn dequeue(&mut self, session: SessionId, rows: usize) -> Part {
-        let queue = &mut self.session(session).queue;
-        let mut part = queue.pop_front().expect("the queue has a head");
-        let rest = part.rows.start + rows..part.rows.end;
-        part.rows.end = rest.start;
-        if !rest.is_empty() {
-            queue.push_front(Part { rows: rest, ..part.clone() });
-        }
-        self.count_dequeued(session, &part);
-        part
-    }
-
-    fn count_dequeued(&mut self, session: SessionId, part: &Part) {
-        let operation = self.operations.get_mut(&part.operation).expect("queued operations have not ended");
-        operation.queued_rows -= part.rows.len();
-        self.totals.queued_rows -= part.rows.len();
-        let bootstraps = &operation.bootstraps[part.rows.clone()];
-        self.totals.queued_cost -= cost_of(bootstraps);
-        self.sessions.get_mut(&session).expect("the session is open").queued_size -= size_of(bootstraps);
-    }
-
-    fn release_rows(&mut self, session: SessionId, rows: usize) {
-        self.session(session).held_rows -= rows;
-        self.totals.held_rows -= rows;
-    }
-
-    /// Ends every operation of the session that still waits for something.
-    fn end_queued(&mut self, session: SessionId, error: Error) {
-        let dropped = std::mem::take(&mut self.session(session).queue);
-        let operations: BTreeSet<_> = dropped.iter().map(|part| part.operation).collect();
-        self.drop_parts(session, dropped.into());
-        operations.into_iter().for_each(|operation| self.finish(operation, Err(error.clone())));
-    }
-
-    /// Ends an operation without result: drops what of it is queued.
-    fn end(&mut self, operation: OperationId, error: Error) {
-        let session = self.operations[&operation].session;
-        if self.operations[&operation].queued_rows > 0 {
-            let mut dropped = Vec::new();
-            self.session(session).queue.retain(|part| {
-                let kept = part.operation != operation;
-                if !kept {
-                    dropped.push(part.clone());
-                }
-                kept
-            });
-            self.drop_parts(session, dropped);
-        }
-        self.finish(operation, Err(error));
-    }
-
-    /// Strikes parts that were taken out of the session's queue from the books.
-    fn drop_parts(&mut self, session: SessionId, dropped: Vec<Part>) {
-        for part in dropped {
-            self.count_dequeued(session, &part);
-            self.release_rows(session, part.rows.len());
-        }
-        if self.sessions[&session].queue.is_empty() {
-            self.stop_gathering(session);
-            self.fair.set_ready(session, false);
-        }
-    }
-
-    fn finish(&mut self, operation: OperationId, outcome: Result<Finished, Error>) {
-        let ended = self.operations.remove(&operation).expect("an operation ends once");
-        if let Some(deadline) = ended.deadline {
-            self.deadlines.remove(&(deadline, operation));
-        }
-        self.commands.push(Command::Finish { operation, outcome });
-    }
-
-    /// After a submission: a full batch is ready at once, less waits for company.
-    fn gather_or_make_ready(&mut self, now: Duration, session: SessionId) {
-        let wait = self.limits.wait;
-        let full = self.sessions[&session].queued_size >= self.limits.batch_rows_max;
-        if full || wait.is_zero() {
-            self.make_ready(session);
-        } else if !self.fair.is_ready(session) && self.sessions[&session].gathers_until.is_none() {
-            self.session(session).gathers_until = Some(now + wait);
-            self.gathering.insert((now + wait, session));
-        }
-    }
-
-    fn make_ready(&mut self, session: SessionId) {
-        self.stop_gathering(session);
-        self.fair.set_ready(session, true);
-    }
-
-    fn stop_gathering(&mut self, session: SessionId) {
-        if let Some(until) = self.session(session).gathers_until.take() {
-            self.gathering.remove(&(until, session));
-        }
-    }
-}
-
-/// What a row takes of [`Limits::batch_rows_max`].
-fn size_of_row(bootstraps: u8) -> usize {
-    usize::from(bootstraps.max(1))
-}
-
-fn size_of(bootstraps: &[u8]) -> usize {
-    bootstraps.iter().map(|&count| size_of_row(count)).sum()
-}
-
-fn cost_of(bootstraps: &[u8]) -> u64 {
-    bootstraps.iter().map(|&count| fair::cost_of_row(count)).sum()
 }
