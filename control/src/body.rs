@@ -227,3 +227,43 @@ impl Drop for Lingering {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn x6_uploads_beyond_the_budget_wait_a_little_and_are_then_told_to_come_back() {
+        let budget = BodyBudget::new(100 << 20);
+        let first = budget.reserve(80 << 20).await.unwrap();
+        let refused = budget.reserve(80 << 20).await.unwrap_err();
+        assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
+        // a small body needs no budget, and one larger than all of it waits for all of it
+        assert!(budget.reserve(FREE_BYTES).await.unwrap().is_none());
+        let waiting = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.reserve(1 << 40).await }
+        });
+        tokio::task::yield_now().await;
+        drop(first);
+        assert!(waiting.await.unwrap().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn x6_a_declared_length_over_the_ceiling_is_refused_unread() {
+        assert_eq!(Pieces::new(Body::from(vec![0; 11]), 10).err().unwrap().code, Code::PayloadTooLarge);
+        let mut pieces = Pieces::new(Body::from(vec![0; 10]), 10).unwrap();
+        assert_eq!(pieces.bytes_max(), 10);
+        assert_eq!(pieces.next().await.unwrap().unwrap().len(), 10);
+        assert!(pieces.next().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn x6_a_body_of_unknown_length_is_cut_at_the_ceiling() {
+        let chunks = futures_util::stream::iter(["12345678"; 2].map(|chunk| Ok::<Bytes, std::io::Error>(chunk.into())));
+        let mut pieces = Pieces::new(Body::from_stream(chunks), 10).unwrap();
+        assert_eq!(pieces.bytes_max(), 10);
+        pieces.next().await.unwrap();
+        assert_eq!(pieces.next().await.unwrap_err().code, Code::PayloadTooLarge);
+    }
+}

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use api::Code;
 use api::gates::{CreateEvalSession, EVALUATION_KEY_BYTES_MAX};
 use axum::extract::{FromRequest, Request};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
 use crate::app::Node;
@@ -19,6 +22,21 @@ use crate::json;
 
 /// The member whose value is the key.
 const MEMBER: &[u8] = b"eval_key_b64";
+/// How the octet-stream form describes itself.
+pub struct KeyOctets;
+
+impl PartialSchema for KeyOctets {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+            .description(Some("An evaluation key, at most 40 MB."))
+            .into()
+    }
+}
+
+impl ToSchema for KeyOctets {}
+
 /// Bytes of the body around the key.
 const REST_BYTES_MAX: usize = 64 << 10;
 

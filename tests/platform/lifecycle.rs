@@ -102,3 +102,24 @@ async fn a_key_made_while_the_node_runs_works_at_once() {
     let key = server.key(Role::AccountAdmin).await;
     server.send(Request::get("/api/v1/tfhe/sessions").key(&key)).await.ok(200);
 }
+
+#[tokio::test]
+async fn e8_o2_without_its_database_a_node_is_unavailable_and_says_so() {
+    let server = TestServer::start().await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let gate = account.gate("NAND", true, Some(true), None);
+    server.running().store().close().await;
+    let health = server.send(Request::get("/health")).await.ok(503);
+    assert_eq!(health["status"], "unavailable");
+    let health = server.send(Request::get("/api/v1/health")).await.ok(503);
+    assert_eq!((&health["status"], &health["storage"]["status"]), (&json!("unavailable"), &json!("unavailable")));
+    assert_eq!(health["storage"]["latency_ms"], json!(null));
+    assert_eq!(server.operations_get("/readyz").await.status, 503);
+    assert_eq!(server.operations_get("/livez").await.status, 200);
+    // what cannot be charged is not given away
+    account.post("/api/v1/tfhe/gate", &gate).await.error(503, "SERVICE_UNAVAILABLE");
+    account.send(Request::get("/api/v1/tfhe/sessions")).await.error(503, "SERVICE_UNAVAILABLE");
+    // e10: the cause stays inside
+    let error = account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
+    assert!(!error.to_string().contains("pool") && !error.to_string().contains("sql"), "{error}");
+}

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What every error answer holds (specification, Errors; readings E4: all four members, always).
+// Specification, Errors; readings E4: all four members, always.
+/// What every error answer holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorEnvelope {

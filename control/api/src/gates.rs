@@ -1,4 +1,6 @@
 //! Gate sessions (platform specification, Gate sessions, and the public price list).
+//!
+//! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateSession {
     /// `fast_128`, `standard_128` or `conservative_128`.
-    #[cfg_attr(feature = "openapi", schema(example = "fast_128"))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = names::presets))]
     pub preset: String,
 }
 
@@ -102,7 +104,7 @@ pub struct GateRequest {
     #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: String,
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
-    #[cfg_attr(feature = "openapi", schema(example = "NAND"))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
     /// A bit's ciphertext, base64. For MUX the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
@@ -138,16 +140,16 @@ pub struct GateResult {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchGate {
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
-    #[cfg_attr(feature = "openapi", schema(example = "NAND"))]
+    #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
-    /// As in [`GateRequest`].
+    /// A bit's ciphertext, base64. For MUX the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// As in [`GateRequest`].
+    /// A bit's ciphertext, base64; every gate but NOT needs it. For MUX the result when `sel` is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
-    /// As in [`GateRequest`].
+    /// A bit's ciphertext, base64; MUX's selector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
@@ -247,4 +249,27 @@ pub struct BatchDiscount {
     pub discount_pct: u64,
     /// Price of one bootstrap operation with it.
     pub effective_rate_jpy: MilliYen,
+}
+
+/// Members whose text is one of a list.
+#[cfg(feature = "openapi")]
+mod names {
+    use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
+
+    pub fn presets() -> Object {
+        one_of("The parameters of the key.", &["fast_128", "standard_128", "conservative_128"])
+    }
+
+    pub fn gates() -> Object {
+        let gates = ["NAND", "AND", "OR", "XOR", "NOR", "XNOR", "NOT", "MUX"];
+        one_of("The gate. MUX gives `a` when `sel` is 1, `b` when it is 0.", &gates)
+    }
+
+    fn one_of(what: &str, names: &[&'static str]) -> Object {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(what))
+            .enum_values(Some(names.iter().copied()))
+            .build()
+    }
 }

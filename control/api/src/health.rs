@@ -71,7 +71,8 @@ pub struct Dependency {
     pub error: Option<String>,
 }
 
-/// The embedded database (readings O3).
+// Readings O3.
+/// The embedded database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Storage {

@@ -20,7 +20,8 @@ pub struct Model {
     pub estimated_inference_time_ms: u64,
 }
 
-/// What the node offers (readings O8: none unless configured).
+// Readings O8: none unless configured.
+/// The models that the node offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Models {

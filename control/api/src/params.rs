@@ -2,12 +2,62 @@
 
 use serde::{Deserialize, Serialize};
 
+// Specification, Encryption keys.
+/// A level of security that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SecurityLevel {
+    /// No promise at all: for tests.
+    #[serde(rename = "testing")]
+    Testing,
+    /// 128 bits.
+    #[serde(rename = "128-bit")]
+    Bits128,
+    /// 192 bits.
+    #[serde(rename = "192-bit")]
+    Bits192,
+    /// 256 bits.
+    #[serde(rename = "256-bit")]
+    Bits256,
+}
+
+impl SecurityLevel {
+    /// All levels, lowest first.
+    pub const ALL: [SecurityLevel; 4] =
+        [SecurityLevel::Testing, SecurityLevel::Bits128, SecurityLevel::Bits192, SecurityLevel::Bits256];
+
+    /// The specification's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SecurityLevel::Testing => "testing",
+            SecurityLevel::Bits128 => "128-bit",
+            SecurityLevel::Bits192 => "192-bit",
+            SecurityLevel::Bits256 => "256-bit",
+        }
+    }
+
+    /// Bits of security that it promises.
+    pub fn bits(self) -> u32 {
+        match self {
+            SecurityLevel::Testing => 0,
+            SecurityLevel::Bits128 => 128,
+            SecurityLevel::Bits192 => 192,
+            SecurityLevel::Bits256 => 256,
+        }
+    }
+
+    /// The level of this word.
+    pub fn from_name(name: &str) -> Option<SecurityLevel> {
+        SecurityLevel::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+}
+
 /// Parameter sets of this node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SuggestedParams {
     /// The level that was asked for.
-    pub security_level: String,
+    pub security_level: SecurityLevel,
     /// Gate-session presets that meet it, fastest first. Empty when none does.
     pub presets: Vec<PresetFacts>,
 }

@@ -26,7 +26,7 @@ use crate::edge::Deadline;
 use crate::error::ApiError;
 use crate::held_keys::HeldKey;
 use crate::ids;
-use crate::key_upload::KeyUpload;
+use crate::key_upload::{KeyOctets, KeyUpload};
 use crate::sessions::{OpenSession, SessionDigest};
 
 /// Says that the server holds, or held, a secret key (readings G8).
@@ -114,7 +114,7 @@ pub async fn create_managed(
     operation_id = "createEvalSession",
     tag = "Gate sessions",
     request_body(description = "The evaluation key, at most 40 MB decoded: in JSON as base64, or as it is.",
-        content((CreateEvalSession = "application/json"), (Vec<u8> = "application/octet-stream"))),
+        content((CreateEvalSession = "application/json"), (inline(KeyOctets) = "application/octet-stream"))),
     responses((status = 201, description = "The session is open.", body = CreatedSession))
 )]
 pub async fn create_blind(

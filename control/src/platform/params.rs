@@ -1,18 +1,12 @@
 //! Parameters that really meet a security level (readings section 14).
 
 use api::Code;
-use api::params::SuggestedParams;
+use api::params::{SecurityLevel, SuggestedParams};
 use axum::Json;
 use axum::extract::RawQuery;
 
 use crate::compute::{self, Preset};
 use crate::error::ApiError;
-
-/// Level of an absent `security_level`.
-const DEFAULT_LEVEL: &str = "128-bit";
-
-/// The specification's levels and the bits they promise.
-const LEVELS: [(&str, u32); 4] = [("testing", 0), ("128-bit", 128), ("192-bit", 192), ("256-bit", 256)];
 
 /// Gate-session presets that meet a security level.
 ///
@@ -24,8 +18,8 @@ const LEVELS: [(&str, u32); 4] = [("testing", 0), ("128-bit", 128), ("192-bit", 
     operation_id = "suggestParams",
     tag = "Gate sessions",
     params(
-        ("security_level" = Option<String>, Query,
-            description = "`testing`, `128-bit` (default), `192-bit` or `256-bit`.", example = "128-bit"),
+        ("security_level" = inline(Option<SecurityLevel>), Query,
+            description = "The level to meet; `128-bit` when absent."),
         ("depth" = Option<i64>, Query, minimum = 1, maximum = 14,
             description = "Multiplications in a row; of arithmetic circuits only."),
         ("scale_bits" = Option<i64>, Query, minimum = 10, maximum = 50,
@@ -35,13 +29,12 @@ const LEVELS: [(&str, u32); 4] = [("testing", 0), ("128-bit", 128), ("192-bit", 
 )]
 pub async fn suggest(RawQuery(query): RawQuery) -> Result<Json<SuggestedParams>, ApiError> {
     let asked = Asked::parse(query.as_deref().unwrap_or_default())?;
-    let (name, bits) = asked.level;
-    let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= bits);
-    Ok(Json(SuggestedParams { security_level: name.to_owned(), presets: presets.map(compute::preset_facts).collect() }))
+    let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= asked.level.bits());
+    Ok(Json(SuggestedParams { security_level: asked.level, presets: presets.map(compute::preset_facts).collect() }))
 }
 
 struct Asked {
-    level: (&'static str, u32),
+    level: SecurityLevel,
 }
 
 impl Asked {
@@ -64,12 +57,14 @@ impl Asked {
         }
         in_range("depth", depth, 1, 14)?;
         in_range("scale_bits", scale_bits, 10, 50)?;
-        let wanted = level.unwrap_or(DEFAULT_LEVEL);
-        let level = LEVELS.into_iter().find(|(name, _)| *name == wanted).ok_or_else(|| {
-            let names = LEVELS.map(|(name, _)| name).join(", ");
-            ApiError::new(Code::InvalidParams, format!("security_level must be one of {names}"))
-                .at("security_level", format!("not one of {names}"))
-        })?;
+        let level = match level {
+            None => SecurityLevel::Bits128,
+            Some(name) => SecurityLevel::from_name(name).ok_or_else(|| {
+                let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
+                ApiError::new(Code::InvalidParams, format!("security_level must be one of {names}"))
+                    .at("security_level", format!("not one of {names}"))
+            })?,
+        };
         Ok(Asked { level })
     }
 }
