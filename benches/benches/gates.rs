@@ -65,7 +65,7 @@ fn main() {
         let key = cpu.load_key(&evaluation_key).expect("the key fits");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         let measure = |gate: Gate, batch: usize, rounds: usize| {
-            let bit = |i: usize| i % 3 == 0;
+            let bit = |i: usize| i.is_multiple_of(3);
             let operands: Vec<[bool; 3]> = (0..batch).map(|i| [bit(i), bit(i + 1), bit(i + 2)]).collect();
             let rows: Vec<GateRow> = operands
                 .iter()
