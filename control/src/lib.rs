@@ -1,7 +1,7 @@
 //! The service: the platform's HTTP interface over the engine, with accounts, sessions and prices. One binary, `ango`.
 //!
-//! A request passes [`listener`] and [`edge`] (id, deadline, log, error object), finds its route in [`router`], its caller
-//! in [`auth`], and ends in a handler of [`platform`], which asks [`compute`] for work and [`billing`] for its price.
+//! A request passes `listener` and `edge` (id, deadline, log, error object), finds its route in `router`, its caller
+//! in `auth`, and ends in a handler of `platform`, which asks `compute` for work and `billing` for its price.
 
 pub mod admin;
 pub mod app;
@@ -25,6 +25,7 @@ mod in_flight;
 mod json;
 mod key_upload;
 mod listener;
+mod offload;
 mod operations;
 mod platform;
 mod router;
