@@ -18,6 +18,7 @@ use crate::compute::Compute;
 use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
 use crate::in_flight::InFlight;
+use crate::offload::Offload;
 use crate::platform::health::LastProbe;
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
@@ -42,6 +43,7 @@ pub struct Node {
     pub(crate) api_keys: ApiKeys,
     pub(crate) sessions: Sessions,
     pub(crate) body_budget: BodyBudget,
+    pub(crate) offload: Offload,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) in_flight: InFlight,
     pub(crate) last_probe: LastProbe,
@@ -106,6 +108,7 @@ impl App {
             started: Instant::now(),
             api_keys: ApiKeys::new(store.clone(), pepper),
             body_budget: BodyBudget::new(config.requests.body_memory_bytes),
+            offload: Offload::new(),
             in_flight: InFlight::new(),
             last_probe: LastProbe::default(),
             draining: AtomicBool::new(false),

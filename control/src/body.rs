@@ -150,7 +150,7 @@ impl<T: JsonBody> FromRequest<Arc<Node>> for Json<T> {
         // whatever happens, the bytes are overwritten: they might hold what must not be here (readings K5)
         let value = match bytes.len() {
             0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
-            _ => tokio::task::spawn_blocking(move || json::parse(&bytes)).await??,
+            _ => node.offload.run(move || json::parse(&bytes)).await??,
         };
         Ok(Json { value, reserved })
     }

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use crate::app::Node;
 use crate::error::ApiError;
 use crate::ids;
+use crate::platform::health;
 
 /// Names a request for support (readings X11).
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -40,7 +41,7 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     let deadline = node.config.requests.deadline;
     request.extensions_mut().insert(Deadline(started + deadline));
 
-    let response = if node.is_draining() {
+    let response = if node.is_draining() && !health::ROUTES.contains(&route.as_str()) {
         ApiError::draining().into_response()
     } else {
         let answer = AssertUnwindSafe(next.run(request)).catch_unwind();

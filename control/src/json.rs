@@ -213,7 +213,50 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Values that hold nothing forbidden.
+    fn harmless() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<f64>().prop_map(Into::into),
+            ".{0,8}".prop_map(Into::into),
+        ];
+        leaf.prop_recursive(6, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                prop::collection::btree_map("[a-p]{1,6}", inner, 0..6)
+                    .prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn harmless_values_pass(value in harmless()) {
+            let body = serde_json::json!({"name": "n", "other": value}).to_string();
+            prop_assert!(parse::<Request>(body.as_bytes()).is_ok(), "{}", body);
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer_not_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse::<Request>(&bytes);
+        }
+
+        #[test]
+        fn a_secret_is_found_wherever_it_stands(value in harmless(), at in 0usize..3) {
+            let mut wrapped = serde_json::json!({"privateKey": 1});
+            for _ in 0..at {
+                wrapped = serde_json::json!([value, {"x": wrapped}]);
+            }
+            let body = serde_json::json!({"name": "n", "other": wrapped}).to_string();
+            prop_assert_eq!(parse::<Request>(body.as_bytes()).unwrap_err().code, Code::SecretKeyRejected);
+        }
+    }
 
     #[derive(Debug, PartialEq, Deserialize)]
     struct Request {

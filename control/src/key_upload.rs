@@ -262,6 +262,8 @@ impl Splitter {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Splits a body that comes in pieces of this size.
@@ -319,6 +321,50 @@ mod tests {
         all_pieces(r#"{"eval_key_b64":"\u00zz"}"#, Err(Code::InvalidParams));
         all_pieces(r#"{"eval_key_b64":"\u1041"}"#, Err(Code::InvalidParams));
         all_pieces(r#"{"eval_key_b64":"!","secret_key":"x"}"#, Err(Code::SecretKeyRejected));
+    }
+
+    /// JSON texts and things close to them.
+    fn almost_json() -> impl Strategy<Value = String> {
+        let token = prop_oneof![
+            Just("{"),
+            Just("}"),
+            Just("["),
+            Just("]"),
+            Just(":"),
+            Just(","),
+            Just(" "),
+            Just("\""),
+            Just("\\"),
+            Just("\"eval_key_b64\""),
+            Just("\"AQID\""),
+            Just("\"x\""),
+            Just("null"),
+            Just("12"),
+            Just("u0041"),
+            Just("="),
+        ];
+        prop::collection::vec(token, 0..24).prop_map(|tokens| tokens.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_in_any_pieces_gives_what_a_whole_body_gives(body in almost_json(), piece in 1usize..9) {
+            let whole = json::parse::<CreateEvalSession>(body.as_bytes()).map_err(|error| error.code).and_then(|request| {
+                base64_text::decode(&request.eval_key_b64, EVALUATION_KEY_BYTES_MAX).map_err(|_| Code::InvalidParams)
+            });
+            prop_assert_eq!(split(&body, piece), whole);
+        }
+
+        #[test]
+        fn any_key_in_any_pieces_comes_out_whole(
+            key in prop::collection::vec(any::<u8>(), 0..6000),
+            before in "[ \n]{0,3}",
+            piece in 1usize..5000,
+        ) {
+            let text = base64_text::encode(&key);
+            let body = format!("{before}{{\"a\":[1,\"}}\"],\"eval_key_b64\":{before}\"{text}\",\"z\":{{}}}}{before}");
+            prop_assert_eq!(split(&body, piece), Ok(key));
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Pause after a failed accept, such as "too many open files".
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long connections may take to close at the end.
-const CLOSE_WAIT: Duration = Duration::from_secs(5);
+const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
 /// Serves until `stop` turns true, then closes: idle connections at once, busy ones after their answer.
 pub async fn serve(listener: TcpListener, router: Router, connections_max: usize, mut stop: watch::Receiver<bool>) {

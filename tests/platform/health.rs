@@ -62,6 +62,7 @@ async fn parameters_are_suggested_by_security_level() {
         ("", 3),
         ("?security_level=testing", 3),
         ("?security_level=128-bit&depth=14&scale_bits=50&other=x", 3),
+        ("?security_level=128%2Dbit&depth=%31", 3),
         ("?security_level=192-bit", 0),
         ("?security_level=256-bit", 0),
     ] {

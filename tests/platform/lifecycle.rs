@@ -35,21 +35,26 @@ async fn an_address_in_use_is_told_with_the_variable_s_name() {
 async fn a_stopping_node_finishes_what_it_has_and_refuses_what_is_new() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128).await;
-    let batch = Request::post(BATCH, &account.batch("NAND", 512)).key(&account.key);
+    // long enough for the requests below on any machine
+    let batch = Request::post(BATCH, &account.batch("MUX", 1024)).key(&account.key);
     let (address, operations) = (server.address, server.operations);
     let running = tokio::spawn(async move { batch.send(address).await });
     server.metric_becomes("ango_operations", |operations| operations > 0.0).await;
     // a connection from before, so that the request arrives however fast the node is
     let mut late = TcpStream::connect(address).await.unwrap();
+    let mut health = TcpStream::connect(address).await.unwrap();
     let mut probe = TcpStream::connect(operations).await.unwrap();
     drop(account);
     let stopping = tokio::spawn(server.stop());
     tokio::task::yield_now().await;
-    late.write_all(Request::get("/health").head().as_bytes()).await.unwrap();
+    late.write_all(Request::get("/api/v1/models").head().as_bytes()).await.unwrap();
     Response::read(&mut late).await.error(503, "SERVICE_UNAVAILABLE");
+    health.write_all(Request::get("/health").head().as_bytes()).await.unwrap();
+    let health = Response::read(&mut health).await;
+    assert_eq!((&health.ok(503)["status"], health.header("retry-after")), (&json!("unavailable"), Some("2")));
     probe.write_all(Request::get("/readyz").head().as_bytes()).await.unwrap();
     assert_eq!(Response::read(&mut probe).await.status, 503);
-    assert_eq!(running.await.unwrap().ok(200)["results_b64"].as_array().unwrap().len(), 512);
+    assert_eq!(running.await.unwrap().ok(200)["results_b64"].as_array().unwrap().len(), 1024);
     stopping.await.unwrap();
     assert!(TcpStream::connect(address).await.is_err());
 }

@@ -96,7 +96,7 @@ pub async fn create_managed(
             .at("preset", format!("not one of {names}"))
     })?;
     let compute = node.compute.clone();
-    let opening = tokio::task::spawn_blocking(move || {
+    let opening = node.offload.run(move || {
         let (held, key) = HeldKey::generate(preset).ok_or_else(disabled)?;
         Ok::<_, ApiError>((held, compute.open(key)?))
     });
@@ -123,7 +123,7 @@ pub async fn create_blind(
     KeyUpload { bytes, reserved }: KeyUpload,
 ) -> Result<(StatusCode, Answer<CreatedSession>), ApiError> {
     let compute = node.compute.clone();
-    let opening = tokio::task::spawn_blocking(move || {
+    let opening = node.offload.run(move || {
         let opened = compute.open_upload(bytes);
         drop(reserved);
         opened
@@ -337,7 +337,7 @@ async fn run(
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
     drop(session);
 
-    let (program, gates) = off_thread(gates.len(), move || {
+    let (program, gates) = off_thread(&node, gates.len(), move || {
         let texts: Vec<GateText<'_>> =
             gates.iter().zip(&work.gates).map(|(gate, text)| operands(*gate, text)).collect();
         let program = compute::read_program(&key, &texts, work.place)?;
@@ -361,7 +361,7 @@ async fn run(
         let price = tariff::price(gates.iter().copied());
         charge(&node, &charge_to, &gates, &price, &outcome).await?;
         let compute = outcome.compute;
-        let results = off_thread(gates.len(), move || compute::write_results(&key, &outcome)).await?;
+        let results = off_thread(&node, gates.len(), move || compute::write_results(&key, &outcome)).await?;
         Ok(Done { results, gates, price, compute })
     });
     running.await?
@@ -372,12 +372,13 @@ const OFF_THREAD_GATES_MIN: usize = 16;
 
 /// Runs CPU work for this many gates where it disturbs nobody.
 async fn off_thread<T: Send + 'static>(
+    node: &Node,
     gates: usize,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, tokio::task::JoinError> {
+) -> Result<T, ApiError> {
     match gates {
         0..OFF_THREAD_GATES_MIN => Ok(work()),
-        _ => tokio::task::spawn_blocking(work).await,
+        _ => node.offload.run(work).await,
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use api::health::{BriefHealth, Health, HealthStatus, Storage};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use tokio::sync::Mutex;
 
 use crate::app::Node;
@@ -22,6 +24,12 @@ const CACHE_WARNING_PCT: f64 = 90.0;
 
 /// Semantic version of the API (readings O10).
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What answers even when the node takes no other requests: to say that it does not.
+pub const ROUTES: [&str; 2] = ["/health", "/api/v1/health"];
+
+/// When to ask again after a 503.
+const RETRY_AFTER_S: u64 = 2;
 
 /// The last probe of the database and when it ended.
 #[derive(Default)]
@@ -63,14 +71,14 @@ pub async fn storage(node: &Node) -> Storage {
         (status = 503, description = "A critical dependency does not answer.", body = BriefHealth),
     )
 )]
-pub async fn brief(State(node): State<Arc<Node>>) -> (StatusCode, Json<BriefHealth>) {
-    let status = storage(&node).await.status;
+pub async fn brief(State(node): State<Arc<Node>>) -> Response {
+    let status = overall(&node, &storage(&node).await);
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
         HealthStatus::Unavailable => "unavailable",
     };
-    (code(status), Json(BriefHealth { status: word.to_owned(), version: VERSION.to_owned() }))
+    answer(status, BriefHealth { status: word.to_owned(), version: VERSION.to_owned() })
 }
 
 /// Health in full.
@@ -84,7 +92,7 @@ pub async fn brief(State(node): State<Arc<Node>>) -> (StatusCode, Json<BriefHeal
         (status = 503, description = "A critical dependency does not answer.", body = Health),
     )
 )]
-pub async fn full(State(node): State<Arc<Node>>) -> (StatusCode, Json<Health>) {
+pub async fn full(State(node): State<Arc<Node>>) -> Response {
     let storage = storage(&node).await;
     let usage = node.compute.usage();
     let backend = node.compute.backend();
@@ -92,7 +100,7 @@ pub async fn full(State(node): State<Arc<Node>>) -> (StatusCode, Json<Health>) {
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
     let health = Health {
-        status: storage.status,
+        status: overall(&node, &storage),
         version: VERSION.to_owned(),
         uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
         fhe_engine: backend.to_owned(),
@@ -106,13 +114,21 @@ pub async fn full(State(node): State<Arc<Node>>) -> (StatusCode, Json<Health>) {
         dependencies: Vec::new(),
         storage: Some(storage),
     };
-    (code(health.status), Json(health))
+    answer(health.status, health)
 }
 
-fn code(status: HealthStatus) -> StatusCode {
+/// The node's health: its only critical dependency's (readings O2), unless it is stopping.
+fn overall(node: &Node, storage: &Storage) -> HealthStatus {
+    if node.is_draining() { HealthStatus::Unavailable } else { storage.status }
+}
+
+fn answer(status: HealthStatus, body: impl Serialize) -> Response {
     match status {
-        HealthStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::OK,
+        HealthStatus::Unavailable => {
+            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER_S.to_string())], Json(body))
+                .into_response()
+        }
+        _ => Json(body).into_response(),
     }
 }
 

@@ -3,7 +3,8 @@
 use api::Code;
 use api::params::{SecurityLevel, SuggestedParams};
 use axum::Json;
-use axum::extract::RawQuery;
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 
 use crate::compute::{self, Preset};
 use crate::error::ApiError;
@@ -27,8 +28,11 @@ use crate::error::ApiError;
     ),
     responses((status = 200, description = "What meets the level; an empty list when nothing does.", body = SuggestedParams))
 )]
-pub async fn suggest(RawQuery(query): RawQuery) -> Result<Json<SuggestedParams>, ApiError> {
-    let asked = Asked::parse(query.as_deref().unwrap_or_default())?;
+pub async fn suggest(
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+) -> Result<Json<SuggestedParams>, ApiError> {
+    let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
+    let asked = Asked::parse(&query)?;
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= asked.level.bits());
     Ok(Json(SuggestedParams { security_level: asked.level, presets: presets.map(compute::preset_facts).collect() }))
 }
@@ -39,17 +43,16 @@ struct Asked {
 
 impl Asked {
     /// Reads the query; unknown parameters are ignored, known ones must be right and come once (readings E3).
-    fn parse(query: &str) -> Result<Asked, ApiError> {
+    fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
         let (mut level, mut depth, mut scale_bits) = (None, None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let slot = match name {
+        for (name, value) in query {
+            let slot = match name.as_str() {
                 "security_level" => &mut level,
                 "depth" => &mut depth,
                 "scale_bits" => &mut scale_bits,
                 _ => continue,
             };
-            if slot.replace(value).is_some() {
+            if slot.replace(value.as_str()).is_some() {
                 return Err(
                     ApiError::new(Code::InvalidRequest, format!("{name} is given twice")).at(name, "given twice")
                 );
