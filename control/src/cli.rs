@@ -153,6 +153,9 @@ async fn create_key(args: CreateKey) -> anyhow::Result<()> {
         println!("{}", serde_json::json!({ "key": key, "key_id": key_id, "account_id": account_id }));
     } else {
         println!("{}", *created.key);
+        if args.role == Role::Trial {
+            eprintln!("it ends in 30 minutes; this build does not count its 10 operations");
+        }
         eprintln!("key {} of account {}; it is shown only this once", created.key_id, created.account_id);
     }
     Ok(())

@@ -19,13 +19,34 @@ use crate::json::secret_key_rejected;
 
 pub use engine::{EvaluationKey, Gate, Lwe, Preset, Usage};
 
-/// A key in the engine, and what its ciphertexts must match.
+/// Names a key in the engine and says what its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenKey {
     session: engine::SessionId,
     /// The key's preset.
     pub preset: Preset,
     fingerprint: Option<[u8; 8]>,
+}
+
+/// A key in the engine that is closed when this is dropped: wherever a request ends early, no key stays behind.
+pub struct OwnedKey {
+    compute: Compute,
+    key: OpenKey,
+}
+
+impl std::ops::Deref for OwnedKey {
+    type Target = OpenKey;
+
+    fn deref(&self) -> &OpenKey {
+        &self.key
+    }
+}
+
+impl Drop for OwnedKey {
+    fn drop(&mut self) {
+        // closing twice does no harm
+        drop(self.compute.close(&self.key));
+    }
 }
 
 /// A gate and its operands as base64, in the order a, b, sel.
@@ -90,7 +111,7 @@ impl Compute {
     }
 
     /// Opens an uploaded key. Parsing is CPU work of tens of milliseconds: call it off the async threads.
-    pub fn open_upload(&self, mut bytes: Zeroizing<Vec<u8>>) -> Result<OpenKey, ApiError> {
+    pub fn open_upload(&self, mut bytes: Zeroizing<Vec<u8>>) -> Result<OwnedKey, ApiError> {
         let key = container::read_evaluation_key(std::mem::take(&mut *bytes)).map_err(|error| match error {
             container::Error::SecretKey => secret_key_rejected(),
             error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
@@ -100,11 +121,11 @@ impl Compute {
     }
 
     /// Opens a key for work.
-    pub fn open(&self, key: EvaluationKey) -> Result<OpenKey, ApiError> {
+    pub fn open(&self, key: EvaluationKey) -> Result<OwnedKey, ApiError> {
         let (preset, fingerprint) = (key.preset, key.fingerprint);
         // plans, which will weigh accounts (readings P31), do not exist yet
         let session = self.engine.open(key, 1).map_err(refused)?;
-        Ok(OpenKey { session, preset, fingerprint })
+        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, fingerprint } })
     }
 
     /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).

@@ -286,8 +286,9 @@ fn audit_log(text: String) -> Result<Option<PathBuf>, ConfigError> {
 }
 
 fn log_filter(text: String) -> Result<String, ConfigError> {
-    tracing_subscriber::EnvFilter::try_new(&text)
-        .map_err(|_| wrong("ANGO_LOG", &format!("{text:?} is not a level or a list such as ango=debug,sqlx=warn")))?;
+    tracing_subscriber::EnvFilter::try_new(&text).map_err(|_| {
+        wrong("ANGO_LOG", &format!("{text:?} is not a level or a list such as control=debug,sqlx=warn"))
+    })?;
     Ok(text)
 }
 

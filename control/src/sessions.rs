@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::auth::Caller;
 use crate::clock::{Clock, Timestamp};
-use crate::compute::{Compute, OpenKey};
+use crate::compute::{Compute, OpenKey, OwnedKey};
 use crate::error::ApiError;
 use crate::held_keys::HeldKey;
 use crate::ids;
@@ -40,7 +40,7 @@ pub struct OpenSession {
     /// Owner.
     pub account: AccountId,
     /// Its key in the engine.
-    pub key: OpenKey,
+    pub key: OwnedKey,
     /// Its secret key, if the server holds it (readings G8).
     pub held: Option<HeldKey>,
     created_at: Timestamp,
@@ -119,11 +119,9 @@ impl Sessions {
     pub async fn open(
         &self,
         caller: &Caller,
-        key: OpenKey,
+        key: OwnedKey,
         held: Option<HeldKey>,
     ) -> Result<Arc<OpenSession>, ApiError> {
-        // until the session is in the table, dropping out of here must not leave the key in the engine
-        let mut unclaimed = CloseOnDrop { compute: &self.compute, key: Some(key) };
         let created_at = self.clock.now();
         let id = ids::session();
         let session = Arc::new(OpenSession {
@@ -147,7 +145,6 @@ impl Sessions {
             })
             .await?;
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session.clone());
-        unclaimed.key = None;
         Ok(session)
     }
 
@@ -257,20 +254,39 @@ impl Sessions {
     }
 }
 
-/// Closes a key that found no session.
-struct CloseOnDrop<'c> {
-    compute: &'c Compute,
-    key: Option<OpenKey>,
-}
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            drop(self.compute.close(&key));
-        }
-    }
-}
-
 fn digest(id: &SessionId) -> SessionDigest {
     Sha256::digest(id.as_str().as_bytes()).into()
+}
+
+#[cfg(all(test, feature = "held-keys"))]
+mod tests {
+    use super::*;
+    use crate::auth::{Environment, Role};
+    use crate::compute::Preset;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_key_that_finds_no_session_does_not_stay_in_the_engine() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::in_folder(folder.path());
+        let store = Store::open(&config.database_url).await.unwrap();
+        let compute = Compute::start(&config.compute).unwrap();
+        let telemetry = Arc::new(Telemetry::new().unwrap());
+        let clock = Clock::system();
+        let sessions = Sessions::start(store.clone(), compute.clone(), clock, telemetry, IDLE).await.unwrap();
+        let caller = Caller { account: AccountId::from_bits(1), environment: Environment::Test, role: Role::Developer };
+        let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
+        let key = compute.open(key).unwrap();
+        assert_eq!(compute.usage().sessions, 1);
+        // there is no such account, so the record cannot be written
+        let refused = sessions.open(&caller, key, Some(held)).await.err().unwrap();
+        assert_eq!(refused.code, Code::ServiceUnavailable);
+        let closed = async {
+            while compute.usage().sessions > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the key is closed");
+        assert_eq!(compute.usage().key_bytes, 0);
+    }
 }

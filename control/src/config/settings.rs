@@ -134,7 +134,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_LOG",
         "log",
         "info",
-        "What is logged: error, warn, info, debug, trace, or per module as in ango=debug,sqlx=warn.",
+        "What is logged: error, warn, info, debug, trace, or per module as in control=debug,sqlx=warn.",
     ),
     setting("ANGO_LOG_FORMAT", "log-format", "text", "text for people, json for machines."),
 ];

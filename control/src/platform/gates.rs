@@ -332,7 +332,7 @@ async fn run(
 ) -> Result<Done, ApiError> {
     let gates = gate_names(&work)?;
     let session = node.sessions.find(&caller.account, &session_id).await?;
-    let key = session.key;
+    let key = *session.key;
     // the session itself is not held while gates run: its end must not wait for them
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
     drop(session);
