@@ -1,5 +1,5 @@
-//! The presets at full size, where the definition would take minutes: every backend, number of threads and size of batch
-//! gives the words of plain Rust on one thread.
+//! The presets at full size, where the definition would take minutes: every backend, number of threads and size of
+//! batch gives the words of plain Rust on one thread.
 
 use std::sync::OnceLock;
 

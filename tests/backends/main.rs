@@ -1,7 +1,7 @@
 //! Every stem on every backend, word for word against its definition (`tests::naive`) and against the other backends.
 //!
-//! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it in
-//! `REQUIRE_BACKENDS` (`cpu-avx512,cpu-avx2`) to make that a failure.
+//! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it
+//! in `REQUIRE_BACKENDS` (`cpu-avx512,cpu-avx2`) to make that a failure.
 
 mod agreement;
 mod device;

@@ -1,4 +1,5 @@
-//! Blind rotation with the modulus switch before it and the extraction after it, and whole gates, against the definition.
+//! Blind rotation with the modulus switch before it and the extraction after it, and whole gates, against the
+//! definition.
 
 use std::sync::OnceLock;
 

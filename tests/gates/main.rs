@@ -1,5 +1,5 @@
-//! Gates on encrypted bits decrypt to the plain ones: every gate, preset and combination of inputs, on fresh ciphertexts and
-//! on the outputs of other gates; then a long random run.
+//! Gates on encrypted bits decrypt to the plain ones: every gate, preset and combination of inputs, on fresh
+//! ciphertexts and on the outputs of other gates; then a long random run.
 
 use client::SecretKey;
 use kernels::Backend;

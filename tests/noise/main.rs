@@ -1,11 +1,12 @@
 //! Measured noise against the model of `kernels::tfhe::noise`, stage by stage, at every preset.
 //!
-//! A stage passes when the mean square of its errors is 0.9 to 1.1 times the modelled variance, widened by four standard
-//! deviations of that estimate. Several keys share the samples: part of the noise is a constant of the key (an even
-//! key-switch base has digits of mean -1/2; a key's weight is not exactly the expected one), and the model is an average.
+//! A stage passes when the mean square of its errors is 0.9 to 1.1 times the modelled variance, widened by four
+//! standard deviations of that estimate. Several keys share the samples: part of the noise is a constant of the key (an
+//! even key-switch base has digits of mean -1/2; a key's weight is not exactly the expected one), and the model is an
+//! average.
 //!
-//! Prints what it measured, and the failure probabilities that the same model estimates. `ANGO_NOISE_DUMP=folder` writes the
-//! errors, `PRESET.STAGE.txt`, one signed integer a line in units of 2^-32 of a turn.
+//! Prints what it measured, and the failure probabilities that the same model estimates. `ANGO_NOISE_DUMP=folder`
+//! writes the errors, `PRESET.STAGE.txt`, one signed integer a line in units of 2^-32 of a turn.
 
 mod samples;
 
@@ -61,15 +62,11 @@ fn check(preset: Preset, dump: Option<&Path>) -> Result<(), Failed> {
         }
     }
     let f = noise::failure_log2(&p);
-    // one write, so that presets running side by side do not mix their lines
-    println!(
-        "{}\n{report}  fails, estimated: gate 2^{:.1}, xor 2^{:.1}, mux 2^{:.1}, worst (mux of mux) 2^{:.1}, decryption 2^{:.1}",
-        preset.name(),
-        f.gate,
-        f.xor,
-        f.mux,
-        f.worst,
-        f.decrypt
+    let failures = format!(
+        "gate 2^{:.1}, xor 2^{:.1}, mux 2^{:.1}, worst (mux of mux) 2^{:.1}, decryption 2^{:.1}",
+        f.gate, f.xor, f.mux, f.worst, f.decrypt
     );
+    // one write, so that presets running side by side do not mix their lines
+    println!("{}\n{report}  fails, estimated: {failures}", preset.name());
     if outside.is_empty() { Ok(()) } else { Err(format!("outside the model: {}", outside.join(", ")).into()) }
 }

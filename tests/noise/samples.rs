@@ -11,8 +11,8 @@ const KEYS: usize = 8;
 /// Of each key. A bit is encrypted, bootstrapped and switched; every third one also goes through a MUX.
 const BITS: usize = 250;
 
-/// Errors by stage: `fresh` encryption, `br` blind rotation (seen under the ring key, after extraction), `ks` key switch
-/// alone, `out` the two together, `mux` the output of a MUX.
+/// Errors by stage: `fresh` encryption, `br` blind rotation (seen under the ring key, after extraction), `ks` key
+/// switch alone, `out` the two together, `mux` the output of a MUX.
 pub fn samples(preset: Preset) -> Vec<(&'static str, Vec<i32>)> {
     let device = Cpu::open();
     let params = preset.params();

@@ -4,7 +4,8 @@
 //! fractions, reductions are remainders. A backend is right when its words are these words.
 //!
 //! The only constant that is not in a formula of the papers is how a residue becomes a torus word before its digits are
-//! taken ([`torus_floor`]): the kernels round there in a way that costs two instructions, and it is part of the definition.
+//! taken ([`torus_floor`]): the kernels round there in a way that costs two instructions, and it is part of the
+//! definition.
 
 use kernels::modular::RING_MODULUS;
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ParamsLiteral};
@@ -58,8 +59,8 @@ pub fn mod_switch(polynomial_size: usize, word: u32) -> usize {
     (nearest(i128::from(word) * two_n, TURN) % two_n) as usize
 }
 
-/// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with `c = floor((2^30 - q) 2^32 / q)`,
-/// which is `x 2^32 / q` rounded down or up to two units less.
+/// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with
+/// `c = floor((2^30 - q) 2^32 / q)`, which is `x 2^32 / q` rounded down or up to two units less.
 pub fn torus_floor(x: u32) -> u32 {
     let c = ((1 << 30) - Q) * TURN / Q;
     let scaled = 4 * i128::from(x);
@@ -71,9 +72,9 @@ pub fn torus_nearest(x: u32) -> u32 {
     (nearest(i128::from(x) * TURN, Q) % TURN) as u32
 }
 
-/// The `levels` balanced digits in base `base` of `word / 2^32`, rounded to the nearest multiple of `base^-levels` (halves
-/// up); level 1, the most significant, first. Even bases: `-B/2 ..= B/2 - 1`, odd ones `-(B - 1)/2 ..= (B - 1)/2`. The last
-/// carry is a whole turn and is dropped. `base^levels` is at most `2^32`.
+/// The `levels` balanced digits in base `base` of `word / 2^32`, rounded to the nearest multiple of `base^-levels`
+/// (halves up); level 1, the most significant, first. Even bases: `-B/2 ..= B/2 - 1`, odd ones
+/// `-(B - 1)/2 ..= (B - 1)/2`. The last carry is a whole turn and is dropped. `base^levels` is at most `2^32`.
 pub fn digits(word: u32, base: i128, levels: usize) -> Vec<i64> {
     let mut rest = nearest(i128::from(word) * base.pow(levels as u32), TURN);
     let mut digits = Vec::new();

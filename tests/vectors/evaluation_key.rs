@@ -1,5 +1,5 @@
-//! The evaluation key as docs/wire-format.md 4 defines it, with noise that is given: what neither client can be asked for,
-//! since both draw theirs.
+//! The evaluation key as docs/wire-format.md 4 defines it, with noise that is given: what neither client can be asked
+//! for, since both draw theirs.
 
 use client::SecretKey;
 use kernels::container::{self, Tag};

@@ -1,5 +1,5 @@
-//! Known answers made by an independent program (`tests/vectors/python`, written from docs/wire-format.md alone): masks, keys,
-//! ciphertexts and gates of every preset, byte for byte.
+//! Known answers made by an independent program (`tests/vectors/python`, written from docs/wire-format.md alone):
+//! masks, keys, ciphertexts and gates of every preset, byte for byte.
 
 mod answers;
 mod evaluation_key;
@@ -123,7 +123,8 @@ fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size(
     }
 }
 
-/// Mean and variance are the Gaussian's, within six standard deviations of their estimates, and no sample is beyond nine.
+/// Mean and variance are the Gaussian's, within six standard deviations of their estimates, and no sample is beyond
+/// nine.
 fn check_noise(errors: impl Iterator<Item = f64>, std: f64) {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for error in errors {

@@ -260,7 +260,6 @@ class EvaluationKey:
 
 def _bootstrap_bodies(secret, seed, noise):
     p = secret.preset
-    ring_key = Transformed(secret.S)
     bodies = np.empty((p.bootstrap_rows, p.N), dtype=np.int64)
     for first in range(0, p.bootstrap_rows, ROWS_AT_A_TIME):
         rows = range(first, min(first + ROWS_AT_A_TIME, p.bootstrap_rows))

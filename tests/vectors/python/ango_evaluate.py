@@ -89,7 +89,7 @@ def rotated(polynomials, exponent):
 
 
 def balanced_digits(values, base, levels):
-    """[levels, ...] digits, most significant first, each in -(base // 2) .. (base - 1) // 2; the last carry is dropped."""
+    """[levels, ...] digits, most significant first, each in -(base // 2) .. (base - 1) // 2; the last carry is lost."""
     digits = []
     for _ in range(levels):
         digit = (values + base // 2) % base - base // 2

@@ -1,7 +1,7 @@
 """Gates on a running node: run_gates.py URL API_KEY [PRESET].
 
-Makes a key, opens a blind session on it, runs every input combination of NAND, XOR and MUX, one request a gate and then all
-in one batch, and decrypts the answers. Prints a line a gate; exits with 1 when an answer is wrong or refused.
+Makes a key, opens a blind session on it, runs every input combination of NAND, XOR and MUX, one request a gate and
+then all in one batch, and decrypts the answers. Prints a line a gate; exits with 1 when an answer is wrong or refused.
 """
 
 import base64
@@ -34,7 +34,8 @@ def main():
     print(f"session of {session['preset']}, n {session['n']}, N {session['big_n']}, key of {len(key)} bytes")
     right = [check("session", (session["preset"], session["n"], session["is_blind"]) == (name, preset.n, True))]
 
-    cases = [(op, bits) for op, (names, _) in GATES.items() for bits in itertools.product((False, True), repeat=len(names))]
+    inputs = {op: itertools.product((False, True), repeat=len(names)) for op, (names, _) in GATES.items()}
+    cases = [(op, bits) for op in GATES for bits in inputs[op]]
     gates = []
     for op, bits in cases:
         gate = {"op": op} | {name: text(secret.encrypt(bit)) for name, bit in zip(GATES[op][0], bits)}
