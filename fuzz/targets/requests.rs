@@ -1,0 +1,157 @@
+//! Any body at the gate-session endpoints of a running node, over HTTP: an answer of the specification, never a 500 or
+//! a panic, and the same answer whether the body comes whole or in pieces.
+//!
+//! The first byte chooses the endpoint, the second the size of the pieces. In the body `$S` stands for a session that
+//! is open and `$C` for a ciphertext of it.
+#![no_main]
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use client::{SecretKey, bundle};
+use control::admin;
+use control::app::{App, Running};
+use control::auth::{Environment, Role};
+use control::clock::Clock;
+use control::config::Config;
+use kernels::container::write_evaluation_key;
+use kernels::tfhe::Preset;
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+const JSON: &str = "application/json";
+const OCTETS: &str = "application/octet-stream";
+const PATIENCE: Duration = Duration::from_secs(8);
+
+fuzz_target!(|bytes: &[u8]| {
+    let [endpoint, piece, body @ ..] = bytes else { return };
+    let node = node();
+    let session = &node.session;
+    let (path, content_type) = match endpoint % 6 {
+        0 => ("gate".to_owned(), JSON),
+        1 => ("batch".to_owned(), JSON),
+        2 => ("eval-session".to_owned(), JSON),
+        3 => ("eval-session".to_owned(), OCTETS),
+        4 => (format!("session/{session}/encrypt"), JSON),
+        _ => (format!("session/{session}/decrypt"), JSON),
+    };
+    let body = replaced(&replaced(body, b"$S", session.as_bytes()), b"$C", node.ciphertext.as_bytes());
+    let whole = node.post(&path, content_type, &body, body.len());
+    let pieces = node.post(&path, content_type, &body, usize::from(*piece) + 1);
+    assert_eq!(outcome(&whole), outcome(&pieces));
+    assert!((200..500).contains(&whole.0), "{} {}", whole.0, whole.1);
+});
+
+/// Status and code of an answer.
+fn outcome((status, body): &(u16, Value)) -> (u16, Option<&str>) {
+    let code = body["error"]["code"].as_str();
+    assert_eq!(code.is_none(), *status < 400, "{status} {body}");
+    (*status, code)
+}
+
+fn replaced(bytes: &[u8], name: &[u8; 2], value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(at) = rest.windows(2).position(|window| window == name) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(value);
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// A node in this process with a session.
+struct Node {
+    runtime: Runtime,
+    address: SocketAddr,
+    api_key: String,
+    session: String,
+    ciphertext: String,
+    /// Kept: the node ends with the process.
+    _running: Running,
+    _folder: TempDir,
+}
+
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(|| {
+        let runtime = Runtime::new().expect("a runtime");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (running, api_key) = runtime.block_on(async {
+            let running =
+                App::start_at(Config::in_folder(folder.path()), Clock::system()).await.expect("the node starts");
+            let created = admin::create_key(running.config(), Role::Developer, Environment::Test, None).await;
+            (running, created.expect("an API key").key.to_string())
+        });
+        let secret = SecretKey::generate(Preset::Fast128);
+        let mut node = Node {
+            runtime,
+            address: running.api_addr,
+            api_key,
+            session: String::new(),
+            ciphertext: STANDARD.encode(&bundle::encrypt(&secret, &[true])[0]),
+            _running: running,
+            _folder: folder,
+        };
+        let key = write_evaluation_key(&secret.evaluation_key());
+        let (status, answer) = node.post("eval-session", OCTETS, &key, key.len());
+        assert_eq!(status, 201, "{answer}");
+        node.session = answer["session_id"].as_str().expect("a session").to_owned();
+        node
+    })
+}
+
+impl Node {
+    /// Status and JSON of the answer. With pieces smaller than the body it is sent chunked.
+    fn post(&self, path: &str, content_type: &str, body: &[u8], piece: usize) -> (u16, Value) {
+        let chunked = piece < body.len();
+        let length = match chunked {
+            true => "Transfer-Encoding: chunked".to_owned(),
+            false => format!("Content-Length: {}", body.len()),
+        };
+        let mut request = format!(
+            "POST /api/v1/tfhe/{path} HTTP/1.1\r\nHost: fuzz\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: {content_type}\r\n{length}\r\n\r\n",
+            self.api_key
+        )
+        .into_bytes();
+        match chunked {
+            true => {
+                for piece in body.chunks(piece) {
+                    request.extend(format!("{:x}\r\n", piece.len()).bytes());
+                    request.extend_from_slice(piece);
+                    request.extend(b"\r\n");
+                }
+                request.extend(b"0\r\n\r\n");
+            }
+            false => request.extend_from_slice(body),
+        }
+        let answer = self.runtime.block_on(async { timeout(PATIENCE, exchange(self.address, &request)).await });
+        parse(&answer.expect("an answer in time"))
+    }
+}
+
+async fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.expect("the node accepts connections");
+    // a node that has refused may stop reading; its answer is what counts
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("an answer");
+    answer
+}
+
+fn parse(answer: &[u8]) -> (u16, Value) {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("an answer with a head");
+    let head = std::str::from_utf8(&answer[..end]).expect("a head of text");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, serde_json::from_slice(&answer[end + 4..]).expect("a body of JSON"))
+}
