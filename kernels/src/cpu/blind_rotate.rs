@@ -46,20 +46,14 @@ pub struct BootstrapKey {
 
 /// What one thread needs beside the accumulators.
 pub struct Scratch {
-    /// `[2][rows][N]`
+    /// `[2][rows][N]`: digits, then in their first k + 1 rows the sums.
     digits: Words,
-    /// `[2][k + 1][N]`
-    sums: Words,
 }
 
 impl Scratch {
     /// Room for a step of two rows.
     pub fn new(params: &Params) -> Result<Scratch> {
-        let n = params.polynomial_size;
-        Ok(Scratch {
-            digits: Words::zeroed(2 * params.rgsw_rows() * n)?,
-            sums: Words::zeroed(2 * (params.glwe_dimension + 1) * n)?,
-        })
+        Ok(Scratch { digits: Words::zeroed(2 * params.rgsw_rows() * params.polynomial_size)? })
     }
 }
 
@@ -141,14 +135,14 @@ unsafe fn rotated_digits<S: Simd, const BEYOND: bool>(
 }
 
 /// Step (4) for ROWS accumulators at once: `sums[c] = sum over rows of digits[row] * key[row][c]`, out in `[0, 2q)`.
-/// A word of the key is read once for all of them; `digits` is `[ROWS][rows][N]`, `sums` is `[ROWS][k + 1][N]`.
+/// A word of the key is read once for all of them. `digits` is `[ROWS][rows][N]`; the sums take the place of each first
+/// k + 1 rows, so that all of it stays in the first-level cache.
 #[inline(always)]
 unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     n: usize,
     rows: usize,
-    digits: &[u32],
+    digits: &mut [u32],
     key: &[u32],
-    sums: &mut [u32],
 ) {
     unsafe {
         let (q, q2, q_inverse) = (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(Q_INVERSE));
@@ -181,7 +175,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
             }
             for r in 0..ROWS {
                 for c in 0..COMPONENTS {
-                    S::store(sums.as_mut_ptr().add((r * COMPONENTS + c) * n + i), total[r][c]);
+                    S::store(digits.as_mut_ptr().add((r * rows + c) * n + i), total[r][c]);
                 }
             }
         }
@@ -219,7 +213,6 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
         let n = tables.polynomial_size();
         let rows = d.levels * COMPONENTS;
         let digits = &mut scratch.digits[..ROWS * rows * n];
-        let sums = &mut scratch.sums[..ROWS * COMPONENTS * n];
         for (r, a) in exponents.into_iter().enumerate() {
             for c in 0..COMPONENTS {
                 let polynomial = &accumulators[(r * COMPONENTS + c) * 2 * n..][..2 * n];
@@ -235,11 +228,10 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
         for row in digits.chunks_exact_mut(n) {
             ntt::forward::<S>(tables, row, &mut ahead);
         }
-        multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key, sums);
-        for row in sums.chunks_exact_mut(n) {
-            ntt::inverse::<S>(tables, row);
-        }
-        for (polynomial, sum) in accumulators.chunks_exact_mut(2 * n).zip(sums.chunks_exact(n)) {
+        multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key);
+        let sums = digits.chunks_exact_mut(rows * n).flat_map(|row| row[..COMPONENTS * n].chunks_exact_mut(n));
+        for (polynomial, sum) in accumulators.chunks_exact_mut(2 * n).zip(sums) {
+            ntt::inverse::<S>(tables, sum);
             accumulate::<S>(polynomial, sum);
         }
     }
