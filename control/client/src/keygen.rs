@@ -1,4 +1,4 @@
-//! The evaluation key of a secret key (parameters.md 1.2; row meanings at `kernels::tfhe::EvaluationKey`).
+//! The evaluation key of a secret key (docs/wire-format.md 4; row meanings at `kernels::tfhe::EvaluationKey`).
 //!
 //! Masks come from a public seed of their own, noise from a generator that never touches the seed.
 

@@ -116,7 +116,7 @@ impl SecretKey {
         mask.iter().zip(&self.lwe).fold(0u32, |sum, (&a, &s)| sum.wrapping_add(a & (s as u32).wrapping_neg()))
     }
 
-    /// Our container (docs/wire-format.md 2).
+    /// Our container (docs/wire-format.md 3).
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let len = self.lwe.len() + self.glwe.len();
         Zeroizing::new(container::frame(Tag::SecretKey, self.preset, Some(self.fingerprint), |out| {

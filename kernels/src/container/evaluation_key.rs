@@ -1,4 +1,4 @@
-//! The evaluation key's payload (docs/wire-format.md 3): shape, seed, bodies.
+//! The evaluation key's payload (docs/wire-format.md 4): shape, seed, bodies.
 
 use super::Error;
 use super::frame::{Tag, frame, put_words, unframe, words};

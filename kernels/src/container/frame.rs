@@ -1,4 +1,4 @@
-//! The frame every container has: header, payload, checksum over both (docs/wire-format.md 1).
+//! The frame every container has: header, payload, checksum over both (docs/wire-format.md 2).
 
 use sha2::{Digest, Sha256};
 
@@ -75,11 +75,15 @@ pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl F
 /// The header and payload of a container of kind `wanted`, checked: magic, version, tag, preset, length, checksum.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key where something else is wanted, before its checksum is looked at.
+/// [`Error::SecretKey`] for a secret key where something else is wanted, whatever else is wrong with it.
 pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
     let malformed = |why: String| Err(Error::Malformed(why));
     if !bytes.starts_with(&MAGIC) {
         return Err(Error::UnknownForm);
+    }
+    // before anything else can refuse it for another reason: whatever says it is a secret key is one
+    if wanted != Tag::SecretKey && bytes.get(6) == Some(&(Tag::SecretKey as u8)) {
+        return Err(Error::SecretKey);
     }
     if bytes.len() < HEADER_BYTES {
         return malformed(format!("a container has at least {HEADER_BYTES} bytes, found {}", bytes.len()));
@@ -92,10 +96,7 @@ pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
         return malformed(format!("unknown container type {}", bytes[6]));
     };
     if tag != wanted {
-        return Err(match tag {
-            Tag::SecretKey => Error::SecretKey,
-            _ => Error::WrongType { expected: wanted.name(), found: tag.name() },
-        });
+        return Err(Error::WrongType { expected: wanted.name(), found: tag.name() });
     }
     let Some(preset) = Preset::ALL.into_iter().find(|&preset| preset_code(preset) == bytes[7]) else {
         return Err(Error::Params(format!("unknown preset {}", bytes[7])));

@@ -71,7 +71,10 @@ fn g11_a_ciphertext_of_another_key_or_preset_is_refused() {
 #[test]
 fn k5_a_secret_key_is_recognised_even_when_damaged() {
     let secret = frame(Tag::SecretKey, Preset::Fast128, None, |out| out.extend([1; 100]));
-    for cut in [HEADER_BYTES, secret.len() - 1, secret.len()] {
+    let mut of_the_future = secret.clone();
+    of_the_future[4] = 99;
+    assert_eq!(read_evaluation_key(of_the_future), Err(Error::SecretKey));
+    for cut in [7, HEADER_BYTES, secret.len() - 1, secret.len()] {
         assert_eq!(read_evaluation_key(secret[..cut].to_vec()), Err(Error::SecretKey));
         assert_eq!(read_ciphertext(&secret[..cut], Preset::Fast128, None), Err(Error::SecretKey));
     }

@@ -1,6 +1,6 @@
 //! Key switch: an LWE ciphertext under the ring key to one under the small key (eprint 2018/421, Alg. 2, without the function).
 //!
-//! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, `d_i` the balanced digits of `a_i` (parameters.md 1.2).
+//! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, `d_i` the balanced digits of `a_i` (docs/wire-format.md 8).
 //! The digits of all rows are made first; then tiles of columns run over a block of key rows for every input, with the
 //! sums in registers: a key row is read once for all inputs of a call.
 

@@ -1,4 +1,4 @@
-//! Modulus switch: torus words to exponents of X, to nearest (parameters.md 1.2).
+//! Modulus switch: torus words to exponents of X, to nearest (docs/wire-format.md 8).
 
 /// `floor((x + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N` for every word, in place.
 pub fn mod_switch(polynomial_size: usize, words: &mut [u32]) {

@@ -7,7 +7,7 @@ use crate::tfhe::lwe::{EIGHTH, Lwe};
 use crate::tfhe::params::Params;
 
 /// Evaluates gates under one key; one ciphertext a row, in order. NOT is a negation, MUX two bootstraps whose extracted
-/// samples are added before one key switch, all others one bootstrap and one key switch (parameters.md 1.2, Gates).
+/// samples are added before one key switch, all others one bootstrap and one key switch (docs/wire-format.md 8).
 ///
 /// # Errors
 /// What the device reports.

@@ -104,7 +104,7 @@ pub(super) struct Linear {
     pub factors: [i32; 2],
 }
 
-/// The bootstraps of a gate: each names two operands by index and how they are added up (parameters.md 1.2, Gates).
+/// The bootstraps of a gate: each names two operands by index and how they are added up (docs/wire-format.md 8).
 ///
 /// MUX(a, b, sel): `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`, whose sum plus 1/8 is the bit.
 pub(super) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {

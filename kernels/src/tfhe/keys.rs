@@ -36,7 +36,7 @@ pub struct TfheRsSeed {
 ///
 /// Row `(i, j, c)` of the bootstrapping key is an RLWE encryption under the ring key of `-S_c s_i g_j` (`c < k`) or
 /// `s_i g_j` (`c = k`), `g_j = round(q / B^j)`, j = 1..l; row `(i, j)` of the key-switching key is an LWE encryption of
-/// `z_i * round(2^32 / D^j)`, z the coefficients of the ring key, D the key switch's base (parameters.md 1.2).
+/// `z_i * round(2^32 / D^j)`, z the coefficients of the ring key, D the key switch's base (docs/wire-format.md 4).
 /// Overwritten on drop.
 #[derive(Clone, PartialEq)]
 pub struct EvaluationKey {

@@ -1,4 +1,4 @@
-//! Noise: a variance for every stem of a gate, and what it means for the gate (parameters.md 1.3).
+//! Noise: a variance for every stem of a gate, and what it means for the gate.
 //!
 //! Variances are in squared turns (fractions of the torus, squared). Formulas of eprint 2018/421 (external product, key
 //! switch, gate bootstrap) in the average case of eprint 2022/704 and 2021/729: balanced digits, rounding terms. They are
@@ -77,7 +77,7 @@ pub struct FailureLog2 {
     pub decrypt: f64,
 }
 
-/// Failure probabilities of a parameter set (parameters.md 1.1, both sides of the margin counted).
+/// Failure probabilities of a parameter set (both sides of the margin counted).
 pub fn failure_log2(p: &ParamsLiteral) -> FailureLog2 {
     let (output, mux, switch) = (gate_output(p), mux_output(p), mod_switch(p));
     let gate = beyond(1.0 / 8.0, 2.0 * output + switch);
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::tfhe::Preset;
 
-    /// The published table (parameters.md 1.1 and 1.3): log2 of deviations, log2 of failures.
+    /// What was published when the presets were chosen: log2 of deviations, log2 of failures.
     #[test]
     fn the_model_gives_the_published_figures_of_every_preset() {
         for (preset, deviations, failures) in [

@@ -168,7 +168,7 @@ impl Preset {
         Params::try_from(self.literal()).expect("a published preset holds its own checks")
     }
 
-    /// Source of all figures: shared derivation in docs/parameters.md; re-checked by `tests/noise`.
+    /// Found by search over the noise model ([`super::noise`]) and the lattice estimator; `tests/noise` measures them.
     fn literal(self) -> ParamsLiteral {
         match self {
             Preset::Fast128 => ParamsLiteral {
