@@ -13,7 +13,7 @@
 //! (6) acc <- acc + sum
 
 use crate::cpu::memory::Words;
-use crate::cpu::ntt::{self, Ahead, Tables, reduce};
+use crate::cpu::ntt::{Ahead, Tables, reduce};
 use crate::cpu::simd::Simd;
 use crate::error::Result;
 use crate::modular::{RING_MODULUS, TORUS_CORRECTION};
@@ -224,14 +224,14 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
                 }
             }
         }
-        let mut ahead = Ahead::of(next_key);
+        let mut ahead = Ahead::of::<S>(next_key, ROWS * rows, n);
         for row in digits.chunks_exact_mut(n) {
-            ntt::forward::<S>(tables, row, &mut ahead);
+            S::ntt_forward(tables, row, &mut ahead);
         }
         multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key);
         let sums = digits.chunks_exact_mut(rows * n).flat_map(|row| row[..COMPONENTS * n].chunks_exact_mut(n));
         for (polynomial, sum) in accumulators.chunks_exact_mut(2 * n).zip(sums) {
-            ntt::inverse::<S>(tables, sum);
+            S::ntt_inverse(tables, sum);
             accumulate::<S>(polynomial, sum);
         }
     }

@@ -7,8 +7,9 @@
 //! Negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg. 1 and 2), lazy
 //! butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
 //!
-//! Steps: (1) stages whose partners lie at least a vector apart, eight vectors in registers at a time; (2) the last stages,
-//! whose partners lie within a vector: `LANES` vectors are transposed, so that partners are whole vectors again.
+//! Steps: (1) stages whose partners lie far apart, 8 or 16 vectors in registers at a time; (2) the last stages, whose
+//! partners lie within `LANES` vectors: those are loaded together, and for the stages within a vector transposed, so that
+//! partners are whole vectors again.
 
 use crate::cpu::simd::{Isa, Simd};
 use crate::modular::RING_MODULUS;
@@ -97,28 +98,36 @@ impl<S: Simd> Modulus<S> {
     }
 }
 
-/// Words that will be read soon, called into the cache a few lines at a time while a transform computes: memory and
+/// Words that will be read soon, called into the cache a few lines at a time while transforms compute: memory and
 /// arithmetic then overlap.
 pub(super) struct Ahead<'a> {
     words: &'a [u32],
+    words_at_once: usize,
 }
 
 impl<'a> Ahead<'a> {
-    const LINES_AT_ONCE: usize = 10;
     const LINE_WORDS: usize = 16;
 
-    pub(super) fn of(words: &'a [u32]) -> Self {
-        Ahead { words }
+    /// `words` will be needed after forward transforms of `rows` rows of `row_words`.
+    #[inline(always)]
+    pub(super) fn of<S: Simd>(words: &'a [u32], rows: usize, row_words: usize) -> Self {
+        // at least this often is `call` called: once a square of vectors in each step of a transform
+        let calls = rows * 2 * (row_words / (S::LANES * S::LANES));
+        Ahead { words, words_at_once: words.len().div_ceil(calls).next_multiple_of(Self::LINE_WORDS) }
+    }
+
+    /// Nothing.
+    pub(super) fn none() -> Self {
+        Ahead { words: &[], words_at_once: 0 }
     }
 
     #[inline(always)]
     unsafe fn call<S: Simd>(&mut self) {
-        if !self.words.is_empty() {
-            for line in 0..Self::LINES_AT_ONCE {
-                unsafe { S::prefetch_far(self.words.as_ptr().wrapping_add(line * Self::LINE_WORDS)) };
-            }
-            self.words = &self.words[self.words.len().min(Self::LINES_AT_ONCE * Self::LINE_WORDS)..];
+        let (now, later) = self.words.split_at(self.words.len().min(self.words_at_once));
+        for line in now.chunks(Self::LINE_WORDS) {
+            unsafe { S::prefetch_far(line.as_ptr()) };
         }
+        self.words = later;
     }
 }
 
@@ -261,18 +270,36 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// Step (2) of `forward`: the last stages, within vectors; out in `[0, 2q)`.
+/// Step (2) of `forward`: the last STAGES stages between vectors and all stages within them; out in `[0, 2q)`.
 #[inline(always)]
-unsafe fn last_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32], ahead: &mut Ahead) {
+unsafe fn last_stages<S: Simd, const STAGES: usize>(
+    row: &mut [u32],
+    roots: &[Root],
+    lane_roots: &[u32],
+    ahead: &mut Ahead,
+) {
     unsafe {
         let m = Modulus::<S>::new();
         let mut w = lane_roots.as_ptr();
-        for chunk in row.chunks_exact_mut(S::LANES * S::LANES) {
+        let groups = (row.len() / S::LANES) >> STAGES;
+        for (at, chunk) in row.chunks_exact_mut(S::LANES * S::LANES).enumerate() {
             ahead.call::<S>();
             let mut square = S::square();
             let v = square.as_mut();
             for i in 0..S::LANES {
                 v[i] = S::load(chunk.as_ptr().add(i * S::LANES));
+            }
+            for stage in 0..STAGES {
+                let half = 1 << (STAGES - 1 - stage);
+                let blocks = S::LANES / (2 * half);
+                for block in 0..blocks {
+                    let root = uniform::<S>(roots.get_unchecked((groups << stage) + at * blocks + block));
+                    for i in 0..half {
+                        let at = 2 * half * block + i;
+                        let (low, high) = v.split_at_mut(at + half);
+                        butterfly::<S, true, false>(&mut low[at], &mut high[0], root, m);
+                    }
+                }
             }
             S::transpose(&mut square);
             let v = square.as_mut();
@@ -296,14 +323,15 @@ unsafe fn last_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32], ahead: &mut 
     }
 }
 
-/// Step (1) of `inverse`.
+/// Step (1) of `inverse`: all stages within vectors and the first STAGES stages between them.
 #[inline(always)]
-unsafe fn first_inverse_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
+unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(row: &mut [u32], roots: &[Root], lane_roots: &[u32]) {
     unsafe {
         let m = Modulus::<S>::new();
-        for (chunk, roots) in
-            row.chunks_exact_mut(S::LANES * S::LANES).zip(lane_roots.chunks_exact(2 * S::LANES * (S::LANES - 1)))
-        {
+        let groups = (row.len() / S::LANES) >> STAGES;
+        let chunks =
+            row.chunks_exact_mut(S::LANES * S::LANES).zip(lane_roots.chunks_exact(2 * S::LANES * (S::LANES - 1)));
+        for (at, (chunk, lane_roots)) in chunks.enumerate() {
             let mut square = S::square();
             let v = square.as_mut();
             for i in 0..S::LANES {
@@ -313,7 +341,7 @@ unsafe fn first_inverse_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
             while half < S::LANES {
                 let blocks = S::LANES / (2 * half);
                 for block in 0..blocks {
-                    let w = roots.as_ptr().add((blocks - 1 + block) * 2 * S::LANES);
+                    let w = lane_roots.as_ptr().add((blocks - 1 + block) * 2 * S::LANES);
                     let root = (S::load(w), S::load(w.add(S::LANES)));
                     for i in 0..half {
                         let at = 2 * half * block + i;
@@ -325,6 +353,18 @@ unsafe fn first_inverse_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
             }
             S::transpose(&mut square);
             let v = square.as_mut();
+            for stage in (0..STAGES).rev() {
+                let half = 1 << (STAGES - 1 - stage);
+                let blocks = S::LANES / (2 * half);
+                for block in 0..blocks {
+                    let root = uniform::<S>(roots.get_unchecked((groups << stage) + at * blocks + block));
+                    for i in 0..half {
+                        let at = 2 * half * block + i;
+                        let (low, high) = v.split_at_mut(at + half);
+                        inverse_butterfly::<S, true>(&mut low[at], &mut high[0], root, m);
+                    }
+                }
+            }
             for i in 0..S::LANES {
                 S::store(chunk.as_mut_ptr().add(i * S::LANES), v[i]);
             }
@@ -332,25 +372,36 @@ unsafe fn first_inverse_stages<S: Simd>(row: &mut [u32], lane_roots: &[u32]) {
     }
 }
 
+/// Stages of a pass: as many vectors go through it together as the registers hold, so that enough butterflies are
+/// independent of each other.
+#[inline(always)]
+const fn pass_stages<S: Simd>() -> u32 {
+    if S::LANES == 16 { 4 } else { 3 }
+}
+
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
 pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
     unsafe {
         let roots = &tables.ring.roots[..];
-        let vectors = row.len() / S::LANES;
-        // (1) stages between vectors
-        let mut groups = 1;
-        while groups < vectors {
-            match (vectors / groups, groups) {
-                (8.., 1) => pass::<S, 3, 8, true>(row, roots, groups, ahead),
-                (8.., _) => pass::<S, 3, 8, false>(row, roots, groups, ahead),
-                (4.., _) => pass::<S, 2, 4, false>(row, roots, groups, ahead),
-                _ => pass::<S, 1, 2, false>(row, roots, groups, ahead),
+        let between = (row.len() / S::LANES).trailing_zeros();
+        // (1) stages between vectors, in whole passes
+        for i in 0..between / pass_stages::<S>() {
+            let groups = 1 << (i * pass_stages::<S>());
+            match (pass_stages::<S>(), i) {
+                (4, 0) => pass::<S, 4, 16, true>(row, roots, groups, ahead),
+                (4, _) => pass::<S, 4, 16, false>(row, roots, groups, ahead),
+                (_, 0) => pass::<S, 3, 8, true>(row, roots, groups, ahead),
+                _ => pass::<S, 3, 8, false>(row, roots, groups, ahead),
             }
-            groups <<= (vectors / groups).trailing_zeros().min(3);
         }
-        // (2) stages within vectors
-        last_stages::<S>(row, &tables.lane_roots, ahead);
+        // (2) the rest of them, and stages within vectors
+        match between % pass_stages::<S>() {
+            0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, ahead),
+            1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, ahead),
+            2 => last_stages::<S, 2>(row, roots, &tables.lane_roots, ahead),
+            _ => last_stages::<S, 3>(row, roots, &tables.lane_roots, ahead),
+        }
     }
 }
 
@@ -358,21 +409,21 @@ pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &
 #[inline(always)]
 pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
     unsafe {
-        let roots = &tables.ring.inverse_roots[..];
-        // (1) stages within vectors
-        first_inverse_stages::<S>(row, &tables.lane_inverse_roots);
-        // (2) stages between vectors
-        let mut groups = row.len() / S::LANES;
-        while groups > 1 {
-            let stages = match groups.trailing_zeros() % 3 {
-                0 => 3,
-                rest => rest,
-            };
-            groups >>= stages;
-            match stages {
-                3 => inverse_pass::<S, 3, 8>(row, roots, groups),
-                2 => inverse_pass::<S, 2, 4>(row, roots, groups),
-                _ => inverse_pass::<S, 1, 2>(row, roots, groups),
+        let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
+        let between = (row.len() / S::LANES).trailing_zeros();
+        // (1) stages within vectors, and those between them that make no whole pass
+        match between % pass_stages::<S>() {
+            0 => first_inverse_stages::<S, 0>(row, roots, lane_roots),
+            1 => first_inverse_stages::<S, 1>(row, roots, lane_roots),
+            2 => first_inverse_stages::<S, 2>(row, roots, lane_roots),
+            _ => first_inverse_stages::<S, 3>(row, roots, lane_roots),
+        }
+        // (2) the others
+        for i in (0..between / pass_stages::<S>()).rev() {
+            let groups = 1 << (i * pass_stages::<S>());
+            match pass_stages::<S>() {
+                4 => inverse_pass::<S, 4, 16>(row, roots, groups),
+                _ => inverse_pass::<S, 3, 8>(row, roots, groups),
             }
         }
     }
@@ -381,14 +432,14 @@ pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
 #[inline(always)]
 unsafe fn forward_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        unsafe { forward::<S>(tables, row, &mut Ahead::of(&[])) };
+        unsafe { S::ntt_forward(tables, row, &mut Ahead::none()) };
     }
 }
 
 #[inline(always)]
 unsafe fn inverse_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        unsafe { inverse::<S>(tables, row) };
+        unsafe { S::ntt_inverse(tables, row) };
     }
 }
 

@@ -10,6 +10,8 @@ pub(in crate::cpu) mod avx2;
 pub(in crate::cpu) mod avx512;
 pub(in crate::cpu) mod portable;
 
+use crate::cpu::ntt::{Ahead, Tables};
+
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
@@ -55,6 +57,11 @@ pub(super) unsafe trait Simd: Copy + 'static {
     unsafe fn square() -> Self::Square;
     /// Word `j` of vector `i` goes to word `i` of vector `j`.
     unsafe fn transpose(square: &mut Self::Square);
+    /// [`crate::cpu::ntt`]'s `forward`, compiled once for the instruction set: inlined into its callers it would be dozens of copies,
+    /// short of registers.
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead);
+    /// Its `inverse`, likewise.
+    unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]);
 }
 
 /// The instruction sets this build knows.

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use crate::cpu::ntt::{self, Ahead, Tables};
 
 /// AVX2.
 #[derive(Clone, Copy)]
@@ -128,5 +129,15 @@ unsafe impl Simd for Avx2 {
             }
             *s = t;
         }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx2")]
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+        unsafe { ntt::forward::<Avx2>(tables, row, ahead) }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx2")]
+    unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
+        unsafe { ntt::inverse::<Avx2>(tables, row) }
     }
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use crate::cpu::ntt::{self, Ahead, Tables};
 
 /// AVX-512 F.
 #[derive(Clone, Copy)]
@@ -140,5 +141,15 @@ unsafe impl Simd for Avx512 {
                 s[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(t[4 + c], t[12 + c]);
             }
         }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx2,bmi2")]
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+        unsafe { ntt::forward::<Avx512>(tables, row, ahead) }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx2,bmi2")]
+    unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
+        unsafe { ntt::inverse::<Avx512>(tables, row) }
     }
 }

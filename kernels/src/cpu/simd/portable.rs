@@ -1,6 +1,7 @@
 //! Four words as a plain array, which the compiler turns into a vector where the processor has one.
 
 use super::Simd;
+use crate::cpu::ntt::{self, Ahead, Tables};
 
 /// Plain Rust.
 #[derive(Clone, Copy)]
@@ -92,5 +93,13 @@ unsafe impl Simd for Portable {
     unsafe fn transpose(square: &mut [V; 4]) {
         let from = *square;
         *square = std::array::from_fn(|i| std::array::from_fn(|j| from[j][i]));
+    }
+    #[inline(never)]
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+        unsafe { ntt::forward::<Portable>(tables, row, ahead) }
+    }
+    #[inline(never)]
+    unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
+        unsafe { ntt::inverse::<Portable>(tables, row) }
     }
 }
