@@ -200,6 +200,25 @@ async fn g10_one_bad_gate_refuses_the_batch_and_is_named() {
 }
 
 #[tokio::test]
+async fn e1_a_gate_that_is_no_object_is_a_wrong_shape() {
+    let server = TestServer::start().await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let good = account.batch("NAND", 2);
+    let members = json!(["NAND", good["gates"][1]["a"], good["gates"][1]["b"]]);
+    for gate in [members, json!([]), json!("NAND"), json!(null)] {
+        let mut batch = good.clone();
+        batch["gates"][1] = gate;
+        let error = account.post(BATCH, &batch).await.error(422, "VALIDATION_ERROR");
+        assert_eq!(error["details"], json!([{"field": "gates[1]", "issue": "expected an object"}]));
+    }
+    let mut batch = good;
+    batch["gates"][1] = json!({"op": "NAND"});
+    let error = account.post(BATCH, &batch).await.error(422, "VALIDATION_ERROR");
+    assert_eq!(error["details"], json!([{"field": "gates[1].a", "issue": "required"}]));
+    account.nothing_charged().await;
+}
+
+#[tokio::test]
 async fn a_decryption_of_nonsense_is_an_invalid_ciphertext() {
     let server = TestServer::start().await;
     let mut account = Account::open(&server, Preset::Fast128).await;

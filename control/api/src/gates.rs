@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{MilliYen, SessionId};
+use crate::{MilliYen, SessionId, objects};
 
 /// Gates in one batch at most (specification, Limits).
 pub const BATCH_GATES_MAX: usize = 1024;
@@ -163,6 +163,7 @@ pub struct BatchRequest {
     #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: String,
     /// 1 to 1024 gates.
+    #[serde(deserialize_with = "objects::list")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<BatchGate>,
 }

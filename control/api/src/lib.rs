@@ -9,6 +9,7 @@ pub mod health;
 pub mod ids;
 pub mod models;
 pub mod money;
+mod objects;
 pub mod params;
 
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
