@@ -2,23 +2,26 @@
 
 use std::io::IsTerminal;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tokio::signal;
 use tracing_subscriber::EnvFilter;
 
 use crate::app::{App, Running};
 use crate::config::{Config, LogConfig};
 
-/// Runs a node until Ctrl-C or SIGTERM, then lets it finish what it has.
+/// Runs a node until Ctrl-C or SIGTERM, then lets it finish what it has. A second signal ends it where it stands: what
+/// has begun may take as long as a request's deadline.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     start_log(&config.log)?;
-    let stop = stop_signal()?;
+    let mut signals = StopSignals::listen()?;
     let node = App::start(config).await?;
     announce(&node);
-    stop.await;
-    eprintln!("stopping: finishing what has begun");
-    node.shutdown().await;
-    Ok(())
+    signals.next().await;
+    eprintln!("stopping: finishing what has begun; once more to stop at once");
+    tokio::select! {
+        () = node.shutdown() => Ok(()),
+        () = signals.next() => bail!("stopped at once, before everything was finished"),
+    }
 }
 
 /// What a person wants to know first.
@@ -50,19 +53,32 @@ fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!("the log cannot start: {error}"))
 }
 
-/// Ends at Ctrl-C or SIGTERM. Listens from the moment of the call.
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+/// Ctrl-C and SIGTERM, from the moment of the call on.
+struct StopSignals {
     #[cfg(unix)]
-    let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
+    terminate: signal::unix::Signal,
     #[cfg(unix)]
-    let mut interrupt = signal::unix::signal(signal::unix::SignalKind::interrupt())?;
-    Ok(async move {
+    interrupt: signal::unix::Signal,
+}
+
+impl StopSignals {
+    fn listen() -> anyhow::Result<StopSignals> {
+        Ok(StopSignals {
+            #[cfg(unix)]
+            terminate: signal::unix::signal(signal::unix::SignalKind::terminate())?,
+            #[cfg(unix)]
+            interrupt: signal::unix::signal(signal::unix::SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
         #[cfg(unix)]
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
         #[cfg(not(unix))]
         let _ = signal::ctrl_c().await;
-    })
+    }
 }
