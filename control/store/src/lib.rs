@@ -27,7 +27,7 @@ pub enum Error {
     #[error("{0}")]
     Url(String),
     /// The database's file could not be made or opened.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     File {
         /// The file.
         path: PathBuf,
@@ -37,9 +37,15 @@ pub enum Error {
     /// The schema could not be brought up to date.
     #[error(transparent)]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    /// A statement failed.
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
+    /// A statement failed. The text holds the whole cause already, so there is no source to say it again.
+    #[error("{0}")]
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        Error::Database(error)
+    }
 }
 
 /// Result of a store call.

@@ -161,3 +161,18 @@ async fn urls_of_other_databases_are_refused() {
         assert!(matches!(Store::open(url).await, Err(Error::Url(_))), "{url}");
     }
 }
+
+#[tokio::test]
+async fn a_database_that_cannot_be_opened_is_told_with_its_cause_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_database = folder.path().join("t.db");
+    std::fs::write(&no_database, [7; 1000]).unwrap();
+    for (path, cause) in
+        [(no_database, "file is not a database"), (folder.path().join("none/t.db"), "No such file or directory")]
+    {
+        let error = Store::open(&format!("sqlite:{}", path.display())).await.unwrap_err();
+        let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let told = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        assert_eq!(told.matches(cause).count(), 1, "{told}");
+    }
+}
