@@ -47,13 +47,23 @@ pub struct Config {
     /// Bounds on computing.
     pub compute: ComputeConfig,
     /// Administrator's secret (readings B3); no endpoint of this build reads it.
-    pub admin_key: Option<Zeroizing<String>>,
+    pub admin_key: Option<AdminKey>,
     /// File of the audit chain (readings B39); no endpoint of this build writes it.
     pub audit_log: Option<PathBuf>,
     /// Whether key generation may return a secret key (readings K9); no endpoint of this build does.
     pub allow_sk_in_response: bool,
     /// Logging.
     pub log: LogConfig,
+}
+
+/// The administrator's secret. It hides itself from logs.
+#[derive(Clone)]
+pub struct AdminKey(pub Zeroizing<String>);
+
+impl std::fmt::Debug for AdminKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AdminKey(..)")
+    }
 }
 
 /// Settings of gate sessions.
@@ -265,11 +275,11 @@ fn networks(text: &str) -> Result<Vec<IpNet>, ConfigError> {
         .collect()
 }
 
-fn admin_key(text: String) -> Result<Option<Zeroizing<String>>, ConfigError> {
+fn admin_key(text: String) -> Result<Option<AdminKey>, ConfigError> {
     match text.chars().count() {
         0 => Ok(None),
         1..32 => Err(wrong("SERVICE_ADMIN_KEY", "must have at least 32 characters")),
-        _ => Ok(Some(Zeroizing::new(text))),
+        _ => Ok(Some(AdminKey(Zeroizing::new(text)))),
     }
 }
 
@@ -353,6 +363,13 @@ mod tests {
         assert!(!error.contains("word"));
         let error = config(&[("SERVICE_ADMIN_KEY", "hunter2")]).unwrap_err().to_string();
         assert!(!error.contains("hunter2"));
+    }
+
+    #[test]
+    fn x16_the_administrator_s_key_hides_itself_from_logs() {
+        let config = config(&[("SERVICE_ADMIN_KEY", &"hunter2!".repeat(4))]).unwrap();
+        assert!(config.admin_key.is_some());
+        assert!(!format!("{config:?}").contains("hunter2"));
     }
 
     #[test]
