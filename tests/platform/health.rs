@@ -79,11 +79,11 @@ async fn parameters_are_suggested_by_security_level() {
 async fn e3_query_parameters_are_refused_not_clamped() {
     let server = TestServer::start().await;
     for (query, code) in [
-        ("security_level=512-bit", "INVALID_PARAMS"),
-        ("depth=0", "INVALID_PARAMS"),
-        ("depth=15", "INVALID_PARAMS"),
-        ("scale_bits=9", "INVALID_PARAMS"),
-        ("scale_bits=51", "INVALID_PARAMS"),
+        ("security_level=512-bit", "INVALID_REQUEST"),
+        ("depth=0", "INVALID_REQUEST"),
+        ("depth=15", "INVALID_REQUEST"),
+        ("scale_bits=9", "INVALID_REQUEST"),
+        ("scale_bits=51", "INVALID_REQUEST"),
         ("depth=abc", "INVALID_REQUEST"),
         ("scale_bits=", "INVALID_REQUEST"),
         ("depth=1&depth=2", "INVALID_REQUEST"),

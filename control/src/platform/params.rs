@@ -64,7 +64,7 @@ impl Asked {
             None => SecurityLevel::Bits128,
             Some(name) => SecurityLevel::from_name(name).ok_or_else(|| {
                 let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
-                ApiError::new(Code::InvalidParams, format!("security_level must be one of {names}"))
+                ApiError::new(Code::InvalidRequest, format!("security_level must be one of {names}"))
                     .at("security_level", format!("not one of {names}"))
             })?,
         };
@@ -78,7 +78,7 @@ fn in_range(name: &str, value: Option<&str>, min: i64, max: i64) -> Result<(), A
         ApiError::new(Code::InvalidRequest, format!("{name} must be a whole number")).at(name, "not a whole number")
     })?;
     if !(min..=max).contains(&number) {
-        return Err(ApiError::new(Code::InvalidParams, format!("{name} must be {min} to {max}"))
+        return Err(ApiError::new(Code::InvalidRequest, format!("{name} must be {min} to {max}"))
             .at(name, format!("not in {min} to {max}")));
     }
     Ok(())
