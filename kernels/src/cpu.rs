@@ -1,11 +1,11 @@
 //! The reference and the fallback: one plain function per stem, rows in parallel (feature `parallel`).
 
-pub mod blind_rotate;
-pub mod lwe_key_switch;
-pub mod memory;
-pub mod mod_switch;
+mod blind_rotate;
+mod lwe_key_switch;
+mod memory;
+mod mod_switch;
 pub mod ntt;
-pub mod sample_extract;
+mod sample_extract;
 mod simd;
 
 use crate::backend::{Backend, DeviceInfo};
@@ -42,7 +42,11 @@ impl Cpu {
     }
 
     /// A given instruction set and number of threads (for benches and tests); more than one needs feature `parallel`.
+    ///
+    /// # Panics
+    /// When this processor has not that instruction set.
     pub fn with(isa: Isa, threads: usize) -> Cpu {
+        assert!(Isa::available().contains(&isa), "this processor has no {}", isa.name());
         let threads = if cfg!(feature = "parallel") { threads.max(1) } else { 1 };
         let info = DeviceInfo {
             backend: format!("cpu-{}", isa.name()),
@@ -120,7 +124,7 @@ impl Cpu {
         for_each_chunk(self.threads, &mut words, rows * components * n, |i, out| {
             let mut step = vec![0; rows * components * n];
             key.expand_bootstrap(i, &mut step);
-            ntt::forward_all(tables.isa, &tables, &mut step);
+            ntt::forward_all(&tables, &mut step);
             for (row, row_words) in step.chunks_exact(components * n).enumerate() {
                 for (c, polynomial) in row_words.chunks_exact(n).enumerate() {
                     for (at, vector) in polynomial.chunks_exact(lanes).enumerate() {
@@ -187,7 +191,7 @@ impl Backend for Cpu {
             {
                 blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
             }
-            blind_rotate::rotate_group(key.tables.isa, key, &exponents, &mut accumulators, &mut Scratch::new(p)?);
+            blind_rotate::rotate_group(key.tables.isa(), key, &exponents, &mut accumulators, &mut Scratch::new(p)?);
             for (accumulator, out) in accumulators.chunks_exact(accumulator_words).zip(out.chunks_exact_mut(row_out)) {
                 sample_extract::sample_extract(p, accumulator, out);
             }

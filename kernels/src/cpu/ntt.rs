@@ -17,8 +17,7 @@ use crate::ring::{Ring, Root};
 
 /// Roots of one ring degree as one vector width reads them.
 pub struct Tables {
-    /// The instruction set the tables are for.
-    pub isa: Isa,
+    isa: Isa,
     ring: &'static Ring,
     /// Step (2): for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
     lane_roots: Vec<u32>,
@@ -27,13 +26,16 @@ pub struct Tables {
 
 impl Tables {
     /// Tables for `N = polynomial_size` on `isa`, or on a narrower one where the ring is smaller than a square of vectors.
+    ///
+    /// # Panics
+    /// When this processor has not that instruction set, or there is no such ring ([`Ring::of`]).
     pub fn new(isa: Isa, polynomial_size: usize) -> Tables {
         let ring = Ring::of(polynomial_size);
         let isa = Isa::available()
             .into_iter()
             .skip_while(|&candidate| candidate != isa)
             .find(|&candidate| candidate.lanes().pow(2) <= polynomial_size)
-            .expect("the narrowest vector serves the smallest ring");
+            .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
         let lanes = isa.lanes();
         Tables {
             isa,
@@ -46,6 +48,11 @@ impl Tables {
     /// `N`.
     pub fn polynomial_size(&self) -> usize {
         self.ring.polynomial_size()
+    }
+
+    /// The instruction set the tables are for; this processor has it.
+    pub fn isa(&self) -> Isa {
+        self.isa
     }
 
     /// Words of a vector of this instruction set.
@@ -444,12 +451,28 @@ unsafe fn inverse_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
 }
 
 crate::cpu::simd::dispatch! {
-    /// `forward` over `[rows][N]` words.
-    pub fn forward_all = forward_rows(tables: &Tables, rows: &mut [u32])
+    fn dispatch_forward = forward_rows(tables: &Tables, rows: &mut [u32])
 }
 crate::cpu::simd::dispatch! {
-    /// `inverse` over `[rows][N]` words; the result is `N` times the coefficients.
-    pub fn inverse_all = inverse_rows(tables: &Tables, rows: &mut [u32])
+    fn dispatch_inverse = inverse_rows(tables: &Tables, rows: &mut [u32])
+}
+
+/// `forward` over `[rows][N]` words.
+///
+/// # Panics
+/// When `rows` is not a whole number of rows.
+pub fn forward_all(tables: &Tables, rows: &mut [u32]) {
+    assert!(rows.len().is_multiple_of(tables.polynomial_size()), "whole rows");
+    dispatch_forward(tables.isa, tables, rows);
+}
+
+/// `inverse` over `[rows][N]` words; the result is `N` times the coefficients.
+///
+/// # Panics
+/// When `rows` is not a whole number of rows.
+pub fn inverse_all(tables: &Tables, rows: &mut [u32]) {
+    assert!(rows.len().is_multiple_of(tables.polynomial_size()), "whole rows");
+    dispatch_inverse(tables.isa, tables, rows);
 }
 
 #[cfg(test)]
@@ -471,7 +494,7 @@ mod tests {
                 let mut row = words(n, n as u32);
                 let mut plain: Vec<u32> = row.iter().map(|&x| reduce_once(x)).collect();
                 tables.ring.forward(&mut plain);
-                forward_all(tables.isa, &tables, &mut row);
+                forward_all(&tables, &mut row);
                 assert!(row.iter().all(|&x| x < 2 * RING_MODULUS), "{isa:?} {n}");
                 let mut values: Vec<u32> = row.iter().map(|&x| reduce_once(x)).collect();
                 values.sort_unstable();
@@ -488,8 +511,8 @@ mod tests {
                 let tables = Tables::new(isa, n);
                 let original = words(n, 5);
                 let mut row = original.clone();
-                forward_all(tables.isa, &tables, &mut row);
-                inverse_all(tables.isa, &tables, &mut row);
+                forward_all(&tables, &mut row);
+                inverse_all(&tables, &mut row);
                 for (x, y) in row.iter().zip(&original) {
                     assert!(*x < 2 * RING_MODULUS);
                     assert_eq!(reduce_once(*x), mul(reduce_once(*y), n as u32), "{isa:?} {n}");

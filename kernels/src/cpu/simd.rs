@@ -122,7 +122,8 @@ impl Isa {
     }
 }
 
-/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set.
+/// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. For this folder only: nothing
+/// checks that the processor has `isa`, or that slices have the lengths the kernel reads.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
         $(#[$meta])*
@@ -141,7 +142,7 @@ macro_rules! dispatch {
                 unsafe { $kernel::<simd::avx2::Avx2>($($arg),*) }
             }
             match isa {
-                // SAFETY: `Isa` values of an instruction set come from run-time detection alone.
+                // SAFETY: callers inside this folder take it from `Cpu::with` or `Tables::new`, which ask the processor.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
