@@ -25,12 +25,12 @@ pub fn cases() -> impl Iterator<Item = Case> {
 
 /// By way of the transform: forward both, multiply pointwise, back, and take the transform's factor N out.
 fn product(tables: &Tables, mut a: Vec<u32>, mut b: Vec<u32>) -> Vec<u32> {
-    forward_all(tables.isa, tables, &mut a);
-    forward_all(tables.isa, tables, &mut b);
+    forward_all(tables, &mut a);
+    forward_all(tables, &mut b);
     for (a, &b) in a.iter_mut().zip(&b) {
         *a = modular::mul(modular::reduce_once(*a), modular::reduce_once(b));
     }
-    inverse_all(tables.isa, tables, &mut a);
+    inverse_all(tables, &mut a);
     let inverse_degree = modular::inverse(tables.polynomial_size() as u32);
     a.into_iter().map(|x| modular::mul(modular::reduce_once(x), inverse_degree)).collect()
 }
