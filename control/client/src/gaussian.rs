@@ -3,8 +3,8 @@
 //! Box and Muller's method with logarithm, cosine and sine as polynomials over the whole range, so that nothing leaks
 //! through a table or a special case. Tails reach 9.4 standard deviations (a 64-bit uniform word).
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::Rng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::Rng;
 
 /// Two independent samples of a standard normal distribution.
 fn standard_pair(rng: &mut ChaCha20Rng) -> [f64; 2] {
@@ -60,7 +60,7 @@ fn sin_cos_turns(v: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_chacha::rand_core::SeedableRng;
+    use chacha20::rand_core::SeedableRng;
 
     #[test]
     fn the_polynomials_are_the_functions() {

@@ -2,12 +2,12 @@
 //!
 //! Masks come from a public seed of their own, noise from a generator that never touches the seed.
 
+use chacha20::ChaCha20Rng;
 use kernels::modular::{self, RING_MODULUS};
 use kernels::ring::Ring;
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::{EvaluationKey, Params};
 use kernels::xof;
-use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 use crate::gaussian;

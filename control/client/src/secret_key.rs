@@ -1,10 +1,10 @@
 //! A gate key's secret: binary for bits, ternary for the ring.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use kernels::container::{self, Tag};
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::{EvaluationKey, Lwe, Preset};
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::{gaussian, keygen};
@@ -28,7 +28,7 @@ impl std::fmt::Debug for SecretKey {
     }
 }
 
-/// A generator for secrets and noise, seeded by the operating system.
+/// A generator for secrets and noise, seeded by the operating system. Overwritten on drop: its seed is the key.
 ///
 /// # Panics
 /// When the operating system gives no randomness: there is nothing safe to do without.
@@ -176,6 +176,13 @@ mod tests {
             assert!(SecretKey::from_bytes(&damaged).is_err(), "byte {at}");
             assert!(SecretKey::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
         }
+    }
+
+    #[test]
+    fn what_secrets_are_drawn_from_is_overwritten_like_the_secrets() {
+        fn overwritten<T: ZeroizeOnDrop>() {}
+        overwritten::<SecretKey>();
+        overwritten::<ChaCha20Rng>();
     }
 
     #[test]
