@@ -1,5 +1,6 @@
 //! The reference and the fallback: one plain function per stem, rows in parallel (feature `parallel`).
 
+mod arena;
 mod blind_rotate;
 mod lwe_key_switch;
 mod memory;
@@ -8,10 +9,11 @@ pub mod ntt;
 mod sample_extract;
 mod simd;
 
-use crate::backend::{Backend, DeviceInfo};
+use crate::backend::{Backend, DeviceInfo, SlotGate};
 use crate::error::Result;
 use crate::modular;
 use crate::tfhe::{EvaluationKey, Params};
+pub use arena::Arena;
 use blind_rotate::{BootstrapKey, Scratch};
 use lwe_key_switch::KeySwitchKey;
 use memory::Words;
@@ -35,6 +37,12 @@ pub struct Key {
     key_switch: KeySwitchKey,
 }
 
+impl Key {
+    fn params(&self) -> &Params {
+        &self.bootstrap.params
+    }
+}
+
 impl Cpu {
     /// All cores, with the best instruction set of this processor.
     pub fn open() -> Cpu {
@@ -53,6 +61,7 @@ impl Cpu {
             name: processor_name(),
             memory_bytes: memory_bytes(),
             rows_max: GROUP_ROWS_MAX * threads * 4,
+            batches_in_flight_max: 1,
         };
         Cpu { info, isa, threads }
     }
@@ -159,6 +168,9 @@ impl Cpu {
 
 impl Backend for Cpu {
     type Key = Key;
+    type Arena = Arena;
+    /// The words: all work is done when `evaluate` returns.
+    type Pending = Vec<u32>;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -172,6 +184,26 @@ impl Backend for Cpu {
         let bootstrap = p.bootstrap_body_words() * (p.glwe_dimension + 1);
         let key_switch = p.key_switch_body_words() * lwe_key_switch::padded_columns(p);
         4 * (bootstrap + key_switch) as u64
+    }
+
+    fn arena(&self, params: &Params, slots: usize) -> Result<Arena> {
+        let row_words = params.lwe_dimension + 1;
+        Ok(Arena { words: Words::zeroed(slots * row_words)?, row_words })
+    }
+
+    fn write(&self, arena: &mut Arena, first: u32, words: &[u32]) -> Result<()> {
+        assert!(words.len().is_multiple_of(arena.row_words), "whole rows");
+        arena.words[first as usize * arena.row_words..][..words.len()].copy_from_slice(words);
+        Ok(())
+    }
+
+    fn evaluate(&self, key: &Key, arena: &mut Arena, gates: &[SlotGate], reads: &[u32]) -> Result<Vec<u32>> {
+        arena::evaluate(self, key, arena, gates)?;
+        Ok(reads.iter().flat_map(|&slot| arena.row(slot)).copied().collect())
+    }
+
+    fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
+        Ok(pending)
     }
 
     fn bootstrap(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {

@@ -12,9 +12,12 @@ pub enum Error {
     /// A kernel did not compile for this device; a bug or an unsupported driver.
     #[error("kernel failed to compile: {0}")]
     Compile(String),
-    /// The device failed while working; its results are not to be used.
+    /// A call failed; its results are not to be used. The next one may succeed.
     #[error("device failed: {0}")]
     Device(String),
+    /// The device is gone, or in a state from which no call succeeds any more.
+    #[error("device lost: {0}")]
+    Lost(String),
 }
 
 /// Result of a backend call.

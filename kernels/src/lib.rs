@@ -4,11 +4,12 @@ pub mod backend;
 pub mod container;
 pub mod cpu;
 pub mod error;
+pub mod gpu;
 pub mod modular;
 pub mod ring;
 pub mod tfhe;
 pub mod tfhe_rs;
 pub mod xof;
 
-pub use backend::{Backend, DeviceInfo};
+pub use backend::{Backend, DeviceInfo, SlotGate};
 pub use error::{Error, Result};

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateRow, Lwe, Params, Preset};
+use kernels::SlotGate;
 use kernels::tfhe::ParamsLiteral;
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
@@ -76,7 +77,13 @@ impl Script {
 impl Toy {
     pub fn new(rows_max: usize) -> (Toy, Arc<Script>) {
         let script = Arc::new(Script::default());
-        let info = DeviceInfo { backend: "toy".into(), name: "toy".into(), memory_bytes: 10 * KEY_BYTES, rows_max };
+        let info = DeviceInfo {
+            backend: "toy".into(),
+            name: "toy".into(),
+            memory_bytes: 10 * KEY_BYTES,
+            rows_max,
+            batches_in_flight_max: 1,
+        };
         (Toy { info, script: script.clone(), alive: None }, script)
     }
 }
@@ -91,6 +98,8 @@ impl Drop for ToyKey {
 
 impl Backend for Toy {
     type Key = ToyKey;
+    type Arena = Vec<u32>;
+    type Pending = Vec<u32>;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -105,21 +114,45 @@ impl Backend for Toy {
         KEY_BYTES
     }
 
-    /// The sign of the body, in the body of an otherwise empty sample.
-    fn bootstrap(&self, _key: &ToyKey, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
-        Script::play(&self.script.batches)?;
-        let words = params().extracted_dimension() + 1;
-        let mut samples = vec![0; inputs.len() / (LWE_DIMENSION + 1) * words];
-        for (input, sample) in inputs.chunks_exact(LWE_DIMENSION + 1).zip(samples.chunks_exact_mut(words)) {
-            sample[words - 1] = if input[LWE_DIMENSION] as i32 > 0 { EIGHTH } else { EIGHTH.wrapping_neg() };
-        }
-        Ok(samples)
+    fn arena(&self, _params: &Params, slots: usize) -> kernels::Result<Vec<u32>> {
+        Ok(vec![0; slots * (LWE_DIMENSION + 1)])
     }
 
-    fn key_switch(&self, _key: &ToyKey, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
-        let words = params().extracted_dimension() + 1;
-        let bodies = inputs.chunks_exact(words).map(|sample| sample[words - 1]);
-        Ok(bodies.flat_map(|body| [0, 0, 0, body]).collect())
+    fn write(&self, arena: &mut Vec<u32>, first: u32, words: &[u32]) -> kernels::Result<()> {
+        arena[first as usize * (LWE_DIMENSION + 1)..][..words.len()].copy_from_slice(words);
+        Ok(())
+    }
+
+    /// The plain gate on the signs of the bodies.
+    fn evaluate(
+        &self,
+        _key: &ToyKey,
+        arena: &mut Vec<u32>,
+        gates: &[SlotGate],
+        reads: &[u32],
+    ) -> kernels::Result<Vec<u32>> {
+        Script::play(&self.script.batches)?;
+        let row = |slot: u32| slot as usize * (LWE_DIMENSION + 1)..(slot as usize + 1) * (LWE_DIMENSION + 1);
+        for gate in gates {
+            let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
+                .iter()
+                .map(|&slot| arena[row(slot)][LWE_DIMENSION] as i32 > 0)
+                .collect();
+            arena[row(gate.result)].copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+        }
+        Ok(reads.iter().flat_map(|&slot| &arena[row(slot)]).copied().collect())
+    }
+
+    fn finish(&self, pending: Vec<u32>) -> kernels::Result<Vec<u32>> {
+        Ok(pending)
+    }
+
+    fn bootstrap(&self, _key: &ToyKey, _inputs: &[u32]) -> kernels::Result<Vec<u32>> {
+        unreachable!("the engine evaluates gates")
+    }
+
+    fn key_switch(&self, _key: &ToyKey, _inputs: &[u32]) -> kernels::Result<Vec<u32>> {
+        unreachable!("the engine evaluates gates")
     }
 }
 

@@ -99,7 +99,7 @@ pub struct GateRow {
 
 /// A bootstrap's input: `constant + factor_a * x + factor_b * y`, constant in units of 1/8 of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Linear {
+pub(crate) struct Linear {
     pub constant: i32,
     pub factors: [i32; 2],
 }
@@ -107,7 +107,7 @@ pub(super) struct Linear {
 /// The bootstraps of a gate: each names two operands by index and how they are added up (docs/wire-format.md 8).
 ///
 /// MUX(a, b, sel): `BR(-1/8 + sel + a)` and `BR(-1/8 - sel + b)`, whose sum plus 1/8 is the bit.
-pub(super) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
+pub(crate) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
     const fn row(operands: [usize; 2], constant: i32, x: i32, y: i32) -> ([usize; 2], Linear) {
         (operands, Linear { constant, factors: [x, y] })
     }
@@ -124,7 +124,7 @@ pub(super) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
 }
 
 /// `out = constant/8 + factors[0] * x + factors[1] * y`, all `[n + 1]` words, modulo a whole turn.
-pub(super) fn linear(row: Linear, x: &[u32], y: &[u32], out: &mut [u32]) {
+pub(crate) fn linear(row: Linear, x: &[u32], y: &[u32], out: &mut [u32]) {
     let [f, g] = row.factors.map(|factor| factor as u32);
     for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
         *out = x.wrapping_mul(f).wrapping_add(y.wrapping_mul(g));

@@ -1,0 +1,99 @@
+//! GPUs: what a card must be able to do, and the gates written once over it.
+//!
+//! [`Gpu`] is a thin door to one card: memory, compilation, launches by name. [`crate::cuda`] and [`crate::wgpu`] implement
+//! it; `tests` has a third one that runs the same CUDA sources on the host. Everything above that door, the order of
+//! kernels, their bindings and their numbers of groups, is written once, in this folder.
+
+use crate::backend::DeviceInfo;
+use crate::error::Result;
+
+/// The language a card's kernels are written in: the ending of their files in `shaders/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// CUDA C++.
+    Cuda,
+    /// WGSL.
+    Wgsl,
+}
+
+/// What this folder must know of a card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// What the engine must know of it.
+    pub info: DeviceInfo,
+    /// What its kernels are written in.
+    pub language: Language,
+    /// Threads of a group at most.
+    pub threads_max: u32,
+    /// Memory that a group's threads share, in bytes at most.
+    pub shared_bytes_max: u32,
+    /// Groups of a launch at most.
+    pub groups_max: u32,
+    /// Bytes of one buffer at most.
+    pub buffer_bytes_max: u64,
+    /// Groups that run at the same time with one group a multiprocessor: the card's multiprocessors.
+    pub multiprocessors: u32,
+    /// CUDA's compute capability; decides on fast paths (`gpu/blind_rotate.rs`).
+    pub compute_capability: Option<(u32, u32)>,
+    /// Whether 64-bit integers may be used in WGSL.
+    pub wide_integers: bool,
+}
+
+/// One compilation: a stem with the parameters it is compiled for written out in front.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The stem, for messages: `blind_rotate`, `blind_rotate.warp`.
+    pub stem: &'static str,
+    /// All of it: prelude, helpers, stem.
+    pub text: String,
+}
+
+/// One launch: `groups` groups of `threads` threads.
+pub struct Launch<'a, G: Gpu> {
+    /// Compiled for the key's parameters.
+    pub module: &'a G::Module,
+    /// Function of the source.
+    pub entry: &'static str,
+    /// Groups, in one dimension.
+    pub groups: u32,
+    /// Threads of a group.
+    pub threads: u32,
+    /// Shared memory of a group whose size is not in the source, in bytes (CUDA only).
+    pub shared_bytes: u32,
+    /// Neighbouring groups that run together and may synchronise (CUDA only); 1: none.
+    pub cluster: u32,
+    /// Buffers, in the order of the entry's arguments. In WGSL bindings 0, 1, ... of group 0. None of them twice.
+    pub bind: &'a [&'a G::Buf],
+    /// Words after the buffers. In WGSL the `args` at the binding after the last buffer.
+    pub args: &'a [u32],
+}
+
+/// One card, opened. Calls are ordered: a launch sees what was written before it, a read sees what was launched before it.
+/// Every method may report [`crate::Error::Lost`].
+pub trait Gpu: Send + Sync + 'static {
+    /// Words in the card's memory; zero at first, overwritten with zeros when dropped.
+    type Buf: Send + Sync;
+    /// A compiled source.
+    type Module: Send + Sync;
+    /// A read under way.
+    type Pending: Send;
+
+    /// What this card is.
+    fn card(&self) -> &Card;
+    /// Compiles a source, or takes it from the card's cache.
+    fn compile(&self, source: &Source) -> Result<Self::Module>;
+    /// Room for this many words, all zero. [`crate::Error::OutOfMemory`] when there is not that much.
+    fn alloc(&self, words: usize) -> Result<Self::Buf>;
+    /// Copies words to a place in a buffer. The words may be forgotten when this returns.
+    fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
+    /// Copies the first `words` words of one buffer to another.
+    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()>;
+    /// Starts a kernel; an error of the kernel itself may be reported by a later call.
+    fn launch(&self, launch: Launch<'_, Self>) -> Result<()>
+    where
+        Self: Sized;
+    /// Starts to read these ranges of words, one after another.
+    fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Pending>;
+    /// Waits for a read.
+    fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
+}
