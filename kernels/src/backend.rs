@@ -59,6 +59,15 @@ pub trait Backend: Send + Sync + 'static {
     /// [`crate::Error::OutOfMemory`] when there is not that much.
     fn arena(&self, params: &Params, slots: usize) -> Result<Self::Arena>;
 
+    /// Makes an arena larger: slots keep their words, those added are zero. Both sizes are in memory until it returns.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`] when there is not that much; the arena is then as it was.
+    ///
+    /// # Panics
+    /// When the arena has more slots than that.
+    fn grow(&self, arena: &mut Self::Arena, slots: usize) -> Result<()>;
+
     /// Copies `words`, whole rows of `n + 1`, to the slots from `first` on.
     fn write(&self, arena: &mut Self::Arena, first: u32, words: &[u32]) -> Result<()>;
 

@@ -191,6 +191,13 @@ impl Backend for Cpu {
         Ok(Arena { words: Words::zeroed(slots * row_words)?, row_words })
     }
 
+    fn grow(&self, arena: &mut Arena, slots: usize) -> Result<()> {
+        let mut words = Words::zeroed(slots * arena.row_words)?;
+        words[..arena.words.len()].copy_from_slice(&arena.words);
+        arena.words = words;
+        Ok(())
+    }
+
     fn write(&self, arena: &mut Arena, first: u32, words: &[u32]) -> Result<()> {
         assert!(words.len().is_multiple_of(arena.row_words), "whole rows");
         arena.words[first as usize * arena.row_words..][..words.len()].copy_from_slice(words);

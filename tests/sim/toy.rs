@@ -118,6 +118,11 @@ impl Backend for Toy {
         Ok(vec![0; slots * (LWE_DIMENSION + 1)])
     }
 
+    fn grow(&self, arena: &mut Vec<u32>, slots: usize) -> kernels::Result<()> {
+        arena.resize(slots * (LWE_DIMENSION + 1), 0);
+        Ok(())
+    }
+
     fn write(&self, arena: &mut Vec<u32>, first: u32, words: &[u32]) -> kernels::Result<()> {
         arena[first as usize * (LWE_DIMENSION + 1)..][..words.len()].copy_from_slice(words);
         Ok(())
