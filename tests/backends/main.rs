@@ -6,6 +6,7 @@
 mod agreement;
 mod device;
 mod fixtures;
+mod host_cuda;
 mod lwe_key_switch;
 mod ntt;
 mod tfhe_bootstrap;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use device::Device;
+use tests::host_cuda::HostCuda;
 
 /// One thing to check on every device. What is slow to expect it keeps from the first one.
 struct Case {
@@ -35,7 +37,8 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices = Device::all();
     for name in &required {
-        assert!(devices.iter().any(|device| device.name == *name), "REQUIRE_BACKENDS: unknown backend {name}");
+        let known = *name == EMULATED || devices.iter().any(|device| device.name == *name);
+        assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }
     let cases = ntt::cases()
         .chain(tfhe_bootstrap::cases())
@@ -46,7 +49,24 @@ fn main() -> ExitCode {
         let trial = |&device: &Device| trial(case.clone(), device, required.contains(&device.name));
         devices.iter().map(trial).collect::<Vec<Trial>>()
     });
+    let trials = trials.chain(emulator_trials(required.contains(&EMULATED)));
     run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+/// The emulated CUDA card, by its name in `DeviceInfo::backend`.
+const EMULATED: &str = "cuda-host";
+
+fn emulator_trials(required: bool) -> impl Iterator<Item = Trial> {
+    let host = Arc::new(HostCuda::open());
+    host_cuda::checks().map(move |(name, check)| {
+        let (host, missing) = (host.clone(), host.is_err());
+        let run = move || {
+            let host = host.as_ref().as_ref().map_err(|error| Failed::from(error.to_string()))?;
+            check(host);
+            Ok(())
+        };
+        Trial::test(format!("emulator/{name}/{EMULATED}"), run).with_ignored_flag(missing && !required)
+    })
 }
 
 fn trial(case: Arc<Case>, device: Device, required: bool) -> Trial {

@@ -1,5 +1,6 @@
 //! What the suites share.
 
+pub mod host_cuda;
 pub mod http;
 pub mod keys;
 pub mod naive;

@@ -1,0 +1,338 @@
+//! A CUDA card made of the system's C++ compiler: kernels of `shaders/*.cu` compiled as they stand, with sanitizers, and
+//! run on the host.
+//!
+//! A source becomes a program of its own (`host_cuda/runner.cpp` around it), kept in a folder beside the tests by the hash
+//! of everything that went into it. A launch sends it buffers and takes them back. The program runs each launch in three
+//! orders of threads; whatever depends on the order, leaves memory, or does not meet at a barrier is an error that names
+//! the entry.
+
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+use kernels::gpu::{Card, Gpu, Language, Launch, Source};
+use kernels::{DeviceInfo, Error, Result};
+use sha2::{Digest, Sha256};
+
+const HEADER: &str = include_str!("host_cuda/host_cuda.h");
+const RUNNER: &str = include_str!("host_cuda/runner.cpp");
+const FLAGS: [&str; 10] = [
+    "-std=c++17",
+    "-O1",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fsanitize-sections=shared_memory",
+    "-Wall",
+    "-Werror",
+    "-Wno-unknown-pragmas",
+    "-Wno-unused-but-set-variable",
+];
+
+/// The emulated card.
+pub struct HostCuda {
+    card: Card,
+    /// Programs and what they are made of.
+    folder: PathBuf,
+    /// Seed of the random order.
+    seed: u32,
+}
+
+/// A compiled source and the process that runs it.
+pub struct Module {
+    stem: &'static str,
+    program: PathBuf,
+    entries: Vec<String>,
+    process: Mutex<Option<Child>>,
+}
+
+/// Words in the host's memory.
+pub struct Buf(Mutex<Vec<u32>>);
+
+impl Buf {
+    fn words(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        self.words().fill(0);
+    }
+}
+
+impl HostCuda {
+    /// The card, if the system has a C++ compiler with sanitizers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it has none.
+    pub fn open() -> Result<HostCuda> {
+        let info = DeviceInfo {
+            backend: "cuda-host".into(),
+            name: "the system's C++ compiler".into(),
+            memory_bytes: 1 << 30,
+            rows_max: 4,
+            batches_in_flight_max: 2,
+        };
+        let card = Card {
+            info,
+            language: Language::Cuda,
+            threads_max: 1024,
+            shared_bytes_max: 227 << 10,
+            groups_max: 1 << 16,
+            buffer_bytes_max: 1 << 28,
+            multiprocessors: 2,
+            compute_capability: None,
+            wide_integers: true,
+        };
+        let host = HostCuda { card, folder: folder(), seed: 1 };
+        host.runner().map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(host)
+    }
+
+    /// The same with some figures of its card changed: limits to run into, fast paths to choose.
+    pub fn with_card(mut self, change: impl FnOnce(&mut Card)) -> HostCuda {
+        change(&mut self.card);
+        self
+    }
+
+    /// The part of every program that does not depend on its source, compiled.
+    fn runner(&self) -> Result<PathBuf> {
+        self.build(&format!("runner-{}.o", hash(&[HEADER, RUNNER])), |to| {
+            let source = self.folder.join(format!("runner-{}.cpp", hash(&[RUNNER])));
+            write_file(&source, RUNNER)?;
+            Ok(vec!["-c".into(), source.into(), "-o".into(), to.into()])
+        })
+    }
+
+    /// A file of the folder, made by the compiler with these arguments when it is not there.
+    fn build(&self, name: &str, arguments: impl FnOnce(&Path) -> Result<Vec<std::ffi::OsString>>) -> Result<PathBuf> {
+        let made = self.folder.join(name);
+        if made.exists() {
+            return Ok(made);
+        }
+        std::fs::create_dir_all(&self.folder).map_err(|error| Error::Compile(error.to_string()))?;
+        let header = self.folder.join(format!("host_cuda-{}", hash(&[HEADER])));
+        std::fs::create_dir_all(&header).map_err(|error| Error::Compile(error.to_string()))?;
+        write_file(&header.join("host_cuda.h"), HEADER)?;
+        // another thread or process may be at the same: the last one wins, with the same contents
+        let unfinished = unique(&made);
+        let output = Command::new("c++")
+            .args(FLAGS)
+            .arg("-I")
+            .arg(&header)
+            .args(arguments(&unfinished)?)
+            .output()
+            .map_err(|error| Error::Unavailable(format!("no C++ compiler `c++`: {error}")))?;
+        if !output.status.success() {
+            return Err(Error::Compile(format!("{name}: {}", String::from_utf8_lossy(&output.stderr))));
+        }
+        std::fs::rename(&unfinished, &made).map_err(|error| Error::Compile(error.to_string()))?;
+        Ok(made)
+    }
+}
+
+/// Where programs are kept: beside the build's own.
+fn folder() -> PathBuf {
+    let tests = std::env::current_exe().ok();
+    let target = tests.as_deref().and_then(|tests| tests.ancestors().find(|folder| folder.ends_with("deps")));
+    target.and_then(Path::parent).map_or_else(std::env::temp_dir, Path::to_owned).join("host_cuda")
+}
+
+fn hash(texts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for text in FLAGS.iter().chain(texts) {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    }
+    hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A name beside `path` that nobody else uses.
+fn unique(path: &Path) -> PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut name = path.file_name().expect("a file").to_owned();
+    name.push(format!(".{}.{count}", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let unfinished = unique(path);
+    std::fs::write(&unfinished, text)
+        .and_then(|()| std::fs::rename(&unfinished, path))
+        .map_err(|error| Error::Compile(format!("{}: {error}", path.display())))
+}
+
+/// The names of a source's entries, in order.
+fn entries(text: &str) -> Vec<String> {
+    let declared = text.split("extern \"C\" __global__").skip(1);
+    let name = |declaration: &str| {
+        let until_parameters = |from: &str| -> Option<String> {
+            let words = from.split('(').next()?;
+            let name = words.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).find(|word| !word.is_empty())?;
+            Some(name.to_owned())
+        };
+        // `void name(` or `void __launch_bounds__(..) name(`
+        match declaration.split_once("__launch_bounds__(") {
+            Some((before, after)) if !before.contains('{') && !before.contains('(') => {
+                until_parameters(after.split_once(')')?.1)
+            }
+            _ => until_parameters(declaration),
+        }
+    };
+    declared.filter_map(name).collect()
+}
+
+impl Gpu for HostCuda {
+    type Buf = Buf;
+    type Module = Module;
+    type Pending = Vec<u32>;
+
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    fn compile(&self, source: &Source) -> Result<Module> {
+        let entries = entries(&source.text);
+        let table: String =
+            entries.iter().map(|name| format!("    host::entry<{name}>(\"{name}\", {name}),\n")).collect();
+        let text = format!(
+            "#include \"host_cuda.h\"\n#line 1 \"{}.cu\"\n{}\n#line 1 \"entries\"\n\
+             const host::Entry host::entries[] = {{\n{table}}};\nconst unsigned host::entry_count = {};\n",
+            source.stem,
+            source.text,
+            entries.len()
+        );
+        let name = format!("{}-{}", source.stem, hash(&[HEADER, RUNNER, &text]));
+        let runner = self.runner()?;
+        let program = self.build(&name, |to| {
+            let file = self.folder.join(format!("{name}.cpp"));
+            write_file(&file, &text)?;
+            Ok(vec![file.into(), runner.into(), "-o".into(), to.into()])
+        })?;
+        Ok(Module { stem: source.stem, program, entries, process: Mutex::new(None) })
+    }
+
+    fn alloc(&self, words: usize) -> Result<Buf> {
+        if words as u64 * 4 > self.card.buffer_bytes_max {
+            return Err(Error::OutOfMemory(format!("a buffer of {words} words")));
+        }
+        Ok(Buf(Mutex::new(vec![0; words])))
+    }
+
+    fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
+        buf.words()[at..at + words.len()].copy_from_slice(words);
+        Ok(())
+    }
+
+    fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
+        let from = from.words()[..words].to_vec();
+        to.words()[..words].copy_from_slice(&from);
+        Ok(())
+    }
+
+    fn launch(&self, launch: Launch<'_, HostCuda>) -> Result<()> {
+        let (module, entry) = (launch.module, launch.entry);
+        let at = module
+            .entries
+            .iter()
+            .position(|name| name == entry)
+            .unwrap_or_else(|| panic!("{} has no entry {entry}", module.stem));
+        assert!(launch.groups > 0 && launch.groups <= self.card.groups_max, "{entry}: {} groups", launch.groups);
+        assert!(launch.threads > 0 && launch.threads <= self.card.threads_max, "{entry}: {} threads", launch.threads);
+        assert!(launch.shared_bytes <= self.card.shared_bytes_max, "{entry}: {} bytes", launch.shared_bytes);
+        for (i, buf) in launch.bind.iter().enumerate() {
+            assert!(!launch.bind[..i].iter().any(|other| std::ptr::eq(*other, *buf)), "{entry}: a buffer bound twice");
+        }
+        let mut buffers: Vec<MutexGuard<'_, Vec<u32>>> = launch.bind.iter().map(|buf| buf.words()).collect();
+        let shape = [at as u32, launch.groups, launch.threads, launch.shared_bytes, launch.cluster, self.seed];
+        let counts = [launch.bind.len() as u32, launch.args.len() as u32];
+
+        let mut process = module.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if process.is_none() {
+            *process = Some(start(&module.program)?);
+        }
+        let running = process.as_mut().expect("it was started");
+        match exchange(running, &shape, &counts, launch.args, &mut buffers) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let mut ended = process.take().expect("it was started");
+                // it has ended by itself, with a message, or is of no more use
+                drop(ended.stdin.take());
+                let mut message = String::new();
+                let _ = ended.stderr.take().expect("piped").read_to_string(&mut message);
+                let _ = ended.wait();
+                Err(Error::Device(format!("{}/{entry}: {}", module.stem, message.trim())))
+            }
+        }
+    }
+
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
+        let words = buf.words();
+        Ok(ranges.iter().flat_map(|range| &words[range.clone()]).copied().collect())
+    }
+
+    fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
+        Ok(pending)
+    }
+}
+
+fn start(program: &Path) -> Result<Child> {
+    Command::new(program)
+        // groups of threads have stacks of their own, which these two do not know
+        .env("ASAN_OPTIONS", "detect_stack_use_after_return=0:detect_leaks=0")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| Error::Device(format!("{}: {error}", program.display())))
+}
+
+/// One launch, there and back, in the words of `runner.cpp`.
+fn exchange(
+    process: &mut Child,
+    shape: &[u32],
+    counts: &[u32],
+    args: &[u32],
+    buffers: &mut [MutexGuard<'_, Vec<u32>>],
+) -> std::io::Result<()> {
+    let mut sent: Vec<u32> = [shape, counts, args].concat();
+    for buffer in buffers.iter() {
+        sent.push(buffer.len() as u32);
+        sent.extend_from_slice(buffer);
+    }
+    let bytes: Vec<u8> = sent.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let to = process.stdin.as_mut().expect("piped");
+    to.write_all(&bytes)?;
+    to.flush()?;
+    let from = process.stdout.as_mut().expect("piped");
+    let mut written = [0; 4];
+    from.read_exact(&mut written)?;
+    for (i, buffer) in buffers.iter_mut().enumerate() {
+        if u32::from_ne_bytes(written) >> i & 1 == 1 {
+            let mut bytes = vec![0; 4 * buffer.len()];
+            from.read_exact(&mut bytes)?;
+            for (word, bytes) in buffer.iter_mut().zip(bytes.chunks_exact(4)) {
+                *word = u32::from_ne_bytes(bytes.try_into().expect("four of them"));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let process = self.process.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(mut process) = process.take() {
+            drop(process.stdin.take());
+            let _ = process.wait();
+        }
+    }
+}
