@@ -7,6 +7,10 @@
 //!
 //! Nothing here does I/O, and no text makes it panic or allocate more than a small multiple of the text's own length.
 
+mod plan;
+
+pub use plan::{Plan, count_gates};
+
 use super::gates::Gate;
 
 /// Gates of one circuit at most.
@@ -471,7 +475,7 @@ mod tests {
     }
 
     /// A circuit's own text, from random steps; each gate reads wires that exist.
-    fn texts() -> impl Strategy<Value = String> {
+    pub(super) fn texts() -> impl Strategy<Value = String> {
         (1usize..6, prop::collection::vec((0u8..5, any::<u16>(), any::<u16>()), 1..40)).prop_map(|(inputs, steps)| {
             let (gates, wires) = (steps.len(), inputs + steps.len());
             let mut text = format!("{gates} {wires}\n1 {inputs}\n1 {}\n\n", 1 + gates / 3);

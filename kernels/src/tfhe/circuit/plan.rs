@@ -1,0 +1,272 @@
+//! A circuit made ready for a device: gates in the order of their levels, over as few slots as their lives allow.
+
+use std::ops::Range;
+
+use super::{Circuit, Source};
+use crate::backend::SlotGate;
+use crate::tfhe::gates::Gate;
+
+/// A circuit over slots. Inputs have the first slots, in order; then come the constants that are read, then what gates
+/// write.
+///
+/// A slot is taken again only from the level after its last reader's on: no gate of a level writes what another gate of
+/// that level reads or writes, so a level's gates may run in any order, together, in parts, and again. The outputs' slots
+/// are never taken again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    gates: Vec<SlotGate>,
+    /// Where each level ends in `gates`.
+    level_ends: Vec<usize>,
+    inputs: Vec<u32>,
+    constants: Vec<(u32, bool)>,
+    outputs: Vec<u32>,
+    slots: usize,
+}
+
+impl Plan {
+    /// Orders a circuit's gates by level and gives every wire a slot.
+    pub fn new(circuit: &Circuit) -> Plan {
+        let levels = circuit.levels();
+        let lives = Lives::of(circuit, &levels);
+        let input_bits = circuit.input_widths().iter().sum::<usize>();
+        let mut slots = Slots::default();
+        let inputs: Vec<u32> = (0..input_bits).map(|_| slots.take()).collect();
+        let constants: Vec<(u32, bool)> = [false, true]
+            .into_iter()
+            .filter(|&bit| lives.constants[usize::from(bit)].is_some())
+            .map(|bit| (slots.take(), bit))
+            .collect();
+        let mut results = vec![0; circuit.gates().len()];
+        let slot_of = |source: Source, results: &[u32]| match source {
+            Source::Input(bit) => inputs[bit],
+            Source::Gate(index) => results[index],
+            Source::Constant(bit) => constants.iter().find(|&&(_, of)| of == bit).expect("it is read").0,
+        };
+
+        // what is free from each level on
+        let mut freed: Vec<Vec<Source>> = vec![Vec::new(); levels.len() + 1];
+        lives.for_each(|source, from_level| freed[from_level].push(source));
+        let mut gates = Vec::with_capacity(circuit.gates().len());
+        let mut level_ends = Vec::with_capacity(levels.len());
+        for (level, freed) in levels.iter().zip(&freed) {
+            freed.iter().for_each(|&source| slots.give_back(slot_of(source, &results)));
+            for &index in level {
+                let gate = &circuit.gates()[index];
+                let mut operands = [0; 3];
+                for (slot, &source) in operands.iter_mut().zip(gate.operands()) {
+                    *slot = slot_of(source, &results);
+                }
+                results[index] = slots.take();
+                gates.push(SlotGate { gate: gate.gate(), operands, result: results[index] });
+            }
+            level_ends.push(gates.len());
+        }
+        let outputs = circuit.outputs().iter().map(|&source| slot_of(source, &results)).collect();
+        Plan { gates, level_ends, inputs, constants, outputs, slots: slots.count as usize }
+    }
+
+    /// All gates, level after level.
+    pub fn gates(&self) -> &[SlotGate] {
+        &self.gates
+    }
+
+    /// Where each level stands in [`Plan::gates`]; a level's gates read only what earlier levels and the inputs wrote.
+    pub fn levels(&self) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
+        (0..self.level_ends.len()).map(|level| match level {
+            0 => 0..self.level_ends[0],
+            _ => self.level_ends[level - 1]..self.level_ends[level],
+        })
+    }
+
+    /// Slots that are needed.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Slot of each input bit, all inputs in a row, bit 0 of the first input first.
+    pub fn inputs(&self) -> &[u32] {
+        &self.inputs
+    }
+
+    /// Slots that hold a constant from the beginning on, and which.
+    pub fn constants(&self) -> &[(u32, bool)] {
+        &self.constants
+    }
+
+    /// Slot of each output bit after the last level, all outputs in a row, bit 0 of the first output first.
+    pub fn outputs(&self) -> &[u32] {
+        &self.outputs
+    }
+
+    /// How many gates of each kind there are, those there are none of left out; in the order of [`Gate::ALL`].
+    pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
+        count_gates(&self.gates)
+    }
+
+    /// Bootstraps of all gates.
+    pub fn bootstraps(&self) -> u64 {
+        self.gates.iter().map(|gate| gate.gate.bootstraps() as u64).sum()
+    }
+}
+
+/// How many gates of each kind there are among `gates`, those there are none of left out; in the order of [`Gate::ALL`].
+pub fn count_gates(gates: &[SlotGate]) -> Vec<(Gate, u64)> {
+    let of = |gate| gates.iter().filter(|counted| counted.gate == gate).count() as u64;
+    Gate::ALL.into_iter().map(|gate| (gate, of(gate))).filter(|&(_, count)| count > 0).collect()
+}
+
+/// From which level on each value's slot is free: the level after its last reader's. `None` for outputs and for constants
+/// that nobody reads.
+struct Lives {
+    inputs: Vec<Option<usize>>,
+    gates: Vec<Option<usize>>,
+    /// False, true.
+    constants: [Option<usize>; 2],
+}
+
+/// Free from no level on: an output.
+const NEVER: usize = usize::MAX;
+
+impl Lives {
+    fn of(circuit: &Circuit, levels: &[Vec<usize>]) -> Lives {
+        let input_bits = circuit.input_widths().iter().sum::<usize>();
+        let mut lives =
+            Lives { inputs: vec![Some(0); input_bits], gates: vec![None; circuit.gates().len()], constants: [None; 2] };
+        for (level, gates) in levels.iter().enumerate() {
+            for &index in gates {
+                // read by nobody yet: written, and free from the next level on
+                lives.last(Source::Gate(index), level + 1);
+                for &source in circuit.gates()[index].operands() {
+                    lives.last(source, level + 1);
+                }
+            }
+        }
+        for &source in circuit.outputs() {
+            lives.last(source, NEVER);
+        }
+        lives
+    }
+
+    fn last(&mut self, source: Source, from_level: usize) {
+        let life = match source {
+            Source::Input(bit) => &mut self.inputs[bit],
+            Source::Gate(index) => &mut self.gates[index],
+            Source::Constant(bit) => &mut self.constants[usize::from(bit)],
+        };
+        *life = Some(life.map_or(from_level, |before| before.max(from_level)));
+    }
+
+    /// Calls `free` for every value whose slot is free from some level on.
+    fn for_each(&self, mut free: impl FnMut(Source, usize)) {
+        let mut all = |lives: &[Option<usize>], source: fn(usize) -> Source| {
+            for (index, life) in lives.iter().enumerate() {
+                if let Some(from_level) = life.filter(|&from_level| from_level != NEVER) {
+                    free(source(index), from_level);
+                }
+            }
+        };
+        all(&self.inputs, Source::Input);
+        all(&self.gates, Source::Gate);
+        all(&self.constants, |index| Source::Constant(index == 1));
+    }
+}
+
+/// Numbers of slots, used again as soon as they may.
+#[derive(Default)]
+struct Slots {
+    count: u32,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.count += 1;
+            self.count - 1
+        })
+    }
+
+    fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::texts;
+    use super::*;
+
+    /// Runs a plan on plain bits, a level at a time and each level backwards; slots are `None` until written.
+    fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
+        let mut slots = vec![None; plan.slots()];
+        for (&slot, &bit) in plan.inputs().iter().zip(inputs) {
+            slots[slot as usize] = Some(bit);
+        }
+        for &(slot, bit) in plan.constants() {
+            slots[slot as usize] = Some(bit);
+        }
+        for level in plan.levels() {
+            for gate in plan.gates()[level].iter().rev() {
+                let operands: Vec<bool> =
+                    gate.operands[..gate.gate.arity()].iter().map(|&slot| slots[slot as usize].unwrap()).collect();
+                slots[gate.result as usize] = Some(gate.gate.plain(&operands));
+            }
+        }
+        plan.outputs().iter().map(|&slot| slots[slot as usize].unwrap()).collect()
+    }
+
+    #[test]
+    fn a_long_chain_needs_three_slots() {
+        let mut text = String::from("100 102\n1 2\n1 1\n\n");
+        for gate in 0..100 {
+            text += &format!("2 1 {gate} {} {} XOR\n", gate + 1, gate + 2);
+        }
+        let plan = Plan::new(&Circuit::parse(&text).unwrap());
+        assert_eq!((plan.levels().len(), plan.gates().len(), plan.slots()), (100, 100, 3));
+    }
+
+    #[test]
+    fn gates_are_counted_by_kind() {
+        let text = "4 6\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 0 1 3 XOR\n2 1 2 3 4 AND\n1 1 4 5 INV\n";
+        let plan = Plan::new(&Circuit::parse(text).unwrap());
+        assert_eq!(plan.gate_counts(), [(Gate::And, 1), (Gate::Xor, 2), (Gate::Not, 1)]);
+        assert_eq!(plan.bootstraps(), 3);
+        assert_eq!(plan.levels().collect::<Vec<_>>(), [0..2, 2..3, 3..4]);
+    }
+
+    #[test]
+    fn a_circuit_without_gates_has_its_inputs_and_constants_as_outputs() {
+        let plan = Plan::new(&Circuit::parse("1 3\n1 2\n1 2\n\n1 1 1 2 EQ\n").unwrap());
+        assert_eq!((plan.levels().len(), plan.constants()), (0, &[(2, true)][..]));
+        assert_eq!(run(&plan, &[true, false]), [false, true]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_computes_what_its_circuit_does_in_at_most_a_slot_a_wire(text in texts(), bits in any::<u8>()) {
+            let circuit = Circuit::parse(&text).unwrap();
+            let inputs: Vec<bool> = (0..circuit.input_widths()[0]).map(|bit| bits >> bit & 1 == 1).collect();
+            let plan = Plan::new(&circuit);
+            prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(&[inputs.clone()]).concat());
+            // every wire that is no input is a line of the text
+            prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
+            prop_assert_eq!(plan.gates().len(), circuit.gates().len());
+        }
+
+        #[test]
+        fn no_gate_writes_what_another_of_its_level_touches(text in texts()) {
+            let plan = Plan::new(&Circuit::parse(&text).unwrap());
+            for level in plan.levels() {
+                let gates = &plan.gates()[level];
+                for (at, gate) in gates.iter().enumerate() {
+                    for (other_at, other) in gates.iter().enumerate() {
+                        prop_assert!(!other.operands[..other.gate.arity()].contains(&gate.result));
+                        prop_assert!(at == other_at || gate.result != other.result);
+                    }
+                }
+            }
+        }
+    }
+}
