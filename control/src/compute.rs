@@ -144,7 +144,8 @@ impl Compute {
         let (done, result) = oneshot::channel();
         let Program { rows, forms } = program;
         self.engine.submit(key.session, rows, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
-        let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))??;
+        let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
+        let done = done.map_err(|failed| failed.error)?;
         Ok(Outcome { results: done.results, forms, compute: done.compute, bootstraps: done.bootstraps })
     }
 
@@ -194,6 +195,7 @@ fn refused(error: engine::Error) -> ApiError {
         Error::KeyTooLarge { .. } => {
             ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
         }
+        Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),
         Error::Config(cause) => ApiError::internal(cause),
     }
 }

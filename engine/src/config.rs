@@ -1,6 +1,9 @@
 //! The engine's bounds. Everything that could grow has one here, with its unit in its name.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use kernels::tfhe::circuit::GATES_MAX;
 
 use crate::error::Error;
 use crate::operation::OPERATION_ROWS_MAX;
@@ -24,8 +27,16 @@ pub struct Config {
     pub batch_rows_max: Option<usize>,
     /// Host memory for seeded keys of open sessions, in bytes.
     pub key_bytes_max: u64,
-    /// Device memory for prepared keys, in bytes; `None`: the device's own figure.
+    /// Device memory for prepared keys, in bytes; `None`: half of the device's own figure.
     pub resident_bytes_max: Option<u64>,
+    /// Gates of all circuits that wait or run; beyond it they get [`Error::Busy`]. A gate is some 40 bytes.
+    pub circuit_gates_max: usize,
+    /// Host memory for the inputs and outputs of circuits that wait or run, in bytes.
+    pub circuit_bytes_max: u64,
+    /// Device memory for the slots of circuits, in bytes, on each device; `None`: an eighth of the device's own figure.
+    pub arena_bytes_max: Option<u64>,
+    /// Folder where compiled kernels are kept from one start to the next; `None`: they are not.
+    pub kernel_cache: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -37,6 +48,10 @@ impl Default for Config {
             batch_rows_max: None,
             key_bytes_max: 4 * GIB, // 300 keys of the largest preset
             resident_bytes_max: None,
+            circuit_gates_max: 4 * GATES_MAX,
+            circuit_bytes_max: GIB, // 400 000 bits, or six circuits of the most inputs there may be
+            arena_bytes_max: None,
+            kernel_cache: None,
         }
     }
 }
@@ -62,7 +77,10 @@ impl Config {
         )?;
         check(self.batch_rows_max != Some(0), "batch_rows_max must be at least 1".into())?;
         check(self.key_bytes_max > 0, "key_bytes_max must be at least 1".into())?;
-        check(self.resident_bytes_max != Some(0), "resident_bytes_max must be at least 1".into())
+        check(self.resident_bytes_max != Some(0), "resident_bytes_max must be at least 1".into())?;
+        check(self.circuit_gates_max > 0, "circuit_gates_max must be at least 1".into())?;
+        check(self.circuit_bytes_max > 0, "circuit_bytes_max must be at least 1".into())?;
+        check(self.arena_bytes_max != Some(0), "arena_bytes_max must be at least 1".into())
     }
 }
 
@@ -85,6 +103,9 @@ mod tests {
             ("batch_rows_max", Config { batch_rows_max: Some(0), ..ok() }),
             ("key_bytes_max", Config { key_bytes_max: 0, ..ok() }),
             ("resident_bytes_max", Config { resident_bytes_max: Some(0), ..ok() }),
+            ("circuit_gates_max", Config { circuit_gates_max: 0, ..ok() }),
+            ("circuit_bytes_max", Config { circuit_bytes_max: 0, ..ok() }),
+            ("arena_bytes_max", Config { arena_bytes_max: Some(0), ..ok() }),
         ];
         for (name, config) in wrong {
             match config.validate() {

@@ -34,6 +34,16 @@ pub enum Error {
         /// Bytes for prepared keys altogether.
         bytes_max: u64,
     },
+    /// The circuit alone is larger than a bound: only another device or setting helps.
+    #[error("the circuit takes {needed} {of}, more than {max}")]
+    CircuitTooLarge {
+        /// What it has too many of: gates, bytes on the device, bytes of inputs and outputs.
+        of: &'static str,
+        /// How many.
+        needed: u64,
+        /// How many there may be.
+        max: u64,
+    },
     /// A setting is out of range; the text names it.
     #[error("{0}")]
     Config(String),

@@ -15,7 +15,7 @@ use kernels::tfhe::{EvaluationKey, GateRow};
 use crate::batch::Batch;
 use crate::device::{Order, Report};
 use crate::error::Error;
-use crate::operation::{Done, OnDone, Operation, OperationId};
+use crate::operation::{Done, Failed, OnDone, Operation, OperationId, Progress};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
 use crate::session::{OnErased, Session, SessionId};
 use crate::usage::Usage;
@@ -108,6 +108,10 @@ impl Hub {
                 Err(error)
             }
         }
+    }
+
+    pub(crate) fn progress(&self, operation: OperationId) -> Option<Progress> {
+        self.lock().operations.get(&operation).map(Operation::progress)
     }
 
     pub(crate) fn cancel(&self, operation: OperationId) {
@@ -299,8 +303,8 @@ impl Notice {
                 call(|| on_done(Ok(Done { results, compute, bootstraps })));
             }
             Notice::Ended(operation, Err(error)) => {
-                let on_done = operation.abort();
-                call(|| on_done(Err(error)));
+                let (gates_done, on_done) = operation.abort();
+                call(|| on_done(Err(Failed { error, gates_done })));
             }
             Notice::Erased(session) => session.erase().into_iter().for_each(call),
             Notice::ErasedBefore(on_erased) => call(on_erased),

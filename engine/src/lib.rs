@@ -26,9 +26,9 @@ mod usage;
 pub use config::Config;
 pub use error::Error;
 pub use kernels::container;
-pub use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, Preset, noise};
+pub use kernels::tfhe::{Circuit, EvaluationKey, Gate, GateRow, Lwe, Params, Plan, Preset, noise};
 pub use kernels::{Backend, DeviceInfo};
-pub use operation::{Done, OPERATION_ROWS_MAX, OnDone, OperationId};
+pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progress};
 pub use session::{OnErased, SessionId, WEIGHTS};
 pub use usage::Usage;
 
@@ -44,6 +44,19 @@ use scheduler::{Event, Limits};
 #[derive(Clone)]
 pub struct Engine {
     handle: Arc<Handle>,
+}
+
+/// A device and whether it works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceState {
+    /// What it is.
+    pub info: DeviceInfo,
+    /// Whether it takes work now.
+    pub in_service: bool,
+    /// Whether it works only when no other does.
+    pub stand_in: bool,
+    /// Why it was taken out of service.
+    pub failure: Option<String>,
 }
 
 struct Handle {
@@ -93,6 +106,11 @@ impl Engine {
         &self.handle.info
     }
 
+    /// All devices, those taken out of service too.
+    pub fn devices(&self) -> Vec<DeviceState> {
+        vec![DeviceState { info: self.handle.info.clone(), in_service: true, stand_in: false, failure: None }]
+    }
+
     /// Takes a key for work. `weight`: share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
     ///
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
@@ -125,6 +143,30 @@ impl Engine {
             );
         }
         self.handle.hub.submit(session, rows, deadline, done)
+    }
+
+    /// Queues a circuit: its results are its outputs, in order. `inputs`: a ciphertext an input bit, in the order of
+    /// [`Plan::inputs`], of the session's dimension; assertion otherwise.
+    ///
+    /// As [`Engine::submit`], and [`Error::CircuitTooLarge`] when it never will fit.
+    pub fn submit_circuit(
+        &self,
+        session: SessionId,
+        plan: Arc<Plan>,
+        inputs: Vec<Lwe>,
+        deadline: Option<Instant>,
+        done: OnDone,
+    ) -> Result<OperationId, Error> {
+        assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
+        let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
+        assert!(inputs.iter().all(|lwe| lwe.dimension() == dimension), "inputs have the session's dimension");
+        let _ = (deadline, done);
+        Err(Error::Device("circuits are not evaluated yet".into()))
+    }
+
+    /// How far an operation is; `None` when it has ended.
+    pub fn progress(&self, operation: OperationId) -> Option<Progress> {
+        self.handle.hub.progress(operation)
     }
 
     /// Drops what of the operation has not started; its `done` gets [`Error::Cancelled`] if it can still be stopped: if all
@@ -174,7 +216,7 @@ fn limits(config: &Config, info: &DeviceInfo) -> Limits {
         batch_rows_max: config.batch_rows_max.unwrap_or(info.rows_max).max(1),
         wait: Duration::from_micros(config.wait_us_max),
         key_bytes_max: config.key_bytes_max,
-        resident_bytes_max: config.resident_bytes_max.unwrap_or(info.memory_bytes),
+        resident_bytes_max: config.resident_bytes_max.unwrap_or(info.memory_bytes / 2),
     }
 }
 

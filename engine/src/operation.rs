@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use kernels::tfhe::{GateRow, Lwe};
+use kernels::tfhe::{Gate, GateRow, Lwe};
 
 use crate::error::Error;
 
@@ -25,12 +25,31 @@ pub struct Done {
     pub bootstraps: u64,
 }
 
+/// Why an operation gave no results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What happened.
+    pub error: Error,
+    /// Gates that had been completed by then, of each kind: what a client who cancels has had done.
+    pub gates_done: Vec<(Gate, u64)>,
+}
+
+/// How far an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Gates completed.
+    pub gates_done: u64,
+    /// Gates altogether.
+    pub gates_total: u64,
+}
+
 /// Told once how an operation ended.
-pub type OnDone = Box<dyn FnOnce(Result<Done, Error>) + Send>;
+pub type OnDone = Box<dyn FnOnce(Result<Done, Failed>) + Send>;
 
 /// An accepted operation: operands until they run, results until all are there.
 pub(crate) struct Operation {
     slots: Vec<Slot>,
+    gates: Vec<Gate>,
     on_done: OnDone,
 }
 
@@ -43,7 +62,8 @@ enum Slot {
 
 impl Operation {
     pub(crate) fn new(rows: Vec<GateRow>, on_done: OnDone) -> Self {
-        Self { slots: rows.into_iter().map(Slot::Waiting).collect(), on_done }
+        let gates = rows.iter().map(|row| row.gate).collect();
+        Self { slots: rows.into_iter().map(Slot::Waiting).collect(), gates, on_done }
     }
 
     /// Moves the operands of these waiting rows to the end of `batch`.
@@ -82,8 +102,17 @@ impl Operation {
         (results.collect(), self.on_done)
     }
 
-    /// Drops rows and results: nothing of a failed operation counts.
-    pub(crate) fn abort(self) -> OnDone {
-        self.on_done
+    pub(crate) fn progress(&self) -> Progress {
+        let done = self.slots.iter().filter(|slot| matches!(slot, Slot::Finished(_))).count();
+        Progress { gates_done: done as u64, gates_total: self.slots.len() as u64 }
+    }
+
+    /// Drops rows and results: nothing of a failed operation is delivered. What had been done, and whom to tell.
+    pub(crate) fn abort(self) -> (Vec<(Gate, u64)>, OnDone) {
+        let finished = self.slots.iter().zip(&self.gates).filter(|(slot, _)| matches!(slot, Slot::Finished(_)));
+        let done: Vec<Gate> = finished.map(|(_, &gate)| gate).collect();
+        let of = |gate| done.iter().filter(|&&counted| counted == gate).count() as u64;
+        let counts = Gate::ALL.into_iter().map(|gate| (gate, of(gate))).filter(|&(_, count)| count > 0);
+        (counts.collect(), self.on_done)
     }
 }

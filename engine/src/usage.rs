@@ -17,6 +17,14 @@ pub struct Usage {
     pub resident_bytes: u64,
     /// The bound of the above.
     pub resident_bytes_max: u64,
+    /// Bytes of arenas on devices: slots of circuits, operands of batches.
+    pub arena_bytes: u64,
+    /// Circuits submitted and not ended.
+    pub circuits: u64,
+    /// Devices that take work.
+    pub devices_in_service: u64,
+    /// Devices that failed and were taken out of service.
+    pub devices_lost: u64,
     /// Bytes of seeded keys in host memory.
     pub key_bytes: u64,
     /// Gates done since start, whether or not their operation still wanted them.

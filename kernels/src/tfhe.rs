@@ -12,7 +12,7 @@ pub mod lwe;
 pub mod noise;
 pub mod params;
 
-pub use circuit::{Circuit, CircuitError};
+pub use circuit::{Circuit, CircuitError, Plan};
 pub use gates::{Gate, GateRow};
 pub use keys::EvaluationKey;
 pub use lwe::Lwe;

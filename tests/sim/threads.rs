@@ -23,7 +23,7 @@ fn start_with(config: Config) -> (Engine, Arc<Script>) {
 /// A callback, and the end where its word arrives.
 fn callback() -> (OnDone, Receiver<Outcome>) {
     let (say, outcome) = channel();
-    (Box::new(move |result| say.send(result).expect("the test listens")), outcome)
+    (Box::new(move |result| say.send(result.map_err(|failed| failed.error)).expect("the test listens")), outcome)
 }
 
 fn submit(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> Receiver<Outcome> {
@@ -96,8 +96,13 @@ fn a_crowd_of_threads_gets_every_result_once() {
     let gates = (THREADS * (0..OPERATIONS).map(|at| 1 + at % 20).sum::<usize>()) as u64;
     let usage = engine.usage();
     assert_eq!((usage.gates_done, usage.bootstraps_done), (gates, gates));
-    let idle =
-        Usage { resident_bytes_max: 2 * KEY_BYTES, gates_done: gates, bootstraps_done: gates, ..Usage::default() };
+    let idle = Usage {
+        resident_bytes_max: 2 * KEY_BYTES,
+        devices_in_service: 1,
+        gates_done: gates,
+        bootstraps_done: gates,
+        ..Usage::default()
+    };
     assert_eq!(Usage { batches_done: 0, ..usage }, idle);
 }
 
@@ -307,7 +312,7 @@ fn dropping_the_last_handle_in_a_callback_ends_everything() {
     let last = engine.clone();
     let done: OnDone = Box::new(move |outcome| {
         drop(last);
-        say.send(bits(outcome)).expect("the test listens");
+        say.send(bits(outcome.map_err(|failed| failed.error))).expect("the test listens");
     });
     engine.submit(session, toy::rows(8), None, done).unwrap();
     soon(&begun);
