@@ -3,6 +3,8 @@
 pub mod backend;
 pub mod container;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod error;
 pub mod gpu;
 pub mod modular;

@@ -1,0 +1,254 @@
+//! NVIDIA's cards, by the driver's own interface. Nothing of theirs is needed to build this or to start it: the driver is
+//! looked for when a card is, the compiler when a kernel is not in the cache.
+
+mod cache;
+mod driver;
+pub mod nvrtc;
+mod staging;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cudarc::driver::{CudaContext, result, sys};
+use sha2::{Digest, Sha256};
+
+use crate::backend::DeviceInfo;
+use crate::error::{Error, Result};
+use crate::gpu::{Card, Gpu, Language, Launch, Source};
+pub use cache::{Cache, Image};
+use driver::{Memory, Shape, failed};
+use nvrtc::Compiler;
+use staging::Staging;
+
+/// The oldest driver whose functions are all there, as the driver counts: CUDA 12.0.
+const DRIVER_VERSION_MIN: i32 = 12_000;
+/// Part of the free memory that is left to the driver, to staging and to others: an eighth.
+const RESERVE: u64 = 8;
+/// Groups that a multiprocessor is given of a batch before more rows make nothing faster: four times what it runs at once.
+const ROWS_A_MULTIPROCESSOR: usize = 16;
+
+/// One card.
+pub struct Cuda {
+    card: Card,
+    staging: Arc<Staging>,
+    context: Arc<CudaContext>,
+    cache: Option<Cache>,
+    /// By the hash of their text: what is loaded is shared as long as anyone has it.
+    modules: Mutex<HashMap<[u8; 32], Weak<driver::Module>>>,
+}
+
+/// Words in the memory of a card.
+pub struct Buf(Memory);
+
+/// A kernel that is loaded on a card.
+pub struct Module(Arc<driver::Module>);
+
+/// Words on their way from a card.
+pub struct Pending(staging::Pending);
+
+/// The name of an architecture, as the compiler spells it: `sm_90`.
+pub fn architecture((major, minor): (u32, u32)) -> String {
+    format!("sm_{major}{minor}")
+}
+
+impl Cuda {
+    /// Opens every card of this machine, or says for each, or for all, why not. `kernel_cache` is the folder of compiled
+    /// kernels; without it they are compiled anew in every process.
+    pub fn enumerate(kernel_cache: Option<&Path>) -> Vec<Result<Cuda>> {
+        match count() {
+            Ok(count) => (0..count).map(|ordinal| Cuda::open(ordinal, count, kernel_cache)).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    }
+
+    /// Opens card `ordinal` of `count`.
+    fn open(ordinal: usize, count: usize, kernel_cache: Option<&Path>) -> Result<Cuda> {
+        let open = || -> std::result::Result<_, result::DriverError> {
+            let context = CudaContext::new(ordinal)?;
+            // SAFETY: no buffer of the library, whose events these are, is ever made: `Staging` orders everything
+            unsafe { context.disable_event_tracking() };
+            let card = describe(&context, count)?;
+            Ok((context, card))
+        };
+        let unavailable = |error| Error::Unavailable(format!("card {ordinal}: {error}"));
+        let (context, card) = open().map_err(|error| unavailable(failed("opening", error)))?;
+        let staging = Arc::new(Staging::new(&context).map_err(unavailable)?);
+        let cache = kernel_cache.and_then(Cache::open);
+        Ok(Cuda { card, staging, context, cache, modules: Mutex::default() })
+    }
+
+    /// The highest clock of the multiprocessors, in kHz.
+    pub fn clock_khz(&self) -> Result<u32> {
+        let clock = self.context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+        clock.map(|khz| khz as u32).map_err(|error| failed("asking for the clock", error))
+    }
+
+    /// The compiled source: from the cache, else by the compiler, which need not be there for what is cached.
+    fn load(&self, source: &Source) -> Result<driver::Module> {
+        let capability = self.card.compute_capability.expect("every CUDA card has one");
+        let architecture = architecture(capability);
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&architecture, &source.text));
+        if let Some(image) = cached {
+            match driver::Module::load(self.staging.compute(), &image.bytes) {
+                // compiled by something this driver does not like
+                Err(Error::Device(_)) => {}
+                loaded => return loaded,
+            }
+        }
+        let image = Compiler::of_this_machine()?.compile(source, capability)?;
+        let module = driver::Module::load(self.staging.compute(), &image.bytes)?;
+        if let Some(cache) = &self.cache {
+            cache.put(&architecture, &source.text, &image);
+        }
+        Ok(module)
+    }
+}
+
+/// Cards of this machine.
+fn count() -> Result<usize> {
+    // SAFETY: looks for a library by its usual names; the driver's does nothing before it is asked to
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::Unavailable("libcuda.so.1 was not found: no NVIDIA driver is installed".into()));
+    }
+    let unavailable = |error| Error::Unavailable(failed("asking the driver for cards", error).to_string());
+    let mut version = 0;
+    // SAFETY: one integer is written; the function is as old as the library, and needs nothing before it
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(unavailable)?;
+    if version < DRIVER_VERSION_MIN {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err(Error::Unavailable(format!(
+            "the NVIDIA driver is of CUDA {major}.{minor}; 12.0 or newer is needed"
+        )));
+    }
+    match CudaContext::device_count().map_err(unavailable)? {
+        0 => Err(Error::Unavailable("the NVIDIA driver finds no card".into())),
+        count => Ok(count as usize),
+    }
+}
+
+fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Card, result::DriverError> {
+    use sys::CUdevice_attribute::*;
+    let figure = |attribute| context.attribute(attribute).map(|figure| figure as u32);
+    let (free, _) = context.mem_get_info()?;
+    let (major, minor) = context.compute_capability()?;
+    let multiprocessors = figure(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    let mut name = context.name()?;
+    if count > 1 {
+        let id: String = context.uuid()?.bytes[..4].iter().map(|&byte| format!("{:02x}", byte as u8)).collect();
+        name = format!("{name} #{} (GPU-{id})", context.ordinal());
+    }
+    Ok(Card {
+        info: DeviceInfo {
+            backend: "cuda".into(),
+            name,
+            memory_bytes: free as u64 - free as u64 / RESERVE,
+            rows_max: multiprocessors as usize * ROWS_A_MULTIPROCESSOR,
+            batches_in_flight_max: 2,
+        },
+        language: Language::Cuda,
+        threads_max: figure(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        shared_bytes_max: figure(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        groups_max: figure(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+        buffer_bytes_max: free as u64,
+        multiprocessors,
+        compute_capability: Some((major as u32, minor as u32)),
+        wide_integers: true,
+    })
+}
+
+impl Gpu for Cuda {
+    type Buf = Buf;
+    type Module = Module;
+    type Pending = Pending;
+
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    fn compile(&self, source: &Source) -> Result<Module> {
+        let name = Sha256::digest(&source.text).into();
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(&name).and_then(Weak::upgrade) {
+            return Ok(Module(module));
+        }
+        let module = Arc::new(self.load(source)?);
+        modules.retain(|_, module| module.strong_count() > 0);
+        modules.insert(name, Arc::downgrade(&module));
+        Ok(Module(module))
+    }
+
+    fn alloc(&self, words: usize) -> Result<Buf> {
+        Memory::zeroed(self.staging.compute(), words).map(Buf)
+    }
+
+    fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
+        self.staging.write(&buf.0, at, words)
+    }
+
+    fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
+        let told = |error| failed("copying on the card", error);
+        let (from, to) = (from.0.at(0, words), to.0.at(0, words));
+        if words == 0 || from == to {
+            return Ok(());
+        }
+        self.context.bind_to_thread().map_err(told)?;
+        // SAFETY: two ranges of different buffers, which the stream orders
+        unsafe { result::memcpy_dtod_async(to, from, 4 * words, self.staging.compute().cu_stream()) }.map_err(told)
+    }
+
+    fn launch(&self, launch: Launch<'_, Cuda>) -> Result<()> {
+        if launch.groups == 0 {
+            return Ok(());
+        }
+        let Launch { groups, threads, shared_bytes, cluster, .. } = launch;
+        assert!(groups <= self.card.groups_max && threads <= self.card.threads_max, "{}: too many", launch.entry);
+        assert!(cluster <= 1 || groups.is_multiple_of(cluster), "{}: {groups} groups in {cluster}s", launch.entry);
+        let bind: Vec<&Memory> = launch.bind.iter().map(|buf| &buf.0).collect();
+        let shape = Shape { groups, threads, shared_bytes, cluster };
+        launch.module.0.launch(launch.entry, &shape, &bind, launch.args)
+    }
+
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {
+        self.staging.read(&buf.0, ranges).map(Pending)
+    }
+
+    fn finish(&self, pending: Pending) -> Result<Vec<u32>> {
+        pending.0.finish()
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // kernels under way end before the memory that they use is given back
+        let _ = self.context.synchronize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_driver_or_card_says_so_and_does_not_panic() {
+        for card in Cuda::enumerate(None) {
+            match card {
+                Ok(cuda) => assert!(cuda.card().multiprocessors > 0),
+                Err(error) => assert!(matches!(&error, Error::Unavailable(_)), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn errors_of_the_driver_are_told_apart_by_what_can_be_done() {
+        let error = |code| failed("test", result::DriverError(code));
+        assert!(matches!(error(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY), Error::OutOfMemory(_)));
+        assert!(matches!(error(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), Error::Lost(_)));
+        assert!(matches!(error(sys::CUresult::CUDA_ERROR_INVALID_VALUE), Error::Device(_)));
+        assert_eq!(
+            error(sys::CUresult::CUDA_ERROR_ECC_UNCORRECTABLE).to_string(),
+            "device lost: test: CUDA_ERROR_ECC_UNCORRECTABLE"
+        );
+    }
+}

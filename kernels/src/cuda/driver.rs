@@ -1,0 +1,301 @@
+//! The few things of the driver that this backend holds, each of which gives itself back, and what its errors mean.
+//!
+//! All memory of the card is allocated, zeroed, used and freed in the order of one stream, so that a buffer may be dropped
+//! while a kernel that reads it still waits for its turn.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use zeroize::Zeroize;
+
+use crate::error::{Error, Result};
+
+/// An error of the driver, by what can be done about it.
+pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
+    use sys::CUresult::*;
+    let message = format!("{doing}: {code:?}");
+    match code {
+        CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
+        // after these no call of the process to this card succeeds any more
+        CUDA_ERROR_NOT_INITIALIZED
+        | CUDA_ERROR_DEINITIALIZED
+        | CUDA_ERROR_DEVICE_UNAVAILABLE
+        | CUDA_ERROR_NO_DEVICE
+        | CUDA_ERROR_INVALID_DEVICE
+        | CUDA_ERROR_INVALID_CONTEXT
+        | CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | CUDA_ERROR_CONTAINED
+        | CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUDA_ERROR_LAUNCH_TIMEOUT
+        | CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUDA_ERROR_ASSERT
+        | CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | CUDA_ERROR_INVALID_PC
+        | CUDA_ERROR_LAUNCH_FAILED
+        | CUDA_ERROR_TENSOR_MEMORY_LEAK
+        | CUDA_ERROR_SYSTEM_NOT_READY
+        | CUDA_ERROR_MPS_CLIENT_TERMINATED
+        | CUDA_ERROR_EXTERNAL_DEVICE
+        | CUDA_ERROR_UNKNOWN => Error::Lost(message),
+        _ => Error::Device(message),
+    }
+}
+
+/// Words in the card's memory. Zeroed when made and before they are given back, in the stream's order.
+pub struct Memory {
+    address: sys::CUdeviceptr,
+    words: usize,
+    stream: Arc<CudaStream>,
+}
+
+impl Memory {
+    pub fn zeroed(stream: &Arc<CudaStream>, words: usize) -> Result<Memory> {
+        let context = stream.context();
+        context.bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+        // the driver gives nothing for nothing
+        let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
+        // SAFETY: the context is bound; the address is owned by the value made of it, its words are set before any use
+        let address = unsafe {
+            if context.has_async_alloc() {
+                result::malloc_async(stream.cu_stream(), bytes)
+            } else {
+                result::malloc_sync(bytes)
+            }
+        };
+        let address = address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))?;
+        let memory = Memory { address, words, stream: stream.clone() };
+        memory.clear(stream, words)?;
+        Ok(memory)
+    }
+
+    /// The address of a range of words.
+    ///
+    /// # Panics
+    /// When the range is not within the buffer: a caller's mistake, and the card would not see it.
+    pub fn at(&self, at: usize, words: usize) -> sys::CUdeviceptr {
+        let end = at.checked_add(words);
+        assert!(end.is_some_and(|end| end <= self.words), "{words} words at {at} of a buffer of {}", self.words);
+        self.address + 4 * at as u64
+    }
+
+    /// Zeros to the first words, in the order of `stream`.
+    pub fn clear(&self, stream: &CudaStream, words: usize) -> Result<()> {
+        let address = self.at(0, words);
+        if words == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range is the buffer's own; streams live as long as their context
+        unsafe { result::memset_d8_async(address, 0, 4 * words, stream.cu_stream()) }
+            .map_err(|error| failed("clearing a buffer", error))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // a failure here is the card's, and its next call tells
+        if self.stream.context().bind_to_thread().is_err() {
+            return;
+        }
+        let _ = self.clear(&self.stream, self.words);
+        // SAFETY: the address is this value's own, and all its uses are ordered before this by the stream
+        let _ = unsafe {
+            if self.stream.context().has_async_alloc() {
+                result::free_async(self.address, self.stream.cu_stream())
+            } else {
+                let _ = self.stream.synchronize();
+                result::free_sync(self.address)
+            }
+        };
+    }
+}
+
+/// Words of the host that the card copies by itself. Overwritten on drop.
+pub struct Pinned {
+    start: NonNull<u32>,
+    words: usize,
+    context: Arc<CudaContext>,
+}
+
+// SAFETY: plain words that nobody else points to, but for copies which the owner orders by events; the driver's calls
+// on them may come from any thread
+unsafe impl Send for Pinned {}
+// SAFETY: as above; shared references only read
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    pub fn zeroed(context: &Arc<CudaContext>, words: usize) -> Result<Pinned> {
+        context.bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+        // SAFETY: the context is bound; flags 0 is memory that the host may also read quickly
+        let start = unsafe { result::malloc_host(4 * words, 0) }
+            .map_err(|error| failed("allocating memory of the host", error))?;
+        let start = NonNull::new(start.cast::<u32>())
+            .ok_or_else(|| Error::OutOfMemory("the driver gave no memory of the host".into()))?;
+        // SAFETY: that many words were just allocated, and zeros are words
+        unsafe { start.as_ptr().write_bytes(0, words) };
+        Ok(Pinned { start, words, context: context.clone() })
+    }
+
+    /// The words. No copy of the card to them may be under way.
+    pub fn words(&self) -> &[u32] {
+        // SAFETY: allocated and set by `zeroed`
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+
+    /// The words, to be written. No copy of the card from or to them may be under way.
+    pub fn words_mut(&mut self) -> &mut [u32] {
+        // SAFETY: allocated and set by `zeroed`; borrowed as the value is
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.words_mut().zeroize();
+        let _ = self.context.bind_to_thread();
+        // SAFETY: allocated by `malloc_host`, given back once
+        let _ = unsafe { result::free_host(self.start.as_ptr().cast()) };
+    }
+}
+
+/// A function of a module, and the dynamic shared memory it has been allowed, in bytes.
+#[derive(Clone, Copy)]
+struct Function {
+    handle: sys::CUfunction,
+    shared_bytes_allowed: u32,
+}
+
+/// A loaded binary.
+pub struct Module {
+    handle: sys::CUmodule,
+    functions: Mutex<HashMap<&'static str, Function>>,
+    stream: Arc<CudaStream>,
+}
+
+// SAFETY: handles of the driver, which may be used from any thread that has bound their context
+unsafe impl Send for Module {}
+// SAFETY: as above; the map of functions has its lock
+unsafe impl Sync for Module {}
+
+/// What a launch needs beside its function.
+pub struct Shape {
+    pub groups: u32,
+    pub threads: u32,
+    pub shared_bytes: u32,
+    pub cluster: u32,
+}
+
+impl Module {
+    /// Loads a cubin, or PTX that ends in a zero byte.
+    pub fn load(stream: &Arc<CudaStream>, image: &[u8]) -> Result<Module> {
+        stream.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+        // SAFETY: the image is a whole ELF file, which says its own length, or text that ends in a zero byte: the only
+        // two things that `Image` holds
+        let handle = unsafe { result::module::load_data(image.as_ptr().cast()) }
+            .map_err(|error| failed("loading a kernel", error))?;
+        Ok(Module { handle, functions: Mutex::default(), stream: stream.clone() })
+    }
+
+    fn function(&self, entry: &'static str, shared_bytes: u32) -> Result<sys::CUfunction> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = functions.get(entry).copied();
+        let mut function = match known {
+            Some(function) => function,
+            None => {
+                let name = CString::new(entry).expect("entries are identifiers");
+                // SAFETY: the module is loaded as long as this value lives
+                let handle = unsafe { result::module::get_function(self.handle, name) }
+                    .map_err(|error| failed(&format!("looking for entry {entry}"), error))?;
+                Function { handle, shared_bytes_allowed: 0 }
+            }
+        };
+        if shared_bytes > function.shared_bytes_allowed {
+            use sys::CUfunction_attribute::*;
+            // beyond 48 KiB a group must be allowed what it takes; and then it wants shared memory rather than cache
+            let attributes = [
+                (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes as i32),
+                (CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100),
+            ];
+            for (attribute, value) in attributes {
+                // SAFETY: a function of this module
+                unsafe { result::function::set_function_attribute(function.handle, attribute, value) }
+                    .map_err(|error| failed(&format!("allowing {entry} {shared_bytes} bytes a group"), error))?;
+            }
+            function.shared_bytes_allowed = shared_bytes;
+        }
+        functions.insert(entry, function);
+        Ok(function.handle)
+    }
+
+    /// Starts an entry with these buffers, then these words as its arguments, in the order of the module's stream.
+    pub fn launch(&self, entry: &'static str, shape: &Shape, bind: &[&Memory], args: &[u32]) -> Result<()> {
+        self.stream.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+        let function = self.function(entry, shape.shared_bytes)?;
+        let mut addresses: Vec<sys::CUdeviceptr> = bind.iter().map(|memory| memory.address).collect();
+        let mut words = args.to_vec();
+        let addresses = addresses.iter_mut().map(|address| (address as *mut sys::CUdeviceptr).cast::<c_void>());
+        let words = words.iter_mut().map(|word| (word as *mut u32).cast::<c_void>());
+        let mut arguments: Vec<*mut c_void> = addresses.chain(words).collect();
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: shape.cluster, y: 1, z: 1 },
+            },
+        };
+        // SAFETY: function, stream and buffers are of one context, which is bound; the arguments point to values that
+        // live until the call returns, which has copied them. Entries take their buffers, then their words (README of
+        // the shaders), and stay within the buffers: the suite checks that, on the host under a sanitizer
+        let launched = unsafe {
+            if shape.cluster > 1 && !has_cluster_of_its_own(function) {
+                let config = sys::CUlaunchConfig {
+                    gridDimX: shape.groups,
+                    gridDimY: 1,
+                    gridDimZ: 1,
+                    blockDimX: shape.threads,
+                    blockDimY: 1,
+                    blockDimZ: 1,
+                    sharedMemBytes: shape.shared_bytes,
+                    hStream: self.stream.cu_stream(),
+                    attrs: &mut attribute,
+                    numAttrs: 1,
+                };
+                sys::cuLaunchKernelEx(&config, function, arguments.as_mut_ptr(), null_mut()).result()
+            } else {
+                let (groups, threads) = ((shape.groups, 1, 1), (shape.threads, 1, 1));
+                result::launch_kernel(
+                    function,
+                    groups,
+                    threads,
+                    shape.shared_bytes,
+                    self.stream.cu_stream(),
+                    &mut arguments,
+                )
+            }
+        };
+        launched.map_err(|error| failed(&format!("starting {entry}"), error))
+    }
+}
+
+/// Whether the source fixes the size of a cluster, so that a launch must not.
+fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+    // SAFETY: the caller has it from a loaded module
+    unsafe { result::function::get_function_attribute(function, attribute) }.is_ok_and(|width| width > 0)
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // binds the context too, and lets kernels of this module end
+        let _ = self.stream.synchronize();
+        // SAFETY: loaded by `load`, unloaded once
+        let _ = unsafe { result::module::unload(self.handle) };
+    }
+}

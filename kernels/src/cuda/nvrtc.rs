@@ -1,0 +1,151 @@
+//! NVIDIA's run-time compiler, if the machine has it: sources to binaries of one architecture.
+//!
+//! A cubin is made rather than PTX, which a driver older than the compiler refuses. Only for a card that is newer than the
+//! compiler PTX of the newest architecture it knows is made, and the driver, which is then newer too, does the rest.
+
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cudarc::nvrtc::result::{self, NvrtcError};
+use cudarc::nvrtc::sys;
+
+use super::cache::Image;
+use crate::error::{Error, Result};
+use crate::gpu::Source;
+
+/// The oldest compiler that can say what it knows, and makes cubins.
+const VERSION_MIN: (i32, i32) = (11, 2);
+/// Lines of a compiler's log in an error.
+const LOG_LINES_MAX: usize = 20;
+
+/// The compiler of this machine.
+#[derive(Debug)]
+pub struct Compiler {
+    version: (i32, i32),
+    /// Architectures it compiles for, `90` for sm_90, rising.
+    architectures: Vec<i32>,
+    /// One compilation at a time: it is allowed to hold locks of its own, and memory.
+    turn: Mutex<()>,
+}
+
+impl Compiler {
+    /// The compiler, looked for once a process.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is none, and what to install.
+    pub fn of_this_machine() -> Result<&'static Compiler> {
+        static COMPILER: OnceLock<Result<Compiler>> = OnceLock::new();
+        COMPILER.get_or_init(Compiler::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Compiler> {
+        // SAFETY: looks for a library by its usual names; NVRTC's does nothing when it is loaded
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::Unavailable(
+                "libnvrtc.so of CUDA 12 or 13 was not found; install NVRTC (Debian and Ubuntu: cuda-nvrtc-12-9 of NVIDIA's \
+                 repository, or libnvrtc12; Python: nvidia-cuda-nvrtc-cu12) where the dynamic linker looks, or name its \
+                 folder in LD_LIBRARY_PATH"
+                    .into(),
+            ));
+        }
+        let told = |error| Error::Unavailable(format!("NVRTC does not say what it knows: {error}"));
+        let mut version = (0, 0);
+        // SAFETY: the library is there, and two integers of this frame are written
+        unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) }.result().map_err(told)?;
+        if version < VERSION_MIN {
+            let (major, minor) = version;
+            return Err(Error::Unavailable(format!("NVRTC is of CUDA {major}.{minor}; 12.0 or newer is needed")));
+        }
+        let mut count = 0;
+        // SAFETY: as above, one integer
+        unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(told)?;
+        let mut architectures = vec![0; count as usize];
+        // SAFETY: room for as many as it has just said
+        unsafe { sys::nvrtcGetSupportedArchs(architectures.as_mut_ptr()) }.result().map_err(told)?;
+        architectures.sort_unstable();
+        Ok(Compiler { version, architectures, turn: Mutex::default() })
+    }
+
+    /// `nvrtc 12.9`
+    pub fn name(&self) -> String {
+        format!("nvrtc {}.{}", self.version.0, self.version.1)
+    }
+
+    /// Whether it makes binaries for this compute capability.
+    pub fn knows(&self, (major, minor): (u32, u32)) -> bool {
+        self.architectures.contains(&((10 * major + minor) as i32))
+    }
+
+    /// Compiles a source for a card of this compute capability.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with the compiler's words.
+    pub fn compile(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
+        let binary = self.knows(capability);
+        let target = match self.architectures.last() {
+            _ if binary => super::architecture(capability),
+            Some(newest) => format!("compute_{newest}"),
+            None => return Err(Error::Compile(format!("{} compiles for no card", self.name()))),
+        };
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = CString::new(source.text.as_str())
+            .map_err(|_| Error::Compile(format!("{}: a zero byte in the source", source.stem)))?;
+        let program = Program::new(&text).map_err(|error| self.failed(source, &target, error, ""))?;
+        // SAFETY: a program that was made and not yet destroyed
+        let compiled = unsafe {
+            result::compile_program(program.0, &[format!("--gpu-architecture={target}"), "--std=c++17".into()])
+        };
+        compiled.map_err(|error| self.failed(source, &target, error, &program.log()))?;
+        let bytes = if binary { program.cubin() } else { program.ptx() };
+        let bytes = bytes.map_err(|error| self.failed(source, &target, error, ""))?;
+        Ok(Image { compiler: self.name(), bytes })
+    }
+
+    fn failed(&self, source: &Source, target: &str, error: NvrtcError, log: &str) -> Error {
+        let log: Vec<&str> = log.lines().take(LOG_LINES_MAX).collect();
+        Error::Compile(format!("{} for {target} by {}: {error}\n{}", source.stem, self.name(), log.join("\n")))
+    }
+}
+
+/// A program under way.
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    fn new(text: &CStr) -> std::result::Result<Program, NvrtcError> {
+        result::create_program(text, None).map(Program)
+    }
+
+    /// What the compiler says about it.
+    fn log(&self) -> String {
+        // SAFETY: a program that was made and not yet destroyed
+        let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
+        String::from_utf8_lossy(&bytes_of(log)).trim_end_matches('\0').to_owned()
+    }
+
+    fn cubin(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
+        let mut size = 0;
+        // SAFETY: a compiled program, and one integer
+        unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) }.result()?;
+        let mut bytes = vec![0u8; size];
+        // SAFETY: room for as many bytes as it has just said
+        unsafe { sys::nvrtcGetCUBIN(self.0, bytes.as_mut_ptr().cast::<c_char>()) }.result()?;
+        Ok(bytes)
+    }
+
+    /// With the zero byte at its end.
+    fn ptx(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
+        // SAFETY: a compiled program
+        unsafe { result::get_ptx(self.0) }.map(bytes_of)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: made once, destroyed once
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+fn bytes_of(characters: Vec<c_char>) -> Vec<u8> {
+    characters.into_iter().map(|character| character as u8).collect()
+}
