@@ -5,6 +5,7 @@ pub mod container;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod detect;
 pub mod error;
 pub mod gpu;
 pub mod modular;

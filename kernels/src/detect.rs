@@ -1,0 +1,240 @@
+//! Which devices of this machine compute: those of the best kind that is here, or of the kind that was asked for.
+//!
+//! No GPU is believed at its word: each evaluates a few gates first, and one that differs from the CPU in a bit is passed
+//! over like one that does not open.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::backend::Backend;
+use crate::cpu::{Cpu, Isa};
+use crate::error::{Error, Result};
+use crate::modular::RING_MODULUS;
+use crate::tfhe::keys::Masks;
+use crate::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, ParamsLiteral, Preset, bootstrap};
+use crate::xof;
+
+/// What the operator asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// CUDA, else real GPUs by wgpu, else the CPU.
+    #[default]
+    Auto,
+    /// NVIDIA's cards.
+    Cuda,
+    /// GPUs of any vendor by wgpu; where there is none, a driver that computes on the processor.
+    Wgpu,
+    /// The processor.
+    Cpu,
+}
+
+impl Choice {
+    /// All choices, in the order they are told to an operator.
+    pub const ALL: [Choice; 4] = [Choice::Auto, Choice::Cuda, Choice::Wgpu, Choice::Cpu];
+
+    /// The word of the setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Cuda => "cuda",
+            Choice::Wgpu => "wgpu",
+            Choice::Cpu => "cpu",
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Choice, String> {
+        let named = Choice::ALL.into_iter().find(|choice| choice.name() == word);
+        named.ok_or_else(|| format!("{word:?} is not one of {}", Choice::ALL.map(Choice::name).join(", ")))
+    }
+}
+
+/// A device that computes, whichever kind it is.
+pub enum Device {
+    /// The processor.
+    Cpu(Cpu),
+}
+
+/// A device, or a kind of them, that does not compute here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOver {
+    /// `cuda`, `wgpu`.
+    pub backend: &'static str,
+    /// Why, for the operator.
+    pub reason: String,
+}
+
+/// What was found.
+pub struct Detected {
+    /// What computes, at least one; all of one kind.
+    pub devices: Vec<Device>,
+    /// What was looked for before, and is not used.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// Opens the devices of a choice; the CPU where there are none. `kernel_cache`: folder of compiled kernels, made if it is
+/// not there; without it they are compiled anew in every process.
+pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
+    let _ = kernel_cache;
+    let mut passed_over = Vec::new();
+    for backend in [Choice::Cuda, Choice::Wgpu] {
+        if choice == Choice::Auto || choice == backend {
+            let reason = format!("this program was built without the backend {}", backend.name());
+            passed_over.push(PassedOver { backend: backend.name(), reason });
+        }
+    }
+    Detected { devices: vec![Device::Cpu(Cpu::open())], passed_over }
+}
+
+/// Gates of a proof in one batch, beside one alone: more than the groups that share a step of the key, and odd.
+const PROOF_ROWS: usize = 33;
+
+/// Whether a device computes the words that the CPU does, over a key of the presets' ring with few steps.
+///
+/// # Errors
+/// The device's own, or [`Error::Device`] when a word differs.
+pub fn prove<B: Backend>(backend: &B) -> Result<()> {
+    let key = proof_key();
+    let rows = proof_rows(&key.params);
+    let cpu = Cpu::with(Isa::detect(), 1);
+    let expected = bootstrap::evaluate(&cpu, &cpu.load_key(&key)?, &key.params, &rows)?;
+    let loaded = backend.load_key(&key)?;
+    // a gate alone may take another way through the device than a batch
+    let alone = bootstrap::evaluate(backend, &loaded, &key.params, &rows[..1])?;
+    let together = bootstrap::evaluate(backend, &loaded, &key.params, &rows)?;
+    match alone == expected[..1] && together == expected {
+        true => Ok(()),
+        false => {
+            Err(Error::Device("it computes other words than the CPU; its driver or its memory is at fault".into()))
+        }
+    }
+}
+
+/// The ring of `fast_128` and three steps: the same kernels in a hundredth of the time. No secret is behind its words.
+fn proof_key() -> EvaluationKey {
+    let short = ParamsLiteral { lwe_dimension: 3, ..*Preset::Fast128.params() };
+    let params = Params::try_from(short).expect("fewer steps are within the bounds");
+    let seed = [0x5a; 32];
+    let mut bootstrap_bodies = vec![0; params.bootstrap_body_words()];
+    let mut key_switch_bodies = vec![0; params.key_switch_body_words()];
+    // rows of the masks' streams that no mask takes
+    xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, u64::MAX, &mut bootstrap_bodies);
+    xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, u64::MAX, &mut key_switch_bodies);
+    // where lazy ranges are the fullest
+    bootstrap_bodies[..params.polynomial_size].fill(RING_MODULUS - 1);
+    let masks = Masks::Ango(seed);
+    EvaluationKey { preset: Preset::Fast128, params, fingerprint: None, masks, bootstrap_bodies, key_switch_bodies }
+}
+
+fn proof_rows(params: &Params) -> Vec<GateRow> {
+    let mut words = vec![0; params.lwe_dimension + 1];
+    let mut operands = 0;
+    let mut operand = || {
+        operands += 1;
+        xof::fill_torus(&[0xa5; 32], xof::DOMAIN_KEY_SWITCH, operands, &mut words);
+        Lwe::new(words.clone())
+    };
+    let gates = Gate::ALL.into_iter().cycle().take(PROOF_ROWS);
+    gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{DeviceInfo, SlotGate};
+
+    #[test]
+    fn choices_are_the_words_of_the_setting() {
+        for choice in Choice::ALL {
+            assert_eq!(choice.name().parse(), Ok(choice));
+        }
+        let error = "gpu".parse::<Choice>().unwrap_err();
+        assert_eq!(error, r#""gpu" is not one of auto, cuda, wgpu, cpu"#);
+    }
+
+    #[test]
+    fn there_is_always_a_device_and_a_reason_for_each_kind_that_was_wanted_and_is_not() {
+        for choice in Choice::ALL {
+            let Detected { devices, passed_over } = detect(choice, None);
+            assert!(!devices.is_empty());
+            let on_cpu = devices.iter().any(|device| matches!(device, Device::Cpu(_)));
+            let wanted: &[&str] = match choice {
+                Choice::Auto => &["cuda", "wgpu"],
+                Choice::Cuda => &["cuda"],
+                Choice::Wgpu => &["wgpu"],
+                Choice::Cpu => &[],
+            };
+            for backend in wanted {
+                assert!(
+                    !on_cpu || passed_over.iter().any(|passed| passed.backend == *backend),
+                    "{choice:?}: {backend}"
+                );
+            }
+            assert!(passed_over.iter().all(|passed| wanted.contains(&passed.backend) && !passed.reason.is_empty()));
+        }
+    }
+
+    /// The CPU, whose every result is wrong in one bit from some row on.
+    struct Liar(Cpu, usize);
+
+    impl Backend for Liar {
+        type Key = <Cpu as Backend>::Key;
+        type Arena = <Cpu as Backend>::Arena;
+        type Pending = Vec<u32>;
+
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+        fn load_key(&self, key: &EvaluationKey) -> Result<Self::Key> {
+            self.0.load_key(key)
+        }
+        fn key_bytes(&self, params: &Params) -> u64 {
+            self.0.key_bytes(params)
+        }
+        fn arena(&self, params: &Params, slots: usize) -> Result<Self::Arena> {
+            self.0.arena(params, slots)
+        }
+        fn grow(&self, arena: &mut Self::Arena, slots: usize) -> Result<()> {
+            self.0.grow(arena, slots)
+        }
+        fn write(&self, arena: &mut Self::Arena, first: u32, words: &[u32]) -> Result<()> {
+            self.0.write(arena, first, words)
+        }
+        fn evaluate(
+            &self,
+            key: &Self::Key,
+            arena: &mut Self::Arena,
+            gates: &[SlotGate],
+            reads: &[u32],
+        ) -> Result<Vec<u32>> {
+            let mut words = self.0.evaluate(key, arena, gates, reads)?;
+            let row_words = words.len() / reads.len();
+            if let Some(word) = words.get_mut(self.1 * row_words) {
+                *word ^= 1;
+            }
+            Ok(words)
+        }
+        fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
+            Ok(pending)
+        }
+        fn bootstrap(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>> {
+            self.0.bootstrap(key, inputs)
+        }
+        fn key_switch(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>> {
+            self.0.key_switch(key, inputs)
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_wrong_in_one_bit_is_not_proved() {
+        assert_eq!(prove(&Cpu::with(Isa::Portable, 1)), Ok(()));
+        assert_eq!(prove(&Liar(Cpu::open(), usize::MAX / 1024)), Ok(()));
+        for row in [0, 1, PROOF_ROWS - 1] {
+            let error = prove(&Liar(Cpu::open(), row)).expect_err("it lies");
+            assert!(matches!(&error, Error::Device(why) if why.contains("other words")), "{error}");
+        }
+    }
+}
