@@ -12,6 +12,8 @@ pub mod modular;
 pub mod ring;
 pub mod tfhe;
 pub mod tfhe_rs;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;
 pub mod xof;
 
 pub use backend::{Backend, DeviceInfo, SlotGate};

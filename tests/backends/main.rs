@@ -10,6 +10,7 @@ mod host_cuda;
 mod lwe_key_switch;
 mod ntt;
 mod tfhe_bootstrap;
+mod wgpu;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use device::Device;
+use kernels::gpu::Gpu;
+use kernels::wgpu::Wgpu;
 use tests::host_cuda::HostCuda;
 
 /// One thing to check on every device. What is slow to expect it keeps from the first one.
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices = Device::all();
     for name in &required {
-        let known = *name == EMULATED || devices.iter().any(|device| device.name == *name);
+        let known = [EMULATED, SOFTWARE].contains(name) || devices.iter().any(|device| device.name == *name);
         assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }
     let cases = ntt::cases()
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         devices.iter().map(trial).collect::<Vec<Trial>>()
     });
     let trials = trials.chain(emulator_trials(required.contains(&EMULATED)));
+    let trials = trials.chain(wgpu_trials(required.contains(&SOFTWARE)));
     run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
@@ -66,6 +70,27 @@ fn emulator_trials(required: bool) -> impl Iterator<Item = Trial> {
             Ok(())
         };
         Trial::test(format!("emulator/{name}/{EMULATED}"), run).with_ignored_flag(missing && !required)
+    })
+}
+
+/// A software Vulkan driver, by its name in `DeviceInfo::backend`.
+const SOFTWARE: &str = "wgpu-software";
+
+fn open_software() -> kernels::Result<Wgpu> {
+    let cards = Wgpu::enumerate(true);
+    let software = |card: &kernels::Result<Wgpu>| card.as_ref().is_ok_and(|card| card.card().info.backend == SOFTWARE);
+    let missing = || Err(kernels::Error::Unavailable("no software Vulkan driver".to_owned()));
+    cards.into_iter().find(software).unwrap_or_else(missing)
+}
+
+fn wgpu_trials(required: bool) -> impl Iterator<Item = Trial> {
+    let missing = open_software().is_err();
+    wgpu::checks().into_iter().map(move |(name, check)| {
+        let run = move || {
+            check(open_software().map_err(|error| Failed::from(error.to_string()))?);
+            Ok(())
+        };
+        Trial::test(format!("card/{name}/{SOFTWARE}"), run).with_ignored_flag(missing && !required)
     })
 }
 

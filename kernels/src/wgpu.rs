@@ -1,0 +1,177 @@
+//! GPUs of any vendor, by crate wgpu: Vulkan, Metal or Direct3D 12.
+//!
+//! What a caller launches is recorded and given to the card a few launches at a time; a read waits for what it needs and
+//! no longer. Whatever the driver says comes back as an [`Error`], a card that is gone or hangs as [`Error::Lost`].
+
+mod adapter;
+mod queue;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::gpu::{Card, Gpu, Launch, Source};
+use queue::{Memory, Pipeline, Queue, Read};
+
+/// One card, opened.
+pub struct Wgpu {
+    card: Card,
+    queue: Arc<Queue>,
+}
+
+/// What is allocated on a card at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocated {
+    /// Buffers, those of reads under way too.
+    pub buffers: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Words in the card's memory. Overwritten with zeros on drop.
+pub struct Buf {
+    buffer: ::wgpu::Buffer,
+    words: usize,
+    queue: Arc<Queue>,
+    _memory: Memory,
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        self.queue.clear(&self.buffer);
+    }
+}
+
+/// A compiled source; a pipeline for each entry that was launched.
+pub struct Module {
+    stem: &'static str,
+    shader: ::wgpu::ShaderModule,
+    pipelines: Mutex<HashMap<&'static str, Pipeline>>,
+}
+
+/// A read under way.
+pub struct Pending {
+    /// None where no word was asked for.
+    read: Option<Read>,
+    queue: Arc<Queue>,
+}
+
+impl Wgpu {
+    /// Every adapter of this machine, opened, or why it was passed over: it is software and `software` is false, it
+    /// cannot compute, it did not open. One entry that says so where there is no adapter at all.
+    pub fn enumerate(software: bool) -> Vec<Result<Wgpu>> {
+        adapter::enumerate(software, ::wgpu::Features::SHADER_INT64)
+    }
+
+    /// The same cards with nothing that portable WGSL lacks, for tests: 64-bit integers stay off.
+    pub fn enumerate_portable(software: bool) -> Vec<Result<Wgpu>> {
+        adapter::enumerate(software, ::wgpu::Features::empty())
+    }
+
+    /// The same card, of whose memory this much may be allocated: wgpu does not tell how much there is.
+    ///
+    /// # Panics
+    /// When something is allocated already.
+    pub fn with_memory_bytes(mut self, bytes: u64) -> Wgpu {
+        self.card.info.memory_bytes = bytes;
+        let queue = Arc::get_mut(&mut self.queue).expect("nothing is allocated");
+        queue.limit_memory(bytes);
+        self
+    }
+
+    /// What is allocated now. What was dropped counts no more, even while the card has still to reach the place where it
+    /// is overwritten.
+    pub fn allocated(&self) -> Allocated {
+        self.queue.allocated()
+    }
+
+    fn pipeline(&self, module: &Module, entry: &'static str) -> Result<Pipeline> {
+        let mut pipelines = module.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = pipelines.get(entry) {
+            return Ok(pipeline.clone());
+        }
+        let pipeline = self.queue.pipeline(&module.shader, entry).map_err(|error| in_stem(module.stem, error))?;
+        pipelines.insert(entry, pipeline.clone());
+        Ok(pipeline)
+    }
+}
+
+/// What a driver refuses while it compiles is the source's fault.
+fn in_stem(stem: &str, error: Error) -> Error {
+    match error {
+        Error::Device(why) => Error::Compile(format!("{stem}: {why}")),
+        other => other,
+    }
+}
+
+impl Gpu for Wgpu {
+    type Buf = Buf;
+    type Module = Module;
+    type Pending = Pending;
+
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    fn compile(&self, source: &Source) -> Result<Module> {
+        let shader = self.queue.shader(&source.text).map_err(|error| in_stem(source.stem, error))?;
+        Ok(Module { stem: source.stem, shader, pipelines: Mutex::default() })
+    }
+
+    fn alloc(&self, words: usize) -> Result<Buf> {
+        let usage = ::wgpu::BufferUsages::STORAGE | ::wgpu::BufferUsages::COPY_SRC | ::wgpu::BufferUsages::COPY_DST;
+        // a binding cannot be empty
+        let bytes = 4 * words.max(1) as u64;
+        if bytes > self.card.buffer_bytes_max {
+            let most = self.card.buffer_bytes_max;
+            return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, of which {most} is the most")));
+        }
+        let (buffer, memory) = self.queue.buffer(bytes, usage)?;
+        Ok(Buf { buffer, words, queue: self.queue.clone(), _memory: memory })
+    }
+
+    fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
+        inside(buf, &(at..at + words.len()))?;
+        self.queue.write(&buf.buffer, 4 * at as u64, words)
+    }
+
+    fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
+        inside(from, &(0..words))?;
+        inside(to, &(0..words))?;
+        self.queue.copy(&from.buffer, &to.buffer, 4 * words as u64)
+    }
+
+    fn launch(&self, launch: Launch<'_, Wgpu>) -> Result<()> {
+        if launch.groups > self.card.groups_max {
+            let (groups, most) = (launch.groups, self.card.groups_max);
+            return Err(Error::Device(format!("{groups} groups in one launch, of which {most} is the most")));
+        }
+        let pipeline = self.pipeline(launch.module, launch.entry)?;
+        let bind: Vec<&::wgpu::Buffer> = launch.bind.iter().map(|buf| &buf.buffer).collect();
+        self.queue.launch(&pipeline, &bind, launch.args, launch.groups)
+    }
+
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {
+        for range in ranges {
+            inside(buf, range)?;
+        }
+        let bytes = ranges.iter().map(|range| 4 * range.start as u64..4 * range.end as u64);
+        let read = self.queue.read(&buf.buffer, bytes)?;
+        Ok(Pending { read, queue: self.queue.clone() })
+    }
+
+    fn finish(&self, pending: Pending) -> Result<Vec<u32>> {
+        match pending.read {
+            Some(read) => pending.queue.finish(read),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+fn inside(buf: &Buf, range: &Range<usize>) -> Result<()> {
+    if range.start <= range.end && range.end <= buf.words {
+        return Ok(());
+    }
+    Err(Error::Device(format!("words {range:?} of a buffer of {}", buf.words)))
+}

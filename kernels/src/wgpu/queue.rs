@@ -1,0 +1,404 @@
+//! The one way to a card: commands in order, memory counted, failures caught.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use ::wgpu::{Buffer, BufferUsages, Device, ErrorFilter, PollError, PollType, SubmissionIndex};
+
+use super::Allocated;
+use crate::error::{Error, Result};
+
+/// Launches of one submission. Systems end what holds a card for seconds, and count by submission.
+const LAUNCHES_MAX: usize = 4;
+
+/// Words of one launch's arguments at most.
+const ARGUMENTS_MAX: usize = 16;
+
+/// Written words are handed over at once beyond this many, so that they do not pile up on the host.
+const WRITE_WORDS_WAITING_MAX: usize = 1 << 20;
+
+/// A card that finishes nothing for this many times this long is lost.
+const WAITS_MAX: u32 = 24;
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A device with its queue.
+pub(super) struct Queue {
+    device: Device,
+    queue: ::wgpu::Queue,
+    memory_bytes_max: u64,
+    /// `[LAUNCHES_MAX][arguments_words]`: arguments of the launches that are recorded.
+    arguments: Buffer,
+    arguments_words: usize,
+    recorder: Mutex<Recorder>,
+    state: Arc<State>,
+}
+
+/// What was asked for and is not yet submitted.
+#[derive(Default)]
+struct Recorder {
+    encoder: Option<::wgpu::CommandEncoder>,
+    arguments: Vec<u32>,
+    launches: usize,
+}
+
+/// What callbacks and counted memory need of a queue.
+#[derive(Default)]
+struct State {
+    lost: OnceLock<String>,
+    /// A failure that nobody was told of yet.
+    failed: Mutex<Option<Error>>,
+    submissions_done: AtomicU64,
+    buffers: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// A share of the card's memory, given back on drop.
+pub(super) struct Memory {
+    state: Arc<State>,
+    bytes: u64,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.state.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.state.buffers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An entry, ready to run.
+#[derive(Clone)]
+pub(super) struct Pipeline {
+    pipeline: ::wgpu::ComputePipeline,
+    layout: ::wgpu::BindGroupLayout,
+}
+
+/// Words on their way to the host.
+pub(super) struct Read {
+    staging: Buffer,
+    submission: SubmissionIndex,
+    mapped: Arc<OnceLock<bool>>,
+    _memory: Memory,
+}
+
+impl Queue {
+    pub(super) fn new(
+        device: Device,
+        queue: ::wgpu::Queue,
+        memory_bytes_max: u64,
+        limits: &::wgpu::Limits,
+    ) -> Result<Queue> {
+        let state = Arc::new(State::default());
+        let lost = state.clone();
+        device.set_device_lost_callback(move |_, why| lost.lose(why));
+        let failed = state.clone();
+        device.on_uncaptured_error(Arc::new(move |error| failed.fail(convert(error))));
+        let arguments_words = ARGUMENTS_MAX.max(limits.min_uniform_buffer_offset_alignment as usize / 4);
+        let arguments = device.create_buffer(&::wgpu::BufferDescriptor {
+            label: None,
+            size: 4 * (LAUNCHES_MAX * arguments_words) as u64,
+            usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let queue =
+            Queue { device, queue, memory_bytes_max, arguments, arguments_words, recorder: Mutex::default(), state };
+        queue.alive()?;
+        Ok(queue)
+    }
+
+    pub(super) fn limit_memory(&mut self, bytes: u64) {
+        self.memory_bytes_max = bytes;
+    }
+
+    pub(super) fn allocated(&self) -> Allocated {
+        Allocated {
+            buffers: self.state.buffers.load(Ordering::Relaxed),
+            bytes: self.state.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn shader(&self, text: &str) -> Result<::wgpu::ShaderModule> {
+        let source = ::wgpu::ShaderSource::Wgsl(text.into());
+        self.checked(|| self.device.create_shader_module(::wgpu::ShaderModuleDescriptor { label: None, source }))
+    }
+
+    pub(super) fn pipeline(&self, shader: &::wgpu::ShaderModule, entry: &str) -> Result<Pipeline> {
+        self.checked(|| {
+            let pipeline = self.device.create_compute_pipeline(&::wgpu::ComputePipelineDescriptor {
+                label: None,
+                layout: None,
+                module: shader,
+                entry_point: Some(entry),
+                compilation_options: ::wgpu::PipelineCompilationOptions {
+                    // kernels write what they share before they read it
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            });
+            let layout = pipeline.get_bind_group_layout(0);
+            Pipeline { pipeline, layout }
+        })
+    }
+
+    /// A buffer of zeros. What was dropped but is still in use by the card is waited for before memory is refused.
+    pub(super) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Result<(Buffer, Memory)> {
+        let memory = self.reserve(bytes)?;
+        let create = || {
+            self.checked(|| {
+                let descriptor =
+                    ::wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
+                self.device.create_buffer(&descriptor)
+            })
+        };
+        let buffer = match create() {
+            Err(Error::OutOfMemory(_)) => {
+                let mut recorder = self.recorder()?;
+                let submission = self.submit(&mut recorder)?;
+                drop(recorder);
+                self.wait(submission)?;
+                create()?
+            }
+            other => other?,
+        };
+        Ok((buffer, memory))
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Memory> {
+        self.alive()?;
+        let (state, most) = (&self.state, self.memory_bytes_max);
+        let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= most);
+        state.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|used| {
+            Error::OutOfMemory(format!("{bytes} bytes beside {used} in use, of which {most} is the most"))
+        })?;
+        state.buffers.fetch_add(1, Ordering::Relaxed);
+        Ok(Memory { state: state.clone(), bytes })
+    }
+
+    /// The words arrive after what was asked for before, and before what is asked for next.
+    pub(super) fn write(&self, buffer: &Buffer, offset: u64, words: &[u32]) -> Result<()> {
+        let mut recorder = self.recorder()?;
+        if recorder.encoder.is_some() {
+            self.submit(&mut recorder)?;
+        }
+        self.checked(|| self.queue.write_buffer(buffer, offset, bytemuck::cast_slice(words)))?;
+        if words.len() > WRITE_WORDS_WAITING_MAX {
+            self.submit(&mut recorder)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy(&self, from: &Buffer, to: &Buffer, bytes: u64) -> Result<()> {
+        let mut recorder = self.recorder()?;
+        self.checked(|| self.encoder(&mut recorder).copy_buffer_to_buffer(from, 0, to, 0, bytes))
+    }
+
+    /// Overwrites a buffer that its owner is done with. Nobody can be told of a failure: the card is lost then, or will
+    /// say so to whom asks next.
+    pub(super) fn clear(&self, buffer: &Buffer) {
+        if let Ok(mut recorder) = self.recorder_for_drop() {
+            let cleared = self.checked(|| self.encoder(&mut recorder).clear_buffer(buffer, 0, None));
+            if let Err(error) = cleared.and_then(|()| self.submit(&mut recorder).map(drop)) {
+                self.state.fail(error);
+            }
+        }
+    }
+
+    pub(super) fn launch(&self, pipeline: &Pipeline, bind: &[&Buffer], arguments: &[u32], groups: u32) -> Result<()> {
+        if groups == 0 {
+            return Ok(());
+        }
+        if arguments.len() > ARGUMENTS_MAX {
+            return Err(Error::Device(format!("{} arguments, of which {ARGUMENTS_MAX} is the most", arguments.len())));
+        }
+        let mut recorder = self.recorder()?;
+        let place = ::wgpu::BufferBinding {
+            buffer: &self.arguments,
+            offset: 4 * recorder.arguments.len() as u64,
+            size: std::num::NonZeroU64::new(4 * self.arguments_words as u64),
+        };
+        let buffers = bind.iter().map(|buffer| buffer.as_entire_binding());
+        let entries: Vec<_> = buffers
+            .chain((!arguments.is_empty()).then_some(::wgpu::BindingResource::Buffer(place)))
+            .enumerate()
+            .map(|(binding, resource)| ::wgpu::BindGroupEntry { binding: binding as u32, resource })
+            .collect();
+        let group = self.checked(|| {
+            let descriptor = ::wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &entries };
+            self.device.create_bind_group(&descriptor)
+        })?;
+        self.checked(|| {
+            let mut pass = self.encoder(&mut recorder).begin_compute_pass(&Default::default());
+            pass.set_pipeline(&pipeline.pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(groups, 1, 1);
+        })?;
+        recorder.arguments.extend_from_slice(arguments);
+        recorder.launches += 1;
+        let filled = recorder.launches * self.arguments_words;
+        recorder.arguments.resize(filled, 0);
+        if recorder.launches == LAUNCHES_MAX {
+            self.submit(&mut recorder)?;
+        }
+        Ok(())
+    }
+
+    /// Starts to read ranges of bytes, packed; None where they are empty.
+    pub(super) fn read(
+        &self,
+        buffer: &Buffer,
+        ranges: impl Iterator<Item = Range<u64>> + Clone,
+    ) -> Result<Option<Read>> {
+        let bytes: u64 = ranges.clone().map(|range| range.end - range.start).sum();
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let (staging, memory) = self.buffer(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let mut recorder = self.recorder()?;
+        self.checked(|| {
+            let encoder = self.encoder(&mut recorder);
+            let mut at = 0;
+            for range in ranges {
+                let length = range.end - range.start;
+                encoder.copy_buffer_to_buffer(buffer, range.start, &staging, at, length);
+                at += length;
+            }
+        })?;
+        let submission = self.submit(&mut recorder)?;
+        let mapped = Arc::new(OnceLock::new());
+        let told = mapped.clone();
+        self.checked(|| {
+            staging.map_async(::wgpu::MapMode::Read, .., move |result| {
+                let _ = told.set(result.is_ok());
+            });
+        })?;
+        Ok(Some(Read { staging, submission, mapped, _memory: memory }))
+    }
+
+    pub(super) fn finish(&self, read: Read) -> Result<Vec<u32>> {
+        self.wait(read.submission)?;
+        self.state.told()?;
+        if read.mapped.get() != Some(&true) {
+            return Err(Error::Device("a result could not be mapped".to_owned()));
+        }
+        let view = read.staging.get_mapped_range(..).map_err(|error| Error::Device(error.to_string()))?;
+        Ok(view.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
+    }
+
+    /// The recorder of a card that lives and has no failure to report.
+    fn recorder(&self) -> Result<MutexGuard<'_, Recorder>> {
+        let recorder = self.recorder_for_drop()?;
+        self.state.told()?;
+        Ok(recorder)
+    }
+
+    fn recorder_for_drop(&self) -> Result<MutexGuard<'_, Recorder>> {
+        self.alive()?;
+        Ok(self.recorder.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn encoder<'a>(&self, recorder: &'a mut Recorder) -> &'a mut ::wgpu::CommandEncoder {
+        recorder.encoder.get_or_insert_with(|| self.device.create_command_encoder(&Default::default()))
+    }
+
+    /// Hands over what is recorded and written.
+    fn submit(&self, recorder: &mut Recorder) -> Result<SubmissionIndex> {
+        let Recorder { encoder, arguments, .. } = std::mem::take(recorder);
+        self.checked(|| {
+            if !arguments.is_empty() {
+                self.queue.write_buffer(&self.arguments, 0, bytemuck::cast_slice(&arguments));
+            }
+            let submission = self.queue.submit(encoder.map(::wgpu::CommandEncoder::finish));
+            let state = self.state.clone();
+            self.queue.on_submitted_work_done(move || {
+                state.submissions_done.fetch_add(1, Ordering::Relaxed);
+            });
+            submission
+        })
+    }
+
+    /// Waits for a submission, as long as the card finishes any.
+    fn wait(&self, submission: SubmissionIndex) -> Result<()> {
+        let wait = PollType::Wait { submission_index: Some(submission), timeout: Some(WAIT) };
+        let mut waits = 0;
+        while waits < WAITS_MAX {
+            let done = self.state.submissions_done.load(Ordering::Relaxed);
+            // wgpu panics where the device vanishes while it is waited for; nothing of ours is changed in between
+            match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait.clone()))) {
+                Ok(Ok(_)) => return self.alive(),
+                Ok(Err(PollError::Timeout)) => {}
+                Ok(Err(error)) => return Err(Error::Device(error.to_string())),
+                Err(_) => self.state.lose("it vanished while it was waited for".to_owned()),
+            }
+            self.alive()?;
+            waits = if self.state.submissions_done.load(Ordering::Relaxed) == done { waits + 1 } else { 0 };
+        }
+        self.state.lose(format!("it finished nothing for {} s", WAITS_MAX as u64 * WAIT.as_secs()));
+        self.alive()
+    }
+
+    fn alive(&self) -> Result<()> {
+        self.state.lost.get().map_or(Ok(()), |why| Err(Error::Lost(why.clone())))
+    }
+
+    /// Calls `work` and tells what wgpu found wrong with it.
+    fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let filters = [ErrorFilter::Internal, ErrorFilter::OutOfMemory, ErrorFilter::Validation];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let out = work();
+        // scopes end in reverse
+        let errors = scopes.into_iter().rev().map(|scope| block_on(scope.pop()));
+        let error = errors.fold(None, |found, error| found.or(error));
+        self.alive()?;
+        error.map_or(Ok(out), |error| Err(convert(error)))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.state.lost.get().is_some() {
+            // wgpu would wait for the card without end
+            std::mem::forget((self.device.clone(), self.queue.clone()));
+        }
+    }
+}
+
+impl State {
+    fn lose(&self, why: String) {
+        let _ = self.lost.set(why);
+    }
+
+    fn fail(&self, error: Error) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// Reports a failure once.
+    fn told(&self) -> Result<()> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+fn convert(error: ::wgpu::Error) -> Error {
+    match error {
+        ::wgpu::Error::OutOfMemory { source } => Error::OutOfMemory(source.to_string()),
+        ::wgpu::Error::Validation { description, .. } | ::wgpu::Error::Internal { description, .. } => {
+            Error::Device(description)
+        }
+    }
+}
+
+/// Native wgpu never suspends: its futures are ready when they are made.
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(out) = future.as_mut().poll(&mut context) {
+            return out;
+        }
+        std::thread::yield_now();
+    }
+}

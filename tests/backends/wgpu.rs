@@ -1,0 +1,207 @@
+//! A card by wgpu, by itself: words arrive in order, memory is counted, and what is wrong is an error after which the card
+//! works on.
+
+use kernels::gpu::{Gpu, Launch, Source};
+use kernels::wgpu::{Allocated, Wgpu};
+use kernels::{Error, Result};
+
+/// `out[i] = 3 in[i] + plus + times i`.
+const AFFINE: &str = "
+@group(0) @binding(0) var<storage, read> source: array<u32>;
+@group(0) @binding(1) var<storage, read_write> target_words: array<u32>;
+struct Args { plus: u32, times: u32 }
+@group(0) @binding(2) var<uniform> args: Args;
+@compute @workgroup_size(64)
+fn affine(@builtin(global_invocation_id) at: vec3<u32>) {
+    target_words[at.x] = 3u * source[at.x] + args.plus + args.times * at.x;
+}";
+
+/// `words[i] += by`.
+const ADD: &str = "
+@group(0) @binding(0) var<storage, read_write> words: array<u32>;
+@group(0) @binding(1) var<uniform> by: u32;
+@compute @workgroup_size(64)
+fn add(@builtin(global_invocation_id) at: vec3<u32>) {
+    words[at.x] += by;
+}";
+
+/// A thing to check, on a card of its own.
+type Check = (&'static str, fn(Wgpu));
+
+/// All of them.
+pub fn checks() -> [Check; 9] {
+    [
+        ("a buffer is zero at first and holds what is written to it", memory),
+        ("launches and writes are seen in their order", order),
+        ("each launch sees its own arguments", arguments),
+        ("ranges are read one after another", ranges),
+        ("nothing stays allocated when everything is dropped", counted),
+        ("more memory than there is is refused, then the card works on", full),
+        ("a wrong source is named, then the card works on", wrong_source),
+        ("a wrong launch is an error, then the card works on", wrong_launch),
+        ("words beyond a buffer are an error", beyond),
+    ]
+}
+
+fn source(text: &str) -> Source {
+    Source { stem: "check", text: text.to_owned() }
+}
+
+fn launch(card: &Wgpu, text: &str, entry: &'static str, bind: &[&<Wgpu as Gpu>::Buf], args: &[u32]) -> Result<()> {
+    let module = card.compile(&source(text))?;
+    card.launch(Launch { module: &module, entry, groups: 2, threads: 64, shared_bytes: 0, cluster: 1, bind, args })
+}
+
+fn all(card: &Wgpu, buf: &<Wgpu as Gpu>::Buf, words: usize) -> Vec<u32> {
+    let read = card.read(buf, std::slice::from_ref(&(0..words))).expect("a read");
+    card.finish(read).expect("words")
+}
+
+/// The card still computes.
+fn works(card: &Wgpu) {
+    let buf = card.alloc(128).expect("a small buffer");
+    launch(card, ADD, "add", &[&buf], &[7]).expect("a launch");
+    assert_eq!(all(card, &buf, 128), [7; 128]);
+}
+
+fn memory(card: Wgpu) {
+    let buf = card.alloc(1000).expect("a small buffer");
+    assert_eq!(all(&card, &buf, 1000), [0; 1000]);
+    card.write(&buf, 10, &[1, 2, 3]).expect("a write");
+    card.write(&buf, 999, &[4]).expect("a write");
+    let mut expected = [0; 1000];
+    (expected[10], expected[11], expected[12], expected[999]) = (1, 2, 3, 4);
+    assert_eq!(all(&card, &buf, 1000), expected);
+    let copy = card.alloc(12).expect("a small buffer");
+    card.copy(&buf, &copy, 12).expect("a copy");
+    assert_eq!(all(&card, &copy, 12), expected[..12]);
+    let empty = card.alloc(0).expect("nothing fits");
+    assert!(all(&card, &empty, 0).is_empty());
+}
+
+fn order(card: Wgpu) {
+    let (a, b) = (card.alloc(128).expect("fits"), card.alloc(128).expect("fits"));
+    let mut expected = [0u32; 128];
+    // more launches than are handed over at once, with writes and copies between them
+    for round in 0..23 {
+        if round % 5 == 3 {
+            card.write(&a, round, &[100 + round as u32]).expect("a write");
+            expected[round] = 100 + round as u32;
+        }
+        launch(&card, AFFINE, "affine", &[&a, &b], &[1, 2]).expect("a launch");
+        card.copy(&b, &a, 128).expect("a copy");
+        for (i, word) in expected.iter_mut().enumerate() {
+            *word = word.wrapping_mul(3).wrapping_add(1 + 2 * i as u32);
+        }
+    }
+    assert_eq!(all(&card, &a, 128), expected);
+}
+
+fn arguments(card: Wgpu) {
+    let buf = card.alloc(128).expect("fits");
+    let module = card.compile(&source(ADD)).expect("compiles");
+    for by in 1..=50 {
+        let bind = [&buf];
+        let args = [by];
+        let entry = "add";
+        let launch = Launch {
+            module: &module,
+            entry,
+            groups: 2,
+            threads: 64,
+            shared_bytes: 0,
+            cluster: 1,
+            bind: &bind,
+            args: &args,
+        };
+        card.launch(launch).expect("a launch");
+    }
+    assert_eq!(all(&card, &buf, 128), [50 * 51 / 2; 128]);
+}
+
+fn ranges(card: Wgpu) {
+    let words: Vec<u32> = (0..1000).collect();
+    let buf = card.alloc(1000).expect("fits");
+    card.write(&buf, 0, &words).expect("a write");
+    // two reads under way, the second finished first; neither sees what is written after it
+    let first = card.read(&buf, &[900..1000, 0..5, 5..5, 4..6]).expect("a read");
+    let second = card.read(&buf, std::slice::from_ref(&(1..2))).expect("a read");
+    card.write(&buf, 0, &[77; 1000]).expect("a write");
+    assert_eq!(card.finish(second).expect("words"), [1]);
+    let expected: Vec<u32> = (900..1000).chain(0..5).chain(4..6).collect();
+    assert_eq!(card.finish(first).expect("words"), expected);
+}
+
+fn counted(card: Wgpu) {
+    let none = Allocated { buffers: 0, bytes: 0 };
+    assert_eq!(card.allocated(), none);
+    let buf = card.alloc(1000).expect("fits");
+    let read = card.read(&buf, &[0..10, 20..30]).expect("a read");
+    assert_eq!(card.allocated(), Allocated { buffers: 2, bytes: 4080 });
+    drop(read);
+    drop(buf);
+    assert_eq!(card.allocated(), none);
+    works(&card);
+    assert_eq!(card.allocated(), none);
+}
+
+fn full(card: Wgpu) {
+    let refused = |result: Result<_>| matches!(result, Err(Error::OutOfMemory(_)));
+    assert!(refused(card.alloc(usize::MAX / 8).map(drop)));
+    assert!(refused(card.alloc((card.card().buffer_bytes_max / 4) as usize + 1).map(drop)));
+    let card = card.with_memory_bytes(10_000);
+    assert_eq!(card.card().info.memory_bytes, 10_000);
+    let first = card.alloc(2000).expect("8000 bytes fit");
+    assert!(refused(card.alloc(501).map(drop)));
+    assert!(refused(card.read(&first, std::slice::from_ref(&(0..501))).map(drop)));
+    drop(first);
+    let _second = card.alloc(1000).expect("4000 bytes fit");
+    works(&card);
+}
+
+fn wrong_source(card: Wgpu) {
+    let named = |result: Result<()>| match result {
+        Err(Error::Compile(why)) => assert!(why.starts_with("check: "), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    named(card.compile(&source("fn broken( {")).map(drop));
+    named(card.compile(&source("const X: u32 = missing;")).map(drop));
+    let buf = card.alloc(128).expect("fits");
+    named(launch(&card, ADD, "subtract", &[&buf], &[1]));
+    works(&card);
+}
+
+fn wrong_launch(card: Wgpu) {
+    let (a, b) = (card.alloc(128).expect("fits"), card.alloc(128).expect("fits"));
+    let failed = |result: Result<()>| assert!(matches!(result, Err(Error::Device(_))), "{result:?}");
+    failed(launch(&card, ADD, "add", &[&a, &b], &[1]));
+    failed(launch(&card, AFFINE, "affine", &[&a, &b], &[]));
+    failed(launch(&card, AFFINE, "affine", &[&a], &[1, 2]));
+    failed(launch(&card, ADD, "add", &[&a], &[1; 1000]));
+    let module = card.compile(&source(ADD)).expect("compiles");
+    let groups = card.card().groups_max + 1;
+    let many = Launch {
+        module: &module,
+        entry: "add",
+        groups,
+        threads: 64,
+        shared_bytes: 0,
+        cluster: 1,
+        bind: &[&a],
+        args: &[1],
+    };
+    failed(card.launch(many));
+    // found when the commands are handed over: whoever waits for words after it is told
+    let twice = launch(&card, AFFINE, "affine", &[&a, &a], &[1, 2]);
+    failed(twice.and_then(|()| card.read(&a, std::slice::from_ref(&(0..1))).map(drop)));
+    works(&card);
+}
+
+fn beyond(card: Wgpu) {
+    let buf = card.alloc(10).expect("fits");
+    let other = card.alloc(5).expect("fits");
+    assert!(matches!(card.write(&buf, 9, &[1, 2]), Err(Error::Device(_))));
+    assert!(matches!(card.copy(&buf, &other, 6), Err(Error::Device(_))));
+    assert!(matches!(card.read(&buf, std::slice::from_ref(&(5..11))), Err(Error::Device(_))));
+    works(&card);
+}
