@@ -160,35 +160,7 @@ impl Store {
     /// operation ran is charged too: the work was completed (readings P24).
     pub async fn charge_gates(&self, usage: &GateUsage<'_>) -> Result<()> {
         let mut tx = self.pool.begin().await?;
-        let session = sqlx::query(
-            "UPDATE gate_sessions SET gates_used = gates_used + $2, \
-             total_cost_milli_yen = total_cost_milli_yen + $3 WHERE digest = $1",
-        )
-        .bind(&usage.session_digest[..])
-        .bind(usage.gates)
-        .bind(usage.cost_milli_yen)
-        .execute(&mut *tx)
-        .await?;
-        if session.rows_affected() != 1 {
-            return Err(sqlx::Error::RowNotFound.into());
-        }
-        sqlx::query(
-            "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
-             bootstraps_done, cost_milli_yen, compute_us, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        )
-        .bind(usage.usage_id)
-        .bind(&usage.session_digest[..])
-        .bind(usage.account_id)
-        .bind(usage.environment)
-        .bind(usage.gates)
-        .bind(usage.by_gate)
-        .bind(usage.bootstrap_ops)
-        .bind(usage.bootstraps_done)
-        .bind(usage.cost_milli_yen)
-        .bind(usage.compute_us)
-        .bind(usage.created_at)
-        .execute(&mut *tx)
-        .await?;
+        charge(&mut tx, usage).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -203,4 +175,38 @@ impl Store {
         .fetch_one(&self.pool)
         .await?)
     }
+}
+
+/// Adds to the session's totals and writes the usage row, within the caller's transaction.
+pub(crate) async fn charge(connection: &mut sqlx::SqliteConnection, usage: &GateUsage<'_>) -> Result<()> {
+    let session = sqlx::query(
+        "UPDATE gate_sessions SET gates_used = gates_used + $2, \
+         total_cost_milli_yen = total_cost_milli_yen + $3 WHERE digest = $1",
+    )
+    .bind(&usage.session_digest[..])
+    .bind(usage.gates)
+    .bind(usage.cost_milli_yen)
+    .execute(&mut *connection)
+    .await?;
+    if session.rows_affected() != 1 {
+        return Err(sqlx::Error::RowNotFound.into());
+    }
+    sqlx::query(
+        "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
+         bootstraps_done, cost_milli_yen, compute_us, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(usage.usage_id)
+    .bind(&usage.session_digest[..])
+    .bind(usage.account_id)
+    .bind(usage.environment)
+    .bind(usage.gates)
+    .bind(usage.by_gate)
+    .bind(usage.bootstrap_ops)
+    .bind(usage.bootstraps_done)
+    .bind(usage.cost_milli_yen)
+    .bind(usage.compute_us)
+    .bind(usage.created_at)
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
 }

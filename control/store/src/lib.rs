@@ -4,6 +4,8 @@
 //! are one function and one transaction.
 
 pub mod api_keys;
+pub mod circuit_operations;
+pub mod circuits;
 pub mod gate_sessions;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
 pub use api_keys::{ApiKey, NewApiKey};
+pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
+pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
 pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd};
 
 /// How long a writer waits for another one before it gives up.

@@ -176,3 +176,104 @@ async fn a_database_that_cannot_be_opened_is_told_with_its_cause_once() {
         assert_eq!(told.matches(cause).count(), 1, "{told}");
     }
 }
+
+fn circuit<'a>(account_id: &'a str, name: &'a str, text: &'a str, now: i64) -> NewCircuit<'a> {
+    NewCircuit {
+        account_id,
+        name,
+        text,
+        sha256: &[7; 32],
+        gates: 1,
+        by_gate: r#"{"AND":1}"#,
+        levels: 1,
+        input_widths: "[2]",
+        output_widths: "[1]",
+        now,
+    }
+}
+
+#[tokio::test]
+async fn an_account_keeps_circuits_by_name_within_its_bounds() {
+    let (_folder, store) = store().await;
+    for account in ["acct_1", "acct_2"] {
+        store.insert_api_key(&key(&[account.as_bytes()[5]; 32], account, account)).await.unwrap();
+    }
+    let max = CircuitsMax { count: 2, bytes: 10 };
+    let put =
+        async |account, name, text, now| store.put_circuit(&circuit(account, name, text, now), max).await.unwrap();
+    assert!(matches!(put("acct_1", "a", "1234", 5).await, CircuitKept::Created(_)));
+    assert!(matches!(put("acct_1", "b", "1234", 6).await, CircuitKept::Created(_)));
+    assert_eq!(put("acct_1", "c", "1", 7).await, CircuitKept::TooMuch);
+    assert_eq!(put("acct_1", "b", "1234567", 7).await, CircuitKept::TooMuch);
+    let CircuitKept::Replaced(replaced) = put("acct_1", "b", "123456", 8).await else { panic!("b was there") };
+    assert_eq!((replaced.bytes, replaced.created_at, replaced.updated_at), (6, 6, 8));
+    // what was refused left the older one in place
+    assert_eq!(store.circuit_text("acct_1", "b").await.unwrap().as_deref(), Some("123456"));
+    assert!(matches!(put("acct_2", "a", "x", 9).await, CircuitKept::Created(_)));
+    let names: Vec<_> = store.circuits("acct_1").await.unwrap().into_iter().map(|circuit| circuit.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert!(store.delete_circuit("acct_1", "a").await.unwrap());
+    assert!(!store.delete_circuit("acct_1", "a").await.unwrap());
+    assert_eq!(store.circuit("acct_1", "a").await.unwrap(), None);
+    assert!(store.circuit("acct_2", "a").await.unwrap().is_some());
+}
+
+fn operation(op_id: &str) -> NewCircuitOperation<'_> {
+    NewCircuitOperation {
+        op_id,
+        account_id: "acct_1",
+        session_digest: &[1; 32],
+        gates_total: 2,
+        by_gate: r#"{"AND":2}"#,
+        levels: 1,
+        created_at: 10,
+    }
+}
+
+fn end(status: &str, ended_at: i64) -> CircuitOperationEnd<'_> {
+    CircuitOperationEnd {
+        status,
+        gates_done: 2,
+        bootstrap_ops: 4,
+        cost_milli_yen: 400,
+        discounted: false,
+        compute_us: 7,
+        error: None,
+        ended_at,
+    }
+}
+
+#[tokio::test]
+async fn a_run_ends_once_and_is_charged_in_the_same_step() {
+    let (_folder, store) = store().await;
+    store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+    store.insert_gate_session(&session(&[1; 32], "acct_1")).await.unwrap();
+    store.insert_circuit_operation(&operation("op_1")).await.unwrap();
+    assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap().status, "pending");
+    assert_eq!(store.circuit_operation("acct_2", "op_1").await.unwrap(), None);
+    let first = usage("use_1", &[1; 32]);
+    assert!(store.end_circuit_operation(&operation("op_1"), &end("completed", 12), Some(&first)).await.unwrap());
+    let second = usage("use_2", &[1; 32]);
+    assert!(!store.end_circuit_operation(&operation("op_1"), &end("cancelled", 13), Some(&second)).await.unwrap());
+    // one that was waited for has no row before its end; a charge that fails takes the row with it
+    assert!(store.end_circuit_operation(&operation("op_2"), &end("completed", 14), None).await.unwrap());
+    store.end_circuit_operation(&operation("op_3"), &end("completed", 14), Some(&first)).await.unwrap_err();
+    assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);
+    assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
+    let row = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
+    assert_eq!((row.status.as_str(), row.cost_milli_yen, row.ended_at), ("completed", Some(400), Some(12)));
+}
+
+#[tokio::test]
+async fn runs_of_an_earlier_process_have_failed_and_old_ones_are_forgotten() {
+    let (_folder, store) = store().await;
+    store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+    store.insert_gate_session(&session(&[1; 32], "acct_1")).await.unwrap();
+    store.insert_circuit_operation(&operation("op_1")).await.unwrap();
+    store.end_circuit_operation(&operation("op_2"), &end("completed", 12), None).await.unwrap();
+    assert_eq!(store.fail_circuit_operations("SERVICE_UNAVAILABLE", "the node stopped", 20).await.unwrap(), 1);
+    let failed = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
+    assert_eq!((failed.status.as_str(), failed.error_code.as_deref()), ("failed", Some("SERVICE_UNAVAILABLE")));
+    assert_eq!(store.forget_circuit_operations(20).await.unwrap(), 1);
+    assert_eq!(store.circuit_operation("acct_1", "op_2").await.unwrap(), None);
+}

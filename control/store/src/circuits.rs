@@ -1,0 +1,159 @@
+//! Uploaded circuits, by account and name.
+
+use crate::{Result, Store};
+
+/// A circuit to keep.
+#[derive(Clone, Debug)]
+pub struct NewCircuit<'a> {
+    /// Owner.
+    pub account_id: &'a str,
+    /// Its name within the account.
+    pub name: &'a str,
+    /// The netlist.
+    pub text: &'a str,
+    /// SHA-256 of the netlist.
+    pub sha256: &'a [u8; 32],
+    /// Gates.
+    pub gates: i64,
+    /// JSON object: gate name to count.
+    pub by_gate: &'a str,
+    /// Levels.
+    pub levels: i64,
+    /// JSON array: bits of each input.
+    pub input_widths: &'a str,
+    /// JSON array: bits of each output.
+    pub output_widths: &'a str,
+    /// Now, in microseconds since 1970.
+    pub now: i64,
+}
+
+/// What is known of a kept circuit; its text is read apart. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct CircuitRecord {
+    /// Its name within the account.
+    pub name: String,
+    /// Bytes of the netlist.
+    pub bytes: i64,
+    /// SHA-256 of the netlist.
+    pub sha256: Vec<u8>,
+    /// Gates.
+    pub gates: i64,
+    /// JSON object: gate name to count.
+    pub by_gate: String,
+    /// Levels.
+    pub levels: i64,
+    /// JSON array: bits of each input.
+    pub input_widths: String,
+    /// JSON array: bits of each output.
+    pub output_widths: String,
+    /// When the name was first used.
+    pub created_at: i64,
+    /// When the netlist came.
+    pub updated_at: i64,
+}
+
+/// What an account may keep.
+#[derive(Clone, Copy, Debug)]
+pub struct CircuitsMax {
+    /// Circuits.
+    pub count: i64,
+    /// Bytes of their texts together.
+    pub bytes: i64,
+}
+
+/// How keeping a circuit went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CircuitKept {
+    /// Under a new name.
+    Created(CircuitRecord),
+    /// In place of an older one.
+    Replaced(CircuitRecord),
+    /// Not at all: the account would have more than it may.
+    TooMuch,
+}
+
+impl Store {
+    /// Keeps a circuit within the account's bounds; one of the same name is replaced.
+    pub async fn put_circuit(&self, circuit: &NewCircuit<'_>, max: CircuitsMax) -> Result<CircuitKept> {
+        let mut tx = self.pool.begin().await?;
+        // written before anything is counted: of two uploads at once the second counts the first
+        let record: CircuitRecord = sqlx::query_as(
+            "INSERT INTO circuits (account_id, name, text, bytes, sha256, gates, by_gate, levels, input_widths, \
+             output_widths, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11) \
+             ON CONFLICT (account_id, name) DO UPDATE SET text = excluded.text, bytes = excluded.bytes, \
+             sha256 = excluded.sha256, gates = excluded.gates, by_gate = excluded.by_gate, levels = excluded.levels, \
+             input_widths = excluded.input_widths, output_widths = excluded.output_widths, \
+             updated_at = excluded.updated_at \
+             RETURNING name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at",
+        )
+        .bind(circuit.account_id)
+        .bind(circuit.name)
+        .bind(circuit.text)
+        .bind(circuit.text.len() as i64)
+        .bind(&circuit.sha256[..])
+        .bind(circuit.gates)
+        .bind(circuit.by_gate)
+        .bind(circuit.levels)
+        .bind(circuit.input_widths)
+        .bind(circuit.output_widths)
+        .bind(circuit.now)
+        .fetch_one(&mut *tx)
+        .await?;
+        let (count, bytes): (i64, i64) = sqlx::query_as(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM circuits WHERE account_id = $1",
+        )
+        .bind(circuit.account_id)
+        .fetch_one(&mut *tx)
+        .await?;
+        if count > max.count || bytes > max.bytes {
+            tx.rollback().await?;
+            return Ok(CircuitKept::TooMuch);
+        }
+        tx.commit().await?;
+        let created = record.created_at == circuit.now;
+        Ok(if created { CircuitKept::Created(record) } else { CircuitKept::Replaced(record) })
+    }
+
+    /// The circuits of this account, by name.
+    pub async fn circuits(&self, account_id: &str) -> Result<Vec<CircuitRecord>> {
+        Ok(sqlx::query_as(
+            "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at \
+             FROM circuits WHERE account_id = $1 ORDER BY name",
+        )
+        .bind(account_id)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// A circuit of this account.
+    pub async fn circuit(&self, account_id: &str, name: &str) -> Result<Option<CircuitRecord>> {
+        Ok(sqlx::query_as(
+            "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at \
+             FROM circuits WHERE account_id = $1 AND name = $2",
+        )
+        .bind(account_id)
+        .bind(name)
+        .fetch_optional(&self.pool)
+        .await?)
+    }
+
+    /// The netlist of a circuit of this account.
+    pub async fn circuit_text(&self, account_id: &str, name: &str) -> Result<Option<String>> {
+        let row: Option<(String,)> = sqlx::query_as("SELECT text FROM circuits WHERE account_id = $1 AND name = $2")
+            .bind(account_id)
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(row.map(|(text,)| text))
+    }
+
+    /// Forgets a circuit. False: there is none of this name.
+    pub async fn delete_circuit(&self, account_id: &str, name: &str) -> Result<bool> {
+        let done = sqlx::query("DELETE FROM circuits WHERE account_id = $1 AND name = $2")
+            .bind(account_id)
+            .bind(name)
+            .execute(&self.pool)
+            .await?;
+        Ok(done.rows_affected() == 1)
+    }
+}
