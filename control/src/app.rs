@@ -19,13 +19,16 @@ use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
 use crate::in_flight::InFlight;
 use crate::offload::Offload;
-use crate::platform::health::LastProbe;
+use crate::platform::circuits;
+use crate::platform::health::{LastProbe, LostDevices};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
 use crate::{listener, operations, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// Sweeps from one removal of old records to the next.
+const FORGET_TICKS: u64 = 3600;
 /// Open connections of the second listener at most.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
@@ -46,6 +49,8 @@ pub struct Node {
     pub(crate) offload: Offload,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) in_flight: InFlight,
+    /// Circuits of clients that wait and of clients that do not.
+    pub(crate) circuits_running: InFlight,
     pub(crate) last_probe: LastProbe,
     draining: AtomicBool,
 }
@@ -98,11 +103,12 @@ impl App {
         let metrics_listener = bind("ANGO_METRICS_LISTEN", config.metrics_listen).await?;
         let (api_addr, metrics_addr) = (api_listener.local_addr()?, metrics_listener.local_addr()?);
 
+        circuits::fail_unfinished(&store, clock.now()).await?;
         let compute = Compute::start(&config.compute)?;
         let telemetry = Arc::new(Telemetry::new()?);
+        let (ttl, circuits) = (config.sessions.ttl, config.circuits.clone());
         let sessions =
-            Sessions::start(store.clone(), compute.clone(), clock.clone(), telemetry.clone(), config.sessions.ttl)
-                .await?;
+            Sessions::start(store.clone(), compute.clone(), clock.clone(), telemetry.clone(), ttl, circuits).await?;
         let node = Arc::new(Node {
             base_url: config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}")),
             started: Instant::now(),
@@ -110,6 +116,7 @@ impl App {
             body_budget: BodyBudget::new(config.requests.body_memory_bytes),
             offload: Offload::new(),
             in_flight: InFlight::new(),
+            circuits_running: InFlight::new(),
             last_probe: LastProbe::default(),
             draining: AtomicBool::new(false),
             config,
@@ -175,6 +182,8 @@ impl Running {
             }
         }
         self.node.sessions.lose_all().await;
+        // circuits that nobody waits for ended with their sessions; that must be on record
+        self.node.circuits_running.idle().await;
         let compute = self.node.compute.clone();
         if tokio::task::spawn_blocking(move || compute.shutdown()).await.is_err() {
             tracing::error!("the engine did not stop in order");
@@ -191,11 +200,16 @@ async fn bind(variable: &str, address: SocketAddr) -> anyhow::Result<TcpListener
 async fn keep_house(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(SWEEP_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
+    let mut lost_devices = LostDevices::default();
+    for ticks in 0u64.. {
         tokio::select! {
             _ = tick.tick() => {}
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
+        if ticks % FORGET_TICKS == 0 {
+            circuits::forget_old(&node).await;
+        }
+        lost_devices.watch(&node.compute.devices());
         node.sessions.sweep().await;
         node.telemetry.upkeep();
     }

@@ -1,3 +1,4 @@
-//! What things cost.
+//! What things cost, and how that is booked.
 
 pub mod tariff;
+pub(crate) mod usage;

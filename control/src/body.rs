@@ -106,6 +106,18 @@ impl Pieces {
             return Ok(Some(data));
         }
     }
+
+    /// The whole body. It is overwritten when it is dropped.
+    pub async fn all(mut self) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+        let mut bytes = Zeroizing::new(Vec::new());
+        while let Some(piece) = self.next().await? {
+            if bytes.capacity() - bytes.len() < piece.len() {
+                grow(&mut bytes, piece.len(), self.bytes_max());
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
 }
 
 fn too_large(ceiling: usize) -> ApiError {
@@ -127,7 +139,7 @@ pub struct Json<T> {
 }
 
 /// JSON of this size or more is read off the async threads.
-const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
+pub const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
 /// Memory that a JSON request needs for each byte of its body: the body, its strings, what they decode to.
 const JSON_COPIES: u64 = 3;
 
@@ -138,15 +150,9 @@ impl<T: JsonBody> FromRequest<Arc<Node>> for Json<T> {
         if media_type(request.headers()) != Some("application/json".to_owned()) {
             return Err(ApiError::new(Code::InvalidRequest, "the content type must be application/json"));
         }
-        let mut pieces = Pieces::new(request.into_body(), T::BYTES_MAX)?;
+        let pieces = Pieces::new(request.into_body(), T::BYTES_MAX)?;
         let reserved = node.body_budget.reserve(pieces.bytes_max() as u64 * JSON_COPIES).await?;
-        let mut bytes = Zeroizing::new(Vec::new());
-        while let Some(piece) = pieces.next().await? {
-            if bytes.capacity() - bytes.len() < piece.len() {
-                grow(&mut bytes, piece.len(), pieces.bytes_max().min(T::BYTES_MAX));
-            }
-            bytes.extend_from_slice(&piece);
-        }
+        let bytes = pieces.all().await?;
         // whatever happens, the bytes are overwritten: they might hold what must not be here (readings K5)
         let value = match bytes.len() {
             0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,

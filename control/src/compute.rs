@@ -2,13 +2,14 @@
 //!
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Code;
 use api::gates::CIPHERTEXT_BYTES_MAX;
 use api::params::PresetFacts;
-use engine::container::{self, Form};
-use engine::{Engine, GateRow};
+use engine::container;
+use engine::{Circuit, Engine, GateRow, Plan};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
@@ -17,7 +18,11 @@ use crate::config::ComputeConfig;
 use crate::error::ApiError;
 use crate::json::secret_key_rejected;
 
-pub use engine::{EvaluationKey, Gate, Lwe, Preset, Usage};
+pub use engine::container::Form;
+pub use engine::detect::Choice as BackendChoice;
+pub use engine::{
+    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, OperationId as EngineOperation, PORT_BITS_MAX, Preset, Usage,
+};
 
 /// Names a key in the engine and says what its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +80,119 @@ pub struct Outcome {
     pub bootstraps: u64,
 }
 
+/// A netlist that was read.
+pub struct Netlist {
+    circuit: Circuit,
+}
+
+impl Netlist {
+    /// Reads a netlist. CPU work: a second for a million gates.
+    pub fn read(text: &str) -> Result<Netlist, CircuitError> {
+        Circuit::parse(text).map(|circuit| Netlist { circuit })
+    }
+
+    /// Bits of each value it takes.
+    pub fn input_widths(&self) -> &[usize] {
+        self.circuit.input_widths()
+    }
+
+    /// Bits of each value it gives.
+    pub fn output_widths(&self) -> &[usize] {
+        self.circuit.output_widths()
+    }
+
+    /// Its gates altogether.
+    pub fn gates(&self) -> u64 {
+        self.circuit.gates().len() as u64
+    }
+
+    /// Makes it ready for the device. CPU work like reading.
+    pub fn plan(&self) -> PlannedCircuit {
+        PlannedCircuit { plan: Arc::new(Plan::new(&self.circuit)) }
+    }
+}
+
+/// A circuit that can be run, any number of times.
+#[derive(Clone)]
+pub struct PlannedCircuit {
+    plan: Arc<Plan>,
+}
+
+impl PlannedCircuit {
+    /// How many gates of each kind it has.
+    pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
+        self.plan.gate_counts()
+    }
+
+    /// Its levels.
+    pub fn levels(&self) -> u64 {
+        self.plan.levels().len() as u64
+    }
+}
+
+/// How a circuit's run ended.
+pub enum CircuitEnd {
+    /// With its outputs' ciphertexts, all outputs in a row.
+    Completed {
+        /// One ciphertext an output bit.
+        results: Vec<Lwe>,
+        /// Wall time of the evaluation.
+        compute: Duration,
+        /// Bootstraps really done.
+        bootstraps: u64,
+    },
+    /// By [`Compute::cancel`], after these gates.
+    Cancelled(Vec<(Gate, u64)>),
+    /// Without results.
+    Failed(RunError),
+}
+
+/// A device of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Build string of its backend (readings O7).
+    pub backend: String,
+    /// Its own name.
+    pub name: String,
+    /// Whether it works.
+    pub state: DeviceState,
+    /// Why it was taken out of service.
+    pub failure: Option<String>,
+}
+
+/// Whether a device works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    /// It takes work.
+    InService,
+    /// It takes work when no other can.
+    StandIn,
+    /// It failed and was taken out of service.
+    Lost,
+}
+
+impl DeviceState {
+    /// The word in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeviceState::InService => "in_service",
+            DeviceState::StandIn => "stand_in",
+            DeviceState::Lost => "lost",
+        }
+    }
+}
+
+impl From<engine::DeviceState> for Device {
+    fn from(device: engine::DeviceState) -> Self {
+        let state = match (device.failure.is_some() && !device.in_service, device.stand_in) {
+            (true, _) => DeviceState::Lost,
+            (false, true) => DeviceState::StandIn,
+            (false, false) => DeviceState::InService,
+        };
+        Device { backend: device.info.backend, name: device.info.name, state, failure: device.failure }
+    }
+}
+
 /// The engine of this node. Cheap to clone.
 #[derive(Clone)]
 pub struct Compute {
@@ -103,6 +221,11 @@ impl Compute {
     /// The device's own name.
     pub fn device_name(&self) -> &str {
         &self.engine.device().name
+    }
+
+    /// All devices, those taken out of service too.
+    pub fn devices(&self) -> Vec<Device> {
+        self.engine.devices().into_iter().map(Device::from).collect()
     }
 
     /// Figures of the moment.
@@ -147,6 +270,44 @@ impl Compute {
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
         let done = done.map_err(|failed| failed.error)?;
         Ok(Outcome { results: done.results, forms, compute: done.compute, bootstraps: done.bootstraps })
+    }
+
+    /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
+    /// is not there at the deadline is a failure.
+    pub fn start_circuit(
+        &self,
+        key: &OpenKey,
+        circuit: &PlannedCircuit,
+        inputs: Vec<Lwe>,
+        deadline: Instant,
+    ) -> Result<(EngineOperation, oneshot::Receiver<CircuitEnd>), RunError> {
+        let (tell, hears) = oneshot::channel();
+        let told = move |outcome: Result<engine::Done, engine::Failed>| {
+            let end = match outcome {
+                Ok(done) => {
+                    CircuitEnd::Completed { results: done.results, compute: done.compute, bootstraps: done.bootstraps }
+                }
+                Err(engine::Failed { error: engine::Error::Cancelled, gates_done }) => {
+                    CircuitEnd::Cancelled(gates_done)
+                }
+                Err(failed) => CircuitEnd::Failed(failed.error.into()),
+            };
+            // nobody may be listening any more
+            drop(tell.send(end));
+        };
+        let plan = circuit.plan.clone();
+        let operation = self.engine.submit_circuit(key.session, plan, inputs, Some(deadline), Box::new(told))?;
+        Ok((operation, hears))
+    }
+
+    /// Gates done of a circuit that has not ended.
+    pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
+        self.engine.progress(operation).map(|progress| progress.gates_done)
+    }
+
+    /// Ends a circuit, unless it ends by itself first.
+    pub fn cancel(&self, operation: EngineOperation) {
+        self.engine.cancel(operation);
     }
 
     /// Finishes what is queued, overwrites all keys and stops. Blocks.
@@ -222,6 +383,13 @@ pub fn read_program(
     Ok(program)
 }
 
+/// A request's gates whose operands are bare words, one ciphertext after another: as [`read_program`].
+pub fn read_program_words(key: &OpenKey, gates: &[Gate], words: &[u8]) -> Result<Program, ApiError> {
+    let mut operands = read_words(key, words, gates.iter().map(|gate| gate.arity()).sum())?.into_iter();
+    let row = |&gate: &Gate| GateRow { gate, operands: operands.by_ref().take(gate.arity()).collect() };
+    Ok(Program { rows: gates.iter().map(row).collect(), forms: vec![Form::Ango; gates.len()] })
+}
+
 /// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
 pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
     outcome.results.iter().zip(&outcome.forms).map(|(lwe, form)| write(key, lwe, *form)).collect()
@@ -235,6 +403,57 @@ pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiEr
 /// One ciphertext of a key, as base64 in our own form.
 pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
     write(key, lwe, Form::Ango)
+}
+
+/// A value's ciphertexts and the form of the first, which is `None` for a value without bits. `place` says where the value
+/// stands in the request. CPU work for wide ones.
+pub fn read_value(key: &OpenKey, texts: &[String], place: &str) -> Result<(Vec<Lwe>, Option<Form>), ApiError> {
+    let (mut bits, mut first) = (Vec::with_capacity(texts.len()), None);
+    for (bit, text) in texts.iter().enumerate() {
+        let (lwe, form) = read_ciphertext(key, text, || format!("{place}[{bit}]"))?;
+        first.get_or_insert(form);
+        bits.push(lwe);
+    }
+    Ok((bits, first))
+}
+
+/// A value's ciphertexts as base64. CPU work for wide ones.
+pub fn write_value(key: &OpenKey, bits: &[Lwe], form: Form) -> Vec<String> {
+    bits.iter().map(|lwe| write(key, lwe, form)).collect()
+}
+
+/// Bytes of a ciphertext as bare words.
+pub fn words_bytes(key: &OpenKey) -> usize {
+    4 * (key.preset.params().lwe_dimension + 1)
+}
+
+/// As many ciphertexts as there must be, as bare words one after another. Every word is a ciphertext's: only the length can
+/// be wrong.
+pub fn read_words(key: &OpenKey, bytes: &[u8], ciphertexts: usize) -> Result<Vec<Lwe>, ApiError> {
+    let each = words_bytes(key);
+    if ciphertexts.checked_mul(each) != Some(bytes.len()) {
+        if let Err(container::Error::SecretKey) = container::read_ciphertext(bytes, key.preset, None) {
+            return Err(secret_key_rejected());
+        }
+        let found = bytes.len();
+        return Err(ApiError::new(
+            Code::InvalidCiphertext,
+            format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes"),
+        ));
+    }
+    let word = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
+    let read = |bytes: &[u8]| Lwe::new(bytes.as_chunks().0.iter().map(word).collect());
+    Ok(bytes.chunks_exact(each).map(read).collect())
+}
+
+/// Appends a ciphertext as bare words.
+pub fn put_words(out: &mut Vec<u8>, lwe: &Lwe) {
+    out.extend(lwe.words().iter().flat_map(|word| word.to_le_bytes()));
+}
+
+/// Appends a program's results as bare words.
+pub fn put_results(out: &mut Vec<u8>, outcome: &Outcome) {
+    outcome.results.iter().for_each(|lwe| put_words(out, lwe));
 }
 
 fn write(key: &OpenKey, lwe: &Lwe, form: Form) -> String {

@@ -11,6 +11,8 @@ use api::gates::BATCH_GATES_MAX;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
+use crate::compute::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
+
 pub use settings::{SETTINGS, Setting};
 
 /// A setting that is refused, in one line that names its variable.
@@ -46,6 +48,8 @@ pub struct Config {
     pub requests: RequestsConfig,
     /// Bounds on computing.
     pub compute: ComputeConfig,
+    /// Bounds on circuits.
+    pub circuits: CircuitsConfig,
     /// Administrator's secret (readings B3); no endpoint of this build reads it.
     pub admin_key: Option<AdminKey>,
     /// File of the audit chain (readings B39); no endpoint of this build writes it.
@@ -89,6 +93,8 @@ pub struct RequestsConfig {
 /// Bounds on computing, as the engine names them.
 #[derive(Clone, Debug)]
 pub struct ComputeConfig {
+    /// Where gates are computed.
+    pub backend: BackendChoice,
     /// Rows waiting on the node.
     pub queue_rows_max: usize,
     /// Rows waiting for one session.
@@ -99,6 +105,29 @@ pub struct ComputeConfig {
     pub key_bytes_max: u64,
     /// Memory for prepared keys; `None`: the device's own figure.
     pub resident_bytes_max: Option<u64>,
+}
+
+/// Bounds on circuits.
+#[derive(Clone, Debug)]
+pub struct CircuitsConfig {
+    /// Gates of one circuit.
+    pub gates_max: u64,
+    /// The same for trial keys.
+    pub gates_max_trial: u64,
+    /// Bits that a circuit takes, and bits that it gives.
+    pub bits_max: usize,
+    /// Longest time for a circuit that nobody waits for.
+    pub deadline: Duration,
+    /// Circuits of one session at once.
+    pub running_max: usize,
+    /// Uploaded circuits of one account.
+    pub kept_max: u64,
+    /// Bytes of the uploaded circuits of one account.
+    pub kept_bytes_max: u64,
+    /// Memory for values of all sessions.
+    pub value_bytes_max: u64,
+    /// Memory for values of one session.
+    pub session_value_bytes_max: u64,
 }
 
 /// Settings of the log.
@@ -133,6 +162,7 @@ impl Config {
                 body_memory_bytes: read.number("ANGO_BODY_MEMORY_MB", 96, 1 << 20)? << 20,
             },
             compute: ComputeConfig {
+                backend: read.text("ANGO_BACKEND").parse().map_err(|why: String| wrong("ANGO_BACKEND", &why))?,
                 queue_rows_max: read.number("ANGO_QUEUE_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 session_rows_max: read.number("ANGO_SESSION_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 wait_us_max: read.number("ANGO_BATCH_WAIT_US", 0, 1_000_000)?,
@@ -142,6 +172,17 @@ impl Config {
                     _ => Some(read.number("ANGO_RESIDENT_MEMORY_MB", 128, 1 << 24)? << 20),
                 },
             },
+            circuits: CircuitsConfig {
+                gates_max: read.number("ANGO_CIRCUIT_GATES_MAX", 1, GATES_MAX as u64)?,
+                gates_max_trial: read.number("ANGO_CIRCUIT_GATES_MAX_TRIAL", 1, GATES_MAX as u64)?,
+                bits_max: read.number("ANGO_CIRCUIT_BITS_MAX", 1, PORT_BITS_MAX as u64)? as usize,
+                deadline: Duration::from_secs(read.number("ANGO_CIRCUIT_DEADLINE_S", 1, 7 * 24 * 3600)?),
+                running_max: read.number("ANGO_CIRCUITS_RUNNING_MAX", 1, 1 << 10)? as usize,
+                kept_max: read.number("ANGO_CIRCUITS_KEPT_MAX", 1, 1 << 20)?,
+                kept_bytes_max: read.number("ANGO_CIRCUITS_KEPT_MB", 1, 1 << 20)? << 20,
+                value_bytes_max: read.number("ANGO_VALUE_MEMORY_MB", 1, 1 << 24)? << 20,
+                session_value_bytes_max: read.number("ANGO_SESSION_VALUE_MEMORY_MB", 1, 1 << 24)? << 20,
+            },
             admin_key: admin_key(read.text("SERVICE_ADMIN_KEY"))?,
             audit_log: audit_log(read.text("SERVICE_AUDIT_LOG"))?,
             allow_sk_in_response: read.switch("SERVICE_ALLOW_SK_IN_RESPONSE")?,
@@ -150,7 +191,6 @@ impl Config {
                 json: read.choice("ANGO_LOG_FORMAT", &["text", "json"])? == "json",
             },
         };
-        backend(&read.text("ANGO_BACKEND"))?;
         if !read.text("ANGO_REDIS_URL").is_empty() {
             return Err(wrong("ANGO_REDIS_URL", "this build has no shared cache store; leave it unset"));
         }
@@ -239,14 +279,6 @@ fn database_url(text: String, data_dir: &Path) -> Result<String, ConfigError> {
     Ok(text)
 }
 
-fn backend(text: &str) -> Result<(), ConfigError> {
-    match text {
-        "auto" | "cpu" => Ok(()),
-        "cuda" | "wgpu" => Err(wrong("ANGO_BACKEND", &format!("{text} is not in this build; use auto or cpu"))),
-        _ => Err(wrong("ANGO_BACKEND", &format!("{text:?} is not one of auto, cpu"))),
-    }
-}
-
 fn public_url(text: String) -> Result<Option<String>, ConfigError> {
     if text.is_empty() {
         return Ok(None);
@@ -331,8 +363,17 @@ mod tests {
             ("ANGO_DATABASE_URL", "sqlite::memory:"),
             ("ANGO_DATABASE_URL", "ango.db"),
             ("ANGO_REDIS_URL", "redis://host"),
-            ("ANGO_BACKEND", "cuda"),
             ("ANGO_BACKEND", "fpga"),
+            ("ANGO_BACKEND", "CUDA"),
+            ("ANGO_CIRCUIT_GATES_MAX", "1048577"),
+            ("ANGO_CIRCUIT_GATES_MAX_TRIAL", "0"),
+            ("ANGO_CIRCUIT_BITS_MAX", "65537"),
+            ("ANGO_CIRCUIT_DEADLINE_S", "0"),
+            ("ANGO_CIRCUITS_RUNNING_MAX", "0"),
+            ("ANGO_CIRCUITS_KEPT_MAX", "none"),
+            ("ANGO_CIRCUITS_KEPT_MB", "0"),
+            ("ANGO_VALUE_MEMORY_MB", "0"),
+            ("ANGO_SESSION_VALUE_MEMORY_MB", "-1"),
             ("ANGO_PUBLIC_URL", "fhe.example.org"),
             ("ANGO_TRUSTED_PROXIES", "10.0.0.0/33"),
             ("ANGO_SESSION_TTL_S", "0"),

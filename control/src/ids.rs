@@ -1,6 +1,6 @@
 //! Fresh identifiers (readings X4).
 
-use api::{AccountId, KeyId, LineageId, RequestId, SessionId, UsageId};
+use api::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, UsageId};
 
 use crate::clock::Timestamp;
 
@@ -40,6 +40,16 @@ pub fn request(now: Timestamp) -> RequestId {
 /// A new usage row's id.
 pub fn usage(now: Timestamp) -> UsageId {
     UsageId::from_bits(time_ordered(now))
+}
+
+/// A new circuit run's id.
+pub fn operation(now: Timestamp) -> OperationId {
+    OperationId::from_bits(time_ordered(now))
+}
+
+/// A new handle's id.
+pub fn handle() -> HandleId {
+    HandleId::from_bits(u128::from_be_bytes(random()))
 }
 
 /// A new gate session's id: 128 random bits, since it is a secret.

@@ -54,6 +54,10 @@ pub fn frame() -> OpenApi {
                 .name("Gate sessions")
                 .description(Some("Boolean gates on encrypted bits, under a key that the client made."))
                 .build(),
+            TagBuilder::new()
+                .name("Circuits")
+                .description(Some("Circuits of gates in one request; intermediate results do not leave the node."))
+                .build(),
         ]))
         .components(Some(
             ComponentsBuilder::new()
@@ -181,7 +185,30 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
             &[InvalidCiphertext, SecretKeyRejected, SessionNotFound, SessionExpired, PayloadTooLarge, ValidationError],
         ),
         "getSession" | "deleteSession" => (Access::Key, &[SessionNotFound, SessionExpired]),
-        "listSessions" => (Access::Key, &[]),
+        "listSessions" | "listCircuits" => (Access::Key, &[]),
+        "putCircuit" => (Access::Key, &[InvalidParams, QuotaExceeded, PayloadTooLarge]),
+        "getCircuit" | "deleteCircuit" => (Access::Key, &[NotFound]),
+        "runCircuit" => (
+            Access::Key,
+            &[
+                InvalidParams,
+                InvalidCiphertext,
+                SecretKeyRejected,
+                QuotaExceeded,
+                NotFound,
+                SessionNotFound,
+                CiphertextNotFound,
+                Conflict,
+                SessionExpired,
+                PayloadTooLarge,
+                ValidationError,
+                RateLimited,
+            ],
+        ),
+        "getCircuitOperation" => (Access::Key, &[OperationNotFound, QuotaExceeded]),
+        "cancelCircuitOperation" => (Access::Key, &[OperationNotFound]),
+        "getHandle" => (Access::Key, &[QuotaExceeded, SessionNotFound, CiphertextNotFound, SessionExpired]),
+        "deleteHandle" => (Access::Key, &[SessionNotFound, CiphertextNotFound, SessionExpired]),
         unknown => panic!("the errors of {unknown} are not listed"),
     }
 }
@@ -195,7 +222,7 @@ fn error_response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
         .description(names.join(", "))
         .content("application/json", content)
         .header("X-Request-Id", request_id_header());
-    if status == 503 {
+    if status == 503 || status == 429 {
         let seconds = Object::with_type(Type::Integer);
         response = response.header(
             "Retry-After",
@@ -247,7 +274,7 @@ mod tests {
                 assert!(operation.responses.responses.contains_key("503"));
             }
         }
-        // pricing, models, two of health, params, nine of sessions
-        assert_eq!(operations_seen, 14);
+        // pricing, models, two of health, params, nine of sessions, nine of circuits
+        assert_eq!(operations_seen, 23);
     }
 }

@@ -21,7 +21,8 @@ pub fn router(node: Arc<Node>) -> Router {
 }
 
 async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
-    let text = node.telemetry.render(&node.compute.usage());
+    let values = [node.sessions.values.used(), node.config.circuits.value_bytes_max];
+    let text = node.telemetry.render(&node.compute.usage(), &node.compute.devices(), values);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 

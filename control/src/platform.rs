@@ -1,5 +1,6 @@
 //! The platform's endpoints, one file per section of its specification. A handler says who, what, one call, answer.
 
+pub mod circuits;
 pub mod gates;
 pub mod health;
 pub mod models;

@@ -14,7 +14,7 @@ use crate::app::Node;
 use crate::auth::{self, Level};
 use crate::edge;
 use crate::error::ApiError;
-use crate::platform::{gates, health, models, params};
+use crate::platform::{circuits, gates, health, models, params};
 use crate::{docs, openapi};
 
 /// The API's routes and their description.
@@ -22,6 +22,8 @@ fn api(
     guard: impl Fn(Level, UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
 ) -> OpenApiRouter<Arc<Node>> {
     let any_key = |routes| guard(Level::Trial, routes);
+    let readers = |routes| guard(Level::Read, routes);
+    let writers = |routes| guard(Level::Write, routes);
     let billing = |routes| guard(Level::Billing, routes);
     OpenApiRouter::with_openapi(openapi::frame())
         // everybody
@@ -38,6 +40,14 @@ fn api(
         .routes(any_key(routes!(gates::encrypt)))
         .routes(any_key(routes!(gates::decrypt)))
         .routes(any_key(routes!(gates::show, gates::delete)))
+        .routes(any_key(routes!(circuits::run)))
+        .routes(any_key(routes!(circuits::operation, circuits::cancel)))
+        .routes(any_key(routes!(circuits::read_handle, circuits::delete_handle)))
+        // viewer, developer, account_admin
+        .routes(readers(routes!(circuits::list)))
+        .routes(readers(routes!(circuits::show)))
+        // developer, account_admin
+        .routes(writers(routes!(circuits::put, circuits::delete)))
         // account_admin
         .routes(billing(routes!(gates::list)))
 }

@@ -16,10 +16,12 @@ use tokio::sync::oneshot;
 use crate::auth::Caller;
 use crate::clock::{Clock, Timestamp};
 use crate::compute::{Compute, OpenKey, OwnedKey};
+use crate::config::CircuitsConfig;
 use crate::error::ApiError;
 use crate::held_keys::HeldKey;
 use crate::ids;
 use crate::telemetry::Telemetry;
+use crate::workbench::{Memory, Workbench};
 
 /// Length of the idle phase, the end of a session's life (readings G2).
 const IDLE: Duration = Duration::from_secs(5 * 60);
@@ -43,6 +45,8 @@ pub struct OpenSession {
     pub key: OwnedKey,
     /// Its secret key, if the server holds it (readings G8).
     pub held: Option<HeldKey>,
+    /// Its values and circuits.
+    pub bench: Arc<Workbench>,
     created_at: Timestamp,
     expires_at: Timestamp,
 }
@@ -79,7 +83,8 @@ impl OpenSession {
         }
     }
 
-    fn state(&self, now: Timestamp) -> SessionState {
+    /// Phase of its life.
+    pub fn state(&self, now: Timestamp) -> SessionState {
         let has_idle_phase = self.expires_at.since(self.created_at) > IDLE;
         match has_idle_phase && self.expires_at.since(now) <= IDLE {
             true => SessionState::Idle,
@@ -95,6 +100,9 @@ pub struct Sessions {
     clock: Clock,
     telemetry: Arc<Telemetry>,
     ttl: Duration,
+    circuits: CircuitsConfig,
+    /// Memory for values of all sessions.
+    pub values: Memory,
     /// Bounded by the engine's memory for keys.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
 }
@@ -107,12 +115,14 @@ impl Sessions {
         clock: Clock,
         telemetry: Arc<Telemetry>,
         ttl: Duration,
+        circuits: CircuitsConfig,
     ) -> Result<Self, store::Error> {
         let lost = store.lose_gate_sessions(clock.now().0).await?;
         if lost > 0 {
             tracing::info!(lost, "sessions of an earlier process are lost");
         }
-        Ok(Self { store, compute, clock, telemetry, ttl, open: RwLock::default() })
+        let values = Memory::of_node(circuits.value_bytes_max);
+        Ok(Self { store, compute, clock, telemetry, ttl, circuits, values, open: RwLock::default() })
     }
 
     /// Opens a session on a key that is in the engine already.
@@ -130,6 +140,10 @@ impl Sessions {
             account: caller.account.clone(),
             key,
             held,
+            bench: Arc::new(Workbench::new(
+                self.values.of_session(self.circuits.session_value_bytes_max),
+                self.circuits.running_max,
+            )),
             created_at,
             expires_at: created_at.plus(self.ttl),
         });
@@ -172,6 +186,19 @@ impl Sessions {
             "lost" if ended_recently => Err(ApiError::new(Code::SessionExpired, "session lost: its node stopped")),
             _ => Err(not_found()),
         }
+    }
+
+    /// Why a session that was found before is not there any more.
+    pub async fn gone(&self, account: &AccountId, id: &str) -> ApiError {
+        let found = self.find(account, id).await;
+        found.err().unwrap_or_else(|| ApiError::new(Code::SessionNotFound, "there is no such session"))
+    }
+
+    /// The open session of this digest, if it is the account's.
+    pub fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Option<Arc<OpenSession>> {
+        let digest: &SessionDigest = digest.try_into().ok()?;
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(digest).filter(|session| session.account == *account).cloned()
     }
 
     /// An open session with its totals.
@@ -233,6 +260,7 @@ impl Sessions {
     /// Takes a session out, closes its key and records why. `None`: somebody else was faster.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
         let mine = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&session.digest).is_some();
+        session.bench.close();
         // the key first: it must go even if the database does not answer
         let erased = mine.then(|| self.close(&session.key));
         self.store.end_gate_session(&session.digest, end, self.clock.now().0).await?;
@@ -273,7 +301,9 @@ mod tests {
         let compute = Compute::start(&config.compute).unwrap();
         let telemetry = Arc::new(Telemetry::new().unwrap());
         let clock = Clock::system();
-        let sessions = Sessions::start(store.clone(), compute.clone(), clock, telemetry, IDLE).await.unwrap();
+        let sessions = Sessions::start(store.clone(), compute.clone(), clock, telemetry, IDLE, config.circuits.clone())
+            .await
+            .unwrap();
         let caller = Caller { account: AccountId::from_bits(1), environment: Environment::Test, role: Role::Developer };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
         let key = compute.open(key).unwrap();

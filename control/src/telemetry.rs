@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-use crate::compute::{Gate, Usage};
+use crate::compute::{Device, DeviceState, Gate, Usage};
 
 /// Bounds of the histograms' buckets, in seconds: from a probe to the deadline.
 const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
@@ -36,6 +36,11 @@ impl Telemetry {
             describe_gauge!("ango_resident_bytes", "Bytes of prepared keys on the device.");
             describe_gauge!("ango_resident_bytes_max", "Bound of ango_resident_bytes.");
             describe_gauge!("ango_key_bytes", "Bytes of uploaded keys in host memory.");
+            describe_gauge!("ango_circuits", "Circuits submitted and not ended.");
+            describe_gauge!("ango_arena_bytes", "Bytes of ciphertexts on devices.");
+            describe_gauge!("ango_value_bytes", "Bytes of inputs and results of circuits in host memory.");
+            describe_gauge!("ango_value_bytes_max", "Bound of ango_value_bytes.");
+            describe_gauge!("ango_devices", "Devices, by state: in_service, stand_in or lost.");
         });
         Ok(telemetry)
     }
@@ -63,8 +68,9 @@ impl Telemetry {
         self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
     }
 
-    /// The text that Prometheus reads, with the engine's figures of the moment.
-    pub fn render(&self, usage: &Usage) -> String {
+    /// The text that Prometheus reads, with the figures of the moment: the engine's, its devices', and bytes of values
+    /// with their bound.
+    pub fn render(&self, usage: &Usage, devices: &[Device], [values, values_max]: [u64; 2]) -> String {
         self.record(|| {
             counter!("ango_bootstraps_total").absolute(usage.bootstraps_done);
             counter!("ango_batches_total").absolute(usage.batches_done);
@@ -76,8 +82,16 @@ impl Telemetry {
                 ("ango_resident_bytes", usage.resident_bytes),
                 ("ango_resident_bytes_max", usage.resident_bytes_max),
                 ("ango_key_bytes", usage.key_bytes),
+                ("ango_circuits", usage.circuits),
+                ("ango_arena_bytes", usage.arena_bytes),
+                ("ango_value_bytes", values),
+                ("ango_value_bytes_max", values_max),
             ] {
                 gauge!(name).set(value as f64);
+            }
+            for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
+                let count = devices.iter().filter(|device| device.state == state).count();
+                gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
             }
         });
         self.handle.render()

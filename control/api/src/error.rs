@@ -88,7 +88,7 @@ codes! {
         "Check that the whole key was copied, prefix included. A key is shown once: make a new one if it is lost.";
     InsufficientRole = "INSUFFICIENT_ROLE", 403,
         "The key is valid, but its role does not permit this endpoint.",
-        "Use a key with a higher role. Viewers may only read; lists of all sessions need account_admin.";
+        "Use a key with a higher role. Viewers may only read; uploads of circuits need developer, lists of all sessions account_admin.";
     BruteForceLockout = "BRUTE_FORCE_LOCKOUT", 429,
         "Too many invalid attempts came with this key or from this address.",
         "Wait as long as the Retry-After header says (15 minutes at most), then use a valid key.";
@@ -117,8 +117,9 @@ codes! {
         "The billing portal is switched off here.",
         "Ask the operator about billing.";
     InvalidParams = "INVALID_PARAMS", 400,
-        "A parameter is out of range or of the wrong type, or an evaluation key is damaged or of no known preset.",
-        "Read the message. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
+        "A parameter is out of range or of the wrong type, an evaluation key is damaged or of no known preset, or a circuit is \
+         not a netlist, too large, or does not fit its inputs.",
+        "Read the message; for a netlist it names the line. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
     InsufficientSecurity = "INSUFFICIENT_SECURITY", 400,
         "The parameters give less security than the level that was asked for.",
         "Use parameters that `GET /api/v1/params/suggest` lists for the level.";
@@ -130,11 +131,11 @@ codes! {
         "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session; a ciphertext has at most 2 MB. \
          Split large batches.";
     QuotaExceeded = "QUOTA_EXCEEDED", 402,
-        "The account is over a quota of its plan.",
+        "The account is over a quota of its plan, or keeps as many circuits or results on the node as it may.",
         "Close what is no longer needed, wait for the next period, or change the plan.";
     CiphertextNotFound = "CIPHERTEXT_NOT_FOUND", 404,
-        "A ciphertext id is unknown or was evicted.",
-        "Upload the ciphertext again.";
+        "A ciphertext id or a handle is unknown, of another session, or was evicted.",
+        "Upload the ciphertext again, or compute the result again. Handles end with their session.";
     MismatchedKey = "MISMATCHED_KEY", 400,
         "The ciphertexts are under different keys.",
         "Combine only ciphertexts of one key.";
@@ -175,7 +176,7 @@ codes! {
         "The JSON is readable, but a required member is missing or a value has the wrong type.",
         "`details` names the member and the fault.";
     NotFound = "NOT_FOUND", 404,
-        "There is nothing at this path.",
+        "There is nothing at this path, or no circuit of this name.",
         "Check the path; a trailing slash makes it a different one. The API reference lists all paths.";
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405,
         "The path exists, but not with this method.",

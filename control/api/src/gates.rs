@@ -184,6 +184,36 @@ pub struct BatchResult {
     pub batch_discount_applied: bool,
 }
 
+// docs/wire-format.md 10
+/// The head of `POST /tfhe/batch` as an octet-stream. Behind it the operands' ciphertexts, gate after gate, each gate's in
+/// the order a, b, sel and as many as it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchHead {
+    /// The session whose key evaluates the gates.
+    #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub session_id: String,
+    /// 1 to 1024 names of gates.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
+    pub gates: Vec<String>,
+}
+
+/// The head of a batch's answer as an octet-stream. Behind it one ciphertext a gate, in the order of the request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchResultHead {
+    /// Ciphertexts behind the head.
+    pub results: usize,
+    /// Bootstrap operations by the tariff.
+    pub total_bootstrap_ops: u64,
+    /// What they cost together, discount applied.
+    pub total_cost_jpy: MilliYen,
+    /// Wall time of the evaluation.
+    pub total_compute_ms: f64,
+    /// True from 32 gates on.
+    pub batch_discount_applied: bool,
+}
+
 /// `POST /tfhe/session/{session_id}/encrypt`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -123,6 +123,14 @@ open_id!(
     /// One line of the usage record.
     UsageId, "use_"
 );
+open_id!(
+    /// A run of a circuit.
+    OperationId, "op_"
+);
+open_id!(
+    /// A value that the node keeps for a session; of use within that session only.
+    HandleId, "hdl_"
+);
 id!(
     /// A gate session. Purely random and a secret of its account (readings X4, X16): never logged, stored as a digest.
     SessionId, "sess_"

@@ -3,6 +3,7 @@
 //! Plain data and serde, nothing else, so that clients can carry it anywhere. One file per section of the platform
 //! specification; names on the wire are the specification's. With the feature `openapi` every type also describes itself.
 
+pub mod circuits;
 pub mod error;
 pub mod gates;
 pub mod health;
@@ -10,8 +11,9 @@ pub mod ids;
 pub mod models;
 pub mod money;
 mod objects;
+pub mod octets;
 pub mod params;
 
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
-pub use ids::{AccountId, KeyId, LineageId, RequestId, SessionId, UsageId};
+pub use ids::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, UsageId};
 pub use money::MilliYen;

@@ -36,6 +36,8 @@ impl Role {
     pub fn permits(self, level: Level) -> bool {
         match level {
             Level::Trial => true,
+            Level::Read => self != Role::Trial,
+            Level::Write => matches!(self, Role::Developer | Role::AccountAdmin),
             Level::Billing => self == Role::AccountAdmin,
         }
     }
@@ -46,6 +48,10 @@ impl Role {
 pub enum Level {
     /// Any valid key; a viewer only to read.
     Trial,
+    /// viewer, developer, account_admin.
+    Read,
+    /// developer, account_admin.
+    Write,
     /// account_admin.
     Billing,
 }

@@ -14,7 +14,7 @@ pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);
 /// The same in a large batch.
 pub const BOOTSTRAP_PRICE_DISCOUNTED: MilliYen = MilliYen(70);
 /// Gates in one request from which the discount applies; gates, not bootstraps, NOT included (readings P28).
-pub const DISCOUNT_GATES_MIN: usize = 32;
+pub const DISCOUNT_GATES_MIN: u64 = 32;
 
 /// Bootstrap operations charged for a gate.
 pub fn bootstrap_ops(gate: Gate) -> u64 {
@@ -39,11 +39,17 @@ pub struct Price {
 
 /// The price of one request's gates.
 pub fn price(gates: impl ExactSizeIterator<Item = Gate>) -> Price {
-    let discounted = gates.len() >= DISCOUNT_GATES_MIN;
+    let asked = gates.len() as u64;
+    price_of(gates.map(|gate| (gate, 1)), asked)
+}
+
+/// The price of counted gates out of a request for `asked` of them, which decides the discount.
+pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>, asked: u64) -> Price {
+    let discounted = asked >= DISCOUNT_GATES_MIN;
     let each = if discounted { BOOTSTRAP_PRICE_DISCOUNTED } else { BOOTSTRAP_PRICE };
-    let bootstrap_ops: u64 = gates.map(bootstrap_ops).sum();
-    // at most 1024 gates of 4 operations
-    let times = i64::try_from(bootstrap_ops).expect("a batch is bounded");
+    let bootstrap_ops: u64 = counts.map(|(gate, count)| count * bootstrap_ops(gate)).sum();
+    // at most a million gates of 4 operations
+    let times = i64::try_from(bootstrap_ops).expect("a request is bounded");
     Price { bootstrap_ops, cost: each * times, discounted }
 }
 
@@ -54,7 +60,7 @@ pub fn pricing() -> Pricing {
         currency: "JPY".to_owned(),
         rates: Gate::ALL.into_iter().map(|gate| (gate.name().to_owned(), rate(gate))).collect::<BTreeMap<_, _>>(),
         batch_discount: BatchDiscount {
-            threshold_ops: DISCOUNT_GATES_MIN as u64,
+            threshold_ops: DISCOUNT_GATES_MIN,
             discount_pct: (100 - 100 * BOOTSTRAP_PRICE_DISCOUNTED.0 / BOOTSTRAP_PRICE.0) as u64,
             effective_rate_jpy: BOOTSTRAP_PRICE_DISCOUNTED,
         },
@@ -90,6 +96,16 @@ mod tests {
         assert_eq!(price(nots.into_iter()), Price { bootstrap_ops: 1, cost: MilliYen(70), discounted: true });
         let most = price([Gate::Xor; 1024].into_iter());
         assert_eq!(most, Price { bootstrap_ops: 4096, cost: MilliYen(286_720), discounted: true });
+    }
+
+    #[test]
+    fn a_part_of_a_request_is_priced_as_the_whole_was() {
+        let part = [(Gate::Xor, 2), (Gate::And, 1), (Gate::Not, 5)];
+        let of_many = Price { bootstrap_ops: 9, cost: MilliYen(630), discounted: true };
+        assert_eq!(price_of(part.into_iter(), 376), of_many);
+        assert_eq!(price_of(part.into_iter(), 8), Price { cost: MilliYen(900), discounted: false, ..of_many });
+        let largest = price_of([(Gate::Xor, 1 << 20)].into_iter(), 1 << 20);
+        assert_eq!(largest.cost, MilliYen((4 * 70) << 20));
     }
 
     #[test]

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use api::Code;
 use api::gates::{
-    BATCH_GATES_MAX, BatchGate, BatchRequest, BatchResult, CIPHERTEXT_BYTES_MAX, CreateEvalSession, CreateSession,
-    CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult, GateRequest, GateResult, Pricing,
-    Session, Sessions,
+    BATCH_GATES_MAX, BatchGate, BatchHead, BatchRequest, BatchResult, BatchResultHead, CIPHERTEXT_BYTES_MAX,
+    CreateEvalSession, CreateSession, CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult,
+    GateRequest, GateResult, Pricing, Session, Sessions,
 };
 use axum::Extension;
 use axum::Json as Answer;
-use axum::extract::{FromRequestParts, RawPathParams, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderName, StatusCode};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::Response;
 
 use crate::app::Node;
 use crate::auth::Caller;
@@ -26,8 +26,10 @@ use crate::edge::Deadline;
 use crate::error::ApiError;
 use crate::held_keys::HeldKey;
 use crate::key_upload::{KeyOctets, KeyUpload};
+use crate::octets::{self, HeadAndWords, OctetsHead, Upload, Written};
+use crate::path::PathParts;
 use crate::sessions::OpenSession;
-use evaluation::{Work, run};
+use evaluation::{Ran, Work, off_thread, run};
 
 /// Says that the server holds, or held, a secret key (readings G8).
 const SECURITY_WARNING: (HeaderName, &str) = (
@@ -47,6 +49,12 @@ impl JsonBody for BatchRequest {
     /// Twice the largest honest batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. What 1024 times the limit of a single
     /// ciphertext would need is no batch of gates.
     const BYTES_MAX: usize = 32 << 20;
+}
+
+impl OctetsHead for BatchHead {
+    const HEAD_BYTES_MAX: usize = 64 << 10;
+    /// As many as the JSON form may have: less than it holds.
+    const BYTES_MAX: usize = BatchRequest::BYTES_MAX;
 }
 
 impl JsonBody for EncryptRequest {
@@ -148,55 +156,86 @@ pub async fn evaluate(
     Json { value: request, reserved }: Json<GateRequest>,
 ) -> Result<Answer<GateResult>, ApiError> {
     let GateRequest { session_id, op, a, b, sel } = request;
-    let gates = vec![BatchGate { op, a, b, sel }];
-    let work = Work { gates, place: |_| String::new() };
-    let mut done = run(node, caller, session_id, work, deadline, reserved).await?;
+    let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
+    let ran = run(node, caller, session_id, work, deadline, reserved).await?;
+    let mut results = compute::write_results(&ran.key, &ran.outcome);
     Ok(Answer(GateResult {
-        result_b64: done.results.swap_remove(0),
-        op: done.gates[0].name().to_owned(),
-        bootstrap_ops: done.price.bootstrap_ops,
-        cost_jpy: done.price.cost,
-        compute_ms: milliseconds(done.compute),
+        result_b64: results.swap_remove(0),
+        op: ran.gates[0].name().to_owned(),
+        bootstrap_ops: ran.price.bootstrap_ops,
+        cost_jpy: ran.price.cost,
+        compute_ms: milliseconds(ran.outcome.compute),
     }))
 }
 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
 /// All or nothing. From 32 gates on, 30 percent off.
+///
+/// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate; with
+/// `Accept: application/octet-stream` so is the answer (`BatchResultHead`, then one ciphertext a gate).
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/batch",
     operation_id = "evaluateBatch",
     tag = "Gate sessions",
-    request_body = BatchRequest,
-    responses((status = 200, description = "The results, in the order of the gates.", body = BatchResult))
+    request_body(description = "The gates.",
+        content((BatchRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
+    responses((status = 200, description = "The results, in the order of the gates.",
+        content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
 )]
 pub async fn evaluate_batch(
     State(node): State<Arc<Node>>,
     caller: Caller,
     Extension(deadline): Extension<Deadline>,
-    Json { value: request, reserved }: Json<BatchRequest>,
-) -> Result<Answer<BatchResult>, ApiError> {
-    match request.gates.len() {
-        0 => return Err(ApiError::new(Code::InvalidRequest, "a batch needs a gate").at("gates", "empty")),
-        1..=BATCH_GATES_MAX => {}
-        gates => {
-            return Err(ApiError::new(
-                Code::BatchTooLarge,
-                format!("{gates} gates; at most {BATCH_GATES_MAX} in a batch"),
-            )
-            .at("gates", "too many"));
+    headers: HeaderMap,
+    upload: Upload<BatchRequest, BatchHead>,
+) -> Result<Response, ApiError> {
+    let (session_id, work, reserved) = match upload {
+        Upload::Json(Json { value: BatchRequest { session_id, gates }, reserved }) => {
+            bounded(gates.len())?;
+            (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, reserved)
+        }
+        Upload::Octets { head: BatchHead { session_id, gates }, words, reserved } => {
+            bounded(gates.len())?;
+            (session_id, Work::from_words(&gates, words)?, reserved)
+        }
+    };
+    let ran = run(node.clone(), caller, session_id, work, deadline, reserved).await?;
+    let octets = octets::wanted(&headers);
+    let written = off_thread(&node, ran.gates.len(), move || write_batch(&ran, octets)).await??;
+    Ok(written.respond(StatusCode::OK, None))
+}
+
+/// Refuses a batch of no gates or of too many.
+fn bounded(gates: usize) -> Result<(), ApiError> {
+    match gates {
+        0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs a gate").at("gates", "empty")),
+        1..=BATCH_GATES_MAX => Ok(()),
+        _ => {
+            let message = format!("{gates} gates; at most {BATCH_GATES_MAX} in a batch");
+            Err(ApiError::new(Code::BatchTooLarge, message).at("gates", "too many"))
         }
     }
-    let work = Work { gates: request.gates, place: |i| format!("gates[{i}].") };
-    let done = run(node, caller, request.session_id, work, deadline, reserved).await?;
-    Ok(Answer(BatchResult {
-        results_b64: done.results,
-        total_bootstrap_ops: done.price.bootstrap_ops,
-        total_cost_jpy: done.price.cost,
-        total_compute_ms: milliseconds(done.compute),
-        batch_discount_applied: done.price.discounted,
-    }))
+}
+
+fn write_batch(Ran { key, outcome, price, gates }: &Ran, octets: bool) -> Result<Written, ApiError> {
+    let (total_bootstrap_ops, total_cost_jpy) = (price.bootstrap_ops, price.cost);
+    let (total_compute_ms, batch_discount_applied) = (milliseconds(outcome.compute), price.discounted);
+    if octets {
+        let results = gates.len();
+        let head =
+            BatchResultHead { results, total_bootstrap_ops, total_cost_jpy, total_compute_ms, batch_discount_applied };
+        let words_bytes = results * compute::words_bytes(key);
+        return octets::write_octets(&head, words_bytes, |out| compute::put_results(out, outcome));
+    }
+    octets::write_json(&BatchResult {
+        results_b64: compute::write_results(key, outcome),
+        total_bootstrap_ops,
+        total_cost_jpy,
+        total_compute_ms,
+        batch_discount_applied,
+    })
 }
 
 /// Encrypt a bit with the key that the server holds.
@@ -213,10 +252,10 @@ pub async fn evaluate_batch(
 pub async fn encrypt(
     State(node): State<Arc<Node>>,
     caller: Caller,
-    id: SessionPath,
+    path: PathParts,
     Json { value: request, .. }: Json<EncryptRequest>,
 ) -> Result<([(HeaderName, &'static str); 1], Answer<EncryptResult>), ApiError> {
-    let session = node.sessions.find(&caller.account, &id.0).await?;
+    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
     let ciphertext = held(&session)?.encrypt(request.bit);
     let ciphertext_b64 = compute::write_single(&session.key, &ciphertext);
     Ok(([SECURITY_WARNING], Answer(EncryptResult { ciphertext_b64 })))
@@ -236,10 +275,10 @@ pub async fn encrypt(
 pub async fn decrypt(
     State(node): State<Arc<Node>>,
     caller: Caller,
-    id: SessionPath,
+    path: PathParts,
     Json { value: request, .. }: Json<DecryptRequest>,
 ) -> Result<([(HeaderName, &'static str); 1], Answer<DecryptResult>), ApiError> {
-    let session = node.sessions.find(&caller.account, &id.0).await?;
+    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
     let key = held(&session)?;
     let ciphertext = compute::read_single(&session.key, &request.ciphertext_b64, "ciphertext_b64")?;
     Ok(([SECURITY_WARNING], Answer(DecryptResult { bit: key.decrypt(&ciphertext) })))
@@ -254,8 +293,8 @@ pub async fn decrypt(
     params(("session_id" = String, Path, description = "A session of the account.")),
     responses((status = 200, description = "The session.", body = Session))
 )]
-pub async fn show(State(node): State<Arc<Node>>, caller: Caller, id: SessionPath) -> Result<Answer<Session>, ApiError> {
-    Ok(Answer(node.sessions.describe(&caller.account, &id.0).await?))
+pub async fn show(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<Answer<Session>, ApiError> {
+    Ok(Answer(node.sessions.describe(&caller.account, path.get("session_id")).await?))
 }
 
 /// End a session and overwrite its key.
@@ -267,8 +306,8 @@ pub async fn show(State(node): State<Arc<Node>>, caller: Caller, id: SessionPath
     params(("session_id" = String, Path, description = "A session of the account.")),
     responses((status = 204, description = "The session is gone."))
 )]
-pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, id: SessionPath) -> Result<StatusCode, ApiError> {
-    node.sessions.delete(&caller.account, &id.0).await?;
+pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<StatusCode, ApiError> {
+    node.sessions.delete(&caller.account, path.get("session_id")).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -284,19 +323,6 @@ pub async fn list(State(node): State<Arc<Node>>, caller: Caller) -> Result<Answe
     Ok(Answer(Sessions { sessions: node.sessions.list(&caller.account).await? }))
 }
 
-/// The id in a path, unread: what is not an id is an unknown session like any other.
-pub struct SessionPath(String);
-
-impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let params = RawPathParams::from_request_parts(parts, state).await;
-        let id = params.ok().and_then(|params| params.iter().next().map(|(_, id)| id.to_owned()));
-        Ok(SessionPath(id.unwrap_or_default()))
-    }
-}
-
 /// The secret key of a session that is not blind (readings G7).
 fn held(session: &OpenSession) -> Result<&HeldKey, ApiError> {
     session.held.as_ref().ok_or_else(|| {
@@ -308,6 +334,6 @@ fn held(session: &OpenSession) -> Result<&HeldKey, ApiError> {
 }
 
 /// Milliseconds with three decimals (readings G12).
-fn milliseconds(duration: Duration) -> f64 {
+pub(super) fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

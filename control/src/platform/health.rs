@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use crate::app::Node;
+use crate::compute::{Device, DeviceState};
 
 /// Longest time for a probe (specification, Limits).
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -72,7 +73,7 @@ pub async fn storage(node: &Node) -> Storage {
     )
 )]
 pub async fn brief(State(node): State<Arc<Node>>) -> Response {
-    let status = overall(&node, &storage(&node).await);
+    let status = overall(&node, &storage(&node).await, &node.compute.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -95,17 +96,18 @@ pub async fn brief(State(node): State<Arc<Node>>) -> Response {
 pub async fn full(State(node): State<Arc<Node>>) -> Response {
     let storage = storage(&node).await;
     let usage = node.compute.usage();
-    let backend = node.compute.backend();
-    let gpu_available = !backend.starts_with("cpu");
+    let devices = node.compute.devices();
+    let computes = computing(&devices);
+    let gpu = devices.iter().find(|device| device.state == DeviceState::InService && !is_cpu(device));
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
     let health = Health {
-        status: overall(&node, &storage),
+        status: overall(&node, &storage, &devices),
         version: VERSION.to_owned(),
         uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
-        fhe_engine: backend.to_owned(),
-        gpu_available,
-        gpu_name: gpu_available.then(|| node.compute.device_name().to_owned()),
+        fhe_engine: computes.map_or("none", |device| &device.backend).to_owned(),
+        gpu_available: gpu.is_some(),
+        gpu_name: gpu.map(|device| device.name.clone()),
         active_sessions: usage.sessions,
         active_jobs: usage.operations,
         ciphertext_cache_usage_pct: cache_pct,
@@ -117,9 +119,49 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
     answer(health.status, health)
 }
 
-/// The node's health: its only critical dependency's (readings O2), unless it is stopping.
-fn overall(node: &Node, storage: &Storage) -> HealthStatus {
-    if node.is_draining() { HealthStatus::Unavailable } else { storage.status }
+/// The node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when a device
+/// was taken out of service, whether or not another one stands in.
+fn overall(node: &Node, storage: &Storage, devices: &[Device]) -> HealthStatus {
+    let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
+    match storage.status {
+        _ if node.is_draining() => HealthStatus::Unavailable,
+        HealthStatus::Healthy if lost => HealthStatus::Degraded,
+        status => status,
+    }
+}
+
+/// The device that computes: the first in service, else the first that stands in.
+fn computing(devices: &[Device]) -> Option<&Device> {
+    let first = |state| devices.iter().find(move |device| device.state == state);
+    first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
+}
+
+fn is_cpu(device: &Device) -> bool {
+    device.backend.starts_with("cpu")
+}
+
+/// Says aloud, once a device, that it was taken out of service.
+#[derive(Default)]
+pub struct LostDevices {
+    told: Vec<bool>,
+}
+
+impl LostDevices {
+    /// Looks at the devices again.
+    pub fn watch(&mut self, devices: &[Device]) {
+        self.told.resize(devices.len(), false);
+        for (device, told) in devices.iter().zip(&mut self.told) {
+            if device.state == DeviceState::Lost && !std::mem::replace(told, true) {
+                let cause = device.failure.as_deref().unwrap_or("unknown");
+                tracing::error!(
+                    device = device.name,
+                    backend = device.backend,
+                    cause,
+                    "A DEVICE WAS TAKEN OUT OF SERVICE; the node goes on without it until it is restarted"
+                );
+            }
+        }
+    }
 }
 
 fn answer(status: HealthStatus, body: impl Serialize) -> Response {

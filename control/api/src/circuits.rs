@@ -1,0 +1,353 @@
+//! Circuits of gates: kept by name, run in one request, their results kept on the node under handles.
+//!
+//! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use crate::{HandleId, MilliYen, OperationId};
+
+/// Bytes of a netlist at most: a million gates in about 30 bytes each.
+pub const CIRCUIT_TEXT_BYTES_MAX: usize = 32 << 20;
+/// Characters of a circuit's name at most.
+pub const CIRCUIT_NAME_CHARACTERS_MAX: usize = 64;
+/// Values that a circuit takes at most, and values that it gives.
+pub const CIRCUIT_VALUES_MAX: usize = 4096;
+/// Ciphertexts of all inputs of one request at most, whatever a node's own bound.
+pub const CIRCUIT_BITS_MAX: usize = 1 << 16;
+
+/// Whether a circuit can have this name: 1 to 64 of `a-z`, `0-9`, `_` and `-`, with a letter or digit first. No netlist
+/// looks like one: it has line breaks.
+pub fn is_circuit_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=CIRCUIT_NAME_CHARACTERS_MAX).contains(&text.len())
+        && plain(text.as_bytes()[0])
+        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'_' | b'-'))
+}
+
+/// `PUT /tfhe/circuits/{name}`, `GET /tfhe/circuits/{name}`, and an entry of `GET /tfhe/circuits`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CircuitFacts {
+    /// Its name within the account.
+    #[cfg_attr(feature = "openapi", schema(example = "adder64"))]
+    pub name: String,
+    /// Bytes of the netlist.
+    pub bytes: u64,
+    /// SHA-256 of the netlist, in hexadecimal.
+    pub sha256: String,
+    /// How many gates of each kind it has.
+    pub gates: BTreeMap<String, u64>,
+    /// Gates altogether.
+    pub gates_total: u64,
+    /// Levels: gates of one level do not depend on one another.
+    pub levels: u64,
+    /// Bits of each value it takes.
+    pub input_widths: Vec<u64>,
+    /// Bits of each value it gives.
+    pub output_widths: Vec<u64>,
+    /// When its name was first used.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// When this netlist came.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub updated_at: String,
+}
+
+/// `GET /tfhe/circuits`: the circuits that the account keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Circuits {
+    /// By name.
+    pub circuits: Vec<CircuitFacts>,
+}
+
+/// An encrypted number on its way to or from a circuit: its ciphertexts in base64, bit 0 first; or the handle of a result
+/// that the node keeps. In an octet-stream's head, instead of ciphertexts: how many of those behind the head are its bits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum CircuitValue {
+    /// Ciphertexts in base64, bit 0 first.
+    Ciphertexts(Vec<String>),
+    /// `hdl_...`: a result that the node keeps.
+    Handle(String),
+    /// In an octet-stream's head: this many ciphertexts of those that follow it.
+    Bits(u64),
+}
+
+/// By hand, so that a fault inside a list is told with its place.
+impl<'de> Deserialize<'de> for CircuitValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ValueReader { ciphertexts_left: &Cell::new(usize::MAX) }.deserialize(deserializer)
+    }
+}
+
+/// Reads a value, and no more ciphertexts than may still come: many empty texts would take more memory than the body had.
+#[derive(Clone, Copy)]
+struct ValueReader<'c> {
+    ciphertexts_left: &'c Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for ValueReader<'_> {
+    type Value = CircuitValue;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<CircuitValue, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueReader<'_> {
+    type Value = CircuitValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of ciphertexts or a handle")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<CircuitValue, A::Error> {
+        let mut ciphertexts = Vec::new();
+        while let Some(ciphertext) = elements.next_element()? {
+            let Some(left) = self.ciphertexts_left.get().checked_sub(1) else {
+                let most = format!("at most {CIRCUIT_BITS_MAX} ciphertexts altogether");
+                return Err(A::Error::invalid_length(CIRCUIT_BITS_MAX + 1, &most.as_str()));
+            };
+            self.ciphertexts_left.set(left);
+            ciphertexts.push(ciphertext);
+        }
+        Ok(CircuitValue::Ciphertexts(ciphertexts))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<CircuitValue, E> {
+        Ok(CircuitValue::Handle(text.to_owned()))
+    }
+
+    fn visit_u64<E>(self, bits: u64) -> Result<CircuitValue, E> {
+        Ok(CircuitValue::Bits(bits))
+    }
+}
+
+/// Reads a circuit's inputs within their bounds.
+fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue>, D::Error> {
+    struct Values;
+
+    impl<'de> Visitor<'de> for Values {
+        type Value = Vec<CircuitValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of values")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<CircuitValue>, A::Error> {
+            let ciphertexts_left = Cell::new(CIRCUIT_BITS_MAX);
+            let mut values = Vec::new();
+            while let Some(value) = elements.next_element_seed(ValueReader { ciphertexts_left: &ciphertexts_left })? {
+                if values.len() == CIRCUIT_VALUES_MAX {
+                    let most = format!("at most {CIRCUIT_VALUES_MAX} values");
+                    return Err(A::Error::invalid_length(CIRCUIT_VALUES_MAX + 1, &most.as_str()));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_seq(Values)
+}
+
+/// In which form a circuit's results are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum CircuitOutputs {
+    /// In the answer.
+    #[default]
+    Ciphertexts,
+    /// Kept on the node, under handles, until they are deleted or the session ends.
+    Handles,
+}
+
+/// `POST /tfhe/circuits`: run a circuit on encrypted numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CircuitRequest {
+    /// The session whose key evaluates the gates.
+    #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub session_id: String,
+    /// A netlist in Bristol Fashion, or the name of an uploaded one. A text with a line break is a netlist.
+    #[cfg_attr(feature = "openapi", schema(example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n"))]
+    pub circuit: String,
+    /// One value for each that the circuit takes, of its width.
+    #[serde(deserialize_with = "inputs")]
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
+    pub inputs: Vec<CircuitValue>,
+    /// `ciphertexts` (when absent) or `handles`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<CircuitOutputs>,
+}
+
+/// Phase of a circuit's run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum OperationStatus {
+    /// Accepted; no gate is done yet.
+    Pending,
+    /// Some gates are done.
+    Running,
+    /// All gates are done; charged.
+    Completed,
+    /// Ended without a result; nothing is charged.
+    Failed,
+    /// Ended by its owner; the gates that were done are charged.
+    Cancelled,
+}
+
+impl OperationStatus {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OperationStatus::Pending => "pending",
+            OperationStatus::Running => "running",
+            OperationStatus::Completed => "completed",
+            OperationStatus::Failed => "failed",
+            OperationStatus::Cancelled => "cancelled",
+        }
+    }
+
+    /// The status of this word.
+    pub fn from_name(name: &str) -> Option<OperationStatus> {
+        use OperationStatus::*;
+        [Pending, Running, Completed, Failed, Cancelled].into_iter().find(|status| status.as_str() == name)
+    }
+
+    /// Nothing more will change.
+    pub fn has_ended(self) -> bool {
+        !matches!(self, OperationStatus::Pending | OperationStatus::Running)
+    }
+}
+
+/// A circuit's run: the answer to `POST /tfhe/circuits` and to `GET /tfhe/circuits/operations/{op_id}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CircuitOperation {
+    /// Names the run.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
+    pub op_id: OperationId,
+    /// Its phase.
+    pub status: OperationStatus,
+    /// Gates done so far.
+    pub gates_done: u64,
+    /// Gates of the circuit.
+    pub gates_total: u64,
+    /// How many gates of each kind the circuit has.
+    pub gates: BTreeMap<String, u64>,
+    /// Levels of the circuit.
+    pub levels: u64,
+    /// The results, one for each value that the circuit gives: lists of ciphertexts, or handles. Null before the end,
+    /// without results, and when the node does not have them any more.
+    pub outputs: Option<Vec<CircuitValue>>,
+    /// Bootstrap operations charged, by the tariff. Null before the end.
+    pub bootstrap_ops: Option<u64>,
+    /// What was charged, discount applied. Null before the end.
+    pub cost_jpy: Option<MilliYen>,
+    /// True from 32 gates on. Null before the end.
+    pub batch_discount_applied: Option<bool>,
+    /// Wall time of the evaluation. Null before the end.
+    pub compute_ms: Option<f64>,
+    /// Why it failed. Null unless it did.
+    pub error: Option<OperationError>,
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OperationError {
+    /// The code that a request that waited would have got.
+    pub code: String,
+    /// What happened, for people.
+    pub message: String,
+}
+
+/// `DELETE /tfhe/circuits/operations/{op_id}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CancelledOperation {
+    /// Names the run.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
+    pub op_id: OperationId,
+    /// True: this request ended it. False: it had ended, or came to its end first.
+    pub cancelled: bool,
+}
+
+/// `GET /tfhe/session/{session_id}/handles/{handle}`: a result that the node keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeptValue {
+    /// Names the value within its session.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "hdl_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
+    pub handle: HandleId,
+    /// Its bits.
+    pub bits: u64,
+    /// Its ciphertexts, base64, bit 0 first; absent in an octet-stream's head.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ciphertexts_b64: Option<Vec<String>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_never_look_like_a_netlist() {
+        let longest = "a".repeat(CIRCUIT_NAME_CHARACTERS_MAX);
+        for name in ["a", "0", "adder64", "aes_128", "a-b", longest.as_str()] {
+            assert!(is_circuit_name(name), "{name}");
+        }
+        let too_long = format!("{longest}a");
+        for name in ["", "_a", "-a", "A", "a b", "a/b", "a.txt", "é", "1 3\n", "a\n", too_long.as_str()] {
+            assert!(!is_circuit_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_a_list_a_handle_or_in_octets_a_number() {
+        let read = |text: &str| serde_json::from_str::<CircuitValue>(text);
+        assert_eq!(read(r#"["YQ==","Yg=="]"#).unwrap(), CircuitValue::Ciphertexts(vec!["YQ==".into(), "Yg==".into()]));
+        assert_eq!(read(r#""hdl_1""#).unwrap(), CircuitValue::Handle("hdl_1".into()));
+        assert_eq!(read("64").unwrap(), CircuitValue::Bits(64));
+        for bad in ["null", "-1", "1.5", "{}", "[1]", "true", "[[\"a\"]]"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        let value = CircuitValue::Ciphertexts(vec!["YQ==".into()]);
+        assert_eq!(serde_json::to_string(&value).unwrap(), r#"["YQ=="]"#);
+    }
+
+    #[test]
+    fn many_small_elements_are_refused_before_they_fill_the_memory() {
+        let read = |inputs: &str| {
+            serde_json::from_str::<CircuitRequest>(&format!(
+                r#"{{"session_id":"s","circuit":"c","inputs":[{inputs}]}}"#
+            ))
+        };
+        let list = |count: usize| format!("[{}]", vec![r#""""#; count].join(","));
+        assert!(read(&list(CIRCUIT_BITS_MAX)).is_ok());
+        assert!(read(&list(CIRCUIT_BITS_MAX + 1)).is_err());
+        assert!(read(&format!("{},{}", list(CIRCUIT_BITS_MAX / 2), list(CIRCUIT_BITS_MAX / 2 + 1))).is_err());
+        assert!(read(&vec!["1"; CIRCUIT_VALUES_MAX].join(",")).is_ok());
+        let error = read(&vec!["1"; CIRCUIT_VALUES_MAX + 1].join(",")).unwrap_err().to_string();
+        assert!(error.contains("expected at most 4096 values"), "{error}");
+    }
+
+    #[test]
+    fn every_status_is_found_by_its_word() {
+        use OperationStatus::*;
+        for status in [Pending, Running, Completed, Failed, Cancelled] {
+            assert_eq!(OperationStatus::from_name(status.as_str()), Some(status));
+            assert_eq!(serde_json::to_string(&status).unwrap(), format!("\"{}\"", status.as_str()));
+        }
+    }
+}

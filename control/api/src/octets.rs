@@ -1,0 +1,74 @@
+//! The octet-stream layout of gates and circuits (docs/wire-format.md, 10): a JSON head and its length, then bare words.
+//!
+//! ```text
+//! 4 bytes       H, the head's length, little-endian
+//! H bytes       the head: JSON, UTF-8
+//! the rest      ciphertexts one after another, 4 (n + 1) bytes each: mask then body, little-endian words
+//! ```
+
+/// Bytes of the head's length.
+pub const LENGTH_BYTES: usize = 4;
+
+/// Why a body is not in this layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It ends before its head does.
+    CutShort,
+    /// Its head says to be longer than a head may be.
+    HeadTooLong,
+}
+
+/// Bytes of the head of a body that begins like this.
+///
+/// # Errors
+/// When `start` has no four bytes, or the head would have more than `head_bytes_max`.
+pub fn head_bytes(start: &[u8], head_bytes_max: usize) -> Result<usize, Fault> {
+    let length = start.first_chunk::<LENGTH_BYTES>().ok_or(Fault::CutShort)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > head_bytes_max { Err(Fault::HeadTooLong) } else { Ok(length) }
+}
+
+/// Cuts a body into its head and its words, both unread.
+///
+/// # Errors
+/// As they say; nothing is allocated.
+pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), Fault> {
+    let length = head_bytes(body, head_bytes_max)?;
+    body[LENGTH_BYTES..].split_at_checked(length).ok_or(Fault::CutShort)
+}
+
+/// The start of a body with this head, with room for `words_bytes` bytes of words, which the caller appends.
+///
+/// # Panics
+/// When the head has 4 GB or more.
+pub fn begin(head: &[u8], words_bytes: usize) -> Vec<u8> {
+    let length = u32::try_from(head.len()).expect("a head is far below 4 GB");
+    let mut body = Vec::with_capacity(LENGTH_BYTES + head.len() + words_bytes);
+    body.extend_from_slice(&length.to_le_bytes());
+    body.extend_from_slice(head);
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_begun_is_split_again() {
+        for (head, words) in [(&b"{}"[..], &b""[..]), (b"", b""), (br#"{"a":1}"#, &[1, 2, 3, 4, 5, 6, 7, 8])] {
+            let mut body = begin(head, words.len());
+            body.extend_from_slice(words);
+            assert_eq!(split(&body, 16), Ok((head, words)));
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_cut_or_announces_too_much_is_refused() {
+        let body = begin(b"12345678", 0);
+        for cut in 0..body.len() {
+            assert_eq!(split(&body[..cut], 8), Err(Fault::CutShort), "{cut}");
+        }
+        assert_eq!(split(&body, 7), Err(Fault::HeadTooLong));
+        assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::HeadTooLong));
+    }
+}

@@ -1,0 +1,91 @@
+//! Completed gates as a row of the usage record (readings G14, P3).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::AccountId;
+use store::GateUsage;
+
+use crate::app::Node;
+use crate::auth::Environment;
+use crate::billing::tariff::Price;
+use crate::compute::Gate;
+use crate::error::ApiError;
+use crate::ids;
+use crate::sessions::SessionDigest;
+
+/// Whom an operation is charged to.
+#[derive(Clone, Debug)]
+pub struct ChargeTo {
+    /// Its session.
+    pub digest: SessionDigest,
+    /// Owner.
+    pub account: AccountId,
+    /// Environment of the key that asked.
+    pub environment: Environment,
+}
+
+/// Completed gates and their price.
+pub struct Charge<'a> {
+    /// How many of each kind.
+    pub counts: &'a [(Gate, u64)],
+    /// What they cost.
+    pub price: &'a Price,
+    /// Bootstraps really done.
+    pub bootstraps: u64,
+    /// Wall time of the evaluation.
+    pub compute: Duration,
+}
+
+impl Charge<'_> {
+    /// Makes the usage row, lets `write` put it into the store with whatever belongs to it, then counts the gates.
+    pub async fn book<T>(
+        &self,
+        node: &Node,
+        to: &ChargeTo,
+        write: impl AsyncFnOnce(&GateUsage<'_>) -> store::Result<T>,
+    ) -> Result<T, ApiError> {
+        let now = node.clock.now();
+        let written = write(&GateUsage {
+            usage_id: ids::usage(now).as_str(),
+            session_digest: &to.digest,
+            account_id: to.account.as_str(),
+            environment: to.environment.as_str(),
+            gates: total(self.counts) as i64,
+            by_gate: &by_gate(self.counts)?,
+            bootstrap_ops: self.price.bootstrap_ops as i64,
+            bootstraps_done: self.bootstraps as i64,
+            cost_milli_yen: self.price.cost.0,
+            compute_us: microseconds(self.compute),
+            created_at: now.0,
+        })
+        .await?;
+        node.telemetry.gates_charged(self.counts.iter().copied());
+        Ok(written)
+    }
+}
+
+/// How many gates of each kind there are.
+pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
+    let mut counts: BTreeMap<Gate, u64> = BTreeMap::new();
+    for gate in gates {
+        *counts.entry(*gate).or_default() += 1;
+    }
+    counts.into_iter().collect()
+}
+
+/// Gates altogether.
+pub fn total(counts: &[(Gate, u64)]) -> u64 {
+    counts.iter().map(|(_, count)| count).sum()
+}
+
+/// Counts as they are stored: a JSON object, gate name to count.
+pub fn by_gate(counts: &[(Gate, u64)]) -> Result<String, ApiError> {
+    let named: BTreeMap<&str, u64> = counts.iter().map(|(gate, count)| (gate.name(), *count)).collect();
+    serde_json::to_string(&named).map_err(ApiError::internal)
+}
+
+/// A time as it is stored.
+pub fn microseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}

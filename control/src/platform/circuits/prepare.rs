@@ -1,0 +1,243 @@
+//! From a request to a circuit that can be submitted: the netlist found and checked, the inputs read, memory set aside.
+
+use std::sync::Arc;
+
+use api::circuits::{
+    CIRCUIT_TEXT_BYTES_MAX, CIRCUIT_VALUES_MAX, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name,
+};
+use api::gates::SessionState;
+use api::{Code, HandleId};
+
+use super::{kept, value_bytes};
+use crate::app::Node;
+use crate::auth::{Caller, Role};
+use crate::body::Reserved;
+use crate::compute::{self, Form, Lwe, Netlist, OpenKey, PlannedCircuit};
+use crate::config::CircuitsConfig;
+use crate::error::ApiError;
+use crate::octets::Words;
+use crate::sessions::OpenSession;
+use crate::workbench::{Full, Memory, Room, Value, Workbench};
+
+/// A request as it came.
+pub struct Given {
+    /// The request, or the head of one.
+    pub request: CircuitRequest,
+    /// The ciphertexts behind a head.
+    pub words: Option<Words>,
+    /// The memory for all that.
+    pub reserved: Reserved,
+}
+
+/// Bounds on a circuit.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    gates_max: u64,
+    bits_max: usize,
+}
+
+impl Limits {
+    /// What a key of this role may ask for.
+    pub fn of(config: &CircuitsConfig, role: Role) -> Limits {
+        let gates_max = if role == Role::Trial { config.gates_max_trial } else { config.gates_max };
+        Limits { gates_max, bits_max: config.bits_max }
+    }
+}
+
+/// A circuit that can be submitted.
+pub struct Prepared {
+    /// The circuit.
+    pub circuit: PlannedCircuit,
+    /// Its inputs, all in a row.
+    pub inputs: Vec<Lwe>,
+    /// Bits of each value it gives.
+    pub output_widths: Vec<usize>,
+    /// In which form its results are written.
+    pub form: Form,
+    /// For its inputs while it runs.
+    pub inputs_room: Room,
+    /// For its results.
+    pub outputs_room: Room,
+    /// For the record of its run.
+    pub record_room: Room,
+}
+
+/// Bytes of a run's record: ids, counts, and a handle an output.
+const RECORD_BYTES: u64 = 1024;
+const RECORD_OUTPUT_BYTES: u64 = 64;
+
+/// Checks everything there is to check about a request, cheapest first.
+pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
+    let Given { request: CircuitRequest { circuit, inputs, outputs, .. }, words, reserved } = given;
+    if outputs == Some(CircuitOutputs::Handles) && session.state(node.clock.now()) == SessionState::Idle {
+        let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
+        return Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"));
+    }
+    let sources = sources(&session.bench, inputs, words.is_some())?;
+    let text = netlist_text(node, caller, circuit).await?;
+    let limits = Limits::of(&node.config.circuits, caller.role);
+    let (key, memory) = (*session.key, session.bench.memory.clone());
+    let prepared = node.offload.run(move || {
+        let netlist = read_netlist(&text, &limits, "circuit")?;
+        drop(text);
+        let prepared = read(&key, &memory, &netlist, sources, words.as_ref().map_or(&[], Words::bytes));
+        drop((words, reserved));
+        prepared
+    });
+    prepared.await?
+}
+
+/// Where an input's bits come from.
+enum Source {
+    Texts(Vec<String>),
+    Kept(Arc<Value>),
+    /// So many of the words behind the head.
+    Words(usize),
+}
+
+impl Source {
+    fn bits(&self) -> usize {
+        match self {
+            Source::Texts(texts) => texts.len(),
+            Source::Kept(value) => value.bits.len(),
+            Source::Words(bits) => *bits,
+        }
+    }
+}
+
+/// Finds what the inputs name.
+fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
+    let source = |(index, input)| {
+        let place = format!("inputs[{index}]");
+        let wrong =
+            |message: String| ApiError::new(Code::InvalidRequest, message).at(place.clone(), "not of this form");
+        match input {
+            CircuitValue::Handle(text) => {
+                let handle: Option<HandleId> = text.parse().ok();
+                let value = handle.and_then(|handle| bench.value(&handle));
+                value.map(Source::Kept).ok_or_else(|| unknown_handle(Some(&place)))
+            }
+            CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
+            CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
+            CircuitValue::Ciphertexts(_) => {
+                Err(wrong(format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle")))
+            }
+            CircuitValue::Bits(_) => Err(wrong(format!("{place}: in JSON it is a list of ciphertexts, or a handle"))),
+        }
+    };
+    inputs.into_iter().enumerate().map(source).collect()
+}
+
+/// The netlist itself, or the kept one of that name. A text with a line break is a netlist: no name has one.
+async fn netlist_text(node: &Node, caller: &Caller, circuit: String) -> Result<String, ApiError> {
+    if circuit.contains('\n') {
+        return match circuit.len() {
+            0..=CIRCUIT_TEXT_BYTES_MAX => Ok(circuit),
+            _ => Err(ApiError::new(Code::PayloadTooLarge, "a netlist may have at most 32 MB")
+                .at("circuit", "more than 32 MB")),
+        };
+    }
+    if !is_circuit_name(&circuit) {
+        let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
+        return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
+    }
+    node.store.circuit_text(caller.account.as_str(), &circuit).await?.ok_or_else(kept::unknown)
+}
+
+/// Reads a netlist within its bounds; `member` of the request holds it. CPU work.
+pub fn read_netlist(text: &str, limits: &Limits, member: &str) -> Result<Netlist, ApiError> {
+    let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
+    let netlist = Netlist::read(text).map_err(|error| refused(format!("not a netlist: {error}")))?;
+    let (gates, most) = (netlist.gates(), limits.gates_max);
+    if gates > most {
+        return Err(refused(format!("the circuit has {gates} gates, more than {most}")));
+    }
+    for (widths, what) in [(netlist.input_widths(), "takes"), (netlist.output_widths(), "gives")] {
+        let (values, bits) = (widths.len(), widths.iter().sum::<usize>());
+        if values > CIRCUIT_VALUES_MAX {
+            return Err(refused(format!("the circuit {what} {values} values, more than {CIRCUIT_VALUES_MAX}")));
+        }
+        if bits > limits.bits_max {
+            return Err(refused(format!("the circuit {what} {bits} bits, more than {}", limits.bits_max)));
+        }
+    }
+    Ok(netlist)
+}
+
+/// Sets memory aside and reads the inputs. CPU work.
+fn read(
+    key: &OpenKey,
+    memory: &Memory,
+    netlist: &Netlist,
+    sources: Vec<Source>,
+    words: &[u8],
+) -> Result<Prepared, ApiError> {
+    check_widths(&sources, netlist.input_widths())?;
+    let bits = |widths: &[usize]| widths.iter().sum::<usize>();
+    let output_widths = netlist.output_widths().to_vec();
+    let record_bytes = RECORD_BYTES + RECORD_OUTPUT_BYTES * output_widths.len() as u64;
+    let outputs_room = memory.reserve(value_bytes(key, bits(&output_widths))).map_err(no_room)?;
+    let inputs_room = memory.reserve(value_bytes(key, bits(netlist.input_widths()))).map_err(no_room)?;
+    let record_room = memory.reserve(record_bytes).map_err(no_room)?;
+
+    let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
+    let mut in_words = compute::read_words(key, words, in_words)?.into_iter();
+    let (mut inputs, mut first_form) = (Vec::with_capacity(bits(netlist.input_widths())), None);
+    for (index, source) in sources.into_iter().enumerate() {
+        let form = match source {
+            Source::Texts(texts) => {
+                let (bits, form) = compute::read_value(key, &texts, &format!("inputs[{index}]"))?;
+                inputs.extend(bits);
+                form
+            }
+            Source::Kept(value) => {
+                inputs.extend(value.bits.iter().cloned());
+                Some(value.form)
+            }
+            Source::Words(bits) => {
+                inputs.extend(in_words.by_ref().take(bits));
+                Some(Form::Ango)
+            }
+        };
+        first_form = first_form.or(form);
+    }
+    let form = first_form.unwrap_or(Form::Ango);
+    Ok(Prepared { circuit: netlist.plan(), inputs, output_widths, form, inputs_room, outputs_room, record_room })
+}
+
+fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
+    let (given, wanted) = (sources.len(), widths.len());
+    if given != wanted {
+        let message = format!("{given} inputs given, the circuit takes {wanted}");
+        return Err(ApiError::new(Code::InvalidParams, message).at("inputs", format!("{wanted} wanted")));
+    }
+    for (index, (source, &wanted)) in sources.iter().zip(widths).enumerate() {
+        let given = source.bits();
+        if given != wanted {
+            let place = format!("inputs[{index}]");
+            let message = format!("{place} has {given} bits, the circuit takes {wanted} there");
+            return Err(ApiError::new(Code::InvalidParams, message).at(place, format!("{wanted} bits wanted")));
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a handle that names nothing in its session: somebody else's and an unknown one are the same.
+pub fn unknown_handle(place: Option<&str>) -> ApiError {
+    let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
+    match place {
+        Some(place) => error.at(place, "unknown handle"),
+        None => error,
+    }
+}
+
+/// The answer when there is no memory for inputs and results.
+pub fn no_room(full: Full) -> ApiError {
+    match full {
+        Full::Session => ApiError::new(
+            Code::QuotaExceeded,
+            "the session has no memory left for inputs and results: delete handles and results of runs",
+        ),
+        Full::Node => ApiError::new(Code::ServiceUnavailable, "the node has no memory left for inputs and results"),
+    }
+}

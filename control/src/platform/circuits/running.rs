@@ -1,0 +1,340 @@
+//! A circuit's run from its submission to its charge.
+//!
+//! Whoever holds a [`Submitted`] must bring it to its end: its session counts it as running.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
+use api::{Code, MilliYen};
+use store::{CircuitOperationEnd, NewCircuitOperation};
+use tokio::sync::oneshot;
+
+use super::prepare::{Given, Prepared, prepare};
+use crate::app::Node;
+use crate::auth::Caller;
+use crate::billing::tariff::{self, Price};
+use crate::billing::usage::{self, Charge, ChargeTo};
+use crate::clock::Timestamp;
+use crate::compute::{CircuitEnd, EngineOperation, Form, Gate, Lwe, OpenKey, RunError};
+use crate::error::ApiError;
+use crate::ids;
+use crate::in_flight::Guard;
+use crate::platform::gates::milliseconds;
+use crate::workbench::{NotTaken, Output, Room, Run, Value, Workbench};
+
+/// A run that was completed and charged.
+pub struct Finished {
+    /// The session's key.
+    pub key: OpenKey,
+    /// The run, without its outputs.
+    pub operation: CircuitOperation,
+    /// Its outputs.
+    pub outputs: Vec<Output>,
+    /// The memory of outputs that are not kept.
+    pub room: Room,
+}
+
+/// Runs a circuit for a client that waits. If it goes away, the run goes on and is charged (readings P24).
+pub async fn run(node: &Arc<Node>, caller: Caller, given: Given, deadline: Instant) -> Result<Finished, ApiError> {
+    let submitted = submit(node, caller, given, true, deadline).await?;
+    let in_flight = node.in_flight.enter();
+    let finished = tokio::spawn(async move {
+        let _in_flight = in_flight;
+        submitted.finish().await
+    });
+    finished.await?
+}
+
+/// Begins a circuit for a client that does not wait, and puts it on record; its results are kept for whoever asks.
+pub async fn begin(
+    node: &Arc<Node>,
+    caller: Caller,
+    given: Given,
+    deadline: Instant,
+) -> Result<CircuitOperation, ApiError> {
+    let submitted = submit(node, caller, given, false, deadline).await?;
+    // a task: a client that goes away now must not leave a run that nobody brings to its end
+    let recorded = tokio::spawn(async move {
+        let job = &submitted.job;
+        if let Err(error) = job.node.store.insert_circuit_operation(&job.as_new()).await {
+            submitted.abandon();
+            return Err(ApiError::from(error));
+        }
+        let operation = job.operation(OperationStatus::Pending, 0, None);
+        tokio::spawn(submitted.finish());
+        Ok(operation)
+    });
+    recorded.await?
+}
+
+/// Checks a request and submits its circuit. Nothing waits between the submission and the return.
+async fn submit(
+    node: &Arc<Node>,
+    caller: Caller,
+    given: Given,
+    waited: bool,
+    deadline: Instant,
+) -> Result<Submitted, ApiError> {
+    let session_id = given.request.session_id.clone();
+    let outputs = given.request.outputs.unwrap_or_default();
+    let session = node.sessions.find(&caller.account, &session_id).await?;
+    let prepared = prepare(node, &caller, &session, given).await?;
+    let (key, bench) = (*session.key, session.bench.clone());
+    let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    // the session itself is not held while gates run: its end must not wait for them
+    drop(session);
+
+    let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
+    let (created_at, counts, levels) = (node.clock.now(), circuit.gate_counts(), circuit.levels());
+    let by_gate = usage::by_gate(&counts)?;
+    let run = Arc::new(Run::new(ids::operation(created_at), record_room));
+    bench.begin(run.clone()).map_err(|refused| match refused {
+        NotTaken::Closed => ApiError::new(Code::SessionNotFound, "there is no such session"),
+        NotTaken::TooMany => {
+            let most = node.config.circuits.running_max;
+            ApiError::new(Code::RateLimited, format!("{most} circuits of the session are running: wait for one"))
+                .retry_after(Duration::from_secs(1))
+        }
+    })?;
+    let (operation, end) = match node.compute.start_circuit(&key, &circuit, inputs, deadline) {
+        Ok(started) => started,
+        Err(error) => {
+            bench.end(&run, false);
+            return Err(match error {
+                RunError::Api(error) => error,
+                RunError::Gone => node.sessions.gone(&charge_to.account, &session_id).await,
+            });
+        }
+    };
+    run.engine.get_or_init(|| operation);
+    let job = Job {
+        _running: node.circuits_running.enter(),
+        node: node.clone(),
+        session_id,
+        charge_to,
+        key,
+        bench,
+        run,
+        created_at,
+        counts,
+        by_gate,
+        levels,
+        output_widths,
+        form,
+        outputs,
+        waited,
+        started: Instant::now(),
+    };
+    Ok(Submitted { job, operation, end, inputs_room, outputs_room })
+}
+
+/// A circuit in the engine.
+struct Submitted {
+    job: Job,
+    operation: EngineOperation,
+    end: oneshot::Receiver<CircuitEnd>,
+    inputs_room: Room,
+    outputs_room: Room,
+}
+
+impl Submitted {
+    /// Waits for the end, charges what there is to charge and puts the results where they belong.
+    async fn finish(self) -> Result<Finished, ApiError> {
+        let Submitted { job, end, inputs_room, outputs_room, .. } = self;
+        let end = end.await;
+        drop(inputs_room);
+        let finished = match end {
+            Ok(CircuitEnd::Completed { results, compute, bootstraps }) => {
+                job.complete(results, outputs_room, compute, bootstraps).await
+            }
+            Ok(CircuitEnd::Cancelled(done)) => Err(job.cancelled(done).await),
+            Ok(CircuitEnd::Failed(RunError::Api(error))) => Err(job.failed(error).await),
+            Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(job.gone().await).await),
+            Err(_) => Err(job.failed(ApiError::internal("the engine dropped an operation")).await),
+        };
+        job.bench.end(&job.run, !job.waited && finished.is_ok());
+        finished
+    }
+
+    /// Ends a run that could not be put on record; nothing is charged.
+    fn abandon(self) {
+        self.job.node.compute.cancel(self.operation);
+        self.job.bench.end(&self.job.run, false);
+    }
+}
+
+/// What a run is about.
+struct Job {
+    /// Counts it among what must end before the node stops.
+    _running: Guard,
+    node: Arc<Node>,
+    session_id: String,
+    charge_to: ChargeTo,
+    key: OpenKey,
+    bench: Arc<Workbench>,
+    run: Arc<Run>,
+    created_at: Timestamp,
+    /// Gates of the circuit by kind, and the same as it is stored.
+    counts: Vec<(Gate, u64)>,
+    by_gate: String,
+    levels: u64,
+    output_widths: Vec<usize>,
+    form: Form,
+    outputs: CircuitOutputs,
+    /// Whether a client waits for the results.
+    waited: bool,
+    started: Instant,
+}
+
+impl Job {
+    async fn complete(
+        &self,
+        results: Vec<Lwe>,
+        mut room: Room,
+        compute: Duration,
+        bootstraps: u64,
+    ) -> Result<Finished, ApiError> {
+        let total = usage::total(&self.counts);
+        let price = tariff::price_of(self.counts.iter().copied(), total);
+        // before the record says so: whoever reads `completed` finds the results
+        let Some(outputs) = self.shelve(results, &mut room) else {
+            return Err(self.failed(self.gone().await).await);
+        };
+        let charge = Charge { counts: &self.counts, price: &price, bootstraps, compute };
+        if let Err(error) = self.book(OperationStatus::Completed, &charge).await {
+            self.take_back(&outputs);
+            return Err(error);
+        }
+        let operation = self.operation(OperationStatus::Completed, total, Some((&price, compute)));
+        Ok(Finished { key: self.key, operation, outputs, room })
+    }
+
+    /// Charges the gates that were done; the answer for whoever waited.
+    async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
+        let price = tariff::price_of(done.iter().copied(), usage::total(&self.counts));
+        let bootstraps = done.iter().map(|(gate, count)| gate.bootstraps() as u64 * count).sum();
+        let charge = Charge { counts: &done, price: &price, bootstraps, compute: self.started.elapsed() };
+        match self.book(OperationStatus::Cancelled, &charge).await {
+            Ok(()) => ApiError::new(Code::Conflict, "the run was cancelled"),
+            Err(error) => error,
+        }
+    }
+
+    /// Puts a failure on record, if the run is; the same failure.
+    async fn failed(&self, error: ApiError) -> ApiError {
+        if self.waited {
+            return error;
+        }
+        let end = CircuitOperationEnd {
+            status: OperationStatus::Failed.as_str(),
+            gates_done: 0,
+            bootstrap_ops: 0,
+            cost_milli_yen: 0,
+            discounted: false,
+            compute_us: usage::microseconds(self.started.elapsed()),
+            error: Some((error.code.as_str(), &error.message)),
+            ended_at: self.node.clock.now().0,
+        };
+        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None).await {
+            tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a failed run is not on record");
+        }
+        error
+    }
+
+    async fn gone(&self) -> ApiError {
+        self.node.sessions.gone(&self.charge_to.account, &self.session_id).await
+    }
+
+    /// The end and its charge, both or neither.
+    async fn book(&self, status: OperationStatus, charge: &Charge<'_>) -> Result<(), ApiError> {
+        let (new, done) = (self.as_new(), usage::total(charge.counts));
+        let end = CircuitOperationEnd {
+            status: status.as_str(),
+            gates_done: done as i64,
+            bootstrap_ops: charge.price.bootstrap_ops as i64,
+            cost_milli_yen: charge.price.cost.0,
+            discounted: charge.price.discounted,
+            compute_us: usage::microseconds(charge.compute),
+            error: None,
+            ended_at: self.node.clock.now().0,
+        };
+        let store = &self.node.store;
+        let booked = match done {
+            0 => store.end_circuit_operation(&new, &end, None).await?,
+            _ => {
+                let write = async |row: &store::GateUsage<'_>| store.end_circuit_operation(&new, &end, Some(row)).await;
+                charge.book(&self.node, &self.charge_to, write).await?
+            }
+        };
+        booked.then_some(()).ok_or_else(|| ApiError::internal("a run ended twice"))
+    }
+
+    /// Puts the results where they will be looked for. `None`: the session has ended.
+    fn shelve(&self, results: Vec<Lwe>, room: &mut Room) -> Option<Vec<Output>> {
+        let mut results = results.into_iter();
+        let mut outputs = Vec::with_capacity(self.output_widths.len());
+        let kept = !self.waited || self.outputs == CircuitOutputs::Handles;
+        for &width in &self.output_widths {
+            let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
+            let value = Arc::new(Value::new(results.by_ref().take(width).collect(), self.form, room.part(bytes)));
+            outputs.push(match self.outputs {
+                CircuitOutputs::Ciphertexts => Output::Value(value),
+                CircuitOutputs::Handles => {
+                    let handle = ids::handle();
+                    if !self.bench.keep(handle.clone(), value) {
+                        return None;
+                    }
+                    Output::Handle(handle)
+                }
+            });
+        }
+        if !self.waited {
+            self.bench.complete(&self.run, outputs.clone());
+        }
+        Some(outputs)
+    }
+
+    /// Undoes [`Job::shelve`]; the run itself is dropped at its end.
+    fn take_back(&self, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Handle(handle) = output {
+                self.bench.forget(handle);
+            }
+        }
+    }
+
+    fn as_new(&self) -> NewCircuitOperation<'_> {
+        NewCircuitOperation {
+            op_id: self.run.op_id.as_str(),
+            account_id: self.charge_to.account.as_str(),
+            session_digest: &self.charge_to.digest,
+            gates_total: usage::total(&self.counts) as i64,
+            by_gate: &self.by_gate,
+            levels: self.levels as i64,
+            created_at: self.created_at.0,
+        }
+    }
+
+    fn operation(
+        &self,
+        status: OperationStatus,
+        gates_done: u64,
+        charged: Option<(&Price, Duration)>,
+    ) -> CircuitOperation {
+        CircuitOperation {
+            op_id: self.run.op_id.clone(),
+            status,
+            gates_done,
+            gates_total: usage::total(&self.counts),
+            gates: self.counts.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
+            levels: self.levels,
+            outputs: None,
+            bootstrap_ops: charged.map(|(price, _)| price.bootstrap_ops),
+            cost_jpy: charged.map(|(price, _)| MilliYen(price.cost.0)),
+            batch_discount_applied: charged.map(|(price, _)| price.discounted),
+            compute_ms: charged.map(|(_, compute)| milliseconds(compute)),
+            error: None,
+        }
+    }
+}

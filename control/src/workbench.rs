@@ -1,0 +1,354 @@
+//! What a session has in memory besides its key: values under handles, and the circuits that run for it.
+//!
+//! Everything here ends with the session: nothing new is taken in, ciphertexts are overwritten as soon as nobody reads
+//! them any more.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use api::{HandleId, OperationId};
+use tokio::sync::watch;
+use zeroize::Zeroize;
+
+use crate::compute::{EngineOperation, Form, Lwe};
+
+/// A bound on bytes; clones count together.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    books: Arc<Books>,
+}
+
+#[derive(Debug)]
+struct Books {
+    used: AtomicU64,
+    max: u64,
+    /// What is used here is used there too.
+    within: Option<Memory>,
+}
+
+/// Bytes set aside; given back when dropped.
+#[derive(Debug)]
+pub struct Room {
+    memory: Memory,
+    bytes: u64,
+}
+
+/// Where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// In the session, until it deletes something.
+    Session,
+    /// On the node, for the moment.
+    Node,
+}
+
+impl Memory {
+    /// The node's.
+    pub fn of_node(bytes_max: u64) -> Memory {
+        Memory { books: Arc::new(Books { used: AtomicU64::new(0), max: bytes_max, within: None }) }
+    }
+
+    /// A session's share of the node's.
+    pub fn of_session(&self, bytes_max: u64) -> Memory {
+        Memory { books: Arc::new(Books { used: AtomicU64::new(0), max: bytes_max, within: Some(self.clone()) }) }
+    }
+
+    /// Bytes set aside now.
+    pub fn used(&self) -> u64 {
+        self.books.used.load(Ordering::Relaxed)
+    }
+
+    /// Sets bytes aside, or says where there is no room for them.
+    pub fn reserve(&self, bytes: u64) -> Result<Room, Full> {
+        if !self.take(bytes) {
+            return Err(if self.books.within.is_some() { Full::Session } else { Full::Node });
+        }
+        let Some(node) = &self.books.within else { return Ok(Room { memory: self.clone(), bytes }) };
+        if !node.take(bytes) {
+            self.books.used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Full::Node);
+        }
+        Ok(Room { memory: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.books.max);
+        self.books.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.books.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(node) = &self.books.within {
+            node.give_back(bytes);
+        }
+    }
+}
+
+impl Room {
+    /// A part of this room as a room of its own.
+    pub fn part(&mut self, bytes: u64) -> Room {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Room { memory: self.memory.clone(), bytes }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
+    }
+}
+
+/// An encrypted number, bit 0 first. Overwritten when nobody needs it any more.
+pub struct Value {
+    /// Its ciphertexts.
+    pub bits: Vec<Lwe>,
+    /// The form in which its ciphertexts are written.
+    pub form: Form,
+    _room: Room,
+}
+
+impl Value {
+    /// A value that takes this room.
+    pub fn new(bits: Vec<Lwe>, form: Form, room: Room) -> Value {
+        Value { bits, form, _room: room }
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.bits.iter_mut().for_each(Zeroize::zeroize);
+    }
+}
+
+/// A result of a circuit.
+#[derive(Clone)]
+pub enum Output {
+    /// Kept under a handle.
+    Handle(HandleId),
+    /// Waits for whoever fetches it.
+    Value(Arc<Value>),
+}
+
+/// A circuit's run while the node has it in memory.
+pub struct Run {
+    /// Names it.
+    pub op_id: OperationId,
+    /// In the engine, from its submission on.
+    pub engine: OnceLock<EngineOperation>,
+    results: Mutex<Option<Vec<Output>>>,
+    ended: watch::Sender<bool>,
+    /// For its own record and results.
+    _room: Room,
+}
+
+impl Run {
+    /// A run that takes this room.
+    pub fn new(op_id: OperationId, room: Room) -> Run {
+        let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
+        Run { op_id, engine: OnceLock::new(), results, ended, _room: room }
+    }
+
+    /// What came of it, if it was completed and its results are here.
+    pub fn results(&self) -> Option<Vec<Output>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until it has ended and that is on record.
+    pub async fn ended(&self) {
+        // cannot fail: self holds the sender
+        let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
+    }
+
+    fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+}
+
+/// Why a run is not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The session has ended.
+    Closed,
+    /// As many as there may be are running.
+    TooMany,
+}
+
+/// A session's values and runs.
+pub struct Workbench {
+    /// The session's memory for values.
+    pub memory: Memory,
+    running_max: usize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    closed: bool,
+    values: HashMap<HandleId, Arc<Value>>,
+    runs: HashMap<OperationId, Arc<Run>>,
+}
+
+impl Workbench {
+    /// Empty.
+    pub fn new(memory: Memory, running_max: usize) -> Workbench {
+        Workbench { memory, running_max, shelf: Mutex::default() }
+    }
+
+    /// Takes in a run that is about to begin.
+    pub fn begin(&self, run: Arc<Run>) -> Result<(), NotTaken> {
+        let mut shelf = self.shelf();
+        if shelf.closed {
+            return Err(NotTaken::Closed);
+        }
+        if shelf.runs.values().filter(|run| !run.has_ended()).count() >= self.running_max {
+            return Err(NotTaken::TooMany);
+        }
+        shelf.runs.insert(run.op_id.clone(), run);
+        Ok(())
+    }
+
+    /// Puts a run's results where they will be looked for. After the session's end they are dropped.
+    pub fn complete(&self, run: &Run, results: Vec<Output>) {
+        let shelf = self.shelf();
+        if !shelf.closed {
+            *run.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(results);
+        }
+    }
+
+    /// A run has ended; it is kept when its results may still be fetched.
+    pub fn end(&self, run: &Run, keep: bool) {
+        if !keep {
+            self.shelf().runs.remove(&run.op_id);
+        }
+        run.ended.send_replace(true);
+    }
+
+    /// A run that is here.
+    pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
+        self.shelf().runs.get(op_id).cloned()
+    }
+
+    /// Drops an ended run and its results, but not values under handles.
+    pub fn forget_run(&self, op_id: &OperationId) {
+        self.shelf().runs.remove(op_id);
+    }
+
+    /// Keeps a value under a handle. False: the session has ended, and the value is dropped.
+    pub fn keep(&self, handle: HandleId, value: Arc<Value>) -> bool {
+        let mut shelf = self.shelf();
+        if !shelf.closed {
+            shelf.values.insert(handle, value);
+        }
+        !shelf.closed
+    }
+
+    /// The value under a handle.
+    pub fn value(&self, handle: &HandleId) -> Option<Arc<Value>> {
+        self.shelf().values.get(handle).cloned()
+    }
+
+    /// Drops the value under a handle. False: there is none.
+    pub fn forget(&self, handle: &HandleId) -> bool {
+        self.shelf().values.remove(handle).is_some()
+    }
+
+    /// The session ends: drops everything, takes nothing more.
+    pub fn close(&self) {
+        let emptied = std::mem::replace(&mut *self.shelf(), Shelf { closed: true, ..Shelf::default() });
+        for run in emptied.runs.values() {
+            *run.results.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench(session_bytes: u64, node_bytes: u64) -> (Memory, Workbench) {
+        let node = Memory::of_node(node_bytes);
+        let bench = Workbench::new(node.of_session(session_bytes), 2);
+        (node, bench)
+    }
+
+    fn value(room: Room) -> Arc<Value> {
+        Arc::new(Value::new(vec![Lwe::trivial(4, true)], Form::Ango, room))
+    }
+
+    fn run(bench: &Workbench, number: u128) -> Arc<Run> {
+        Arc::new(Run::new(OperationId::from_bits(number), bench.memory.reserve(1).unwrap()))
+    }
+
+    #[test]
+    fn memory_is_bounded_by_session_and_by_node_and_given_back() {
+        let node = Memory::of_node(100);
+        let (first, second) = (node.of_session(80), node.of_session(80));
+        let mut held = first.reserve(80).unwrap();
+        assert_eq!(first.reserve(1).unwrap_err(), Full::Session);
+        assert_eq!(second.reserve(21).unwrap_err(), Full::Node);
+        assert_eq!((second.used(), node.used()), (0, 80));
+        let part = held.part(30);
+        drop(held);
+        assert_eq!((first.used(), node.used()), (30, 30));
+        assert!(second.reserve(70).is_ok());
+        drop(part);
+        assert_eq!(node.used(), 0);
+        assert_eq!(node.reserve(u64::MAX).unwrap_err(), Full::Node);
+    }
+
+    #[test]
+    fn a_session_s_end_drops_values_and_results_and_takes_nothing_more() {
+        let (node, bench) = bench(100, 100);
+        let handle = HandleId::from_bits(1);
+        assert!(bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap())));
+        let done = run(&bench, 1);
+        bench.begin(done.clone()).unwrap();
+        bench.complete(&done, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
+        bench.end(&done, true);
+        let running = run(&bench, 2);
+        bench.begin(running.clone()).unwrap();
+        assert_eq!(node.used(), 22);
+        bench.close();
+        assert!(bench.value(&handle).is_none() && done.results().is_none());
+        bench.complete(&running, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
+        bench.end(&running, true);
+        assert!(running.results().is_none());
+        assert!(!bench.keep(handle, value(bench.memory.reserve(10).unwrap())));
+        assert_eq!(bench.begin(run(&bench, 3)), Err(NotTaken::Closed));
+        drop((done, running));
+        assert_eq!(node.used(), 0);
+    }
+
+    #[test]
+    fn runs_of_a_session_are_bounded_while_they_run() {
+        let (_, bench) = bench(100, 100);
+        let runs: Vec<_> = (0..4).map(|number| run(&bench, number)).collect();
+        bench.begin(runs[0].clone()).unwrap();
+        bench.begin(runs[1].clone()).unwrap();
+        assert_eq!(bench.begin(runs[2].clone()), Err(NotTaken::TooMany));
+        bench.end(&runs[0], true);
+        bench.begin(runs[2].clone()).unwrap();
+        bench.end(&runs[1], false);
+        assert!(bench.run(&runs[0].op_id).is_some() && bench.run(&runs[1].op_id).is_none());
+        bench.forget_run(&runs[0].op_id);
+        assert!(bench.run(&runs[0].op_id).is_none());
+    }
+
+    #[test]
+    fn a_value_that_is_read_while_it_is_deleted_stays_whole_for_its_reader() {
+        let (node, bench) = bench(100, 100);
+        let handle = HandleId::from_bits(1);
+        bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap()));
+        let reading = bench.value(&handle).unwrap();
+        assert!(bench.forget(&handle) && !bench.forget(&handle));
+        assert_eq!((reading.bits[0].words()[4], node.used()), (Lwe::trivial(4, true).words()[4], 10));
+        drop(reading);
+        assert_eq!(node.used(), 0);
+    }
+}
