@@ -2,6 +2,7 @@
 
 mod arena;
 mod blind_rotate;
+mod linear;
 mod lwe_key_switch;
 mod memory;
 mod mod_switch;
@@ -14,6 +15,7 @@ use crate::error::Result;
 use crate::modular;
 use crate::tfhe::{EvaluationKey, Params};
 pub use arena::Arena;
+pub(crate) use blind_rotate::Decomposition;
 use blind_rotate::{BootstrapKey, Scratch};
 use lwe_key_switch::KeySwitchKey;
 use memory::Words;
@@ -72,7 +74,7 @@ impl Cpu {
     }
 }
 
-fn threads_available() -> usize {
+pub(crate) fn threads_available() -> usize {
     std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
@@ -109,7 +111,7 @@ where
 }
 
 /// Calls `work(i, chunk)` for every chunk of `out`.
-fn for_each_chunk<F>(threads: usize, out: &mut [u32], chunk: usize, work: F)
+pub(crate) fn for_each_chunk<F>(threads: usize, out: &mut [u32], chunk: usize, work: F)
 where
     F: Fn(usize, &mut [u32]) + Send + Sync,
 {

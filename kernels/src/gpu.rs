@@ -4,8 +4,23 @@
 //! it; `tests` has a third one that runs the same CUDA sources on the host. Everything above that door, the order of
 //! kernels, their bindings and their numbers of groups, is written once, in this folder.
 
+pub mod blind_rotate;
+mod evaluator;
+pub mod linear;
+pub mod lwe_key_switch;
+pub mod mod_switch;
+pub mod ntt;
+pub mod sample_extract;
+mod source;
+mod stem;
+
+use zeroize::Zeroizing;
+
 use crate::backend::DeviceInfo;
-use crate::error::Result;
+use crate::cpu;
+use crate::error::{Error, Result};
+pub use evaluator::{Arena, Evaluator, Key, Stems};
+pub use stem::Compiler;
 
 /// The language a card's kernels are written in: the ending of their files in `shaders/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,4 +111,33 @@ pub trait Gpu: Send + Sync + 'static {
     fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Pending>;
     /// Waits for a read.
     fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
+}
+
+/// Room for this many words, if the card takes a buffer of that size and kernels can number its words.
+fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
+    let bytes_max = gpu.card().buffer_bytes_max;
+    if words > u32::MAX as usize || 4 * words as u64 > bytes_max {
+        return Err(Error::OutOfMemory(format!("{words} words in one buffer of at most {bytes_max} bytes")));
+    }
+    gpu.alloc(words.max(1))
+}
+
+/// Fills a buffer piece by piece, `make(i, piece)` on all of the host's threads, with no more of it on the host at a time
+/// than `words_max` words or a piece.
+fn upload<G: Gpu>(
+    gpu: &G,
+    buf: &G::Buf,
+    pieces: usize,
+    piece_words: usize,
+    words_max: usize,
+    make: impl Fn(usize, &mut [u32]) + Send + Sync,
+) -> Result<()> {
+    let at_once = (words_max / piece_words).clamp(1, pieces);
+    let mut words = Zeroizing::new(vec![0; at_once * piece_words]);
+    for first in (0..pieces).step_by(at_once) {
+        let words = &mut words[..at_once.min(pieces - first) * piece_words];
+        cpu::for_each_chunk(cpu::threads_available(), words, piece_words, |i, piece| make(first + i, piece));
+        gpu.write(buf, first * piece_words, words)?;
+    }
+    Ok(())
 }

@@ -7,6 +7,17 @@ pub use crate::tfhe::params::RING_MODULUS;
 /// `q` as a 64-bit word, for products.
 const Q: u64 = RING_MODULUS as u64;
 
+/// `1 / q mod 2^32`, by Newton's iteration: Montgomery's reduction needs it.
+pub const Q_INVERSE: u32 = {
+    let mut inverse = RING_MODULUS;
+    let mut i = 0;
+    while i < 5 {
+        inverse = inverse.wrapping_mul(2u32.wrapping_sub(RING_MODULUS.wrapping_mul(inverse)));
+        i += 1;
+    }
+    inverse
+};
+
 /// `a + b mod q` for `a, b` in `[0, q)`.
 #[inline(always)]
 pub fn add(a: u32, b: u32) -> u32 {

@@ -8,12 +8,12 @@ use kernels::cpu::{Cpu, Isa};
 use kernels::tfhe::{EvaluationKey, Preset};
 
 use crate::Case;
+use crate::any_backend::AnyBackend;
 use crate::fixtures::{Bodies, key, torus_rows};
 
 /// Batches: alone, a pair, a pair and one, more than a group, more than a group a thread.
 const ROWS: [usize; 5] = [1, 2, 3, 17, 33];
 const ROWS_MAX: usize = 33;
-const THREADS: [usize; 3] = [1, 2, 3];
 
 struct Expected {
     key: EvaluationKey,
@@ -37,13 +37,14 @@ impl Expected {
 pub fn cases() -> impl Iterator<Item = Case> {
     Preset::ALL.into_iter().map(|preset| {
         let expected = OnceLock::new();
-        Case::new(format!("agreement/{}", preset.name()), move |device| {
+        Case::large(format!("agreement/{}", preset.name()), move |device| {
             let Expected { key, inputs, samples, outputs } = expected.get_or_init(|| Expected::new(preset));
             let row_in = key.params.lwe_dimension + 1;
             let sample = key.params.extracted_dimension() + 1;
-            let loaded = device.open(2).load_key(key).expect("a key fits");
-            for threads in THREADS {
-                let backend = device.open(threads);
+            let backends = device.threads.iter().map(|&threads| (threads, device.open(threads)));
+            let backends: Vec<(usize, AnyBackend)> = backends.collect();
+            let loaded = backends[backends.len() / 2].1.load_key(key).expect("a key fits");
+            for (threads, backend) in backends {
                 for rows in ROWS {
                     let found = backend.bootstrap(&loaded, &inputs[..rows * row_in]).expect("a bootstrap");
                     assert!(found == samples[..rows * sample], "{rows} rows on {threads} threads, bootstrap");

@@ -1,33 +1,87 @@
 //! The backends that the suite knows, present or not.
 
 use kernels::cpu::{Cpu, Isa};
+use kernels::gpu::{Evaluator, Gpu};
+use kernels::{Error, Result};
+use tests::host_cuda::HostCuda;
+
+use crate::any_backend::AnyBackend;
+use crate::stems::StemCase;
+
+/// Opens a backend with a number of threads.
+type Open = Box<dyn Fn(usize) -> Result<AnyBackend> + Send + Sync>;
+/// Launches a stem alone.
+type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
 /// A backend by its name in `DeviceInfo::backend`.
-#[derive(Clone, Copy)]
 pub struct Device {
     pub name: &'static str,
-    /// The instruction set, if this machine has it.
+    /// Why it is not on this machine, if it is not.
+    pub missing: Option<Error>,
+    /// Numbers of threads that make a difference.
+    pub threads: &'static [usize],
+    /// Whether it takes only what is small: it computes on the host, slowly.
+    pub small_only: bool,
+    /// The instruction set of a CPU.
     pub isa: Option<Isa>,
+    open: Open,
+    /// Checks a stem alone; CPUs have no launches.
+    stem: Option<CheckStem>,
 }
 
 impl Device {
-    /// All backends of this build.
+    /// All backends of this build. A further GPU is a further line.
     pub fn all() -> Vec<Device> {
-        let available = Isa::available();
-        let named = |name: &'static str| {
-            let isa = available.iter().copied().find(|isa| name.strip_prefix("cpu-") == Some(isa.name()));
-            Device { name, isa }
-        };
-        ["cpu-avx512", "cpu-avx2", "cpu-portable"].map(named).to_vec()
+        vec![
+            Device::cpu("cpu-avx512"),
+            Device::cpu("cpu-avx2"),
+            Device::cpu("cpu-portable"),
+            Device::gpu("cuda-host", true, HostCuda::open),
+        ]
     }
 
-    /// The instruction set of a backend that is here.
-    pub fn isa(&self) -> Isa {
-        self.isa.expect("trials run where the backend is")
+    fn cpu(name: &'static str) -> Device {
+        let isa = Isa::available().into_iter().find(|isa| name.strip_prefix("cpu-") == Some(isa.name()));
+        let missing = || Error::Unavailable("not an instruction set of this processor".into());
+        Device {
+            name,
+            missing: isa.is_none().then(missing),
+            threads: &[1, 2, 3],
+            small_only: false,
+            isa,
+            open: Box::new(move |threads| {
+                let isa = isa.ok_or_else(missing)?;
+                Ok(AnyBackend::new(Cpu::with(isa, threads)))
+            }),
+            stem: None,
+        }
     }
 
-    /// The backend with this many threads.
-    pub fn open(&self, threads: usize) -> Cpu {
-        Cpu::with(self.isa(), threads)
+    /// A card that `open` opens, anew for every case.
+    fn gpu<G: Gpu>(name: &'static str, small_only: bool, open: fn() -> Result<G>) -> Device {
+        Device {
+            name,
+            missing: open().err(),
+            threads: &[1],
+            small_only,
+            isa: None,
+            open: Box::new(move |_| Ok(AnyBackend::new(Evaluator::new(open()?)))),
+            stem: Some(Box::new(move |case| case.check(&open().expect("trials run where the backend is")))),
+        }
+    }
+
+    /// The backend with this many threads, where that makes a difference.
+    pub fn open(&self, threads: usize) -> AnyBackend {
+        (self.open)(threads).expect("trials run where the backend is")
+    }
+
+    /// Whether it is a card, whose stems can be launched alone.
+    pub fn is_gpu(&self) -> bool {
+        self.stem.is_some()
+    }
+
+    /// Launches a stem alone.
+    pub fn check_stem(&self, case: &StemCase) {
+        self.stem.as_ref().expect("asked of cards only")(case);
     }
 }

@@ -32,7 +32,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         let words = key.params.extracted_dimension() + 1;
         let inputs = torus_rows(ROWS, words, 8);
         let expected = OnceLock::new();
-        Case::new(format!("lwe_key_switch/{}", shape.name()), move |device| {
+        Case::small(format!("lwe_key_switch/{}", shape.name()), move |device| {
             let backend = device.open(2);
             let loaded = backend.load_key(&key).expect("a small key fits");
             let found = backend.key_switch(&loaded, &inputs).expect("a key switch");

@@ -1,14 +1,17 @@
 //! Every stem on every backend, word for word against its definition (`tests::naive`) and against the other backends.
 //!
 //! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it
-//! in `REQUIRE_BACKENDS` (`cpu-avx512,cpu-avx2`) to make that a failure.
+//! in `REQUIRE_BACKENDS` (`cpu-avx512,cuda-host`) to make that a failure.
 
 mod agreement;
+mod any_backend;
+mod arena;
 mod device;
+mod emulator;
 mod fixtures;
-mod host_cuda;
 mod lwe_key_switch;
 mod ntt;
+mod stems;
 mod tfhe_bootstrap;
 mod wgpu;
 
@@ -20,57 +23,58 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 use device::Device;
 use kernels::gpu::Gpu;
 use kernels::wgpu::Wgpu;
-use tests::host_cuda::HostCuda;
+use stems::StemCase;
 
-/// One thing to check on every device. What is slow to expect it keeps from the first one.
+/// One thing to check on the devices that `on` lets through. What is slow to expect it keeps from the first one.
 struct Case {
     /// `stem/case`.
     name: String,
+    on: fn(&Device) -> bool,
     check: Box<dyn Fn(&Device) + Send + Sync>,
 }
 
 impl Case {
-    fn new(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
-        Case { name: name.into(), check: Box::new(check) }
+    /// For every device.
+    fn small(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
+        Case { name: name.into(), on: |_| true, check: Box::new(check) }
     }
+
+    /// For devices that are not emulated.
+    fn large(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
+        Case { on: |device| !device.small_only, ..Case::small(name, check) }
+    }
+}
+
+fn stems() -> impl Iterator<Item = Case> {
+    StemCase::all().map(|(name, case)| Case {
+        on: Device::is_gpu,
+        ..Case::small(name, move |device: &Device| device.check_stem(&case))
+    })
 }
 
 fn main() -> ExitCode {
     let required = std::env::var("REQUIRE_BACKENDS").unwrap_or_default();
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
-    let devices = Device::all();
+    let devices: Vec<Arc<Device>> = Device::all().into_iter().map(Arc::new).collect();
     for name in &required {
-        let known = [EMULATED, SOFTWARE].contains(name) || devices.iter().any(|device| device.name == *name);
+        let known = *name == SOFTWARE || devices.iter().any(|device| device.name == *name);
         assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }
     let cases = ntt::cases()
         .chain(tfhe_bootstrap::cases())
         .chain(lwe_key_switch::cases())
+        .chain(arena::cases())
         .chain(agreement::cases())
+        .chain(stems())
+        .chain(emulator::cases())
         .map(Arc::new);
     let trials = cases.flat_map(|case| {
-        let trial = |&device: &Device| trial(case.clone(), device, required.contains(&device.name));
-        devices.iter().map(trial).collect::<Vec<Trial>>()
+        let devices = devices.iter().filter(|device| (case.on)(device));
+        let trial = |device: &Arc<Device>| trial(case.clone(), device.clone(), required.contains(&device.name));
+        devices.map(trial).collect::<Vec<Trial>>()
     });
-    let trials = trials.chain(emulator_trials(required.contains(&EMULATED)));
     let trials = trials.chain(wgpu_trials(required.contains(&SOFTWARE)));
     run(&Arguments::from_args(), trials.collect()).exit_code()
-}
-
-/// The emulated CUDA card, by its name in `DeviceInfo::backend`.
-const EMULATED: &str = "cuda-host";
-
-fn emulator_trials(required: bool) -> impl Iterator<Item = Trial> {
-    let host = Arc::new(HostCuda::open());
-    host_cuda::checks().map(move |(name, check)| {
-        let (host, missing) = (host.clone(), host.is_err());
-        let run = move || {
-            let host = host.as_ref().as_ref().map_err(|error| Failed::from(error.to_string()))?;
-            check(host);
-            Ok(())
-        };
-        Trial::test(format!("emulator/{name}/{EMULATED}"), run).with_ignored_flag(missing && !required)
-    })
 }
 
 /// A software Vulkan driver, by its name in `DeviceInfo::backend`.
@@ -94,12 +98,12 @@ fn wgpu_trials(required: bool) -> impl Iterator<Item = Trial> {
     })
 }
 
-fn trial(case: Arc<Case>, device: Device, required: bool) -> Trial {
-    let missing = device.isa.is_none();
+fn trial(case: Arc<Case>, device: Arc<Device>, required: bool) -> Trial {
+    let missing = device.missing.is_some();
     let name = format!("{}/{}", case.name, device.name);
     let check = move || {
-        if missing {
-            return Err(Failed::from("this machine does not have the backend"));
+        if let Some(reason) = &device.missing {
+            return Err(Failed::from(format!("this machine does not have the backend: {reason}")));
         }
         (case.check)(&device);
         Ok(())

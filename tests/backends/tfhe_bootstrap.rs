@@ -48,7 +48,7 @@ fn blind_rotate(name: String, key: EvaluationKey) -> Case {
     let words = key.params.lwe_dimension + 1;
     let inputs = torus_rows(ROWS, words, 4);
     let expected = OnceLock::new();
-    Case::new(format!("blind_rotate/{name}"), move |device| {
+    Case::small(format!("blind_rotate/{name}"), move |device| {
         let backend = device.open(1);
         let loaded = backend.load_key(&key).expect("a small key fits");
         let found = backend.bootstrap(&loaded, &inputs).expect("a bootstrap");
@@ -72,7 +72,7 @@ fn gates(shape: Shape) -> Case {
         })
         .collect();
     let expected = OnceLock::new();
-    Case::new(format!("gates/{}", shape.name()), move |device| {
+    Case::small(format!("gates/{}", shape.name()), move |device| {
         let backend = device.open(2);
         let loaded = backend.load_key(&key).expect("a small key fits");
         let found = bootstrap::evaluate(&backend, &loaded, &key.params, &rows).expect("gates");

@@ -154,6 +154,41 @@ fn files_have_one_reason_to_exist() {
     }
 }
 
+/// The numbered steps of a text, `// (1) ..` and so on, in the order of their numbers.
+fn steps(text: &str) -> BTreeMap<u32, String> {
+    let mut steps = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter_map(|line| line.strip_prefix("// (")) {
+        let Some((number, _)) = line.split_once(") ") else { continue };
+        if let Ok(number) = number.parse() {
+            assert!(steps.insert(number, line.to_owned()).is_none(), "a second step {number}: {line}");
+        }
+    }
+    steps
+}
+
+#[test]
+fn a_kernel_has_the_same_steps_in_every_language() {
+    for stem in ["ntt", "linear", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch"] {
+        let cpu = format!("kernels/src/cpu/{stem}.rs");
+        let of = |path: &str| steps(&std::fs::read_to_string(root().join(path)).expect(path));
+        let expected = of(&cpu);
+        assert!(expected.keys().copied().eq(1..=expected.len() as u32), "{cpu} has steps {:?}", expected.keys());
+        assert!(!expected.is_empty(), "{cpu} has no steps");
+        let cuda = format!("shaders/{stem}.cu");
+        assert_eq!(of(&cuda), expected, "{cuda} against {cpu}");
+    }
+}
+
+#[test]
+fn every_shader_is_in_the_catalogue() {
+    let catalogue = std::fs::read_to_string(root().join("shaders/README.md")).expect("shaders/README.md");
+    for (path, text) in sources("shaders", &[".cu", ".wgsl"]) {
+        let name = path.trim_start_matches("shaders/").rsplit_once('.').expect("an ending").0;
+        assert!(catalogue.contains(&format!("`{name}`")), "{path} is not in shaders/README.md");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{path} has a long line");
+    }
+}
+
 #[test]
 fn every_setting_is_in_the_sample() {
     let sample = std::fs::read_to_string(root().join(".env.sample")).expect(".env.sample");
@@ -207,8 +242,10 @@ fn licences_are_permissive() {
 
 #[test]
 fn the_tree_speaks_only_of_the_project() {
-    for folder in ["kernels", "engine", "control", "tests", "benches", "docs", ".ci"] {
-        for (path, text) in sources(folder, &[".rs", ".md", ".sql", ".py", ".mjs", "run", ".toml"]) {
+    for folder in ["kernels", "shaders", "engine", "control", "tests", "benches", "docs", ".ci"] {
+        for (path, text) in
+            sources(folder, &[".rs", ".cu", ".wgsl", ".h", ".cpp", ".md", ".sql", ".py", ".mjs", "run", ".toml"])
+        {
             for top in ["work", "root", "home"] {
                 assert!(!text.contains(&format!("/{top}/")), "{path} names a path of one machine");
             }

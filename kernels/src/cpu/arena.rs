@@ -2,10 +2,10 @@
 
 use crate::backend::{Backend, SlotGate};
 use crate::cpu::memory::Words;
-use crate::cpu::{Cpu, Key};
+use crate::cpu::sample_extract::add_mux_half;
+use crate::cpu::{Cpu, Key, linear};
 use crate::error::Result;
 use crate::tfhe::gates::{self, Gate};
-use crate::tfhe::lwe::EIGHTH;
 
 /// `[slots][n + 1]` words. Overwritten on drop.
 pub struct Arena {
@@ -33,11 +33,11 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGat
     let words = arena.row_words;
     let mut inputs = Vec::with_capacity(gates.iter().map(|gate| gate.gate.bootstraps()).sum::<usize>() * words);
     for gate in gates {
-        for (operands, linear) in gates::bootstraps(gate.gate) {
+        for (operands, row) in gates::bootstraps(gate.gate) {
             let [x, y] = operands.map(|operand| arena.row(gate.operands[operand]));
             let at = inputs.len();
             inputs.resize(at + words, 0);
-            gates::linear(*linear, x, y, &mut inputs[at..]);
+            linear::linear(*row, x, y, &mut inputs[at..]);
         }
     }
     let samples = if inputs.is_empty() { Vec::new() } else { cpu.bootstrap(key, &inputs)? };
@@ -47,7 +47,7 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGat
     let mut switched = switched.chunks_exact(words);
     for gate in gates {
         if gate.gate == Gate::Not {
-            let negated: Vec<u32> = arena.row(gate.operands[0]).iter().map(|word| word.wrapping_neg()).collect();
+            let negated = linear::negate(arena.row(gate.operands[0]));
             arena.row_mut(gate.result).copy_from_slice(&negated);
         } else {
             let result = switched.next().expect("one switched sample a bootstrapped gate");
@@ -68,12 +68,7 @@ fn add_mux_halves(gates: &[SlotGate], samples: Vec<u32>, words: usize) -> Vec<u3
         let at = sums.len();
         sums.extend_from_slice(samples.next().expect("a sample a bootstrap"));
         if gate.gate == Gate::Mux {
-            let second = samples.next().expect("a sample a bootstrap");
-            for (sum, &word) in sums[at..].iter_mut().zip(second) {
-                *sum = sum.wrapping_add(word);
-            }
-            let body = sums.last_mut().expect("a sample has a body");
-            *body = body.wrapping_add(EIGHTH);
+            add_mux_half(&mut sums[at..], samples.next().expect("a sample a bootstrap"));
         }
     }
     sums

@@ -4,19 +4,14 @@
 //! `X^a acc` is one run of words for `a` up to `N`, and its negation beyond. Rows of a group go in lock step: the key of
 //! step `i` is read once for all of them.
 //!
-//! Steps for every i in 0..n, with `a = a~_i`:
-//! (1) difference: d <- X^a acc - acc
-//! (2) decompose: d to balanced digits, level by level
-//! (3) transform the digits
-//! (4) multiply by the key of step i, sum up
-//! (5) transform back
-//! (6) acc <- acc + sum
+//! For every i in 0..n, with `a = a~_i`, the numbered steps of this file: difference, digits, their transforms, products
+//! with the key of step i, transforms back, sum.
 
 use crate::cpu::memory::Words;
 use crate::cpu::ntt::{Ahead, Tables, reduce};
 use crate::cpu::simd::Simd;
 use crate::error::Result;
-use crate::modular::{RING_MODULUS, TORUS_CORRECTION};
+use crate::modular::{Q_INVERSE, RING_MODULUS, TORUS_CORRECTION};
 use crate::tfhe::Params;
 
 /// Products that may be summed before a reduction: digits below 2q, key below q, `4 * 2q * q < 2^63`.
@@ -24,17 +19,6 @@ const TERMS_MAX: usize = 4;
 
 /// How far ahead of its use the key is called into the cache.
 const PREFETCH_WORDS: usize = 256;
-
-/// `1 / q mod 2^32`, by Newton's iteration.
-const Q_INVERSE: u32 = {
-    let mut inverse = RING_MODULUS;
-    let mut i = 0;
-    while i < 5 {
-        inverse = inverse.wrapping_mul(2u32.wrapping_sub(RING_MODULUS.wrapping_mul(inverse)));
-        i += 1;
-    }
-    inverse
-};
 
 /// A bootstrapping key in reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows = `l (k + 1)`, level 1 first,
 /// transformed, times `2^32 / N` modulo q (Montgomery's factor and the inverse transform's).
@@ -64,15 +48,18 @@ pub fn accumulator_words(params: &Params) -> usize {
 
 /// The constants of the digits' decomposition: `y = (u + offset) >> shift` holds all digits, each raised by `B/2`.
 #[derive(Clone, Copy)]
-struct Decomposition {
+pub struct Decomposition {
     base_log: u32,
     levels: usize,
-    offset: u32,
-    shift: u32,
+    /// See above.
+    pub offset: u32,
+    /// See above.
+    pub shift: u32,
 }
 
 impl Decomposition {
-    fn new(params: &Params) -> Self {
+    /// Of these parameters.
+    pub fn new(params: &Params) -> Self {
         let (base_log, levels) = (params.bootstrap_base_log as u32, params.bootstrap_level_count);
         let shift = 32 - base_log * levels as u32;
         let half_digits: u32 = (0..levels as u32).map(|i| 1 << (base_log * (i + 1) - 1)).sum();
@@ -114,7 +101,7 @@ unsafe fn rotated_digits<S: Simd, const BEYOND: bool>(
         let own = polynomial.as_ptr().add(n);
         for i in (0..n).step_by(S::LANES) {
             let (r, x) = (S::load(rotated.add(i)), S::load(own.add(i)));
-            // (1) difference, in [0, q)
+            // (1) difference: d <- X^a acc - acc
             let difference = if BEYOND {
                 let sum = reduce::<S>(S::add(r, x), q);
                 S::min(S::sub(q, sum), S::sub(S::splat(0), sum))
@@ -122,7 +109,7 @@ unsafe fn rotated_digits<S: Simd, const BEYOND: bool>(
                 let difference = S::sub(r, x);
                 S::min(difference, S::add(difference, q))
             };
-            // (2) decompose, by way of the torus word
+            // (2) decompose: d to balanced digits, by way of its torus word
             let scaled = S::shift_left::<2>(difference);
             let torus = S::add(scaled, S::mul_high_uniform(scaled, correction));
             let all = S::shift_right(S::add(torus, offset), d.shift);
@@ -147,6 +134,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     unsafe {
         let (q, q2, q_inverse) = (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(Q_INVERSE));
         let mut key = key.as_ptr();
+        // (4) multiply by the key of step i, sum up
         for i in (0..n).step_by(S::LANES) {
             let mut total = [[S::splat(0); COMPONENTS]; ROWS];
             let mut first = 0;
@@ -191,6 +179,7 @@ unsafe fn accumulate<S: Simd>(polynomial: &mut [u32], sum: &[u32]) {
         let (minus, plus) = (polynomial.as_mut_ptr(), polynomial.as_mut_ptr().add(n));
         for i in (0..n).step_by(S::LANES) {
             let term = reduce::<S>(S::load(sum.as_ptr().add(i)), q);
+            // (6) acc <- acc + sum
             let x = reduce::<S>(S::add(S::load(plus.add(i)), term), q);
             S::store(plus.add(i), x);
             S::store(minus.add(i), S::min(S::sub(q, x), S::sub(S::splat(0), x)));
@@ -225,12 +214,14 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
             }
         }
         let mut ahead = Ahead::of::<S>(next_key, ROWS * rows, n);
+        // (3) transform the digits
         for row in digits.chunks_exact_mut(n) {
             S::ntt_forward(tables, row, &mut ahead);
         }
         multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key);
         let sums = digits.chunks_exact_mut(rows * n).flat_map(|row| row[..COMPONENTS * n].chunks_exact_mut(n));
         for (polynomial, sum) in accumulators.chunks_exact_mut(2 * n).zip(sums) {
+            // (5) transform back
             S::ntt_inverse(tables, sum);
             accumulate::<S>(polynomial, sum);
         }

@@ -35,11 +35,12 @@ pub fn padded_columns(params: &Params) -> usize {
 /// The balanced digits of `a`, most significant (level 1) first; the last carry is a whole turn and is dropped.
 #[inline(always)]
 pub fn digits(base: u32, a: u32, out: &mut [i32]) {
-    // v = round(a base^levels / 2^32)
+    // (1) v <- round(a D^t / 2^32)
     let covered = (base as u64).pow(out.len() as u32) as u128;
     let mut v = ((a as u128 * covered + (1 << 31)) >> 32) as u64;
     for digit in out.iter_mut().rev() {
         let (rest, low) = (v / base as u64, (v % base as u64) as u32);
+        // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
         // odd base: -(B-1)/2 ..= (B-1)/2; even base: -B/2 ..= B/2 - 1
         let carry = low > (base - 1) / 2;
         *digit = low as i32 - if carry { base as i32 } else { 0 };
@@ -59,6 +60,7 @@ pub fn key_switch(key: &KeySwitchKey, inputs: &[u32], out: &mut [u32]) {
         for (&a, out) in input.iter().zip(row_digits.chunks_exact_mut(levels)) {
             digits(p.key_switch_base, a, out);
         }
+        // (4) the sample's body goes to the body
         sums[row * columns + p.lwe_dimension] = input[dimension];
     }
     subtract_rows(key.isa, key, &all_digits, &mut sums);
@@ -83,6 +85,7 @@ unsafe fn subtract<S: Simd>(key: &KeySwitchKey, digits: &[i32], sums: &mut [u32]
                     let mut sum: [S::V; TILE_VECTORS] = std::array::from_fn(|v| S::load(at.add(v * S::LANES)));
                     for (row, &digit) in block_key.chunks_exact(tile).zip(digits) {
                         let digit = S::splat(digit as u32);
+                        // (3) sum <- sum - digit * key row
                         for v in 0..TILE_VECTORS {
                             let term = S::mul_low(S::load(row.as_ptr().add(v * S::LANES)), digit);
                             sum[v] = S::sub(sum[v], term);

@@ -7,7 +7,7 @@
 //! Negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg. 1 and 2), lazy
 //! butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.
 //!
-//! Steps: (1) stages whose partners lie far apart, 8 or 16 vectors in registers at a time; (2) the last stages, whose
+//! First go the stages whose partners lie far apart, 8 or 16 vectors in registers at a time; then the last ones, whose
 //! partners lie within `LANES` vectors: those are loaded together, and for the stages within a vector transposed, so that
 //! partners are whole vectors again.
 
@@ -19,7 +19,7 @@ use crate::ring::{Ring, Root};
 pub struct Tables {
     isa: Isa,
     ring: &'static Ring,
-    /// Step (2): for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
+    /// For the last stages, for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
     lane_roots: Vec<u32>,
     lane_inverse_roots: Vec<u32>,
 }
@@ -138,7 +138,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Cooley-Tukey butterfly: `(x, y) <- (x + w y, x - w y)`; in and out in `[0, 4q)`; `FRESH`: x is below 2q already.
+/// Cooley-Tukey butterfly; in and out in `[0, 4q)`; `FRESH`: x is below 2q already.
 #[inline(always)]
 unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
     x: &mut S::V,
@@ -147,6 +147,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
     m: Modulus<S>,
 ) {
     unsafe {
+        // (1) butterfly: (x, y) <- (x + w y, x - w y)
         let t = mul_lazy::<S, UNIFORM>(*y, w, companion, m.q);
         let low = if FRESH { *x } else { reduce::<S>(*x, m.q2) };
         *x = S::add(low, t);
@@ -154,7 +155,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
     }
 }
 
-/// Gentleman-Sande butterfly: `(x, y) <- (x + y, (x - y) w)`; in and out in `[0, 2q)`.
+/// Gentleman-Sande butterfly; in and out in `[0, 2q)`.
 #[inline(always)]
 unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     x: &mut S::V,
@@ -163,6 +164,7 @@ unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     m: Modulus<S>,
 ) {
     unsafe {
+        // (2) inverse butterfly: (x, y) <- (x + y, w (x - y))
         let difference = S::add(S::sub(*x, *y), m.q2);
         *x = reduce::<S>(S::add(*x, *y), m.q2);
         *y = mul_lazy::<S, UNIFORM>(difference, w, companion, m.q);
@@ -277,7 +279,7 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// Step (2) of `forward`: the last STAGES stages between vectors and all stages within them; out in `[0, 2q)`.
+/// The end of `forward`: the last STAGES stages between vectors and all stages within them; out in `[0, 2q)`.
 #[inline(always)]
 unsafe fn last_stages<S: Simd, const STAGES: usize>(
     row: &mut [u32],
@@ -330,7 +332,7 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// Step (1) of `inverse`: all stages within vectors and the first STAGES stages between them.
+/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(row: &mut [u32], roots: &[Root], lane_roots: &[u32]) {
     unsafe {
@@ -392,7 +394,7 @@ pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &
     unsafe {
         let roots = &tables.ring.roots[..];
         let between = (row.len() / S::LANES).trailing_zeros();
-        // (1) stages between vectors, in whole passes
+        // stages between vectors, in whole passes
         for i in 0..between / pass_stages::<S>() {
             let groups = 1 << (i * pass_stages::<S>());
             match (pass_stages::<S>(), i) {
@@ -402,7 +404,7 @@ pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &
                 _ => pass::<S, 3, 8, false>(row, roots, groups, ahead),
             }
         }
-        // (2) the rest of them, and stages within vectors
+        // the rest of them, and stages within vectors
         match between % pass_stages::<S>() {
             0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, ahead),
             1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, ahead),
@@ -418,14 +420,14 @@ pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let between = (row.len() / S::LANES).trailing_zeros();
-        // (1) stages within vectors, and those between them that make no whole pass
+        // stages within vectors, and those between them that make no whole pass
         match between % pass_stages::<S>() {
             0 => first_inverse_stages::<S, 0>(row, roots, lane_roots),
             1 => first_inverse_stages::<S, 1>(row, roots, lane_roots),
             2 => first_inverse_stages::<S, 2>(row, roots, lane_roots),
             _ => first_inverse_stages::<S, 3>(row, roots, lane_roots),
         }
-        // (2) the others
+        // the others
         for i in (0..between / pass_stages::<S>()).rev() {
             let groups = 1 << (i * pass_stages::<S>());
             match pass_stages::<S>() {

@@ -3,7 +3,7 @@
 //! Every gate is a row of this table: a constant and a factor for its operands. Binary gates share one bootstrap to
 //! `+-1/8`, MUX takes two and one key switch, NOT none (readings P29: the tariff is another matter and lives in the service).
 
-use super::lwe::{EIGHTH, Lwe};
+use super::lwe::Lwe;
 
 /// A Boolean gate (specification, gate sessions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,14 +121,4 @@ pub(crate) fn bootstraps(gate: Gate) -> &'static [([usize; 2], Linear)] {
         Gate::Mux => const { &[row([2, 0], -1, 1, 1), row([2, 1], -1, -1, 1)] },
         Gate::Not => &[],
     }
-}
-
-/// `out = constant/8 + factors[0] * x + factors[1] * y`, all `[n + 1]` words, modulo a whole turn.
-pub(crate) fn linear(row: Linear, x: &[u32], y: &[u32], out: &mut [u32]) {
-    let [f, g] = row.factors.map(|factor| factor as u32);
-    for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
-        *out = x.wrapping_mul(f).wrapping_add(y.wrapping_mul(g));
-    }
-    let body = out.last_mut().expect("a ciphertext has a body");
-    *body = body.wrapping_add(EIGHTH.wrapping_mul(row.constant as u32));
 }

@@ -1,0 +1,377 @@
+//! Gates on a card: the order of kernels, written once for every [`Gpu`].
+//!
+//! A batch sends tables (which slots, which factors) and launches; ciphertexts stay in the arena, and nothing is waited for
+//! before the caller asks for its reads.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::blind_rotate::{self, BlindRotate, Variant};
+use super::linear::{self, Linear};
+use super::lwe_key_switch::{self, LweKeySwitch};
+use super::mod_switch::ModSwitch;
+use super::ntt::{self, Ntt};
+use super::sample_extract::{NO_ROW, SampleExtract};
+use super::stem::Compiler;
+use super::{Gpu, alloc};
+use crate::backend::{Backend, DeviceInfo, SlotGate};
+use crate::error::Result;
+use crate::tfhe::gates::{self, Gate};
+use crate::tfhe::{EvaluationKey, Params};
+
+/// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
+const ROWS_AT_ONCE_MAX: usize = 1 << 14;
+/// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
+const WAVES: usize = 2;
+
+/// A card as a backend.
+pub struct Evaluator<G: Gpu> {
+    gpu: G,
+    info: DeviceInfo,
+    compiler: Compiler<G>,
+    /// Compiled stems of the parameters seen so far.
+    stems: Mutex<Vec<(Params, Arc<Stems<G>>)>>,
+    scratch: Mutex<Scratch<G>>,
+}
+
+/// All stems, compiled for one parameter set.
+pub struct Stems<G: Gpu> {
+    /// Transforms.
+    pub ntt: Ntt<G>,
+    /// Linear parts and NOT.
+    pub linear: Linear<G>,
+    /// Modulus switch.
+    pub mod_switch: ModSwitch<G>,
+    /// Blind rotation.
+    pub blind_rotate: BlindRotate<G>,
+    /// Sample extraction.
+    pub sample_extract: SampleExtract<G>,
+    /// Key switch.
+    pub key_switch: LweKeySwitch<G>,
+}
+
+impl<G: Gpu> Stems<G> {
+    /// Compiles them, or takes what `compiler` compiled before.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
+        Ok(Stems {
+            ntt: Ntt::new(gpu, compiler, params)?,
+            linear: Linear::new(gpu, compiler, params)?,
+            mod_switch: ModSwitch::new(gpu, compiler, params)?,
+            blind_rotate: BlindRotate::new(gpu, compiler, params, variant)?,
+            sample_extract: SampleExtract::new(gpu, compiler, params)?,
+            key_switch: LweKeySwitch::new(gpu, compiler, params)?,
+        })
+    }
+}
+
+/// An evaluation key in the card's memory, with the stems that read it.
+pub struct Key<G: Gpu> {
+    params: Params,
+    stems: Arc<Stems<G>>,
+    roots: G::Buf,
+    bootstrap: G::Buf,
+    key_switch: G::Buf,
+}
+
+/// Ciphertexts in the card's memory: `[slots][n + 1]` words.
+pub struct Arena<G: Gpu> {
+    buf: G::Buf,
+    slots: usize,
+    /// `n + 1`.
+    row_words: usize,
+}
+
+/// Buffers of a batch under way, kept for the next: the card works on one batch after another.
+struct Scratch<G: Gpu> {
+    /// Tables of `linear`, `negate`, `sample_extract`, `lwe_key_switch`.
+    sums: Grown<G>,
+    negations: Grown<G>,
+    extractions: Grown<G>,
+    results: Grown<G>,
+    /// `[rows][n + 1]`: linear parts, then their exponents.
+    exponents: Grown<G>,
+    /// `[rows][k + 1][N]`.
+    accumulators: Grown<G>,
+    /// `[gates][kN + 1]`.
+    samples: Grown<G>,
+}
+
+/// A buffer that grows with what is asked of it.
+struct Grown<G: Gpu>(Option<(usize, G::Buf)>);
+
+impl<G: Gpu> Grown<G> {
+    /// At least this many words, of any contents.
+    fn of(&mut self, gpu: &G, words: usize) -> Result<&G::Buf> {
+        if !matches!(&self.0, Some((has, _)) if *has >= words) {
+            // the smaller one goes first
+            self.0 = None;
+            self.0 = Some((words, alloc(gpu, words)?));
+        }
+        Ok(&self.0.as_ref().expect("it was just made").1)
+    }
+
+    /// These words, from the beginning.
+    fn with(&mut self, gpu: &G, words: &[u32]) -> Result<&G::Buf> {
+        let buf = self.of(gpu, words.len())?;
+        gpu.write(buf, 0, words)?;
+        Ok(buf)
+    }
+}
+
+impl<G: Gpu> Default for Scratch<G> {
+    fn default() -> Self {
+        Scratch {
+            sums: Grown(None),
+            negations: Grown(None),
+            extractions: Grown(None),
+            results: Grown(None),
+            exponents: Grown(None),
+            accumulators: Grown(None),
+            samples: Grown(None),
+        }
+    }
+}
+
+impl<G: Gpu> Evaluator<G> {
+    /// A card, opened.
+    pub fn new(gpu: G) -> Evaluator<G> {
+        let card = gpu.card();
+        let mut info = card.info.clone();
+        let variant = Variant::Plain;
+        info.rows_max = WAVES * card.multiprocessors as usize * variant.rows_of_a_multiprocessor();
+        Evaluator {
+            gpu,
+            info,
+            compiler: Compiler::default(),
+            stems: Mutex::default(),
+            scratch: Mutex::new(Scratch::default()),
+        }
+    }
+
+    /// The card.
+    pub fn gpu(&self) -> &G {
+        &self.gpu
+    }
+
+    fn stems(&self, params: &Params) -> Result<Arc<Stems<G>>> {
+        let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, stems)) = known.iter().find(|(of, _)| of == params) {
+            return Ok(stems.clone());
+        }
+        let variant = Variant::of(self.gpu.card(), params);
+        let stems = Arc::new(Stems::new(&self.gpu, &self.compiler, params, variant)?);
+        known.push((*params, stems.clone()));
+        Ok(stems)
+    }
+
+    fn scratch(&self) -> MutexGuard<'_, Scratch<G>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bootstraps that go through the kernels together: neither more groups nor larger buffers than the card has.
+    fn rows_at_once(&self, key: &Key<G>) -> usize {
+        let (card, p) = (self.gpu.card(), &key.params);
+        let row_words = blind_rotate::accumulator_words(p).max(p.lwe_dimension + 1);
+        let fit = (card.buffer_bytes_max / (4 * row_words as u64)) as usize;
+        let rows = fit.min(card.groups_max as usize).min(key.stems.key_switch.gates_max(card.groups_max));
+        // a MUX takes two
+        rows.clamp(2, ROWS_AT_ONCE_MAX)
+    }
+
+    /// Some of a batch's gates, no more bootstraps than go through together.
+    fn evaluate_some(&self, key: &Key<G>, arena: &Arena<G>, gates: &[SlotGate]) -> Result<()> {
+        let (gpu, stems) = (&self.gpu, &key.stems);
+        let (mut sums, mut negations, mut extractions, mut results) = (vec![], vec![], vec![], vec![]);
+        for gate in gates {
+            if gate.gate == Gate::Not {
+                negations.extend([gate.operands[0], gate.result]);
+                continue;
+            }
+            let row = (sums.len() / linear::ADD_WORDS) as u32;
+            extractions.extend([row, if gate.gate.bootstraps() == 2 { row + 1 } else { NO_ROW }]);
+            for (operands, sum) in gates::bootstraps(gate.gate) {
+                sums.extend(linear::add_row(*sum, operands.map(|operand| gate.operands[operand])));
+            }
+            results.push(gate.result);
+        }
+        let scratch = &mut *self.scratch();
+        if !results.is_empty() {
+            let rows = sums.len() / linear::ADD_WORDS;
+            let sums = scratch.sums.with(gpu, &sums)?;
+            let exponents = scratch.exponents.of(gpu, rows * (key.params.lwe_dimension + 1))?;
+            stems.linear.add(gpu, &arena.buf, sums, exponents, rows)?;
+            self.bootstrap_exponents(key, scratch, rows, &extractions)?;
+            let samples = scratch.samples.of(gpu, 0)?;
+            let table = scratch.results.with(gpu, &results)?;
+            stems.key_switch.run(gpu, &key.key_switch, samples, table, &arena.buf, results.len())?;
+        }
+        if !negations.is_empty() {
+            let rows = negations.len() / linear::NEGATE_WORDS;
+            stems.linear.negate(gpu, &arena.buf, scratch.negations.with(gpu, &negations)?, rows)?;
+        }
+        Ok(())
+    }
+
+    /// From torus words in `scratch.exponents` to samples in `scratch.samples`.
+    fn bootstrap_exponents(
+        &self,
+        key: &Key<G>,
+        scratch: &mut Scratch<G>,
+        rows: usize,
+        extractions: &[u32],
+    ) -> Result<()> {
+        let (gpu, stems, p) = (&self.gpu, &key.stems, &key.params);
+        let gates = extractions.len() / super::sample_extract::ROW_WORDS;
+        let exponents = scratch.exponents.of(gpu, 0)?;
+        let accumulators = scratch.accumulators.of(gpu, rows * blind_rotate::accumulator_words(p))?;
+        stems.mod_switch.run(gpu, exponents, rows * (p.lwe_dimension + 1))?;
+        stems.blind_rotate.run(gpu, &key.bootstrap, &key.roots, exponents, accumulators, rows)?;
+        let table = scratch.extractions.with(gpu, extractions)?;
+        let samples = scratch.samples.of(gpu, gates * (p.extracted_dimension() + 1))?;
+        stems.sample_extract.run(gpu, accumulators, table, samples, gates)
+    }
+}
+
+/// Consecutive parts of `gates` of at most `rows` bootstraps each.
+fn parts(gates: &[SlotGate], rows: usize) -> impl Iterator<Item = &[SlotGate]> {
+    let mut rest = gates;
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fit = rest.iter().take_while(|gate| {
+            sum += gate.gate.bootstraps();
+            sum <= rows
+        });
+        let (part, left) = rest.split_at(fit.count());
+        rest = left;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// Words of slots, one range for each run of neighbours.
+fn ranges(slots: &[u32], row_words: usize) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for &slot in slots {
+        let words = slot as usize * row_words..(slot as usize + 1) * row_words;
+        match ranges.last_mut() {
+            Some(last) if last.end == words.start => last.end = words.end,
+            _ => ranges.push(words),
+        }
+    }
+    ranges
+}
+
+impl<G: Gpu> Backend for Evaluator<G> {
+    type Key = Key<G>;
+    type Arena = Arena<G>;
+    type Pending = G::Pending;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn load_key(&self, key: &EvaluationKey) -> Result<Key<G>> {
+        let (gpu, params) = (&self.gpu, key.params);
+        let stems = self.stems(&params)?;
+        let roots = ntt::roots(&params);
+        let table = alloc(gpu, roots.len())?;
+        gpu.write(&table, 0, &roots)?;
+        let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, &table, key)?;
+        let key_switch = stems.key_switch.load(gpu, key)?;
+        Ok(Key { params, stems, roots: table, bootstrap, key_switch })
+    }
+
+    fn key_bytes(&self, params: &Params) -> u64 {
+        let bootstrap = Variant::of(self.gpu.card(), params).key_words(params);
+        4 * (bootstrap + lwe_key_switch::key_words(params) + 4 * params.polynomial_size) as u64
+    }
+
+    fn arena(&self, params: &Params, slots: usize) -> Result<Arena<G>> {
+        let row_words = params.lwe_dimension + 1;
+        Ok(Arena { buf: alloc(&self.gpu, slots * row_words)?, slots, row_words })
+    }
+
+    fn grow(&self, arena: &mut Arena<G>, slots: usize) -> Result<()> {
+        assert!(slots >= arena.slots, "an arena does not shrink");
+        let buf = alloc(&self.gpu, slots * arena.row_words)?;
+        self.gpu.copy(&arena.buf, &buf, arena.slots * arena.row_words)?;
+        (arena.buf, arena.slots) = (buf, slots);
+        Ok(())
+    }
+
+    fn write(&self, arena: &mut Arena<G>, first: u32, words: &[u32]) -> Result<()> {
+        assert!(words.len().is_multiple_of(arena.row_words), "whole rows");
+        assert!(first as usize + words.len() / arena.row_words <= arena.slots, "slots of the arena");
+        self.gpu.write(&arena.buf, first as usize * arena.row_words, words)
+    }
+
+    fn evaluate(&self, key: &Key<G>, arena: &mut Arena<G>, gates: &[SlotGate], reads: &[u32]) -> Result<G::Pending> {
+        let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
+        let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(reads);
+        assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
+        for part in parts(gates, self.rows_at_once(key)) {
+            self.evaluate_some(key, arena, part)?;
+        }
+        self.gpu.read(&arena.buf, &ranges(reads, arena.row_words))
+    }
+
+    fn finish(&self, pending: G::Pending) -> Result<Vec<u32>> {
+        self.gpu.finish(pending)
+    }
+
+    fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
+        let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
+        let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
+        for inputs in inputs.chunks(self.rows_at_once(key) * row_in) {
+            let rows = inputs.len() / row_in;
+            let scratch = &mut *self.scratch();
+            scratch.exponents.with(&self.gpu, inputs)?;
+            let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
+            self.bootstrap_exponents(key, scratch, rows, &extractions)?;
+            let samples = 0..rows * row_out;
+            let pending = self.gpu.read(scratch.samples.of(&self.gpu, 0)?, std::slice::from_ref(&samples))?;
+            out.extend(self.gpu.finish(pending)?);
+        }
+        Ok(out)
+    }
+
+    fn key_switch(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
+        let (row_in, row_out) = (key.params.extracted_dimension() + 1, key.params.lwe_dimension + 1);
+        let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
+        for inputs in inputs.chunks(self.rows_at_once(key) * row_in) {
+            let gates = inputs.len() / row_in;
+            let arena = self.arena(&key.params, gates)?;
+            let slots: Vec<u32> = (0..gates as u32).collect();
+            let scratch = &mut *self.scratch();
+            let samples = scratch.samples.with(&self.gpu, inputs)?;
+            let table = scratch.results.with(&self.gpu, &slots)?;
+            key.stems.key_switch.run(&self.gpu, &key.key_switch, samples, table, &arena.buf, gates)?;
+            let pending = self.gpu.read(&arena.buf, &ranges(&slots, row_out))?;
+            out.extend(self.gpu.finish(pending)?);
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_keep_order_and_no_part_has_too_many_bootstraps() {
+        let gates: Vec<SlotGate> = [Gate::Mux, Gate::Not, Gate::And, Gate::Mux, Gate::Not, Gate::Mux, Gate::Or]
+            .into_iter()
+            .zip(0..)
+            .map(|(gate, result)| SlotGate { gate, operands: [0; 3], result })
+            .collect();
+        let lengths: Vec<usize> = parts(&gates, 3).map(<[SlotGate]>::len).collect();
+        assert_eq!(lengths, [3, 2, 2]);
+        let together: Vec<SlotGate> = parts(&gates, 3).flatten().copied().collect();
+        assert_eq!(together, gates);
+        assert_eq!(parts(&[], 3).count(), 0);
+    }
+
+    #[test]
+    fn neighbouring_slots_are_read_together() {
+        assert_eq!(ranges(&[3, 4, 5, 1, 2, 2], 10), [30..60, 10..30, 20..30]);
+    }
+}

@@ -1,0 +1,26 @@
+//! Launch of `mod_switch`: torus words to exponents of X.
+
+use super::stem::{Compiler, Stem, threads};
+use super::{Gpu, source};
+use crate::error::Result;
+use crate::tfhe::Params;
+
+/// The stem for one ring degree.
+pub struct ModSwitch<G: Gpu> {
+    stem: Stem<G>,
+    threads: usize,
+}
+
+impl<G: Gpu> ModSwitch<G> {
+    /// Compiled for these parameters.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
+        let threads = threads(gpu.card());
+        let stem = compiler.stem(gpu, "mod_switch", &[&source::MOD_SWITCH], params, threads, &[])?;
+        Ok(ModSwitch { stem, threads: threads as usize })
+    }
+
+    /// The first `count` words, in place, to `[0, 2N)`.
+    pub fn run(&self, gpu: &G, words: &G::Buf, count: usize) -> Result<()> {
+        self.stem.launch(gpu, "mod_switch", count.div_ceil(self.threads), &[words], &[count as u32])
+    }
+}

@@ -1,0 +1,49 @@
+//! Launches of `ntt`: rows to values in bit-reversed order and back, and the bootstrapping key's transform.
+
+use super::stem::{Compiler, Stem};
+use super::{Gpu, source};
+use crate::error::Result;
+use crate::ring::Ring;
+use crate::tfhe::Params;
+
+/// Threads of a group at most: what every card has.
+const THREADS_MAX: usize = 256;
+
+/// Threads that transform a row: each takes four of its words through a pass, or a multiple of that.
+pub(super) fn threads(params: &Params) -> u32 {
+    (params.polynomial_size / 4).min(THREADS_MAX) as u32
+}
+
+/// Roots of a ring as kernels read them: `[2][N][2]` words, those of the transform, then of its inverse, each root a value
+/// and its companion.
+pub fn roots(params: &Params) -> Vec<u32> {
+    let ring = Ring::of(params.polynomial_size);
+    ring.roots.iter().chain(&ring.inverse_roots).flat_map(|root| [root.value, root.companion]).collect()
+}
+
+/// The stem for one ring degree. A row is `[N]` words in `[0, q)`, before and after, transformed in place.
+pub struct Ntt<G: Gpu> {
+    stem: Stem<G>,
+}
+
+impl<G: Gpu> Ntt<G> {
+    /// Compiled for these parameters.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
+        Ok(Ntt { stem: compiler.stem(gpu, "ntt", &[&source::NTT], params, threads(params), &[])? })
+    }
+
+    /// Coefficients in natural order to values in bit-reversed order.
+    pub fn forward(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
+        self.stem.launch(gpu, "ntt_forward", rows, &[rows_data, roots], &[rows as u32])
+    }
+
+    /// Back, times N.
+    pub fn inverse(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
+        self.stem.launch(gpu, "ntt_inverse", rows, &[rows_data, roots], &[rows as u32])
+    }
+
+    /// As [`Ntt::forward`], then every value times `2^32 / N`: rows of a bootstrapping key as blind rotation reads them.
+    pub fn key(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
+        self.stem.launch(gpu, "ntt_key", rows, &[rows_data, roots], &[rows as u32])
+    }
+}

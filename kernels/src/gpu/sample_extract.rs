@@ -1,0 +1,32 @@
+//! Launch of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one.
+
+use super::stem::{Compiler, Stem, threads};
+use super::{Gpu, source};
+use crate::error::Result;
+use crate::tfhe::Params;
+
+/// Words of a row of the table.
+pub const ROW_WORDS: usize = 2;
+/// In place of a second row: there is none.
+pub const NO_ROW: u32 = u32::MAX;
+
+/// The stem for one shape of ring ciphertexts.
+pub struct SampleExtract<G: Gpu> {
+    stem: Stem<G>,
+}
+
+impl<G: Gpu> SampleExtract<G> {
+    /// Compiled for these parameters.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
+        let threads = threads(gpu.card());
+        Ok(SampleExtract {
+            stem: compiler.stem(gpu, "sample_extract", &[&source::SAMPLE_EXTRACT], params, threads, &[])?,
+        })
+    }
+
+    /// `acc` is `[rows][k + 1][N]` words in `[0, q)`, `table` `[gates][2]` words: a row, and a MUX's second row or
+    /// [`NO_ROW`]; `out` `[gates][kN + 1]` torus words.
+    pub fn run(&self, gpu: &G, acc: &G::Buf, table: &G::Buf, out: &G::Buf, gates: usize) -> Result<()> {
+        self.stem.launch(gpu, "sample_extract", gates, &[acc, table, out], &[gates as u32])
+    }
+}

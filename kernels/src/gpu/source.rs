@@ -1,0 +1,120 @@
+//! Sources as they are compiled: constants in the language's own syntax, `modular`, helpers, the stem.
+//!
+//! No number of a parameter set is written in a shader. A constant that a text does not name is left out of its prelude, so
+//! that parameters which differ in nothing that matters to a stem share its compilation.
+
+use super::{Language, Source};
+use crate::modular::{self, RING_MODULUS, TORUS_CORRECTION};
+use crate::tfhe::Params;
+
+/// A text of `shaders/`.
+pub struct Text {
+    cuda: &'static str,
+}
+
+macro_rules! text {
+    ($name:literal) => {
+        Text { cuda: include_str!(concat!("../../../shaders/", $name, ".cu")) }
+    };
+}
+
+/// Arithmetic, in front of every stem.
+const MODULAR: Text = text!("modular");
+/// Transforms: a stem, and a helper of blind rotation.
+pub const NTT: Text = text!("ntt");
+/// Linear parts of gates, and NOT.
+pub const LINEAR: Text = text!("linear");
+/// Modulus switch.
+pub const MOD_SWITCH: Text = text!("mod_switch");
+/// Blind rotation.
+pub const BLIND_ROTATE: Text = text!("blind_rotate");
+/// Sample extraction.
+pub const SAMPLE_EXTRACT: Text = text!("sample_extract");
+/// Key switch.
+pub const LWE_KEY_SWITCH: Text = text!("lwe_key_switch");
+
+impl Text {
+    fn of(&self, language: Language) -> &'static str {
+        match language {
+            Language::Cuda => self.cuda,
+            Language::Wgsl => "",
+        }
+    }
+}
+
+/// The source of a stem: `texts` are its helpers and itself, `threads` those of a group, `more` constants of its own.
+pub fn source(
+    language: Language,
+    stem: &'static str,
+    texts: &[&Text],
+    params: &Params,
+    threads: u32,
+    more: &[(&'static str, u32)],
+) -> Source {
+    let mut body = String::from(MODULAR.of(language));
+    for text in texts {
+        body.push('\n');
+        body.push_str(text.of(language));
+    }
+    let constants = constants(params).into_iter().chain([("THREADS", threads)]).chain(more.iter().copied());
+    let mut text: String = constants
+        .filter(|(name, _)| names(&body, name))
+        .map(|(name, value)| match language {
+            Language::Cuda => format!("constexpr unsigned {name} = {value}u;\n"),
+            Language::Wgsl => format!("const {name}: u32 = {value}u;\n"),
+        })
+        .collect();
+    text.push_str(&body);
+    Source { stem, text }
+}
+
+/// Whether the text has this word.
+fn names(text: &str, word: &str) -> bool {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|found| found == word)
+}
+
+/// What the parameters are to a kernel.
+fn constants(p: &Params) -> Vec<(&'static str, u32)> {
+    let n = p.polynomial_size as u32;
+    let (base_log, levels) = (p.bootstrap_base_log as u32, p.bootstrap_level_count as u32);
+    let digits = crate::cpu::Decomposition::new(p);
+    // the product with the key is Montgomery's, the inverse transform multiplies by N
+    let key_factor = modular::mul(modular::pow(2, 32), modular::inverse(n));
+    let covered = u64::from(p.key_switch_base).pow(p.key_switch_level_count as u32);
+    vec![
+        ("Q", RING_MODULUS),
+        ("Q_INVERSE", modular::Q_INVERSE),
+        ("TORUS_CORRECTION", TORUS_CORRECTION),
+        ("EIGHTH_Q", (RING_MODULUS + 4) / 8),
+        ("N", n),
+        ("LOG_N", n.trailing_zeros()),
+        ("KEY_FACTOR", key_factor),
+        ("KEY_FACTOR_COMPANION", modular::companion(key_factor)),
+        ("K", p.glwe_dimension as u32),
+        ("LEVELS", levels),
+        ("BASE_LOG", base_log),
+        ("DIGIT_OFFSET", digits.offset),
+        ("DIGIT_SHIFT", digits.shift),
+        ("LWE_DIMENSION", p.lwe_dimension as u32),
+        ("EXTRACTED_DIMENSION", p.extracted_dimension() as u32),
+        ("KS_BASE", p.key_switch_base),
+        ("KS_LEVELS", p.key_switch_level_count as u32),
+        // D^t, at most 2^32, which is written 0
+        ("KS_COVERED", covered as u32),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tfhe::Preset;
+
+    #[test]
+    fn a_prelude_has_what_its_stem_names_and_nothing_else() {
+        let p = Preset::Fast128.params();
+        let source = source(Language::Cuda, "mod_switch", &[&MOD_SWITCH], &p, 256, &[]);
+        assert!(source.text.contains("constexpr unsigned LOG_N = 10u;\n"));
+        assert!(source.text.contains("constexpr unsigned THREADS = 256u;\n"));
+        assert!(!source.text.contains("LWE_DIMENSION"));
+    }
+}

@@ -1,0 +1,89 @@
+//! A stem of `shaders/`, compiled for one card and one parameter set, ready to be launched.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::source::{Text, source};
+use super::{Card, Gpu, Launch, Source};
+use crate::error::Result;
+use crate::tfhe::Params;
+
+/// Threads of a group where nothing speaks for another number.
+pub const THREADS: u32 = 256;
+
+/// Compiles sources, each once.
+pub struct Compiler<G: Gpu> {
+    compiled: Mutex<HashMap<Source, Arc<G::Module>>>,
+}
+
+impl<G: Gpu> Default for Compiler<G> {
+    fn default() -> Self {
+        Compiler { compiled: Mutex::default() }
+    }
+}
+
+impl<G: Gpu> Compiler<G> {
+    fn compile(&self, gpu: &G, source: Source) -> Result<Arc<G::Module>> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = compiled.get(&source) {
+            return Ok(module.clone());
+        }
+        let module = Arc::new(gpu.compile(&source)?);
+        compiled.insert(source, module.clone());
+        Ok(module)
+    }
+
+    /// Compiles `name`, which is `texts` one after another, for groups of `threads` threads; `more` are constants of its own.
+    pub(super) fn stem(
+        &self,
+        gpu: &G,
+        name: &'static str,
+        texts: &[&Text],
+        params: &Params,
+        threads: u32,
+        more: &[(&'static str, u32)],
+    ) -> Result<Stem<G>> {
+        let source = source(gpu.card().language, name, texts, params, threads, more);
+        Ok(Stem { module: self.compile(gpu, source)?, threads })
+    }
+}
+
+/// A compiled stem.
+pub(super) struct Stem<G: Gpu> {
+    module: Arc<G::Module>,
+    threads: u32,
+}
+
+impl<G: Gpu> Stem<G> {
+    /// Starts an entry whose groups share `work` among themselves, one piece after another: as many groups as there are
+    /// pieces, or as the card takes. No work is no launch.
+    pub fn launch(&self, gpu: &G, entry: &'static str, work: usize, bind: &[&G::Buf], args: &[u32]) -> Result<()> {
+        let groups = work.min(gpu.card().groups_max as usize) as u32;
+        if groups == 0 {
+            return Ok(());
+        }
+        let Stem { module, threads } = self;
+        gpu.launch(Launch { module, entry, groups, threads: *threads, shared_bytes: 0, cluster: 1, bind, args })
+    }
+
+    /// Starts an entry that needs a group for each piece of its work.
+    ///
+    /// # Panics
+    /// When that is more than the card takes: whoever cuts the work up has to know.
+    pub fn launch_whole(
+        &self,
+        gpu: &G,
+        entry: &'static str,
+        work: usize,
+        bind: &[&G::Buf],
+        args: &[u32],
+    ) -> Result<()> {
+        assert!(work <= gpu.card().groups_max as usize, "{entry}: {work} groups");
+        self.launch(gpu, entry, work, bind, args)
+    }
+}
+
+/// [`THREADS`], or what the card has.
+pub(super) fn threads(card: &Card) -> u32 {
+    THREADS.min(card.threads_max)
+}

@@ -1,0 +1,69 @@
+// Key switch: an LWE ciphertext under the ring key to one under the small key: kernels/src/cpu/lwe_key_switch.rs in
+// CUDA.
+//
+// A group has TILE_GATES gates and TILE_COLUMNS columns of their results. Its warps share the key rows among
+// themselves, every SLICES-th row a warp: a thread has COLUMNS columns of all the gates in registers, so that a word of
+// the key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; the warps' sums meet
+// there last.
+
+constexpr unsigned LANES = 32;
+constexpr unsigned SLICES = THREADS / LANES;
+constexpr unsigned COLUMNS = TILE_COLUMNS / LANES;
+constexpr unsigned STAGED_DIGITS = CHUNK * KS_LEVELS * TILE_GATES;
+constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
+
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `table`
+// [gates]: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and columns.
+extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
+    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned gates) {
+    __shared__ unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
+    unsigned first_column = blockIdx.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
+    unsigned first_gate = blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS) * TILE_GATES;
+    unsigned lane = threadIdx.x % LANES, slice = threadIdx.x / LANES;
+    unsigned sums[TILE_GATES][COLUMNS] = {};
+    for (unsigned first = 0; first < EXTRACTED_DIMENSION; first += CHUNK) {
+        unsigned coefficients = min(CHUNK, EXTRACTED_DIMENSION - first);
+        for (unsigned at = threadIdx.x; at < TILE_GATES * coefficients; at += THREADS) {
+            unsigned gate = at / coefficients, i = at % coefficients;
+            // gates beyond the last one have digits of 0
+            const unsigned* sample = samples + (first_gate + gate) * (EXTRACTED_DIMENSION + 1);
+            unsigned a = first_gate + gate < gates ? sample[first + i] : 0;
+            // (1) v <- round(a D^t / 2^32)
+            // D^t = 2^32 is written 0
+            unsigned v = KS_COVERED == 0 ? a : __umulhi(a, KS_COVERED) + (a * KS_COVERED >> 31);
+            for (unsigned level = KS_LEVELS; level-- > 0;) {
+                // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
+                unsigned low = v % KS_BASE;
+                bool carry = low > (KS_BASE - 1) / 2;
+                staged[(i * KS_LEVELS + level) * TILE_GATES + gate] = carry ? low - KS_BASE : low;
+                v = v / KS_BASE + carry;
+            }
+        }
+        __syncthreads();
+        for (unsigned row = slice; row < coefficients * KS_LEVELS; row += SLICES) {
+            const unsigned* key_row = key + (first * KS_LEVELS + row) * KEY_COLUMNS + first_column + lane;
+            for (unsigned c = 0; c < COLUMNS; c++) {
+                unsigned word = key_row[c * LANES];
+                for (unsigned gate = 0; gate < TILE_GATES; gate++) {
+                    // (3) sum <- sum - digit * key row
+                    sums[gate][c] -= staged[row * TILE_GATES + gate] * word;
+                }
+            }
+        }
+        __syncthreads();
+    }
+    for (unsigned gate = 0; gate < TILE_GATES; gate++) {
+        for (unsigned c = 0; c < COLUMNS; c++) {
+            staged[(slice * TILE_GATES + gate) * TILE_COLUMNS + c * LANES + lane] = sums[gate][c];
+        }
+    }
+    __syncthreads();
+    for (unsigned at = threadIdx.x; at < TILE_GATES * TILE_COLUMNS; at += THREADS) {
+        unsigned gate = first_gate + at / TILE_COLUMNS, column = first_column + at % TILE_COLUMNS;
+        if (gate >= gates || column > LWE_DIMENSION) continue;
+        // (4) the sample's body goes to the body
+        unsigned sum = column == LWE_DIMENSION ? samples[gate * (EXTRACTED_DIMENSION + 1) + EXTRACTED_DIMENSION] : 0;
+        for (unsigned s = 0; s < SLICES; s++) sum += staged[s * TILE_GATES * TILE_COLUMNS + at];
+        arena[table[gate] * (LWE_DIMENSION + 1) + column] = sum;
+    }
+}

@@ -1,0 +1,34 @@
+// Arithmetic modulo the ring prime Q < 2^30, a word at a time: kernels/src/modular.rs in CUDA.
+
+// `x` in [0, 2 m) to [0, m): the smaller of `x` and `x - m` as unsigned words.
+__device__ inline unsigned reduce(unsigned x, unsigned m) { return min(x, x - m); }
+
+// `x + y mod q` for x, y in [0, q).
+__device__ inline unsigned add_mod(unsigned x, unsigned y) { return reduce(x + y, Q); }
+
+// `x - y mod q` for x, y in [0, q).
+__device__ inline unsigned sub_mod(unsigned x, unsigned y) { return reduce(x + Q - y, Q); }
+
+// `-x mod q` for x in [0, q).
+__device__ inline unsigned negate_mod(unsigned x) { return min(Q - x, 0u - x); }
+
+// `x w mod q`, lazily: any word x; `w` in [0, q) with its companion floor(w 2^32 / q); out in [0, 2 q) (Harvey 2014,
+// Alg. 2).
+__device__ inline unsigned mul_lazy(unsigned x, uint2 w) { return x * w.x - __umulhi(x, w.y) * Q; }
+
+// `x y / 2^32 mod q`, y in [0, q), any word x; out in [0, q) (Montgomery's reduction of the product).
+__device__ inline unsigned mul_montgomery(unsigned x, unsigned y) {
+    unsigned difference = __umulhi(x, y) - __umulhi(x * y * Q_INVERSE, Q);
+    return min(difference, difference + Q);
+}
+
+// `x` in [0, q) to the 32-bit torus: x 2^32 / q, at most two units too low. The definition is this formula.
+__device__ inline unsigned to_torus_lazy(unsigned x) { return 4 * x + __umulhi(4 * x, TORUS_CORRECTION); }
+
+// `x` in [0, q) to the 32-bit torus, to nearest.
+__device__ inline unsigned to_torus(unsigned x) {
+    unsigned low = to_torus_lazy(x);
+    // x 2^32 - low q, which is below 3 q
+    unsigned rest = 0u - low * Q;
+    return low + (rest + Q / 2) / Q;
+}

@@ -1,0 +1,174 @@
+//! Ciphertexts that stay on the device: slots written, read and taken again, results that are operands of the next batch.
+
+use kernels::gpu::Evaluator;
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe};
+use kernels::{Backend, SlotGate};
+use rand_chacha::rand_core::Rng;
+use tests::host_cuda::HostCuda;
+use tests::naive;
+
+use crate::Case;
+use crate::any_backend::AnyBackend;
+use crate::device::Device;
+use crate::fixtures::{Bodies, Shape, generator, key};
+
+const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
+
+/// A gate, the slots of its operands, the slot of its result.
+type Gates<'a> = &'a [(Gate, &'a [u32], u32)];
+
+/// An arena on a device and what should be in it.
+struct Bench {
+    backend: AnyBackend,
+    key: EvaluationKey,
+    loaded: <AnyBackend as Backend>::Key,
+    arena: <AnyBackend as Backend>::Arena,
+    expected: Vec<Lwe>,
+}
+
+impl Bench {
+    fn new(backend: AnyBackend, slots: usize) -> Bench {
+        let key = key(SHAPE.params(), Bodies::Random, 11);
+        let loaded = backend.load_key(&key).expect("a small key fits");
+        let arena = backend.arena(&key.params, slots).expect("room");
+        let zero = Lwe::new(vec![0; key.params.lwe_dimension + 1]);
+        Bench { backend, key, loaded, arena, expected: vec![zero; slots] }
+    }
+
+    /// Random ciphertexts in slots from `first` on.
+    fn write(&mut self, first: u32, count: usize, seed: u64) {
+        let words = self.key.params.lwe_dimension + 1;
+        let mut rng = generator(seed);
+        let rows: Vec<u32> = (0..count * words).map(|_| rng.next_u32()).collect();
+        self.backend.write(&mut self.arena, first, &rows).expect("a copy");
+        for (slot, row) in self.expected[first as usize..].iter_mut().zip(rows.chunks_exact(words)) {
+            *slot = Lwe::new(row.to_vec());
+        }
+    }
+
+    /// Starts a batch, by the definition too.
+    fn start(&mut self, gates: Gates, reads: &[u32]) -> (<AnyBackend as Backend>::Pending, Vec<u32>) {
+        let slot_gates: Vec<SlotGate> = gates
+            .iter()
+            .map(|&(gate, operands, result)| {
+                // slots of operands that the gate does not have are not looked at
+                let mut slots = [u32::MAX; 3];
+                slots[..operands.len()].copy_from_slice(operands);
+                SlotGate { gate, operands: slots, result }
+            })
+            .collect();
+        let pending =
+            self.backend.evaluate(&self.loaded, &mut self.arena, &slot_gates, reads).expect("a batch is started");
+        let results: Vec<(u32, Lwe)> = gates
+            .iter()
+            .map(|&(gate, operands, result)| {
+                let operands = operands.iter().map(|&slot| self.expected[slot as usize].clone()).collect();
+                (result, naive::gate(&self.key, &GateRow { gate, operands }))
+            })
+            .collect();
+        for (slot, result) in results {
+            self.expected[slot as usize] = result;
+        }
+        let read = reads.iter().flat_map(|&slot| self.expected[slot as usize].words()).copied().collect();
+        (pending, read)
+    }
+
+    /// A batch, waited for.
+    fn check(&mut self, gates: Gates, reads: &[u32]) {
+        let (pending, expected) = self.start(gates, reads);
+        assert_eq!(self.backend.finish(pending).expect("a batch"), expected);
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let batches_in_parts = Case {
+        on: |device: &Device| device.name == "cuda-host",
+        ..Case::small("arena/a batch in parts where the card has few groups", |_: &Device| {
+            let host = HostCuda::open().expect("trials run where the backend is");
+            let backend = Evaluator::new(host.with_card(|card| card.groups_max = 3));
+            mixed(Bench::new(AnyBackend::new(backend), 16));
+        })
+    };
+    [
+        Case::small("arena/gates of all kinds in one batch", |device| mixed(Bench::new(device.open(2), 16))),
+        Case::small("arena/results are operands of the next batch", chained),
+        Case::small("arena/slots keep their words when an arena grows", grown),
+        Case::small("arena/no gates and no reads", nothing),
+        Case::small("arena/a slot beyond the arena", beyond),
+        batches_in_parts,
+    ]
+    .into_iter()
+}
+
+/// Bootstraps, halves of a MUX and negations beside each other, results where operands were, reads in any order.
+fn mixed(mut bench: Bench) {
+    bench.write(0, 8, 1);
+    bench.check(
+        &[
+            (Gate::Not, &[0], 8),
+            (Gate::Mux, &[1, 2, 3], 9),
+            (Gate::Nand, &[4, 5], 10),
+            (Gate::Not, &[6], 6),
+            (Gate::Xor, &[7, 7], 7),
+            (Gate::Mux, &[0, 0, 5], 15),
+            (Gate::And, &[1, 2], 11),
+        ],
+        &[6, 7, 15, 8, 9, 10, 11, 11, 0, 12],
+    );
+}
+
+/// Batches that are started one after another, as many as the device takes before the first is waited for.
+fn chained(device: &Device) {
+    let mut bench = Bench::new(device.open(2), 6);
+    bench.write(0, 3, 2);
+    let in_flight_max = bench.backend.info().batches_in_flight_max;
+    let batches: [(Gates, &[u32]); 4] = [
+        (&[(Gate::Or, &[0, 1], 3), (Gate::Not, &[2], 4)], &[]),
+        (&[(Gate::Mux, &[3, 4, 0], 5), (Gate::Xnor, &[3, 4], 0)], &[5, 3]),
+        // 3 and 4 have had their readers
+        (&[(Gate::Nor, &[5, 0], 3)], &[3]),
+        (&[(Gate::Not, &[3], 4), (Gate::And, &[3, 5], 1)], &[0, 1, 2, 3, 4, 5]),
+    ];
+    let mut pending = std::collections::VecDeque::new();
+    for (gates, reads) in batches {
+        if pending.len() == in_flight_max {
+            let (oldest, expected) = pending.pop_front().expect("there are some");
+            assert_eq!(bench.backend.finish(oldest).expect("a batch"), expected);
+        }
+        pending.push_back(bench.start(gates, reads));
+    }
+    for (batch, expected) in pending {
+        assert_eq!(bench.backend.finish(batch).expect("a batch"), expected);
+    }
+}
+
+fn grown(device: &Device) {
+    let mut bench = Bench::new(device.open(1), 2);
+    bench.write(0, 2, 3);
+    bench.check(&[(Gate::Not, &[0], 1)], &[]);
+    bench.backend.grow(&mut bench.arena, 5).expect("room");
+    bench.expected.resize(5, Lwe::new(vec![0; bench.key.params.lwe_dimension + 1]));
+    bench.write(3, 1, 4);
+    bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
+}
+
+fn nothing(device: &Device) {
+    let mut bench = Bench::new(device.open(1), 1);
+    bench.check(&[], &[]);
+    bench.check(&[], &[0]);
+}
+
+fn beyond(device: &Device) {
+    let in_vain = |gate: Gate, operands: [u32; 3], result: u32, reads: &[u32]| {
+        let mut bench = Bench::new(device.open(1), 2);
+        let gates = [SlotGate { gate, operands, result }];
+        let start = std::panic::AssertUnwindSafe(|| {
+            let _ = bench.backend.evaluate(&bench.loaded, &mut bench.arena, &gates, reads);
+        });
+        assert!(std::panic::catch_unwind(start).is_err(), "{gate:?} was accepted");
+    };
+    in_vain(Gate::Not, [2, 0, 0], 0, &[]);
+    in_vain(Gate::And, [0, 2, 0], 0, &[]);
+    in_vain(Gate::And, [0, 1, 0], 2, &[]);
+    in_vain(Gate::Not, [0, 0, 0], 1, &[2]);
+}

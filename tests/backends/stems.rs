@@ -1,0 +1,176 @@
+//! Each stem launched alone on a card, against its definition: where something is wrong, this says in which kernel.
+
+use kernels::gpu::blind_rotate::Variant;
+use kernels::gpu::sample_extract::NO_ROW;
+use kernels::gpu::{Compiler, Gpu, Stems, ntt};
+use kernels::modular::{self, RING_MODULUS};
+use kernels::ring::Ring;
+use kernels::tfhe::Params;
+use kernels::tfhe::lwe::EIGHTH;
+use rand_chacha::rand_core::Rng;
+use tests::naive;
+
+use crate::fixtures::{Shape, generator};
+
+/// A stem and parameters.
+#[derive(Clone, Copy)]
+pub struct StemCase {
+    stem: Stem,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy)]
+enum Stem {
+    Ntt,
+    Linear,
+    ModSwitch,
+    SampleExtract,
+}
+
+impl StemCase {
+    /// `stem/shape`, and what to check.
+    pub fn all() -> impl Iterator<Item = (String, StemCase)> {
+        let rings = [64, 128, 256, 512, 1024, 2048].map(|n| Shape(12, 1, n, 8, 2, 3, 7));
+        let transforms = rings.map(|shape| (format!("N{}", shape.2), Stem::Ntt, shape));
+        let switches = [rings[0], rings[5]].map(|shape| (format!("N{}", shape.2), Stem::ModSwitch, shape));
+        let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
+        let extractions = [(1, 1024), (3, 128)]
+            .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
+        transforms.into_iter().chain(switches).chain(linear).chain(extractions).map(|(name, stem, shape)| {
+            let stem_name = match stem {
+                Stem::Ntt => "ntt",
+                Stem::Linear => "linear",
+                Stem::ModSwitch => "mod_switch",
+                Stem::SampleExtract => "sample_extract",
+            };
+            (format!("stems/{stem_name}/{name}"), StemCase { stem, shape })
+        })
+    }
+
+    /// Launches it.
+    pub fn check<G: Gpu>(&self, gpu: &G) {
+        let params = self.shape.params();
+        let stems = Stems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
+        let card = Card { gpu, stems, params };
+        match self.stem {
+            Stem::Ntt => card.ntt(),
+            Stem::Linear => card.linear(),
+            Stem::ModSwitch => card.mod_switch(),
+            Stem::SampleExtract => card.sample_extract(),
+        }
+    }
+}
+
+struct Card<'a, G: Gpu> {
+    gpu: &'a G,
+    stems: Stems<G>,
+    params: Params,
+}
+
+impl<G: Gpu> Card<'_, G> {
+    fn upload(&self, words: &[u32]) -> G::Buf {
+        let buf = self.gpu.alloc(words.len()).expect("room");
+        self.gpu.write(&buf, 0, words).expect("a copy");
+        buf
+    }
+
+    fn download(&self, buf: &G::Buf, words: usize) -> Vec<u32> {
+        let all = 0..words;
+        let pending = self.gpu.read(buf, std::slice::from_ref(&all)).expect("a read");
+        self.gpu.finish(pending).expect("the launches before it")
+    }
+
+    /// More rows than the card has multiprocessors, with the largest residues among them.
+    fn ntt(&self) {
+        let n = self.params.polynomial_size;
+        let ring = Ring::of(n);
+        let mut rng = generator(n as u64);
+        let mut rows: Vec<u32> = (0..5 * n).map(|_| rng.next_u32() % RING_MODULUS).collect();
+        rows[..n].fill(RING_MODULUS - 1);
+        rows[n..2 * n].fill(0);
+        let roots = self.upload(&ntt::roots(&self.params));
+
+        let forward = self.upload(&rows);
+        self.stems.ntt.forward(self.gpu, &forward, &roots, 5).expect("a launch");
+        let mut values = rows.clone();
+        values.chunks_exact_mut(n).for_each(|row| ring.forward(row));
+        assert!(self.download(&forward, 5 * n) == values, "forward");
+
+        self.stems.ntt.inverse(self.gpu, &forward, &roots, 5).expect("a launch");
+        let times_n: Vec<u32> = rows.iter().map(|&x| modular::mul(x, n as u32)).collect();
+        assert!(self.download(&forward, 5 * n) == times_n, "inverse");
+
+        let key = self.upload(&rows);
+        self.stems.ntt.key(self.gpu, &key, &roots, 5).expect("a launch");
+        let factor = modular::mul(modular::pow(2, 32), modular::inverse(n as u32));
+        let scaled: Vec<u32> = values.iter().map(|&x| modular::mul(x, factor)).collect();
+        assert!(self.download(&key, 5 * n) == scaled, "key");
+    }
+
+    /// Sums into another buffer, negations within the arena.
+    fn linear(&self) {
+        let words = self.params.lwe_dimension + 1;
+        let mut rng = generator(words as u64);
+        let slots: Vec<u32> = (0..4 * words).map(|_| rng.next_u32()).collect();
+        let slot = |i: u32| &slots[i as usize * words..][..words];
+        let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
+        let table = [[EIGHTH, 0, 1, 1, u32::MAX], [0u32.wrapping_sub(EIGHTH), 3, 2, 2, 2], [5, 1, 1, 1, 1]];
+        let table_buf = self.upload(table.as_flattened());
+        self.stems.linear.add(self.gpu, &arena, &table_buf, &out, 3).expect("a launch");
+        let expected: Vec<u32> = table
+            .iter()
+            .flat_map(|&[constant, x, f, y, g]| {
+                (0..words).map(move |i| {
+                    let sum = slot(x)[i].wrapping_mul(f).wrapping_add(slot(y)[i].wrapping_mul(g));
+                    if i == words - 1 { sum.wrapping_add(constant) } else { sum }
+                })
+            })
+            .collect();
+        assert!(self.download(&out, 3 * words) == expected, "sums");
+        assert!(self.download(&arena, 4 * words) == slots, "operands stay");
+
+        let negations = self.upload(&[2, 0, 3, 3]);
+        self.stems.linear.negate(self.gpu, &arena, &negations, 2).expect("a launch");
+        let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
+        let expected: Vec<u32> =
+            negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();
+        assert!(self.download(&arena, 4 * words) == expected, "negations");
+    }
+
+    /// Words around every kind of boundary, and no word beyond the count.
+    fn mod_switch(&self) {
+        let n = self.params.polynomial_size;
+        let mut rng = generator(n as u64);
+        let part = u32::MAX / (2 * n) as u32 + 1;
+        let mut words =
+            vec![0, 1, u32::MAX, 1 << 31, part / 2 - 1, part / 2, u32::MAX - part / 2, u32::MAX - part / 2 + 1];
+        words.extend((0..700).map(|_| rng.next_u32()));
+        let buf = self.upload(&words);
+        let count = words.len() - 1;
+        self.stems.mod_switch.run(self.gpu, &buf, count).expect("a launch");
+        let expected: Vec<u32> = words[..count].iter().map(|&word| naive::mod_switch(n, word) as u32).collect();
+        let found = self.download(&buf, words.len());
+        assert!(found[..count] == expected, "exponents");
+        assert_eq!(found[count], words[count], "beyond the count");
+    }
+
+    /// Single rows in any order, and sums of two.
+    fn sample_extract(&self) {
+        let (k, n) = (self.params.glwe_dimension, self.params.polynomial_size);
+        let (row_words, sample_words) = ((k + 1) * n, k * n + 1);
+        let mut rng = generator(k as u64);
+        let mut rows: Vec<u32> = (0..4 * row_words).map(|_| rng.next_u32() % RING_MODULUS).collect();
+        rows[..4].copy_from_slice(&[0, 1, RING_MODULUS - 1, RING_MODULUS / 2]);
+        let table = [2, NO_ROW, 0, 3, 1, NO_ROW];
+        let acc = self.upload(&rows);
+        let out = self.upload(&vec![0; 3 * sample_words]);
+        self.stems.sample_extract.run(self.gpu, &acc, &self.upload(&table), &out, 3).expect("a launch");
+        let sample = |row: u32| {
+            let polynomials = rows[row as usize * row_words..][..row_words].chunks_exact(n);
+            naive::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())
+        };
+        let mut sum: Vec<u32> = sample(0).iter().zip(sample(3)).map(|(x, y)| x.wrapping_add(y)).collect();
+        sum[sample_words - 1] = sum[sample_words - 1].wrapping_add(EIGHTH);
+        assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
+    }
+}
