@@ -67,10 +67,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate(
             for (unsigned w = 0; w < WORDS; w++) {
                 unsigned i = threadIdx.x + w * THREADS;
                 // (6) acc <- acc + sum
+                // Other threads read it in the next step, each polynomial after some barrier of the others' transforms.
                 own[c * N + i] = add_mod(own[c * N + i], reduce(row[i], Q));
             }
         }
-        // the next step reads words of other threads
-        __syncthreads();
     }
 }

@@ -6,6 +6,7 @@
 mod agreement;
 mod any_backend;
 mod arena;
+mod broken;
 mod device;
 mod emulator;
 mod fixtures;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         .chain(agreement::cases())
         .chain(stems())
         .chain(emulator::cases())
+        .chain(broken::cases())
         .map(Arc::new);
     let trials = cases.flat_map(|case| {
         let devices = devices.iter().filter(|device| (case.on)(device));

@@ -38,7 +38,11 @@ pub struct HostCuda {
     folder: PathBuf,
     /// Seed of the random order.
     seed: u32,
+    alter: Option<Alter>,
 }
+
+/// What becomes of a source before it is compiled.
+type Alter = Box<dyn Fn(&Source) -> String + Send + Sync>;
 
 /// A compiled source and the process that runs it.
 pub struct Module {
@@ -87,7 +91,7 @@ impl HostCuda {
             compute_capability: None,
             wide_integers: true,
         };
-        let host = HostCuda { card, folder: folder(), seed: 1 };
+        let host = HostCuda { card, folder: folder(), seed: 1, alter: None };
         host.runner().map_err(|error| Error::Unavailable(error.to_string()))?;
         Ok(host)
     }
@@ -95,6 +99,12 @@ impl HostCuda {
     /// The same with some figures of its card changed: limits to run into, fast paths to choose.
     pub fn with_card(mut self, change: impl FnOnce(&mut Card)) -> HostCuda {
         change(&mut self.card);
+        self
+    }
+
+    /// The same with other texts in place of sources: to see that a wrong one is noticed.
+    pub fn with_sources(mut self, alter: impl Fn(&Source) -> String + Send + Sync + 'static) -> HostCuda {
+        self.alter = Some(Box::new(alter));
         self
     }
 
@@ -200,14 +210,16 @@ impl Gpu for HostCuda {
     }
 
     fn compile(&self, source: &Source) -> Result<Module> {
-        let entries = entries(&source.text);
+        let altered = self.alter.as_ref().map(|alter| alter(source));
+        let kernels = altered.as_ref().unwrap_or(&source.text);
+        let entries = entries(kernels);
         let table: String =
             entries.iter().map(|name| format!("    host::entry<{name}>(\"{name}\", {name}),\n")).collect();
         let text = format!(
             "#include \"host_cuda.h\"\n#line 1 \"{}.cu\"\n{}\n#line 1 \"entries\"\n\
              const host::Entry host::entries[] = {{\n{table}}};\nconst unsigned host::entry_count = {};\n",
             source.stem,
-            source.text,
+            kernels,
             entries.len()
         );
         let name = format!("{}-{}", source.stem, hash(&[HEADER, RUNNER, &text]));
