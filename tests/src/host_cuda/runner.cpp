@@ -350,8 +350,8 @@ void read_launch(Launch& launch) {
     dice = 0x9e3779b97f4a7c15ull ^ read_word();
     unsigned buffers = read_word(), args = read_word();
     if (buffers != launch.entry->buffers || args != launch.entry->args) {
-        host::fail("%s takes %u buffers and %u words, not %u and %u", launch.entry->name, launch.entry->buffers,
-                   launch.entry->args, buffers, args);
+        host::fail("it takes %u buffers and %u words, not %u and %u", launch.entry->buffers, launch.entry->args, buffers,
+                   args);
     }
     launch.args.resize(launch.entry->args);
     read_words(launch.args.data(), launch.args.size());
@@ -381,7 +381,6 @@ void run_all(const Launch& next, Order with) {
 void serve_launch() {
     Launch inputs;
     read_launch(inputs);
-    launch = &inputs;
     if (inputs.threads == 0 || inputs.threads > 1024 || inputs.cluster == 0 || inputs.cluster > CLUSTER_GROUPS_MAX ||
         inputs.groups % inputs.cluster != 0) {
         host::fail("no such launch: %u groups of %u threads in clusters of %u", inputs.groups, inputs.threads,
@@ -429,7 +428,6 @@ namespace host {
 void fail(const char* format, ...) {
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%s: ", launch ? launch->entry->name : "launch");
     vfprintf(stderr, format, args);
     fprintf(stderr, "\n");
     va_end(args);
