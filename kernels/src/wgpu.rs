@@ -175,3 +175,6 @@ fn inside(buf: &Buf, range: &Range<usize>) -> Result<()> {
     }
     Err(Error::Device(format!("words {range:?} of a buffer of {}", buf.words)))
 }
+
+#[cfg(test)]
+mod tests;

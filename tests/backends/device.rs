@@ -7,6 +7,7 @@ use tests::host_cuda::HostCuda;
 
 use crate::any_backend::AnyBackend;
 use crate::stems::StemCase;
+use crate::wgpu;
 
 /// Opens a backend with a number of threads.
 type Open = Box<dyn Fn(usize) -> Result<AnyBackend> + Send + Sync>;
@@ -37,6 +38,9 @@ impl Device {
             Device::cpu("cpu-avx2"),
             Device::cpu("cpu-portable"),
             Device::gpu("cuda-host", true, HostCuda::open),
+            Device::gpu("wgpu-software", true, wgpu::open_software),
+            Device::gpu("wgpu-software-narrow", true, wgpu::open_software_narrow),
+            Device::gpu("wgpu", false, wgpu::open_card),
         ]
     }
 

@@ -22,8 +22,6 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use device::Device;
-use kernels::gpu::Gpu;
-use kernels::wgpu::Wgpu;
 use stems::StemCase;
 
 /// One thing to check on the devices that `on` lets through. What is slow to expect it keeps from the first one.
@@ -58,8 +56,7 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices: Vec<Arc<Device>> = Device::all().into_iter().map(Arc::new).collect();
     for name in &required {
-        let known = *name == SOFTWARE || devices.iter().any(|device| device.name == *name);
-        assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
+        assert!(devices.iter().any(|device| device.name == *name), "REQUIRE_BACKENDS: unknown backend {name}");
     }
     let cases = ntt::cases()
         .chain(tfhe_bootstrap::cases())
@@ -69,35 +66,14 @@ fn main() -> ExitCode {
         .chain(stems())
         .chain(emulator::cases())
         .chain(broken::cases())
+        .chain(wgpu::cases())
         .map(Arc::new);
     let trials = cases.flat_map(|case| {
         let devices = devices.iter().filter(|device| (case.on)(device));
         let trial = |device: &Arc<Device>| trial(case.clone(), device.clone(), required.contains(&device.name));
         devices.map(trial).collect::<Vec<Trial>>()
     });
-    let trials = trials.chain(wgpu_trials(required.contains(&SOFTWARE)));
     run(&Arguments::from_args(), trials.collect()).exit_code()
-}
-
-/// A software Vulkan driver, by its name in `DeviceInfo::backend`.
-const SOFTWARE: &str = "wgpu-software";
-
-fn open_software() -> kernels::Result<Wgpu> {
-    let cards = Wgpu::enumerate(true);
-    let software = |card: &kernels::Result<Wgpu>| card.as_ref().is_ok_and(|card| card.card().info.backend == SOFTWARE);
-    let missing = || Err(kernels::Error::Unavailable("no software Vulkan driver".to_owned()));
-    cards.into_iter().find(software).unwrap_or_else(missing)
-}
-
-fn wgpu_trials(required: bool) -> impl Iterator<Item = Trial> {
-    let missing = open_software().is_err();
-    wgpu::checks().into_iter().map(move |(name, check)| {
-        let run = move || {
-            check(open_software().map_err(|error| Failed::from(error.to_string()))?);
-            Ok(())
-        };
-        Trial::test(format!("card/{name}/{SOFTWARE}"), run).with_ignored_flag(missing && !required)
-    })
 }
 
 fn trial(case: Arc<Case>, device: Arc<Device>, required: bool) -> Trial {

@@ -1,9 +1,14 @@
 //! A card by wgpu, by itself: words arrive in order, memory is counted, and what is wrong is an error after which the card
 //! works on.
 
-use kernels::gpu::{Gpu, Launch, Source};
+use kernels::gpu::{Evaluator, Gpu, Launch, Source};
+use kernels::tfhe::Gate;
 use kernels::wgpu::{Allocated, Wgpu};
-use kernels::{Error, Result};
+use kernels::{Backend, Error, Result, SlotGate};
+
+use crate::Case;
+use crate::device::Device;
+use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
 /// `out[i] = 3 in[i] + plus + times i`.
 const AFFINE: &str = "
@@ -25,12 +30,36 @@ fn add(@builtin(global_invocation_id) at: vec3<u32>) {
     words[at.x] += by;
 }";
 
-/// A thing to check, on a card of its own.
-type Check = (&'static str, fn(Wgpu));
+/// A software Vulkan driver.
+pub fn open_software() -> Result<Wgpu> {
+    first(Wgpu::enumerate(true), "wgpu-software")
+}
 
-/// All of them.
-pub fn checks() -> [Check; 9] {
-    [
+/// The same without 64-bit integers.
+pub fn open_software_narrow() -> Result<Wgpu> {
+    first(Wgpu::enumerate_portable(true), "wgpu-software")
+}
+
+/// A real card.
+pub fn open_card() -> Result<Wgpu> {
+    first(Wgpu::enumerate(false), "wgpu")
+}
+
+fn first(cards: Vec<Result<Wgpu>>, backend: &str) -> Result<Wgpu> {
+    let mut reasons = Vec::new();
+    for card in cards {
+        match card {
+            Ok(card) if card.card().info.backend == backend => return Ok(card),
+            Ok(_) => {}
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(Error::Unavailable(format!("no {backend}: {}", reasons.join("; "))))
+}
+
+/// For cards by wgpu, each opened anew.
+pub fn cases() -> impl Iterator<Item = Case> {
+    let checks: [(&str, fn(Wgpu)); 11] = [
         ("a buffer is zero at first and holds what is written to it", memory),
         ("launches and writes are seen in their order", order),
         ("each launch sees its own arguments", arguments),
@@ -40,7 +69,20 @@ pub fn checks() -> [Check; 9] {
         ("a wrong source is named, then the card works on", wrong_source),
         ("a wrong launch is an error, then the card works on", wrong_launch),
         ("words beyond a buffer are an error", beyond),
-    ]
+        ("keys, arenas and chained gates leave nothing allocated", gates_leave_nothing),
+        ("a key or an arena without room is refused, then gates work on", gates_without_room),
+    ];
+    checks.into_iter().map(|(name, check)| {
+        let opened = move |device: &Device| {
+            let card = match device.name {
+                "wgpu" => open_card(),
+                "wgpu-software" => open_software(),
+                _ => open_software_narrow(),
+            };
+            check(card.expect("trials run where the backend is"));
+        };
+        Case { on: |device| device.name.starts_with("wgpu"), ..Case::small(format!("card/{name}"), opened) }
+    })
 }
 
 fn source(text: &str) -> Source {
@@ -204,4 +246,53 @@ fn beyond(card: Wgpu) {
     assert!(matches!(card.copy(&buf, &other, 6), Err(Error::Device(_))));
     assert!(matches!(card.read(&buf, std::slice::from_ref(&(5..11))), Err(Error::Device(_))));
     works(&card);
+}
+
+/// A ring, small enough for a driver that computes on the host.
+const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
+
+/// Two batches, the second over the results of the first and given up before it is done.
+fn chained_gates(backend: &Evaluator<Wgpu>, slots: usize) -> Result<Vec<u32>> {
+    let key = key(SHAPE.params(), Bodies::Random, 12);
+    let loaded = backend.load_key(&key)?;
+    let mut arena = backend.arena(&key.params, slots)?;
+    backend.write(&mut arena, 0, &torus_rows(3, key.params.lwe_dimension + 1, 13))?;
+    let gate = |gate, operands, result| SlotGate { gate, operands, result };
+    let first = [gate(Gate::Mux, [0, 1, 2], 3), gate(Gate::Not, [1, 0, 0], 4), gate(Gate::Xor, [0, 2, 0], 5)];
+    let pending = backend.evaluate(&loaded, &mut arena, &first, &[3, 4, 5])?;
+    let words = backend.finish(pending)?;
+    drop(backend.evaluate(&loaded, &mut arena, &[gate(Gate::And, [3, 4, 0], 0)], &[0])?);
+    backend.grow(&mut arena, 2 * slots)?;
+    Ok(words)
+}
+
+fn gates_leave_nothing(card: Wgpu) {
+    let backend = Evaluator::new(card);
+    let words = chained_gates(&backend, 6).expect("gates");
+    // what the backend keeps for its next batch
+    let kept = backend.gpu().allocated();
+    for _ in 0..3 {
+        assert_eq!(chained_gates(&backend, 6).expect("gates"), words);
+        assert_eq!(backend.gpu().allocated(), kept);
+    }
+}
+
+fn gates_without_room(card: Wgpu) {
+    let refused = |result: Result<()>| assert!(matches!(result, Err(Error::OutOfMemory(_))), "{result:?}");
+    let params = SHAPE.params();
+    let backend = Evaluator::new(card.with_memory_bytes(4 << 20));
+    let words = chained_gates(&backend, 6).expect("gates");
+    let kept = backend.gpu().allocated();
+    // beyond the card's memory, beyond one buffer, beyond any number of words
+    for slots in [1 << 20, 1 << 29, usize::MAX / 64] {
+        refused(backend.arena(&params, slots).map(drop));
+    }
+    // the key fits, the arena does not, or only until it grows
+    refused(chained_gates(&backend, 1 << 20).map(drop));
+    refused(chained_gates(&backend, 150_000).map(drop));
+    let large = key(Shape(64, 1, 1024, 8, 2, 3, 7).params(), Bodies::Random, 14);
+    refused(backend.load_key(&large).map(drop));
+    assert_eq!(backend.gpu().allocated(), kept);
+    assert_eq!(chained_gates(&backend, 6).expect("gates"), words);
+    assert_eq!(backend.gpu().allocated(), kept);
 }

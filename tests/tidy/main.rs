@@ -174,8 +174,10 @@ fn a_kernel_has_the_same_steps_in_every_language() {
         let expected = of(&cpu);
         assert!(expected.keys().copied().eq(1..=expected.len() as u32), "{cpu} has steps {:?}", expected.keys());
         assert!(!expected.is_empty(), "{cpu} has no steps");
-        let cuda = format!("shaders/{stem}.cu");
-        assert_eq!(of(&cuda), expected, "{cuda} against {cpu}");
+        for ending in ["cu", "wgsl"] {
+            let shader = format!("shaders/{stem}.{ending}");
+            assert_eq!(of(&shader), expected, "{shader} against {cpu}");
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use crate::tfhe::{EvaluationKey, Params};
 
 /// Words of the key that are made on the host at a time.
 const CHUNK_WORDS: usize = 1 << 22;
-/// Steps of a launch on cards that may have a screen to draw: their drivers end what takes seconds.
-const WGSL_STEPS: usize = 16;
+/// Steps of a launch, times its rows, on cards that may have a screen to draw: their drivers end what takes seconds. A small
+/// one takes some 50 us for a step of a row.
+const WGSL_ROW_STEPS: usize = 4096;
 
 /// A way to rotate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl<G: Gpu> BlindRotate<G> {
                 self.stem.launch(gpu, "blind_rotate_start", rows, &[exponents, acc], &[rows as u32])?;
                 let steps = match gpu.card().language {
                     Language::Cuda => self.params.lwe_dimension,
-                    Language::Wgsl => WGSL_STEPS,
+                    Language::Wgsl => (WGSL_ROW_STEPS / rows.max(1)).max(1),
                 };
                 for first in (0..self.params.lwe_dimension).step_by(steps) {
                     let count = steps.min(self.params.lwe_dimension - first);

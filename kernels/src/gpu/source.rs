@@ -3,18 +3,53 @@
 //! No number of a parameter set is written in a shader. A constant that a text does not name is left out of its prelude, so
 //! that parameters which differ in nothing that matters to a stem share its compilation.
 
-use super::{Language, Source};
+use super::{Card, Language, Source};
 use crate::modular::{self, RING_MODULUS, TORUS_CORRECTION};
 use crate::tfhe::Params;
 
 /// A text of `shaders/`.
 pub struct Text {
     cuda: &'static str,
+    wgsl: &'static str,
+}
+
+/// A language as one card takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// CUDA C++.
+    Cuda,
+    /// WGSL with 64-bit integers.
+    WideWgsl,
+    /// WGSL without them: what every card takes.
+    NarrowWgsl,
+}
+
+impl Dialect {
+    /// That of a card.
+    pub fn of(card: &Card) -> Dialect {
+        match card.language {
+            Language::Cuda => Dialect::Cuda,
+            Language::Wgsl if card.wide_integers => Dialect::WideWgsl,
+            Language::Wgsl => Dialect::NarrowWgsl,
+        }
+    }
+
+    /// What goes before the texts, which WGSL has no word for and CUDA has.
+    fn mul_high(self) -> &'static str {
+        match self {
+            Dialect::Cuda => "",
+            Dialect::WideWgsl => include_str!("../../../shaders/mul_high.wide.wgsl"),
+            Dialect::NarrowWgsl => include_str!("../../../shaders/mul_high.narrow.wgsl"),
+        }
+    }
 }
 
 macro_rules! text {
     ($name:literal) => {
-        Text { cuda: include_str!(concat!("../../../shaders/", $name, ".cu")) }
+        Text {
+            cuda: include_str!(concat!("../../../shaders/", $name, ".cu")),
+            wgsl: include_str!(concat!("../../../shaders/", $name, ".wgsl")),
+        }
     };
 }
 
@@ -34,34 +69,34 @@ pub const SAMPLE_EXTRACT: Text = text!("sample_extract");
 pub const LWE_KEY_SWITCH: Text = text!("lwe_key_switch");
 
 impl Text {
-    fn of(&self, language: Language) -> &'static str {
-        match language {
-            Language::Cuda => self.cuda,
-            Language::Wgsl => "",
+    fn of(&self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Cuda => self.cuda,
+            Dialect::WideWgsl | Dialect::NarrowWgsl => self.wgsl,
         }
     }
 }
 
 /// The source of a stem: `texts` are its helpers and itself, `threads` those of a group, `more` constants of its own.
 pub fn source(
-    language: Language,
+    dialect: Dialect,
     stem: &'static str,
     texts: &[&Text],
     params: &Params,
     threads: u32,
     more: &[(&'static str, u32)],
 ) -> Source {
-    let mut body = String::from(MODULAR.of(language));
+    let mut body = [dialect.mul_high(), MODULAR.of(dialect)].concat();
     for text in texts {
         body.push('\n');
-        body.push_str(text.of(language));
+        body.push_str(text.of(dialect));
     }
     let constants = constants(params).into_iter().chain([("THREADS", threads)]).chain(more.iter().copied());
     let mut text: String = constants
         .filter(|(name, _)| names(&body, name))
-        .map(|(name, value)| match language {
-            Language::Cuda => format!("constexpr unsigned {name} = {value}u;\n"),
-            Language::Wgsl => format!("const {name}: u32 = {value}u;\n"),
+        .map(|(name, value)| match dialect {
+            Dialect::Cuda => format!("constexpr unsigned {name} = {value}u;\n"),
+            Dialect::WideWgsl | Dialect::NarrowWgsl => format!("const {name}: u32 = {value}u;\n"),
         })
         .collect();
     text.push_str(&body);
@@ -112,7 +147,7 @@ mod tests {
     #[test]
     fn a_prelude_has_what_its_stem_names_and_nothing_else() {
         let p = Preset::Fast128.params();
-        let source = source(Language::Cuda, "mod_switch", &[&MOD_SWITCH], &p, 256, &[]);
+        let source = source(Dialect::Cuda, "mod_switch", &[&MOD_SWITCH], &p, 256, &[]);
         assert!(source.text.contains("constexpr unsigned LOG_N = 10u;\n"));
         assert!(source.text.contains("constexpr unsigned THREADS = 256u;\n"));
         assert!(!source.text.contains("LWE_DIMENSION"));

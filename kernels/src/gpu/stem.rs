@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::source::{Text, source};
+use super::source::{Dialect, Text, source};
 use super::{Card, Gpu, Launch, Source};
 use crate::error::Result;
 use crate::tfhe::Params;
@@ -43,7 +43,7 @@ impl<G: Gpu> Compiler<G> {
         threads: u32,
         more: &[(&'static str, u32)],
     ) -> Result<Stem<G>> {
-        let source = source(gpu.card().language, name, texts, params, threads, more);
+        let source = source(Dialect::of(gpu.card()), name, texts, params, threads, more);
         Ok(Stem { module: self.compile(gpu, source)?, threads })
     }
 }

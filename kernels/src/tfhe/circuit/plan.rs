@@ -249,7 +249,7 @@ mod tests {
             let circuit = Circuit::parse(&text).unwrap();
             let inputs: Vec<bool> = (0..circuit.input_widths()[0]).map(|bit| bits >> bit & 1 == 1).collect();
             let plan = Plan::new(&circuit);
-            prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(&[inputs.clone()]).concat());
+            prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(std::slice::from_ref(&inputs)).concat());
             // every wire that is no input is a line of the text
             prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
             prop_assert_eq!(plan.gates().len(), circuit.gates().len());

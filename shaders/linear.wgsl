@@ -1,0 +1,53 @@
+// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/cpu/linear.rs in WGSL.
+
+struct LinearArgs {
+    rows: u32,
+}
+
+@group(0) @binding(0) var<storage, read> arena: array<u32>;
+@group(0) @binding(1) var<storage, read> table: array<u32>;
+@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(3) var<uniform> args: LinearArgs;
+
+// `arena` is [slots][n + 1], `table` [rows][5]: constant, slot x, factor f, slot y, factor g; `out` [rows][n + 1]. A
+// group takes row after row.
+@compute @workgroup_size(THREADS)
+fn linear(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    for (var row = group.x; row < args.rows; row += groups.x) {
+        let constant = table[5u * row];
+        let x = table[5u * row + 1u] * (LWE_DIMENSION + 1u);
+        let y = table[5u * row + 3u] * (LWE_DIMENSION + 1u);
+        let f = table[5u * row + 2u];
+        let g = table[5u * row + 4u];
+        for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
+            // (1) f x + g y, word by word
+            let sum = f * arena[x + i] + g * arena[y + i];
+            // (2) plus the constant in the body
+            out[row * (LWE_DIMENSION + 1u) + i] = select(sum, sum + constant, i == LWE_DIMENSION);
+        }
+    }
+}
+
+@group(0) @binding(0) var<storage, read_write> negate_arena: array<u32>;
+@group(0) @binding(2) var<uniform> negate_args: LinearArgs;
+
+// `table` is [rows][2]: operand, result, both slots of the arena. A group takes row after row.
+@compute @workgroup_size(THREADS)
+fn negate(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    for (var row = group.x; row < negate_args.rows; row += groups.x) {
+        let operand = table[2u * row] * (LWE_DIMENSION + 1u);
+        let result = table[2u * row + 1u] * (LWE_DIMENSION + 1u);
+        for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
+            // (3) negation, word by word
+            negate_arena[result + i] = 0u - negate_arena[operand + i];
+        }
+    }
+}

@@ -1,0 +1,46 @@
+// Arithmetic modulo the ring prime Q < 2^30, a word at a time: kernels/src/modular.rs in WGSL. Needs `mul_high`.
+
+// `x` in [0, 2 m) to [0, m): the smaller of `x` and `x - m` as unsigned words.
+fn reduce(x: u32, m: u32) -> u32 {
+    return min(x, x - m);
+}
+
+// `x + y mod q` for x, y in [0, q).
+fn add_mod(x: u32, y: u32) -> u32 {
+    return reduce(x + y, Q);
+}
+
+// `x - y mod q` for x, y in [0, q).
+fn sub_mod(x: u32, y: u32) -> u32 {
+    return reduce(x + Q - y, Q);
+}
+
+// `-x mod q` for x in [0, q).
+fn negate_mod(x: u32) -> u32 {
+    return min(Q - x, 0u - x);
+}
+
+// `x w mod q`, lazily: any word x; `w` in [0, q) with its companion floor(w 2^32 / q); out in [0, 2 q) (Harvey 2014,
+// Alg. 2).
+fn mul_lazy(x: u32, w: vec2<u32>) -> u32 {
+    return x * w.x - mul_high(x, w.y) * Q;
+}
+
+// `x y / 2^32 mod q`, y in [0, q), any word x; out in [0, q) (Montgomery's reduction of the product).
+fn mul_montgomery(x: u32, y: u32) -> u32 {
+    let difference = mul_high(x, y) - mul_high(x * y * Q_INVERSE, Q);
+    return min(difference, difference + Q);
+}
+
+// `x` in [0, q) to the 32-bit torus: x 2^32 / q, at most two units too low. The definition is this formula.
+fn to_torus_lazy(x: u32) -> u32 {
+    return 4u * x + mul_high(4u * x, TORUS_CORRECTION);
+}
+
+// `x` in [0, q) to the 32-bit torus, to nearest.
+fn to_torus(x: u32) -> u32 {
+    let low = to_torus_lazy(x);
+    // x 2^32 - low q, which is below 3 q
+    let rest = 0u - low * Q;
+    return low + (rest + Q / 2u) / Q;
+}

@@ -1,0 +1,50 @@
+// Sample extraction: coefficient 0 of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
+// kernels/src/cpu/sample_extract.rs in WGSL. Needs `modular`.
+
+const NO_ROW: u32 = 0xffffffffu;
+const EIGHTH: u32 = 1u << 29u;
+
+struct SampleExtractArgs {
+    gates: u32,
+}
+
+@group(0) @binding(0) var<storage, read> acc: array<u32>;
+@group(0) @binding(1) var<storage, read> table: array<u32>;
+@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(3) var<uniform> args: SampleExtractArgs;
+
+// Word `at` of the sample of the accumulator [K + 1][N] that begins at `own`, in [0, q).
+fn extracted(own: u32, at: u32) -> u32 {
+    // (1) mask: A_c[0], -A_c[N - 1], .., -A_c[1] for every c, each to the nearest torus word
+    // (2) body: b[0], likewise
+    let i = at % N;
+    if (i == 0u) {
+        return to_torus(acc[own + at]);
+    }
+    return to_torus(negate_mod(acc[own + at - i + N - i]));
+}
+
+// `acc` is [rows][K + 1][N], `table` [gates][2]: a row, and a second one for a MUX or NO_ROW; `out` [gates][kN + 1]
+// torus words. A group takes gate after gate.
+@compute @workgroup_size(THREADS)
+fn sample_extract(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    for (var gate = group.x; gate < args.gates; gate += groups.x) {
+        let row = table[2u * gate];
+        let second = table[2u * gate + 1u];
+        for (var at = thread; at <= EXTRACTED_DIMENSION; at += THREADS) {
+            var word = extracted(row * (K + 1u) * N, at);
+            if (second != NO_ROW) {
+                // (3) a MUX: the sum of its two samples and 1/8
+                word += extracted(second * (K + 1u) * N, at);
+                if (at == EXTRACTED_DIMENSION) {
+                    word += EIGHTH;
+                }
+            }
+            out[gate * (EXTRACTED_DIMENSION + 1u) + at] = word;
+        }
+    }
+}
