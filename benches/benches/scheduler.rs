@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use engine::scheduler::{Command, Event, Limits, Scheduler};
+use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Work};
 use engine::{OperationId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
@@ -21,15 +21,23 @@ impl Desk {
         let limits = Limits {
             queue_rows_max: QUEUE_ROWS_MAX,
             session_rows_max: QUEUE_ROWS_MAX,
-            batch_rows_max: 64,
             wait,
             key_bytes_max: u64::MAX,
-            resident_bytes_max: u64::MAX,
+            circuit_gates_max: usize::MAX,
+            circuit_bytes_max: u64::MAX,
+            devices: vec![DeviceLimits {
+                batch_rows_max: 64,
+                batches_in_flight_max: 1,
+                resident_bytes_max: u64::MAX,
+                arena_bytes_max: u64::MAX,
+                stand_in: false,
+            }],
         };
         let mut scheduler = Scheduler::new(limits);
         for session in 0..sessions {
             let weight = 1 + (session % 8) as u32;
-            let event = Event::Opened { session: SessionId(session), weight, host_bytes: 1, device_bytes: 1 };
+            let (session, device_bytes) = (SessionId(session), vec![1]);
+            let event = Event::Opened { session, weight, host_bytes: 1, device_bytes, slot_bytes: 1 };
             assert!(scheduler.step(Duration::ZERO, event).is_empty());
         }
         Self { scheduler, sessions, operations: 0 }
@@ -38,8 +46,8 @@ impl Desk {
     fn submit(&mut self, rows: usize) -> Vec<Command> {
         self.operations += 1;
         let session = SessionId(self.operations % self.sessions);
-        let (operation, bootstraps) = (OperationId(self.operations), vec![1; rows]);
-        self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, bootstraps, deadline: None })
+        let (operation, work) = (OperationId(self.operations), Work::Gates(vec![1; rows]));
+        self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, work, deadline: None })
     }
 
     /// Carries the device's part out until it has nothing to do or `batches` have run.
@@ -47,7 +55,7 @@ impl Desk {
         let mut done = 0;
         while done < batches {
             let report = commands.iter().find_map(|command| match command {
-                Command::Load(session) => Some(Event::Loaded(*session)),
+                &Command::Load { device, session } => Some(Event::Loaded { device, session }),
                 Command::Run(batch) => Some(Event::BatchDone(batch.id)),
                 _ => None,
             });

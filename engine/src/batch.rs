@@ -4,6 +4,7 @@
 //! HTTP batch, which is an operation and may be sliced into several of these or share one.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::operation::OperationId;
 use crate::session::SessionId;
@@ -12,15 +13,24 @@ use crate::session::SessionId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchId(pub u64);
 
+/// A device, by its place in the list the engine was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId(pub usize);
+
 /// Consecutive rows of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Whose rows.
     pub operation: OperationId,
-    /// Which of them.
+    /// Which of them. A circuit's first row brings its inputs along.
     pub rows: Range<usize>,
     /// A batch with these rows failed before.
     pub retried: bool,
+    /// Where in the session's arena: of a list of gates, the operands of these rows, in order, then their results; of a
+    /// circuit, the slots of its plan.
+    pub slots: Arc<[u32]>,
+    /// A circuit's outputs are read after these rows, its last.
+    pub completes: bool,
 }
 
 /// What a device runs in one call.
@@ -28,10 +38,14 @@ pub struct Part {
 pub struct Batch {
     /// Its name in the device's report.
     pub id: BatchId,
+    /// Where it runs.
+    pub device: DeviceId,
     /// Whose key.
     pub session: SessionId,
     /// Which rows, in the order in which they run.
     pub parts: Vec<Part>,
+    /// Slots the session's arena must have.
+    pub arena_slots: usize,
     /// Bootstraps of all rows.
     pub bootstraps: u64,
     /// What it counts against the session's share, in [`crate::fair::COST_OF_BOOTSTRAP`]ths of a bootstrap.

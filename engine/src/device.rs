@@ -2,38 +2,91 @@
 //! [`Backend`]; above it are plain words.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
-use kernels::Backend;
-use kernels::tfhe::{EvaluationKey, GateRow, Lwe, Params, bootstrap};
+use kernels::tfhe::{EvaluationKey, Lwe, Params};
+use kernels::{Backend, DeviceInfo};
 
+use crate::assembly::{self, Assembly};
 use crate::batch::Batch;
+use crate::operation::Load;
+use crate::scheduler::{Cause, Failure};
 use crate::session::SessionId;
 
 /// What a device is told to do.
 pub(crate) enum Order {
     Load { session: SessionId, key: Arc<EvaluationKey> },
     Evict(SessionId),
-    Run { batch: Batch, rows: Vec<GateRow> },
+    Run { batch: Batch, loads: Vec<Load> },
+    FreeArena(SessionId),
+    Retire,
 }
 
 /// What became of it.
 pub(crate) enum Report {
     Loaded(SessionId),
-    LoadFailed { session: SessionId, out_of_memory: bool, reason: String },
+    LoadFailed { session: SessionId, failure: Failure },
     Evicted(SessionId),
-    BatchDone { batch: Batch, results: Vec<Lwe> },
-    BatchFailed { batch: Batch, rows: Vec<GateRow>, reason: String },
+    BatchDone { batch: Batch, loads: Vec<Load>, results: Vec<Vec<Lwe>> },
+    BatchFailed { batch: Batch, loads: Vec<Load>, failure: Failure },
+    Retired,
 }
 
-/// Serves `orders` until there can be no more.
-pub(crate) fn run<B: Backend>(backend: &B, orders: Receiver<Order>, report: impl Fn(Report)) {
-    let mut device = Device { backend, keys: HashMap::new() };
-    for order in orders {
-        report(device.carry_out(order));
+/// A device for the engine: a backend that was opened, its type spent.
+pub struct Device {
+    pub(crate) info: DeviceInfo,
+    pub(crate) stand_in: bool,
+    pub(crate) key_bytes: KeyBytes,
+    pub(crate) serve: Serve,
+}
+
+/// Bytes of a key of these parameters on a device.
+pub(crate) type KeyBytes = Box<dyn Fn(&Params) -> u64 + Send + Sync>;
+
+/// What a device's thread does, from first order to last.
+pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>;
+
+impl Device {
+    /// A device that takes its share of all work.
+    pub fn new<B: Backend>(backend: B) -> Device {
+        let backend = Arc::new(backend);
+        Device {
+            info: backend.info().clone(),
+            stand_in: false,
+            key_bytes: {
+                let backend = backend.clone();
+                Box::new(move |params| backend.key_bytes(params))
+            },
+            serve: Box::new(move |orders, report| run(&*backend, orders, report)),
+        }
+    }
+
+    /// A device that works only when all others have failed.
+    pub fn stand_in<B: Backend>(backend: B) -> Device {
+        Device { stand_in: true, ..Device::new(backend) }
+    }
+}
+
+/// Serves `orders` until there can be no more, or the device retires.
+fn run<B: Backend>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report)) {
+    let served = &mut Served {
+        backend,
+        keys: HashMap::new(),
+        arenas: HashMap::new(),
+        pending: VecDeque::new(),
+        lost: None,
+        report,
+    };
+    while let Some(order) = served.next_order(&orders) {
+        let retires = matches!(order, Order::Retire);
+        served.carry_out(order);
+        if retires {
+            return;
+        }
     }
 }
 
@@ -43,52 +96,152 @@ struct Resident<K> {
     params: Params,
 }
 
-struct Device<'a, B: Backend> {
-    backend: &'a B,
-    keys: HashMap<SessionId, Resident<B::Key>>,
+/// A session's arena; overwritten on drop.
+struct Arena<A> {
+    arena: A,
+    slots: usize,
 }
 
-impl<B: Backend> Device<'_, B> {
-    fn carry_out(&mut self, order: Order) -> Report {
-        match order {
-            Order::Load { session, key } => self.load(session, key),
-            Order::Evict(session) => {
-                self.keys.remove(&session);
-                Report::Evicted(session)
+struct Served<'a, B: Backend> {
+    backend: &'a B,
+    keys: HashMap<SessionId, Resident<B::Key>>,
+    arenas: HashMap<SessionId, Arena<B::Arena>>,
+    /// Batches that were started, oldest first.
+    pending: VecDeque<(Batch, Vec<Load>, B::Pending)>,
+    /// No call succeeds any more, and none is made.
+    lost: Option<Failure>,
+    report: &'a dyn Fn(Report),
+}
+
+impl<B: Backend> Served<'_, B> {
+    /// Finishes what was started while there is nothing to start or no room for it.
+    fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
+        loop {
+            if self.pending.is_empty() {
+                return orders.recv().ok();
             }
-            Order::Run { batch, rows } => self.evaluate(batch, rows),
+            if self.pending.len() < self.backend.info().batches_in_flight_max {
+                match orders.try_recv() {
+                    Ok(order) => return Some(order),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+                }
+            }
+            self.finish_oldest();
         }
     }
 
-    fn load(&mut self, session: SessionId, key: Arc<EvaluationKey>) -> Report {
-        let params = key.params;
-        let loaded = unless_it_panics(|| self.backend.load_key(&key));
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Load { session, key } => {
+                // nobody's results should wait while a stranger's key is prepared
+                self.finish_all();
+                self.load(session, key);
+            }
+            Order::Evict(session) => {
+                self.keys.remove(&session);
+                (self.report)(Report::Evicted(session));
+            }
+            Order::FreeArena(session) => drop(self.arenas.remove(&session)),
+            Order::Run { batch, loads } => self.start(batch, loads),
+            Order::Retire => {
+                self.finish_all();
+                // A driver that is gone may panic where memory is given back; then there is nothing to overwrite.
+                let (keys, arenas) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.arenas));
+                let _ = catch_unwind(AssertUnwindSafe(|| drop((keys, arenas))));
+                (self.report)(Report::Retired);
+            }
+        }
+    }
+
+    fn load(&mut self, session: SessionId, key: Arc<EvaluationKey>) {
+        let (params, backend) = (key.params, self.backend);
+        let loaded = guarded(&mut self.lost, || backend.load_key(&key));
         drop(key); // before the report: whoever closes the session next is the key's last holder
-        match loaded {
+        (self.report)(match loaded {
             Ok(key) => {
                 self.keys.insert(session, Resident { key, params });
                 Report::Loaded(session)
             }
-            Err(error) => {
-                let out_of_memory = matches!(error, kernels::Error::OutOfMemory(_));
-                Report::LoadFailed { session, out_of_memory, reason: error.to_string() }
+            Err(failure) => Report::LoadFailed { session, failure },
+        });
+    }
+
+    fn start(&mut self, batch: Batch, loads: Vec<Load>) {
+        let Served { backend, keys, arenas, lost, .. } = self;
+        let Resident { key, params } = keys.get(&batch.session).expect("a batch follows its key's load");
+        let started = guarded(lost, || {
+            let arena = arena_for(*backend, arenas, &batch, params)?;
+            let assembly = Assembly::of(&batch, &loads, params.lwe_dimension + 1);
+            for (first, words) in &assembly.writes {
+                backend.write(arena, *first, words)?;
             }
+            backend.evaluate(key, arena, &assembly.gates, &assembly.reads)
+        });
+        match started {
+            Ok(pending) => self.pending.push_back((batch, loads, pending)),
+            Err(failure) => (self.report)(Report::BatchFailed { batch, loads, failure }),
         }
     }
 
-    fn evaluate(&self, batch: Batch, rows: Vec<GateRow>) -> Report {
-        let Resident { key, params } = self.keys.get(&batch.session).expect("a batch follows its key's load");
-        match unless_it_panics(|| bootstrap::evaluate(self.backend, key, params, &rows)) {
-            Ok(results) => Report::BatchDone { batch, results },
-            Err(error) => Report::BatchFailed { batch, rows, reason: error.to_string() },
+    fn finish_oldest(&mut self) {
+        let (batch, loads, pending) = self.pending.pop_front().expect("something was started");
+        let (backend, row_words) = (self.backend, self.keys[&batch.session].params.lwe_dimension + 1);
+        let finished = guarded(&mut self.lost, || backend.finish(pending));
+        (self.report)(match finished {
+            Ok(words) => {
+                let results = assembly::results(&batch, &loads, &words, row_words);
+                Report::BatchDone { batch, loads, results }
+            }
+            Err(failure) => Report::BatchFailed { batch, loads, failure },
+        });
+    }
+
+    fn finish_all(&mut self) {
+        while !self.pending.is_empty() {
+            self.finish_oldest();
         }
     }
 }
 
-/// A panic of a backend is a failure of the device; the thread, and all other sessions, go on.
-fn unless_it_panics<T>(call: impl FnOnce() -> kernels::Result<T>) -> kernels::Result<T> {
-    catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|panic| Err(kernels::Error::Device(format!("panicked: {}", message_of(panic)))))
+/// The session's arena, as large as the batch needs it.
+fn arena_for<'a, B: Backend>(
+    backend: &B,
+    arenas: &'a mut HashMap<SessionId, Arena<B::Arena>>,
+    batch: &Batch,
+    params: &Params,
+) -> kernels::Result<&'a mut B::Arena> {
+    let slots = batch.arena_slots;
+    let there = match arenas.entry(batch.session) {
+        Entry::Occupied(there) => there.into_mut(),
+        Entry::Vacant(empty) => empty.insert(Arena { arena: backend.arena(params, slots)?, slots }),
+    };
+    if there.slots < slots {
+        backend.grow(&mut there.arena, slots)?;
+        there.slots = slots;
+    }
+    Ok(&mut there.arena)
+}
+
+/// Calls a device that may fail, panic or be lost. A panic is a failure of the device; the thread, and all other sessions,
+/// go on.
+fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result<T>) -> Result<T, Failure> {
+    if let Some(failure) = lost {
+        return Err(failure.clone());
+    }
+    let result = catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|panic| Err(kernels::Error::Device(format!("panicked: {}", message_of(panic)))));
+    result.map_err(|error| {
+        let cause = match error {
+            kernels::Error::OutOfMemory(_) => Cause::OutOfMemory,
+            kernels::Error::Lost(_) => Cause::Lost,
+            kernels::Error::Unavailable(_) | kernels::Error::Compile(_) | kernels::Error::Device(_) => Cause::Device,
+        };
+        let failure = Failure { cause, reason: error.to_string() };
+        if cause == Cause::Lost {
+            *lost = Some(failure.clone());
+        }
+        failure
+    })
 }
 
 fn message_of(panic: Box<dyn Any + Send>) -> String {

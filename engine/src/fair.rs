@@ -72,9 +72,9 @@ impl FairQueue {
         }
     }
 
-    /// The session with the smallest tag, the older one of equals.
-    pub(crate) fn front(&self) -> Option<SessionId> {
-        self.ready.first().map(|&(_, session)| session)
+    /// The sessions that are ready, smallest tag first, the older one of equals before.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.ready.iter().map(|&(_, session)| session)
     }
 
     /// Counts a batch of this cost that now starts.
@@ -109,7 +109,7 @@ mod tests {
     fn serve(queue: &mut FairQueue, times: usize) -> Vec<SessionId> {
         let mut served = Vec::new();
         for _ in 0..times {
-            let session = queue.front().expect("someone is ready");
+            let session = queue.in_order().next().expect("someone is ready");
             queue.charge(session, 64);
             served.push(session);
         }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(serve(&mut queue, 1), [A]);
         queue.set_ready(A, false);
         queue.set_ready(A, true);
-        assert_eq!(queue.front(), Some(B));
+        assert_eq!(queue.in_order().next(), Some(B));
     }
 
     #[test]
@@ -147,6 +147,6 @@ mod tests {
         queue.remove(A);
         assert_eq!(serve(&mut queue, 3), [B, B, B]);
         queue.set_ready(B, false);
-        assert_eq!(queue.front(), None);
+        assert_eq!(queue.in_order().next(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! One lock around the scheduler and the tables of what it decides about: keys, operands, results, callbacks.
 //!
-//! Whoever brings news (a caller, the device's thread, the loop when time has passed) takes the lock, feeds the event and
+//! Whoever brings news (a caller, a device's thread, the loop when time has passed) takes the lock, feeds the event and
 //! carries the commands as far as channels and tables; that takes microseconds. What may take long or is strange to us,
 //! namely callbacks and the overwriting of keys, is left to the loop, which does it outside the lock.
 
@@ -10,12 +10,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use kernels::tfhe::{EvaluationKey, GateRow};
+use kernels::tfhe::EvaluationKey;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, DeviceId};
 use crate::device::{Order, Report};
 use crate::error::Error;
-use crate::operation::{Done, Failed, OnDone, Operation, OperationId, Progress};
+use crate::operation::{Done, Failed, Load, Operation, OperationId, Progress};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
 use crate::session::{OnErased, Session, SessionId};
 use crate::usage::Usage;
@@ -35,8 +35,9 @@ struct State {
     scheduler: Scheduler,
     sessions: HashMap<SessionId, Session>,
     operations: HashMap<OperationId, Operation>,
-    /// To the device; none after [`Command::Stop`].
-    orders: Option<Sender<Order>>,
+    /// To each device; none after it retired or [`Command::Stop`].
+    orders: Vec<Option<Sender<Order>>>,
+    stopped: bool,
     /// What the loop has to deliver. Bounded by the operations and sessions there are.
     notices: Vec<Notice>,
     /// When the loop wakes by itself.
@@ -51,12 +52,13 @@ enum Notice {
 }
 
 impl Hub {
-    pub(crate) fn new(limits: Limits, orders: Sender<Order>) -> Self {
+    pub(crate) fn new(limits: Limits, orders: Vec<Sender<Order>>) -> Self {
         let state = State {
             scheduler: Scheduler::new(limits),
             sessions: HashMap::new(),
             operations: HashMap::new(),
-            orders: Some(orders),
+            orders: orders.into_iter().map(Some).collect(),
+            stopped: false,
             notices: Vec::new(),
             alarm: None,
             ids: 0,
@@ -64,13 +66,14 @@ impl Hub {
         Self { started: Instant::now(), state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    pub(crate) fn open(&self, key: EvaluationKey, weight: u32, device_bytes: u64) -> Result<SessionId, Error> {
+    pub(crate) fn open(&self, key: EvaluationKey, weight: u32, device_bytes: Vec<u64>) -> Result<SessionId, Error> {
         let host_bytes = key.memory_bytes() as u64;
+        let slot_bytes = 4 * (key.params.lwe_dimension as u64 + 1);
         let opened = Session::new(key);
         let mut state = self.lock();
         let session = SessionId(state.next_id());
         state.sessions.insert(session, opened);
-        match self.step(&mut state, Event::Opened { session, weight, host_bytes, device_bytes }) {
+        match self.step(&mut state, Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes }) {
             Ok(()) => Ok(session),
             Err(error) => {
                 let refused = state.sessions.remove(&session);
@@ -89,17 +92,15 @@ impl Hub {
     pub(crate) fn submit(
         &self,
         session: SessionId,
-        rows: Vec<GateRow>,
+        submitted: Operation,
         deadline: Option<Instant>,
-        on_done: OnDone,
     ) -> Result<OperationId, Error> {
-        let bootstraps = rows.iter().map(|row| row.gate.bootstraps() as u8).collect();
+        let work = submitted.work();
         let deadline = deadline.map(|deadline| deadline.saturating_duration_since(self.started));
-        let submitted = Operation::new(rows, on_done);
         let mut state = self.lock();
         let operation = OperationId(state.next_id());
         state.operations.insert(operation, submitted);
-        match self.step(&mut state, Event::Submitted { session, operation, bootstraps, deadline }) {
+        match self.step(&mut state, Event::Submitted { session, operation, work, deadline }) {
             Ok(()) => Ok(operation),
             Err(error) => {
                 let refused = state.operations.remove(&operation);
@@ -123,7 +124,7 @@ impl Hub {
         if let Some(open) = state.sessions.get_mut(&session) {
             open.on_erased.push(on_erased);
             self.feed_locked(&mut state, Event::Closed(session));
-        } else if state.orders.is_some() {
+        } else if !state.stopped {
             state.notices.push(Notice::ErasedBefore(on_erased));
             self.changed.notify_one();
         } else {
@@ -149,25 +150,38 @@ impl Hub {
         }
     }
 
-    /// Takes in what the device's thread has to say.
-    pub(crate) fn report(&self, report: Report) {
+    /// Takes in what a device's thread has to say.
+    pub(crate) fn report(&self, device: DeviceId, report: Report) {
         let state = &mut *self.lock();
         let event = match report {
-            Report::Loaded(session) => Event::Loaded(session),
-            Report::LoadFailed { session, out_of_memory, reason } => {
-                Event::LoadFailed { session, out_of_memory, reason }
-            }
-            Report::Evicted(session) => Event::Evicted(session),
-            Report::BatchDone { batch, results } => {
-                state.hand_out(&batch, results, Operation::store);
+            Report::Loaded(session) => Event::Loaded { device, session },
+            Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
+            Report::Evicted(session) => Event::Evicted { device, session },
+            Report::BatchDone { batch, loads, results } => {
+                for ((part, load), results) in batch.parts.iter().zip(&loads).zip(results) {
+                    if let Some(operation) = state.operations.get_mut(&part.operation) {
+                        operation.store(part.rows.clone(), load, results);
+                    }
+                }
                 Event::BatchDone(batch.id)
             }
-            Report::BatchFailed { batch, rows, reason } => {
-                state.hand_out(&batch, rows, Operation::put_back);
-                Event::BatchFailed { batch: batch.id, reason }
+            Report::BatchFailed { batch, loads, failure } => {
+                for (part, load) in batch.parts.iter().zip(loads) {
+                    if let Some(operation) = state.operations.get_mut(&part.operation) {
+                        operation.put_back(part.rows.clone(), load);
+                    }
+                }
+                Event::BatchFailed { batch: batch.id, failure }
             }
+            Report::Retired => Event::Retired(device),
         };
         self.feed_locked(state, event);
+    }
+
+    /// Whether each device takes work, and why it was taken out of service if it was.
+    pub(crate) fn service(&self) -> Vec<(bool, Option<String>)> {
+        let state = self.lock();
+        (0..state.orders.len()).map(|device| state.scheduler.service(DeviceId(device))).collect()
     }
 
     /// The engine's loop: feeds the passing of time, delivers notices. Returns after [`Command::Stop`].
@@ -179,7 +193,7 @@ impl Hub {
                 drop(state);
                 notices.into_iter().for_each(Notice::deliver);
                 state = self.lock();
-            } else if state.orders.is_none() {
+            } else if state.stopped {
                 return;
             } else {
                 state = self.sleep_or_tick(state);
@@ -216,7 +230,7 @@ impl Hub {
         }
         let wake = state.scheduler.next_wake();
         let sooner = wake.is_some_and(|wake| state.alarm.is_none_or(|alarm| wake < alarm));
-        if sooner || !state.notices.is_empty() || state.orders.is_none() {
+        if sooner || !state.notices.is_empty() || state.stopped {
             self.changed.notify_one();
         }
         answer
@@ -240,14 +254,22 @@ impl State {
     fn carry_out(&mut self, command: Command) -> Result<(), Error> {
         match command {
             Command::RefuseSession { error, .. } | Command::Refuse { error, .. } => return Err(error),
-            Command::Load(session) => {
+            Command::Load { device, session } => {
                 let key = self.sessions[&session].key.clone();
-                self.order(Order::Load { session, key });
+                self.order(device, Order::Load { session, key });
             }
-            Command::Evict(session) => self.order(Order::Evict(session)),
+            Command::Evict { device, session } => self.order(device, Order::Evict(session)),
             Command::Run(batch) => {
-                let rows = self.collect(&batch);
-                self.order(Order::Run { batch, rows });
+                let loads = self.collect(&batch);
+                self.order(batch.device, Order::Run { batch, loads });
+            }
+            Command::FreeArena { device, session } => self.order(device, Order::FreeArena(session)),
+            Command::Retire(device) => {
+                self.order(device, Order::Retire);
+                self.orders[device.0] = None;
+            }
+            Command::Restart(operation) => {
+                self.operations.get_mut(&operation).expect("what begins anew has not ended").restart();
             }
             Command::Finish { operation, outcome } => {
                 let ended = self.operations.remove(&operation).expect("an operation ends once");
@@ -257,41 +279,26 @@ impl State {
                 let erased = self.sessions.remove(&session).expect("a session is erased once");
                 self.notices.push(Notice::Erased(erased));
             }
-            Command::Stop => self.orders = None,
+            Command::Stop => {
+                self.orders.fill_with(|| None);
+                self.stopped = true;
+            }
         }
         Ok(())
     }
 
-    fn order(&mut self, order: Order) {
-        let orders = self.orders.as_ref().expect("nothing is ordered after the end");
-        orders.send(order).unwrap_or_else(|_| panic!("the device's thread serves until the end"));
+    fn order(&mut self, device: DeviceId, order: Order) {
+        let orders = self.orders[device.0].as_ref().expect("nothing is ordered after the end");
+        orders.send(order).unwrap_or_else(|_| panic!("a device's thread serves until the end"));
     }
 
-    /// Moves the operands of a batch out of its operations.
-    fn collect(&mut self, batch: &Batch) -> Vec<GateRow> {
-        let mut rows = Vec::with_capacity(batch.rows());
-        for part in &batch.parts {
+    /// What the device needs of the operations in a batch.
+    fn collect(&mut self, batch: &Batch) -> Vec<Load> {
+        let loads = batch.parts.iter().map(|part| {
             let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");
-            operation.take(part.rows.clone(), &mut rows);
-        }
-        rows
-    }
-
-    /// Moves results or operands of a batch into those of its operations that have not ended.
-    fn hand_out<T>(
-        &mut self,
-        batch: &Batch,
-        items: Vec<T>,
-        put: impl Fn(&mut Operation, std::ops::Range<usize>, &mut dyn Iterator<Item = T>),
-    ) {
-        let mut items = items.into_iter();
-        for part in &batch.parts {
-            let mut of_part = items.by_ref().take(part.rows.len());
-            match self.operations.get_mut(&part.operation) {
-                Some(operation) => put(operation, part.rows.clone(), &mut of_part),
-                None => of_part.for_each(drop),
-            }
-        }
+            operation.take(part.rows.clone())
+        });
+        loads.collect()
     }
 }
 

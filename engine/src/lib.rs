@@ -1,11 +1,12 @@
 //! Turns operations into batches for devices: sessions, fair scheduling, residency. Threads and channels; no async runtime,
 //! no HTTP, no SQL.
 //!
-//! The decisions are pure and live in [`scheduler`], with [`fair`] and `residency` as its parts: what happened goes in with
-//! the time, commands come out. Around it `hub` keeps one lock, the operands, the results and the callbacks. Two threads
-//! serve it: the loop (timers, callbacks, overwriting of keys) and the device's (`device`, the only code that knows which
-//! backend it is). A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` -> the device's thread -> `BatchDone` ->
-//! `Finish` -> the loop calls `done`.
+//! The decisions are pure and live in [`scheduler`], with [`fair`], `residency` and `slots` as its parts: what happened goes
+//! in with the time, commands come out. Around it `hub` keeps one lock, the operands, the results and the callbacks. Its
+//! threads are the loop (timers, callbacks, overwriting of keys) and one for each device (`device`, the only code that knows
+//! which backend it is). A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` -> a device's thread, where `assembly`
+//! lays out operands and results in the session's arena -> `BatchDone` -> `Finish` -> the loop calls `done`. A circuit: the
+//! same, a level after the other, and its bits stay in the arena in between.
 //!
 //! Bounds have names in [`Config`]. There is no noise budget here: every gate but NOT ends in a bootstrap, NOT adds no noise,
 //! and so every operand has the noise the preset was made for. Arithmetic operations will need one.
@@ -14,6 +15,7 @@ pub mod batch;
 pub mod fair;
 pub mod scheduler;
 
+mod assembly;
 mod config;
 mod device;
 mod error;
@@ -21,9 +23,11 @@ mod hub;
 mod operation;
 mod residency;
 mod session;
+mod slots;
 mod usage;
 
 pub use config::Config;
+pub use device::Device;
 pub use error::Error;
 pub use kernels::container;
 pub use kernels::detect;
@@ -38,8 +42,11 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
+use batch::DeviceId;
+use device::KeyBytes;
 use hub::Hub;
-use scheduler::{Event, Limits};
+use operation::Operation;
+use scheduler::{DeviceLimits, Event, Limits};
 
 /// The engine: cheap to clone, safe to share. When the last clone is dropped, queued work ends with
 /// [`Error::ShuttingDown`], keys are overwritten and the threads end, without anybody waiting for them.
@@ -63,11 +70,16 @@ pub struct DeviceState {
 
 struct Handle {
     hub: Arc<Hub>,
-    info: DeviceInfo,
-    /// The backend's own answer, its type spent.
-    key_bytes: Box<dyn Fn(&Params) -> u64 + Send + Sync>,
+    devices: Vec<Opened>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     loop_thread: ThreadId,
+}
+
+/// What stays of a device when its thread has the rest.
+struct Opened {
+    info: DeviceInfo,
+    stand_in: bool,
+    key_bytes: KeyBytes,
 }
 
 impl Engine {
@@ -77,40 +89,47 @@ impl Engine {
     }
 
     /// Starts on a given backend.
-    pub fn with_backend<B: Backend + Sync>(config: Config, backend: B) -> Result<Engine, Error> {
-        config.validate()?;
-        let backend = Arc::new(backend);
-        let info = backend.info().clone();
-        let (order, orders) = mpsc::channel();
-        let hub = Arc::new(Hub::new(limits(&config, &info), order));
+    pub fn with_backend<B: Backend>(config: Config, backend: B) -> Result<Engine, Error> {
+        Engine::with_devices(config, vec![Device::new(backend)])
+    }
 
-        let device_thread = spawn("engine-device", {
-            let (hub, backend) = (hub.clone(), backend.clone());
-            move || device::run(&*backend, orders, |report| hub.report(report))
-        })?;
-        let loop_thread = spawn("engine-loop", {
-            let hub = hub.clone();
-            move || hub.run()
-        })
-        .inspect_err(|_| hub.abandon())?;
-        let handle = Handle {
-            hub,
-            info,
-            key_bytes: Box::new(move |params| backend.key_bytes(params)),
-            loop_thread: loop_thread.thread().id(),
-            threads: Mutex::new(vec![device_thread, loop_thread]),
-        };
+    /// Starts on given devices; at least one: assertion otherwise.
+    pub fn with_devices(config: Config, devices: Vec<Device>) -> Result<Engine, Error> {
+        config.validate()?;
+        let (senders, receivers): (Vec<_>, Vec<_>) = devices.iter().map(|_| mpsc::channel()).unzip();
+        let hub = Arc::new(Hub::new(limits(&config, &devices), senders));
+        let mut threads = Vec::with_capacity(devices.len() + 1);
+        let mut opened = Vec::with_capacity(devices.len());
+        for (at, (device, orders)) in devices.into_iter().zip(receivers).enumerate() {
+            let Device { info, stand_in, key_bytes, serve } = device;
+            let reporting = hub.clone();
+            let run = move || serve(orders, &|report| reporting.report(DeviceId(at), report));
+            threads.push(spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?);
+            opened.push(Opened { info, stand_in, key_bytes });
+        }
+        let looping = hub.clone();
+        let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
+        let loop_id = loop_thread.thread().id();
+        threads.push(loop_thread);
+        let handle = Handle { hub, devices: opened, loop_thread: loop_id, threads: Mutex::new(threads) };
         Ok(Engine { handle: Arc::new(handle) })
     }
 
-    /// The device work runs on.
+    /// The first device.
     pub fn device(&self) -> &DeviceInfo {
-        &self.handle.info
+        &self.handle.devices[0].info
     }
 
     /// All devices, those taken out of service too.
     pub fn devices(&self) -> Vec<DeviceState> {
-        vec![DeviceState { info: self.handle.info.clone(), in_service: true, stand_in: false, failure: None }]
+        let service = self.handle.hub.service();
+        let states = self.handle.devices.iter().zip(service).map(|(device, (in_service, failure))| DeviceState {
+            info: device.info.clone(),
+            in_service,
+            stand_in: device.stand_in,
+            failure,
+        });
+        states.collect()
     }
 
     /// Takes a key for work. `weight`: share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
@@ -118,7 +137,7 @@ impl Engine {
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
     pub fn open(&self, key: EvaluationKey, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
-        let device_bytes = (self.handle.key_bytes)(&key.params);
+        let device_bytes = self.handle.devices.iter().map(|device| (device.key_bytes)(&key.params)).collect();
         self.handle.hub.open(key, weight, device_bytes)
     }
 
@@ -144,7 +163,7 @@ impl Engine {
                 "operands have the session's dimension"
             );
         }
-        self.handle.hub.submit(session, rows, deadline, done)
+        self.handle.hub.submit(session, Operation::gates(rows, done), deadline)
     }
 
     /// Queues a circuit: its results are its outputs, in order. `inputs`: a ciphertext an input bit, in the order of
@@ -162,8 +181,7 @@ impl Engine {
         assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
         let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
         assert!(inputs.iter().all(|lwe| lwe.dimension() == dimension), "inputs have the session's dimension");
-        let _ = (deadline, done);
-        Err(Error::Device("circuits are not evaluated yet".into()))
+        self.handle.hub.submit(session, Operation::circuit(plan, inputs, done), deadline)
     }
 
     /// How far an operation is; `None` when it has ended.
@@ -210,15 +228,26 @@ impl Drop for Handle {
     }
 }
 
-/// What a configuration comes to on this device.
-fn limits(config: &Config, info: &DeviceInfo) -> Limits {
+/// What a configuration comes to on these devices.
+///
+/// A device's memory: half for keys, an eighth for circuits. While an arena grows, its old and its new form are there
+/// together, which is another eighth at worst; a quarter is left for what kernels need while they run.
+fn limits(config: &Config, devices: &[Device]) -> Limits {
+    let limits_of = |device: &Device| DeviceLimits {
+        batch_rows_max: config.batch_rows_max.unwrap_or(device.info.rows_max).max(1),
+        batches_in_flight_max: device.info.batches_in_flight_max.max(1),
+        resident_bytes_max: config.resident_bytes_max.unwrap_or(device.info.memory_bytes / 2),
+        arena_bytes_max: config.arena_bytes_max.unwrap_or(device.info.memory_bytes / 8),
+        stand_in: device.stand_in,
+    };
     Limits {
         queue_rows_max: config.queue_rows_max,
         session_rows_max: config.session_rows_max,
-        batch_rows_max: config.batch_rows_max.unwrap_or(info.rows_max).max(1),
         wait: Duration::from_micros(config.wait_us_max),
         key_bytes_max: config.key_bytes_max,
-        resident_bytes_max: config.resident_bytes_max.unwrap_or(info.memory_bytes / 2),
+        circuit_gates_max: config.circuit_gates_max,
+        circuit_bytes_max: config.circuit_bytes_max,
+        devices: devices.iter().map(limits_of).collect(),
     }
 }
 

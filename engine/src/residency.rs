@@ -1,4 +1,4 @@
-//! Which prepared keys are on the device, by bytes; who must leave when another needs room.
+//! Which prepared keys are on a device, by bytes; who must leave when another needs room.
 //!
 //! A key walks `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting` back to `Absent`. Bytes are
 //! taken when a load is ordered and given back when an eviction is ordered: the device carries out its orders one after
@@ -17,7 +17,7 @@ pub(crate) enum Place {
     Loading,
     /// There, and may be evicted.
     Resident,
-    /// There and in use by a batch.
+    /// There and in use by batches.
     Pinned,
     /// To be overwritten; the device has not yet said that it is.
     Evicting,
@@ -37,6 +37,8 @@ struct Key {
     place: Place,
     bytes: u64,
     last_use: u64,
+    /// Batches that use it.
+    batches: usize,
 }
 
 impl Residency {
@@ -56,6 +58,12 @@ impl Residency {
         self.keys.get(&session).map_or(Place::Absent, |key| key.place)
     }
 
+    /// Whether there would be room for a key of this size if every key that may go went.
+    pub(crate) fn could_hold(&self, bytes: u64) -> bool {
+        let kept = self.keys.values().filter(|key| matches!(key.place, Place::Pinned | Place::Loading));
+        kept.map(|key| key.bytes).sum::<u64>().saturating_add(bytes) <= self.bytes_max
+    }
+
     /// The keys that must go so that `bytes` more fit, least recently used first; they count as evicting from now on.
     /// Asking for all of `bytes_max` clears the device of everything that is not pinned.
     pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<SessionId> {
@@ -72,7 +80,7 @@ impl Residency {
     /// A load is ordered. Room was made before.
     pub(crate) fn load(&mut self, session: SessionId, bytes: u64) {
         assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
-        let key = Key { place: Place::Loading, bytes, last_use: self.uses };
+        let key = Key { place: Place::Loading, bytes, last_use: self.uses, batches: 0 };
         let before = self.keys.insert(session, key);
         assert!(before.is_none(), "a key is loaded once");
         self.bytes += bytes;
@@ -91,12 +99,19 @@ impl Residency {
     /// A batch starts: the key stays, and is now the most recently used.
     pub(crate) fn pin(&mut self, session: SessionId) {
         self.uses += 1;
-        let uses = self.uses;
-        self.shift(session, Place::Resident, Place::Pinned).last_use = uses;
+        let key = self.keys.get_mut(&session).expect("the key is on the device");
+        assert!(matches!(key.place, Place::Resident | Place::Pinned), "a batch's key is there, not {:?}", key.place);
+        (key.place, key.last_use) = (Place::Pinned, self.uses);
+        key.batches += 1;
     }
 
+    /// A batch has ended.
     pub(crate) fn unpin(&mut self, session: SessionId) {
-        self.shift(session, Place::Pinned, Place::Resident);
+        let key = self.keys.get_mut(&session).expect("the key is on the device");
+        key.batches -= 1;
+        if key.batches == 0 {
+            key.place = Place::Resident;
+        }
     }
 
     /// An eviction is ordered.
@@ -109,6 +124,12 @@ impl Residency {
     pub(crate) fn evicted(&mut self, session: SessionId) {
         let key = self.keys.remove(&session).expect("the key was evicting");
         assert_eq!(key.place, Place::Evicting);
+    }
+
+    /// The device is no more, and with it all keys.
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.bytes = 0;
     }
 
     fn shift(&mut self, session: SessionId, from: Place, to: Place) -> &mut Key {
@@ -154,6 +175,19 @@ mod tests {
         residency.pin(A);
         assert_eq!(residency.make_room(20), [B]);
         assert_eq!(residency.place(A), Place::Pinned);
+    }
+
+    #[test]
+    fn a_key_stays_until_the_last_of_its_batches_has_ended() {
+        let mut residency = holding(10, &[A]);
+        residency.pin(A);
+        residency.pin(A);
+        assert!(!residency.could_hold(10));
+        residency.unpin(A);
+        assert_eq!(residency.place(A), Place::Pinned);
+        residency.unpin(A);
+        assert_eq!(residency.place(A), Place::Resident);
+        assert!(residency.could_hold(10));
     }
 
     #[test]

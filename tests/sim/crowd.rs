@@ -1,7 +1,8 @@
-//! A seeded crowd of clients in front of a scheduler, a device that is slow, fails and dies behind it, and a clock that is
+//! A seeded crowd of clients in front of a scheduler, devices that are slow, fail and die behind it, and a clock that is
 //! made up. After every step everything that must always hold is checked against a second, naive set of books.
 
 mod books;
+mod devices;
 mod world;
 
 use crate::dice::for_each_seed;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::Batch;
 use engine::fair::COST_OF_BOOTSTRAP;
-use engine::scheduler::{Command, Event, Limits, Scheduler};
+use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Limits, Scheduler, Work};
 use engine::{OperationId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
@@ -30,14 +30,22 @@ impl Mill {
         let limits = Limits {
             queue_rows_max: 1_000_000,
             session_rows_max: 10_000,
-            batch_rows_max,
             wait: Duration::from_micros(200),
             key_bytes_max: 1000,
-            resident_bytes_max: KEY_BYTES * dice.between(1, 10), // with fewer than sessions, every batch may need a load
+            circuit_gates_max: 1,
+            circuit_bytes_max: 1,
+            devices: vec![DeviceLimits {
+                batch_rows_max,
+                batches_in_flight_max: 1,
+                resident_bytes_max: KEY_BYTES * dice.between(1, 10), // with fewer than sessions, batches may need loads
+                arena_bytes_max: 1,
+                stand_in: false,
+            }],
         };
         let mut scheduler = Scheduler::new(limits);
         for (&session, &weight) in &weights {
-            let event = Event::Opened { session, weight, host_bytes: KEY_BYTES, device_bytes: KEY_BYTES };
+            let (host_bytes, device_bytes) = (KEY_BYTES, vec![KEY_BYTES]);
+            let event = Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes: 1 };
             assert_eq!(scheduler.step(Duration::ZERO, event), []);
         }
         let waiting_rows = weights.keys().map(|&session| (session, 0)).collect();
@@ -51,9 +59,9 @@ impl Mill {
             while self.waiting_rows[&session] < 2 * self.batch_rows_max {
                 self.operations += 1;
                 let rows = self.dice.between(1, 150) as usize;
-                let bootstraps = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 1, 2])).collect();
+                let work = Work::Gates((0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 1, 2])).collect());
                 let operation = OperationId(self.operations);
-                let event = Event::Submitted { session, operation, bootstraps, deadline: None };
+                let event = Event::Submitted { session, operation, work, deadline: None };
                 commands.extend(self.scheduler.step(Duration::ZERO, event));
                 *self.waiting_rows.get_mut(&session).expect("it is open") += rows;
             }
@@ -71,13 +79,13 @@ impl Mill {
                         *self.waiting_rows.get_mut(&batch.session).expect("it is open") -= batch.rows();
                         return batch;
                     }
-                    Command::Load(session) => {
-                        follow.extend(self.scheduler.step(Duration::ZERO, Event::Loaded(session)))
+                    Command::Load { device, session } => {
+                        follow.extend(self.scheduler.step(Duration::ZERO, Event::Loaded { device, session }))
                     }
-                    Command::Evict(session) => {
-                        follow.extend(self.scheduler.step(Duration::ZERO, Event::Evicted(session)))
+                    Command::Evict { device, session } => {
+                        follow.extend(self.scheduler.step(Duration::ZERO, Event::Evicted { device, session }))
                     }
-                    Command::Finish { .. } => {}
+                    Command::Finish { .. } | Command::FreeArena { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -90,7 +98,8 @@ impl Mill {
         let retried = batch.parts.iter().any(|part| part.retried);
         if !retried && self.dice.percent(self.failing) {
             *self.waiting_rows.get_mut(&batch.session).expect("it is open") += batch.rows();
-            return self.scheduler.step(Duration::ZERO, Event::BatchFailed { batch: batch.id, reason: "smoke".into() });
+            let failure = Failure { cause: Cause::Device, reason: "smoke".into() };
+            return self.scheduler.step(Duration::ZERO, Event::BatchFailed { batch: batch.id, failure });
         }
         self.scheduler.step(Duration::ZERO, Event::BatchDone(batch.id))
     }

@@ -80,7 +80,7 @@ impl Toy {
         let info = DeviceInfo {
             backend: "toy".into(),
             name: "toy".into(),
-            memory_bytes: 10 * KEY_BYTES,
+            memory_bytes: 1 << 20,
             rows_max,
             batches_in_flight_max: 1,
         };

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Command, Finished, Scheduler, Session};
-use crate::batch::Part;
+use super::{Command, Finished, Operation, Scheduler, Session, Waiting};
+use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair;
 use crate::operation::OperationId;
@@ -15,35 +15,42 @@ impl Scheduler {
         self.sessions.get_mut(&session).expect("the session is open")
     }
 
-    pub(super) fn enqueue(&mut self, part: Part, push: fn(&mut VecDeque<Part>, Part)) {
-        let operation = self.operations.get_mut(&part.operation).expect("its operation has not ended");
-        operation.queued_rows += part.rows.len();
-        self.totals.queued_rows += part.rows.len();
-        let bootstraps = &operation.bootstraps[part.rows.clone()];
+    pub(super) fn accept(&mut self, id: OperationId, operation: Operation) {
+        self.deadlines.extend(operation.deadline.map(|deadline| (deadline, id)));
+        let before = self.operations.insert(id, operation);
+        assert!(before.is_none(), "{id:?} is submitted once");
+    }
+
+    pub(super) fn enqueue(&mut self, waiting: Waiting, push: fn(&mut VecDeque<Waiting>, Waiting)) {
+        let operation = self.operations.get_mut(&waiting.operation).expect("its operation has not ended");
+        operation.queued_rows += waiting.rows.len();
+        self.totals.queued_rows += waiting.rows.len();
+        let bootstraps = &operation.bootstraps[waiting.rows.clone()];
         self.totals.queued_cost += cost_of(bootstraps);
         let session = self.sessions.get_mut(&operation.session).expect("the session is open");
         session.queued_size += size_of(bootstraps);
-        push(&mut session.queue, part);
+        push(&mut session.queue, waiting);
     }
 
-    /// Takes `rows` rows from the part at the head of the queue.
-    pub(super) fn dequeue(&mut self, session: SessionId, rows: usize) -> Part {
+    /// Takes `rows` rows from the front of what waits at this place of the queue.
+    pub(super) fn dequeue(&mut self, session: SessionId, at: usize, rows: usize) -> Waiting {
         let queue = &mut self.session(session).queue;
-        let mut part = queue.pop_front().expect("the queue has a head");
-        let rest = part.rows.start + rows..part.rows.end;
-        part.rows.end = rest.start;
-        if !rest.is_empty() {
-            queue.push_front(Part { rows: rest, ..part.clone() });
+        let whole = &mut queue[at];
+        let end = whole.rows.start + rows;
+        let taken = Waiting { rows: whole.rows.start..end, ..whole.clone() };
+        whole.rows.start = end;
+        if whole.rows.is_empty() {
+            queue.remove(at);
         }
-        self.count_dequeued(session, &part);
-        part
+        self.count_dequeued(session, &taken);
+        taken
     }
 
-    fn count_dequeued(&mut self, session: SessionId, part: &Part) {
-        let operation = self.operations.get_mut(&part.operation).expect("queued operations have not ended");
-        operation.queued_rows -= part.rows.len();
-        self.totals.queued_rows -= part.rows.len();
-        let bootstraps = &operation.bootstraps[part.rows.clone()];
+    fn count_dequeued(&mut self, session: SessionId, waiting: &Waiting) {
+        let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
+        operation.queued_rows -= waiting.rows.len();
+        self.totals.queued_rows -= waiting.rows.len();
+        let bootstraps = &operation.bootstraps[waiting.rows.clone()];
         self.totals.queued_cost -= cost_of(bootstraps);
         self.sessions.get_mut(&session).expect("the session is open").queued_size -= size_of(bootstraps);
     }
@@ -53,36 +60,60 @@ impl Scheduler {
         self.totals.held_rows -= rows;
     }
 
-    /// Ends every operation of the session that still waits for something.
-    pub(super) fn end_queued(&mut self, session: SessionId, error: Error) {
+    /// After the next batches have started: arenas that were not needed for them are given back.
+    pub(super) fn free_arenas(&mut self) {
+        for at in 0..self.devices.len() {
+            for session in self.devices[at].emptied.clone() {
+                self.free_arena(DeviceId(at), session);
+            }
+        }
+    }
+
+    pub(super) fn free_arena(&mut self, device: DeviceId, session: SessionId) {
+        if self.devices[device.0].strike_arena(session) {
+            self.commands.push(Command::FreeArena { device, session });
+        }
+    }
+
+    /// Ends every operation of the session of which something has not started.
+    pub(super) fn end_what_can_be_stopped(&mut self, session: SessionId, error: Error) {
         let dropped = std::mem::take(&mut self.session(session).queue);
-        let operations: BTreeSet<_> = dropped.iter().map(|part| part.operation).collect();
-        self.drop_parts(session, dropped.into());
-        operations.into_iter().for_each(|operation| self.finish(operation, Err(error.clone())));
+        let circuits = self.sessions[&session].circuits.iter().copied();
+        let operations: BTreeSet<_> = dropped.iter().map(|waiting| waiting.operation).chain(circuits).collect();
+        let stopped: Vec<_> = operations.into_iter().filter(|id| self.operations[id].can_be_stopped()).collect();
+        self.strike(session, dropped.into());
+        stopped.into_iter().for_each(|operation| self.finish(operation, Err(error.clone())));
     }
 
     /// Ends an operation without result: drops what of it is queued.
     pub(super) fn end(&mut self, operation: OperationId, error: Error) {
-        let session = self.operations[&operation].session;
-        if self.operations[&operation].queued_rows > 0 {
-            let mut dropped = Vec::new();
-            self.session(session).queue.retain(|part| {
-                let kept = part.operation != operation;
-                if !kept {
-                    dropped.push(part.clone());
-                }
-                kept
-            });
-            self.drop_parts(session, dropped);
-        }
+        self.drop_queued(operation);
         self.finish(operation, Err(error));
     }
 
-    /// Strikes parts that were taken out of the session's queue from the books.
-    fn drop_parts(&mut self, session: SessionId, dropped: Vec<Part>) {
-        for part in dropped {
-            self.count_dequeued(session, &part);
-            self.release_rows(session, part.rows.len());
+    /// Takes what is queued of an operation off the queue.
+    pub(super) fn drop_queued(&mut self, operation: OperationId) {
+        let Operation { session, queued_rows, .. } = self.operations[&operation];
+        if queued_rows > 0 {
+            let mut dropped = Vec::new();
+            self.session(session).queue.retain(|waiting| {
+                let kept = waiting.operation != operation;
+                if !kept {
+                    dropped.push(waiting.clone());
+                }
+                kept
+            });
+            self.strike(session, dropped);
+        }
+    }
+
+    /// Strikes what was taken out of the session's queue from the books.
+    fn strike(&mut self, session: SessionId, dropped: Vec<Waiting>) {
+        for waiting in dropped {
+            self.count_dequeued(session, &waiting);
+            if self.operations[&waiting.operation].circuit.is_none() {
+                self.release_rows(session, waiting.rows.len());
+            }
         }
         if self.sessions[&session].queue.is_empty() {
             self.stop_gathering(session);
@@ -95,13 +126,23 @@ impl Scheduler {
         if let Some(deadline) = ended.deadline {
             self.deadlines.remove(&(deadline, operation));
         }
+        if ended.circuit.is_some() {
+            self.session(ended.session).circuits.remove(&operation);
+            self.totals.circuits -= 1;
+            if ended.running_rows > 0 {
+                self.leaving.insert(operation, ended);
+            } else {
+                self.release_circuit(&ended);
+            }
+        }
         self.commands.push(Command::Finish { operation, outcome });
     }
 
     /// After a submission: a full batch is ready at once, less waits for company.
     pub(super) fn gather_or_make_ready(&mut self, now: Duration, session: SessionId) {
         let wait = self.limits.wait;
-        let full = self.sessions[&session].queued_size >= self.limits.batch_rows_max;
+        let batch = self.devices_in_service().map(|device| self.devices[device.0].limits.batch_rows_max).max();
+        let full = batch.is_none_or(|batch| self.sessions[&session].queued_size >= batch);
         if full || wait.is_zero() {
             self.make_ready(session);
         } else if !self.fair.is_ready(session) && self.sessions[&session].gathers_until.is_none() {
@@ -122,7 +163,7 @@ impl Scheduler {
     }
 }
 
-/// What these rows take of [`super::Limits::batch_rows_max`].
+/// What these rows take of [`super::DeviceLimits::batch_rows_max`].
 pub(super) fn size_of(bootstraps: &[u8]) -> usize {
     bootstraps.iter().map(|&count| size_of_row(count)).sum()
 }
@@ -139,6 +180,11 @@ pub(super) fn rows_that_fit(bootstraps: &[u8], room: usize) -> usize {
 
 fn size_of_row(bootstraps: u8) -> usize {
     usize::from(bootstraps.max(1))
+}
+
+/// Slots of these rows' operands and results: a gate has one operand more than bootstraps.
+pub(super) fn slots_of(bootstraps: &[u8]) -> usize {
+    bootstraps.iter().map(|&count| usize::from(count) + 2).sum()
 }
 
 /// What these rows count against their session's share.

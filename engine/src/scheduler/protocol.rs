@@ -2,26 +2,86 @@
 
 use std::time::Duration;
 
-use crate::batch::{Batch, BatchId};
+use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
-/// The bounds a scheduler keeps: a [`crate::Config`] after the device was asked.
+/// The bounds a scheduler keeps: a [`crate::Config`] after the devices were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows waiting or running, all sessions.
+    /// Rows of lists of gates waiting or running, all sessions.
     pub queue_rows_max: usize,
-    /// Rows waiting or running, one session.
+    /// Rows of lists of gates waiting or running, one session.
     pub session_rows_max: usize,
-    /// Size of a batch: a row counts its bootstraps, or one if it has none. A single row may exceed it.
-    pub batch_rows_max: usize,
     /// How long less than a batch gathers.
     pub wait: Duration,
     /// Bytes of seeded keys of all sessions.
     pub key_bytes_max: u64,
-    /// Bytes of prepared keys on the device.
+    /// Gates of all circuits that have not ended.
+    pub circuit_gates_max: usize,
+    /// Bytes of inputs and outputs of all circuits that have not ended.
+    pub circuit_bytes_max: u64,
+    /// Each device's own; at least one.
+    pub devices: Vec<DeviceLimits>,
+}
+
+/// The bounds of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Size of a batch: a row counts its bootstraps, or one if it has none. A single row may exceed it.
+    pub batch_rows_max: usize,
+    /// Batches ordered and not reported.
+    pub batches_in_flight_max: usize,
+    /// Bytes of prepared keys.
     pub resident_bytes_max: u64,
+    /// Bytes of the arenas of sessions with circuits. Those of sessions without hold no more than the operands and results
+    /// of their running batches.
+    pub arena_bytes_max: u64,
+    /// Works only when no other does.
+    pub stand_in: bool,
+}
+
+/// What an operation asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A list of gates that do not depend on each other: bootstraps of every row (0, 1 or 2); 1 to 1024 rows.
+    Gates(Vec<u8>),
+    /// A circuit.
+    Circuit(Shape),
+}
+
+/// A circuit, as far as scheduling goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bootstraps of every gate, level after level.
+    pub bootstraps: Vec<u8>,
+    /// Where each level ends. The gates of a level run when those of the one before have.
+    pub level_ends: Vec<usize>,
+    /// Slots it needs from its first gate to its end.
+    pub slots: usize,
+    /// Its inputs and outputs on the host, in bytes.
+    pub host_bytes: u64,
+}
+
+/// What went wrong on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What follows from it.
+    pub cause: Cause,
+    /// The device's words.
+    pub reason: String,
+}
+
+/// What follows from a device's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// For want of room: it may help to evict others.
+    OutOfMemory,
+    /// The next call may succeed.
+    Device,
+    /// No call will succeed any more.
+    Lost,
 }
 
 /// What happened.
@@ -35,17 +95,19 @@ pub enum Event {
         weight: u32,
         /// Size of the seeded key.
         host_bytes: u64,
-        /// Size of the prepared key.
-        device_bytes: u64,
+        /// Size of the prepared key on each device.
+        device_bytes: Vec<u64>,
+        /// Size of a ciphertext on a device.
+        slot_bytes: u64,
     },
-    /// Rows want to run. Answered in the same step by [`Command::Refuse`], or accepted.
+    /// An operation wants to run. Answered in the same step by [`Command::Refuse`], or accepted.
     Submitted {
         /// Under whose key.
         session: SessionId,
         /// A new id.
         operation: OperationId,
-        /// Bootstraps of every row (0, 1 or 2); 1 to 1024 rows.
-        bootstraps: Vec<u8>,
+        /// What is to be done.
+        work: Work,
         /// When the result is of no use any more.
         deadline: Option<Duration>,
     },
@@ -54,27 +116,39 @@ pub enum Event {
     /// The session ends; its key is to be erased.
     Closed(SessionId),
     /// [`Command::Load`] was carried out.
-    Loaded(SessionId),
-    /// [`Command::Load`] failed; nothing of the key is on the device.
-    LoadFailed {
+    Loaded {
+        /// Where.
+        device: DeviceId,
         /// Whose key.
         session: SessionId,
-        /// For want of room: it may help to evict others.
-        out_of_memory: bool,
-        /// The device's words.
-        reason: String,
+    },
+    /// [`Command::Load`] failed; nothing of the key is on the device.
+    LoadFailed {
+        /// Where.
+        device: DeviceId,
+        /// Whose key.
+        session: SessionId,
+        /// What went wrong.
+        failure: Failure,
     },
     /// [`Command::Evict`] was carried out: the key is overwritten.
-    Evicted(SessionId),
+    Evicted {
+        /// Where.
+        device: DeviceId,
+        /// Whose key.
+        session: SessionId,
+    },
     /// [`Command::Run`] was carried out.
     BatchDone(BatchId),
     /// [`Command::Run`] failed.
     BatchFailed {
         /// Which.
         batch: BatchId,
-        /// The device's words.
-        reason: String,
+        /// What went wrong.
+        failure: Failure,
     },
+    /// [`Command::Retire`] was carried out: nothing is on the device any more, and it will not report again.
+    Retired(DeviceId),
     /// Time has passed; see [`super::Scheduler::next_wake`].
     Tick,
     /// No new work; what is queued still runs, then all keys are erased and [`Command::Stop`] follows.
@@ -100,12 +174,33 @@ pub enum Command {
         /// Why.
         error: Error,
     },
-    /// To the device: prepare this session's key.
-    Load(SessionId),
-    /// To the device: overwrite this session's prepared key.
-    Evict(SessionId),
-    /// To the device: run these rows.
+    /// To a device: prepare this session's key.
+    Load {
+        /// Where.
+        device: DeviceId,
+        /// Whose key.
+        session: SessionId,
+    },
+    /// To a device: overwrite this session's prepared key.
+    Evict {
+        /// Where.
+        device: DeviceId,
+        /// Whose key.
+        session: SessionId,
+    },
+    /// To a device: run these rows.
     Run(Batch),
+    /// To a device: overwrite this session's arena, nothing in it is needed. Not reported.
+    FreeArena {
+        /// Where.
+        device: DeviceId,
+        /// Whose arena.
+        session: SessionId,
+    },
+    /// To a device: report what was ordered before, then forget all keys and arenas. It gets no more orders.
+    Retire(DeviceId),
+    /// To the host: the circuit begins again with its inputs, what was done of it does not count.
+    Restart(OperationId),
     /// To the client: the operation has ended.
     Finish {
         /// Which.
@@ -113,7 +208,7 @@ pub enum Command {
         /// How.
         outcome: Result<Finished, Error>,
     },
-    /// To the host: the prepared key is gone from the device, overwrite the seeded one and forget the session.
+    /// To the host: the prepared key is gone from all devices, overwrite the seeded one and forget the session.
     Erase(SessionId),
     /// All is done and erased; nothing follows.
     Stop,
@@ -124,6 +219,6 @@ pub enum Command {
 pub struct Finished {
     /// From the first row's start to the last row's end.
     pub compute: Duration,
-    /// Bootstraps done for it.
+    /// Bootstraps of its rows.
     pub bootstraps: u64,
 }

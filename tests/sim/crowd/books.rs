@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::batch::Batch;
-use engine::scheduler::{Finished, Limits};
+use engine::batch::{Batch, DeviceId};
+use engine::scheduler::{Finished, Limits, Shape, Work};
 use engine::{Error, OperationId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
+    /// The level before its own is not done.
+    Later,
     /// Waits; since when.
     Queued(Duration),
     Running,
     Done,
+    /// Of a circuit: the device failed.
+    Failed,
 }
 
 pub struct Operation {
@@ -21,14 +25,19 @@ pub struct Operation {
     rows: Vec<Row>,
     deadline: Option<Duration>,
     cancelled: bool,
+    /// A circuit's shape, and where it is since it began.
+    circuit: Option<(Shape, Option<DeviceId>)>,
+    restarts: usize,
+    slots: Vec<u32>,
 }
 
 pub struct Session {
     pub host_bytes: u64,
-    pub device_bytes: u64,
+    pub device_bytes: Vec<u64>,
+    pub slot_bytes: u64,
     pub closed: bool,
-    /// After the close: loads and batches that may still end before the key must be gone.
-    pub patience: Option<usize>,
+    /// After the close: loads and batches of each device that may still end before the key must be gone from it.
+    pub patience: Option<Vec<usize>>,
 }
 
 /// The onlooker's books.
@@ -39,12 +48,17 @@ pub struct Books {
     pub operations: BTreeMap<OperationId, Operation>,
     /// Those that have ended, each once.
     pub ended: BTreeSet<OperationId>,
-    /// Rows on the device whose operation has ended.
-    orphans: BTreeMap<SessionId, usize>,
+    /// Operations that have ended while rows of theirs run.
+    orphans: BTreeMap<OperationId, Operation>,
+    /// Slots of every arena: how many there are, which are in use.
+    pub arenas: BTreeMap<(DeviceId, SessionId), (usize, BTreeSet<u32>)>,
+    /// Devices that were told to retire.
+    pub lost: BTreeSet<DeviceId>,
+    gates_done: u64,
     pub draining: bool,
     pub abandoned: bool,
     pub stopped: bool,
-    /// Whether the device ever failed.
+    /// How often a device failed.
     pub failures: usize,
 }
 
@@ -56,6 +70,9 @@ impl Books {
             operations: BTreeMap::new(),
             ended: BTreeSet::new(),
             orphans: BTreeMap::new(),
+            arenas: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            gates_done: 0,
             draining: false,
             abandoned: false,
             stopped: false,
@@ -63,18 +80,35 @@ impl Books {
         }
     }
 
-    pub fn opened(&mut self, session: SessionId, host_bytes: u64, device_bytes: u64, refusal: Option<&Error>) {
-        let too_large = device_bytes > self.limits.resident_bytes_max;
-        let full = self.key_bytes() + host_bytes > self.limits.key_bytes_max;
+    pub fn in_service(&self, device: DeviceId) -> bool {
+        let all = || (0..self.limits.devices.len()).map(DeviceId).filter(|device| !self.lost.contains(device));
+        let stands_in = |device: DeviceId| self.limits.devices[device.0].stand_in;
+        all().any(|other| other == device) && (!stands_in(device) || all().all(stands_in))
+    }
+
+    /// Devices that can work with a key of these sizes.
+    fn devices_for(&self, device_bytes: &[u64]) -> Vec<DeviceId> {
+        let fits = |id: DeviceId| device_bytes[id.0] <= self.limits.devices[id.0].resident_bytes_max;
+        (0..device_bytes.len()).map(DeviceId).filter(|&id| self.in_service(id) && fits(id)).collect()
+    }
+
+    fn serviceable(&self, session: SessionId) -> bool {
+        !self.devices_for(&self.sessions[&session].device_bytes).is_empty()
+    }
+
+    pub fn opened(&mut self, session: SessionId, opened: Session, refusal: Option<&Error>) {
+        let nobody = !(0..self.limits.devices.len()).any(|at| self.in_service(DeviceId(at)));
+        let too_large = self.devices_for(&opened.device_bytes).is_empty();
+        let full = self.key_bytes() + opened.host_bytes > self.limits.key_bytes_max;
         match refusal {
             None => {
                 assert!(!too_large && !full && !self.draining, "{session:?} should have been refused");
-                let opened = Session { host_bytes, device_bytes, closed: false, patience: None };
                 self.sessions.insert(session, opened);
             }
-            Some(Error::KeyTooLarge { .. }) => assert!(too_large),
+            Some(Error::KeyTooLarge { .. }) => assert!(too_large && !nobody),
             Some(Error::Busy { .. }) => assert!(full),
             Some(Error::ShuttingDown) => assert!(self.draining),
+            Some(Error::Device(_)) => assert!(nobody),
             Some(other) => panic!("{session:?} refused with {other:?}"),
         }
     }
@@ -83,40 +117,76 @@ impl Books {
         &mut self,
         now: Duration,
         session: SessionId,
-        operation: OperationId,
-        bootstraps: Vec<u8>,
+        id: OperationId,
+        work: Work,
         deadline: Option<Duration>,
         refusal: Option<&Error>,
     ) {
-        let count = bootstraps.len();
         let gone = self.sessions.get(&session).is_none_or(|session| session.closed);
-        let full = self.held_rows(|_| true) + count > self.limits.queue_rows_max
-            || self.held_rows(|of| of == session) + count > self.limits.session_rows_max;
+        let (full, too_large) = match &work {
+            Work::Gates(rows) => (!self.has_room_for_gates(session, rows.len()), false),
+            Work::Circuit(shape) if gone => (shape.slots == 0, false),
+            Work::Circuit(shape) => (self.may_be_full(), self.is_too_large(session, shape)),
+        };
         match refusal {
             None => {
-                assert!(!gone && !full && !self.draining, "{operation:?} should have been refused");
-                let rows = vec![Row::Queued(now); count];
-                let accepted = Operation { session, bootstraps, rows, deadline, cancelled: false };
-                self.operations.insert(operation, accepted);
+                assert!(!gone && !too_large && !self.draining, "{id:?} should have been refused");
+                assert!(!full || matches!(work, Work::Circuit(_)), "{id:?} should have been refused");
+                self.operations.insert(id, Operation::new(now, session, work, deadline));
             }
             Some(Error::Gone) => assert!(gone),
+            Some(Error::CircuitTooLarge { .. }) => assert!(too_large),
             Some(Error::Busy { retry_after }) => {
                 assert!(full);
                 assert!((1..=60).contains(&retry_after.as_secs()), "{retry_after:?}");
             }
             Some(Error::ShuttingDown) => assert!(self.draining),
-            Some(other) => panic!("{operation:?} refused with {other:?}"),
+            Some(Error::Device(_)) => assert!(!self.serviceable(session)),
+            Some(other) => panic!("{id:?} refused with {other:?}"),
         }
+    }
+
+    fn has_room_for_gates(&self, session: SessionId, count: usize) -> bool {
+        self.held_rows(|_| true) + count <= self.limits.queue_rows_max
+            && self.held_rows(|of| of == session) + count <= self.limits.session_rows_max
+    }
+
+    /// Whether there may be no room now: an idle engine has room for whatever is not too large.
+    fn may_be_full(&self) -> bool {
+        self.circuits().next().is_some() || !self.arenas.is_empty()
+    }
+
+    fn is_too_large(&self, session: SessionId, shape: &Shape) -> bool {
+        let session = &self.sessions[&session];
+        let fits = |id: &DeviceId| {
+            let bytes = (self.gate_slots_max(*id) + shape.slots) as u64 * session.slot_bytes;
+            bytes <= self.limits.devices[id.0].arena_bytes_max
+        };
+        let devices = self.devices_for(&session.device_bytes);
+        shape.bootstraps.len() > self.limits.circuit_gates_max
+            || shape.host_bytes > self.limits.circuit_bytes_max
+            || (!devices.is_empty() && !devices.iter().any(fits))
+    }
+
+    /// Slots that running batches of lists of gates may need on a device.
+    fn gate_slots_max(&self, device: DeviceId) -> usize {
+        let limits = &self.limits.devices[device.0];
+        limits.batches_in_flight_max * (3 * limits.batch_rows_max).max(4)
+    }
+
+    fn circuits(&self) -> impl Iterator<Item = &Operation> {
+        self.operations.values().chain(self.orphans.values()).filter(|operation| operation.circuit.is_some())
     }
 
     /// `true` when the operation must end now: some of it waits.
     pub fn cancelled(&mut self, operation: OperationId) -> bool {
         let Some(operation) = self.operations.get_mut(&operation) else { return false };
-        operation.cancelled = operation.rows.iter().any(|row| matches!(row, Row::Queued(_)));
+        operation.cancelled = operation.rows.iter().any(|row| !matches!(row, Row::Running | Row::Done));
         operation.cancelled
     }
 
     pub fn started(&mut self, batch: &Batch) {
+        assert!(self.in_service(batch.device), "{:?} works, but is not in service", batch.device);
         let mut size = 0;
         for part in &batch.parts {
             let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");
@@ -126,24 +196,111 @@ impl Books {
                 assert!(matches!(row, Row::Queued(_)), "a {row:?} row starts");
                 *row = Row::Running;
             }
-            size += operation.bootstraps[part.rows.clone()].iter().map(|&count| count.max(1) as usize).sum::<usize>();
+            let bootstraps = &operation.bootstraps[part.rows.clone()];
+            size += bootstraps.iter().map(|&count| count.max(1) as usize).sum::<usize>();
+            let all_under_way = operation.rows.iter().all(|row| matches!(row, Row::Running | Row::Done));
+            assert_eq!(part.completes, operation.circuit.is_some() && all_under_way);
+
+            let (arena_slots, in_use) = self.arenas.entry((batch.device, batch.session)).or_default();
+            *arena_slots = (*arena_slots).max(batch.arena_slots);
+            let mut take = |slots: &[u32]| {
+                for &slot in slots {
+                    assert!((slot as usize) < *arena_slots && in_use.insert(slot), "slot {slot} is taken");
+                }
+            };
+            match &mut operation.circuit {
+                None => {
+                    let needed: usize = bootstraps.iter().map(|&count| count as usize + 2).sum();
+                    assert_eq!(part.slots.len(), needed);
+                    take(&part.slots);
+                }
+                Some((shape, place @ None)) => {
+                    assert_eq!(part.slots.len(), shape.slots);
+                    take(&part.slots);
+                    *place = Some(batch.device);
+                    operation.slots = part.slots.to_vec();
+                }
+                Some((_, Some(place))) => {
+                    assert_eq!(*place, batch.device, "a circuit stays where it began");
+                    assert_eq!(operation.slots[..], part.slots[..]);
+                }
+            }
         }
-        assert!(batch.rows() == 1 || size <= self.limits.batch_rows_max, "a batch of {size}");
+        assert!(batch.rows() == 1 || size <= self.limits.devices[batch.device.0].batch_rows_max, "a batch of {size}");
         assert!(batch.rows() > 0);
     }
 
-    pub fn ran(&mut self, batch: &Batch, succeeded: bool) {
+    pub fn ran(&mut self, now: Duration, batch: &Batch, succeeded: bool) {
+        if succeeded {
+            self.gates_done += batch.rows() as u64;
+        }
         for part in &batch.parts {
-            let Some(operation) = self.operations.get_mut(&part.operation) else {
-                *self.orphans.get_mut(&batch.session).expect("its rows are orphans") -= part.rows.len();
-                continue;
-            };
+            let id = part.operation;
+            let alive = self.operations.contains_key(&id);
+            let of = if alive { &mut self.operations } else { &mut self.orphans };
+            let operation = of.get_mut(&id).expect("its rows run");
             for row in &mut operation.rows[part.rows.clone()] {
                 assert_eq!(*row, Row::Running);
-                // A row that failed is due at once: it has waited before.
-                *row = if succeeded { Row::Done } else { Row::Queued(Duration::ZERO) };
+                *row = match (succeeded, operation.circuit.is_some()) {
+                    (true, _) => Row::Done,
+                    // A row that failed is due at once: it has waited before.
+                    (false, false) => Row::Queued(Duration::ZERO),
+                    (false, true) => Row::Failed,
+                };
             }
+            if operation.circuit.is_none() {
+                self.give_back(batch.device, batch.session, &part.slots);
+            } else if succeeded {
+                operation.queue_next_level(now);
+            } else {
+                operation.stop();
+            }
+            self.bury(id);
         }
+    }
+
+    /// Forgets an orphan of which nothing runs any more.
+    fn bury(&mut self, id: OperationId) {
+        if self.orphans.get(&id).is_some_and(|orphan| !orphan.rows.contains(&Row::Running)) {
+            let orphan = self.orphans.remove(&id).expect("it was just there");
+            self.leave(&orphan);
+        }
+    }
+
+    /// A circuit leaves its device.
+    fn leave(&mut self, operation: &Operation) {
+        if let Some((_, Some(device))) = &operation.circuit {
+            self.give_back(*device, operation.session, &operation.slots);
+        }
+    }
+
+    fn give_back(&mut self, device: DeviceId, session: SessionId, slots: &[u32]) {
+        // a device that was lost may have been forgotten already
+        if let Some((_, in_use)) = self.arenas.get_mut(&(device, session)) {
+            slots.iter().for_each(|slot| assert!(in_use.remove(slot)));
+        }
+    }
+
+    /// A device is told to retire.
+    pub fn lost(&mut self, device: DeviceId) {
+        assert!(self.lost.insert(device), "{device:?} retires once");
+        let there = |operation: &&mut Operation| operation.circuit.as_ref().is_some_and(|at| at.1 == Some(device));
+        self.operations.values_mut().filter(there).for_each(Operation::stop);
+    }
+
+    pub fn restarted(&mut self, now: Duration, id: OperationId) {
+        let mut operation = self.operations.remove(&id).expect("what begins anew has not ended");
+        assert!(!operation.rows.contains(&Row::Running), "{id:?} begins anew while rows of it run");
+        let (shape, place) = operation.circuit.clone().expect("lists of gates do not begin anew");
+        let lost = place.is_some_and(|device| self.lost.contains(&device));
+        assert!(operation.rows.contains(&Row::Failed) || lost, "{id:?} begins anew without need");
+        operation.restarts += 1;
+        assert_eq!(operation.restarts, 1, "{id:?} begins anew again");
+        self.leave(&operation);
+        operation.circuit = Some((shape, None));
+        operation.rows.fill(Row::Later);
+        operation.queue_next_level(now);
+        self.operations.insert(id, operation);
     }
 
     pub fn finished(&mut self, now: Duration, id: OperationId, outcome: &Result<Finished, Error>) {
@@ -159,32 +316,42 @@ impl Books {
             Err(Error::Cancelled) => assert!(operation.cancelled),
             Err(Error::Gone) => assert!(self.sessions[&operation.session].closed),
             Err(Error::DeadlinePassed) => assert!(operation.deadline.is_some_and(|deadline| deadline <= now)),
-            Err(Error::Device(_)) => assert!(self.failures >= 2, "a first failure is not the client's concern"),
+            Err(Error::Device(_)) => {
+                // a first failure is not the client's concern, unless there is nowhere else to go
+                assert!(self.failures >= 2 || !self.lost.is_empty());
+            }
             Err(Error::ShuttingDown) => assert!(self.abandoned),
             Err(other) => panic!("{id:?} ended with {other:?}"),
         }
-        let running = operation.rows.iter().filter(|&&row| row == Row::Running).count();
-        *self.orphans.entry(operation.session).or_default() += running;
+        self.orphans.insert(id, operation);
+        self.bury(id);
+    }
+
+    pub fn freed(&mut self, device: DeviceId, session: SessionId) {
+        let (_, in_use) = self.arenas.remove(&(device, session)).expect("what is given back was there");
+        assert!(in_use.is_empty(), "{in_use:?} are in use");
     }
 
     pub fn erased(&mut self, session: SessionId) {
         let erased = self.sessions.remove(&session).expect("a session is erased once");
         assert!(erased.closed || self.draining, "{session:?} was open");
         assert!(self.operations.values().all(|operation| operation.session != session), "{session:?} had work");
+        assert!(self.arenas.keys().all(|&(_, of)| of != session), "{session:?} has an arena");
     }
 
-    /// The device has loaded or run something: who waits for an erasure waits for one less, and for nothing that was
-    /// ordered later.
-    pub fn count_down(&mut self) {
+    /// A device has loaded or run something: who waits for an erasure waits for one less of its orders, and for nothing
+    /// that was ordered later.
+    pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<SessionId, u64>) {
         for (session, books) in &mut self.sessions {
             if let Some(patience) = &mut books.patience {
-                *patience = patience.checked_sub(1).unwrap_or_else(|| panic!("{session:?} should have been erased"));
+                assert!(patience[device.0] > 0 || !keys.contains_key(session), "{session:?} should have been evicted");
+                patience[device.0] = patience[device.0].saturating_sub(1);
             }
         }
     }
 
     /// What must hold after every step.
-    pub fn check(&self, now: Duration, usage: &Usage, device_idle: bool) {
+    pub fn check(&self, now: Duration, usage: &Usage, devices_idle: bool) {
         let held = self.held_rows(|_| true);
         assert!(held <= self.limits.queue_rows_max, "{held} rows are held");
         for &session in self.sessions.keys() {
@@ -194,26 +361,123 @@ impl Books {
         assert_eq!(usage.key_bytes, self.key_bytes());
         assert_eq!(usage.sessions, self.sessions.len() as u64);
         assert_eq!(usage.operations, self.operations.len() as u64);
-        assert_eq!((usage.queued_rows + usage.running_rows) as usize, held);
-        assert!(usage.resident_bytes <= self.limits.resident_bytes_max);
+        assert_eq!((usage.queued_rows + usage.running_rows) as usize, self.rows_under_way());
+        assert_eq!(usage.gates_done, self.gates_done);
+        self.check_circuits(usage);
+        self.check_devices(usage);
 
         for (id, operation) in &self.operations {
             assert!(operation.deadline.is_none_or(|deadline| deadline > now), "{id:?} outlived its deadline");
             assert!(!operation.cancelled, "{id:?} outlived its cancellation");
-            let due = |row: &Row| matches!(row, Row::Queued(since) if *since + self.limits.wait <= now);
-            assert!(!(device_idle && operation.rows.iter().any(due)), "{id:?} waits for an idle device");
+            // what is due at this very moment may be next
+            let due = |row: &Row| matches!(row, Row::Queued(since) if *since + self.limits.wait < now);
+            assert!(!(devices_idle && operation.rows.iter().any(due)), "{id:?} waits for an idle device");
+            let moves = operation.rows.iter().any(|row| matches!(row, Row::Queued(_) | Row::Running));
+            assert!(moves, "{id:?} stands still: {:?}", operation.rows);
         }
     }
 
-    /// Rows waiting or running, those of ended operations too.
+    fn check_circuits(&self, usage: &Usage) {
+        let live = self.operations.values().filter(|operation| operation.circuit.is_some()).count();
+        assert_eq!(usage.circuits, live as u64);
+        let gates = self.circuits().map(|circuit| circuit.rows.len()).sum::<usize>();
+        assert!(gates <= self.limits.circuit_gates_max);
+        let shapes = self.circuits().filter_map(|operation| operation.circuit.as_ref());
+        assert!(shapes.map(|(shape, _)| shape.host_bytes).sum::<u64>() <= self.limits.circuit_bytes_max);
+    }
+
+    fn check_devices(&self, usage: &Usage) {
+        let in_service: Vec<_> =
+            (0..self.limits.devices.len()).map(DeviceId).filter(|&id| self.in_service(id)).collect();
+        assert_eq!(usage.devices_in_service, in_service.len() as u64);
+        assert_eq!(usage.devices_lost, self.lost.len() as u64);
+        let bytes_of = |device: DeviceId| {
+            let here = self.arenas.iter().filter(move |((of, _), _)| *of == device);
+            here.map(|((_, session), (slots, _))| *slots as u64 * self.sessions[session].slot_bytes).sum::<u64>()
+        };
+        let slot_bytes_max = self.sessions.values().map(|session| session.slot_bytes).max().unwrap_or(0);
+        for device in 0..self.limits.devices.len() {
+            let limits = &self.limits.devices[device];
+            let gates = limits.batches_in_flight_max * self.gate_slots_max(DeviceId(device));
+            let bound = limits.arena_bytes_max + gates as u64 * slot_bytes_max;
+            assert!(bytes_of(DeviceId(device)) <= bound, "arenas of {} bytes", bytes_of(DeviceId(device)));
+        }
+        if self.lost.is_empty() {
+            let arenas: u64 = (0..self.limits.devices.len()).map(|device| bytes_of(DeviceId(device))).sum();
+            assert_eq!(usage.arena_bytes, arenas);
+            assert!(usage.resident_bytes <= usage.resident_bytes_max);
+        }
+    }
+
+    /// Rows of lists of gates waiting or running, those of ended operations too.
     fn held_rows(&self, of: impl Fn(SessionId) -> bool) -> usize {
-        let operations = self.operations.values().filter(|operation| of(operation.session));
-        let orphans = self.orphans.iter().filter(|&(&session, _)| of(session));
-        operations.map(|operation| operation.rows.iter().filter(|&&row| row != Row::Done).count()).sum::<usize>()
-            + orphans.map(|(_, rows)| rows).sum::<usize>()
+        let gates = |operation: &&Operation| operation.circuit.is_none() && of(operation.session);
+        let operations = self
+            .operations
+            .values()
+            .filter(gates)
+            .map(|operation| operation.rows.iter().filter(|&&row| row != Row::Done).count());
+        operations.sum::<usize>() + self.orphans.values().filter(gates).map(Operation::running).sum::<usize>()
+    }
+
+    /// Rows waiting or running.
+    fn rows_under_way(&self) -> usize {
+        let waiting = self
+            .operations
+            .values()
+            .map(|operation| operation.rows.iter().filter(|row| matches!(row, Row::Queued(_))).count());
+        let running = self.operations.values().chain(self.orphans.values()).map(Operation::running);
+        waiting.sum::<usize>() + running.sum::<usize>()
     }
 
     fn key_bytes(&self) -> u64 {
         self.sessions.values().map(|session| session.host_bytes).sum()
+    }
+}
+
+impl Operation {
+    fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> Operation {
+        let (bootstraps, circuit) = match work {
+            Work::Gates(bootstraps) => (bootstraps, None),
+            Work::Circuit(shape) => (shape.bootstraps.clone(), Some((shape, None))),
+        };
+        let rows = vec![if circuit.is_some() { Row::Later } else { Row::Queued(now) }; bootstraps.len()];
+        let (cancelled, restarts, slots) = (false, 0, Vec::new());
+        let mut operation = Operation { session, bootstraps, rows, deadline, cancelled, circuit, restarts, slots };
+        operation.queue_next_level(now);
+        operation
+    }
+
+    /// Of a circuit: if all levels that were queued are done, the next one is.
+    fn queue_next_level(&mut self, now: Duration) {
+        let Some((shape, _)) = &self.circuit else { return };
+        let mut first = 0;
+        for &end in &shape.level_ends {
+            let level = &mut self.rows[first..end];
+            if level.iter().all(|&row| row == Row::Later) {
+                return level.fill(Row::Queued(now));
+            } else if level.iter().any(|&row| row != Row::Done) {
+                return;
+            }
+            first = end;
+        }
+    }
+
+    /// A circuit must begin anew: what waits of it does not any more.
+    fn stop(&mut self) {
+        self.rows.iter_mut().filter(|row| matches!(row, Row::Queued(_))).for_each(|row| *row = Row::Failed);
+    }
+
+    pub fn is_circuit(&self) -> bool {
+        self.circuit.is_some()
+    }
+
+    /// Whether some of it is done and some has not been begun.
+    pub fn is_half_way(&self) -> bool {
+        self.rows.contains(&Row::Done) && self.rows.contains(&Row::Later)
+    }
+
+    fn running(&self) -> usize {
+        self.rows.iter().filter(|&&row| row == Row::Running).count()
     }
 }

@@ -1,13 +1,14 @@
-//! Clients, the device and the clock.
+//! Clients and the clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::batch::Batch;
-use engine::scheduler::{Command, Event, Limits, Scheduler};
+use engine::batch::DeviceId;
+use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Shape, Work};
 use engine::{Error, OPERATION_ROWS_MAX, OperationId, SessionId};
 
-use super::books::Books;
+use super::books::{Books, Session};
+use super::devices::{Device, Order};
 use crate::dice::Dice;
 
 /// What the clients do before somebody says it is enough.
@@ -23,7 +24,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn see(&mut self, what: &'static str) {
+    pub fn see(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
@@ -42,16 +43,28 @@ impl Tally {
             "device error",
             "abandoned",
             "busy",
+            "busy circuit",
             "key too large",
+            "circuit too large",
             "done after a failure",
+            "circuit done",
+            "circuit done after a failure",
+            "circuit cancelled half-way",
+            "circuit begins anew",
             "batch failed",
             "load failed",
+            "out of memory",
             "evicted for another",
             "shared batch",
+            "batch with circuits and gates",
             "slice",
+            "two batches in flight",
             "closed while running",
             "closed while loading",
             "dead device",
+            "lost device",
+            "stand-in works",
+            "nobody serves",
             "hang",
         ] {
             assert!(self.counts.get(what).is_some_and(|&count| count >= 10), "{what} was hardly seen: {self:?}");
@@ -59,36 +72,17 @@ impl Tally {
     }
 }
 
-enum Order {
-    Load(SessionId),
-    Evict(SessionId),
-    Run(Batch),
-}
-
-/// A device that does one thing at a time, in order.
-struct Device {
-    orders: VecDeque<Order>,
-    /// When the first order is carried out.
-    busy_until: Duration,
-    keys: BTreeMap<SessionId, u64>,
-    /// Failures in a hundred.
-    failing: u64,
-    /// From here on everything fails.
-    dies_at: Duration,
-    row_us: u64,
-}
-
 pub struct World {
-    dice: Dice,
-    now: Duration,
-    scheduler: Scheduler,
-    books: Books,
-    device: Device,
+    pub dice: Dice,
+    pub now: Duration,
+    pub scheduler: Scheduler,
+    pub books: Books,
+    pub devices: Vec<Device>,
     /// When a client does something next.
     next_action: Duration,
     actions_left: usize,
     ids: u64,
-    tally: Tally,
+    pub tally: Tally,
 }
 
 impl World {
@@ -98,24 +92,18 @@ impl World {
         let limits = Limits {
             queue_rows_max: session_rows_max + dice.pick(&[0, 500, 4096]),
             session_rows_max,
-            batch_rows_max: dice.pick(&[1, 2, 8, 64, 300]),
             wait: Duration::from_micros(dice.pick(&[0, 200, 5000])),
             key_bytes_max: dice.pick(&[300, 1000]),
-            resident_bytes_max: dice.pick(&[100, 250, 2000]),
+            circuit_gates_max: dice.pick(&[150, 2000]),
+            circuit_bytes_max: dice.pick(&[50, 1000]),
+            devices: device_limits(&mut dice),
         };
-        let device = Device {
-            orders: VecDeque::new(),
-            busy_until: Duration::ZERO,
-            keys: BTreeMap::new(),
-            failing: dice.pick(&[0, 0, 5, 30]),
-            dies_at: if dice.percent(10) { Duration::from_millis(dice.below(2000)) } else { Duration::MAX },
-            row_us: dice.pick(&[1, 100, 2000]),
-        };
+        let devices = (0..limits.devices.len()).map(|_| Device::new(&mut dice)).collect();
         Self {
             now: Duration::ZERO,
             scheduler: Scheduler::new(limits.clone()),
             books: Books::new(limits),
-            device,
+            devices,
             next_action: Duration::ZERO,
             actions_left: ACTIONS,
             ids: 0,
@@ -132,20 +120,25 @@ impl World {
                 return self.tally;
             }
             self.live();
-            self.books.check(self.now, &self.scheduler.usage(), !self.device.works());
+            let idle = self.devices.iter().all(|device| device.orders.is_empty());
+            self.books.check(self.now, &self.scheduler.usage(), idle);
         }
         panic!("the engine never stops");
     }
 
-    /// The next thing in time: the device, a client, or nothing but time.
+    /// The next thing in time: a device, a client, or nothing but time.
     fn live(&mut self) {
-        let device = (!self.device.orders.is_empty()).then_some(self.device.busy_until);
+        let working = (0..self.devices.len()).filter(|&at| !self.devices[at].orders.is_empty());
+        let device = working.map(|at| (self.devices[at].busy_until, at)).min();
         let client = (self.actions_left > 0).then_some(self.next_action);
         let wake = self.scheduler.next_wake();
-        let next = [device, client, wake].into_iter().flatten().min().expect("something is always to come");
+        let times = [device.map(|(at, _)| at), client, wake];
+        let next = times.into_iter().flatten().min().expect("something is always to come");
         self.now = self.now.max(next);
-        if device == Some(next) {
-            self.device_reports();
+        if let Some((at, device)) = device
+            && at == next
+        {
+            self.device_reports(DeviceId(device));
         } else if client == Some(next) {
             self.client_acts();
             self.actions_left -= 1;
@@ -157,7 +150,7 @@ impl World {
         }
     }
 
-    fn feed(&mut self, event: Event) {
+    pub fn feed(&mut self, event: Event) {
         let commands = self.step(event);
         assert_eq!(refusal(&commands), None);
         self.carry_out(commands);
@@ -173,32 +166,49 @@ impl World {
         for command in commands {
             match command {
                 Command::RefuseSession { .. } | Command::Refuse { .. } => {} // the client has read it
-                Command::Load(session) => self.order(Order::Load(session)),
-                Command::Evict(session) => {
+                Command::Load { device, session } => {
+                    assert!(self.books.in_service(device), "{device:?} is told to load, but is not in service");
+                    self.order(device, Order::Load(session));
+                }
+                Command::Evict { device, session } => {
                     if self.books.sessions[&session].patience.is_none() && !self.books.draining {
                         self.tally.see("evicted for another");
                     }
-                    self.order(Order::Evict(session));
+                    self.order(device, Order::Evict(session));
                 }
                 Command::Run(batch) => {
                     self.books.started(&batch);
                     self.tally.see(if batch.parts.len() > 1 { "shared batch" } else { "slice" });
-                    self.order(Order::Run(batch));
+                    let is_circuit = |id| self.books.operations[id].is_circuit();
+                    let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
+                    if circuits > 0 && circuits < batch.parts.len() {
+                        self.tally.see("batch with circuits and gates");
+                    }
+                    if self.books.limits.devices[batch.device.0].stand_in {
+                        self.tally.see("stand-in works");
+                    }
+                    self.order(batch.device, Order::Run(batch));
+                }
+                Command::FreeArena { device, session } => {
+                    self.books.freed(device, session);
+                    self.order(device, Order::FreeArena(session));
+                }
+                Command::Retire(device) => {
+                    self.tally.see("lost device");
+                    self.books.lost(device);
+                    self.order(device, Order::Retire);
+                }
+                Command::Restart(operation) => {
+                    self.tally.see("circuit begins anew");
+                    self.books.restarted(self.now, operation);
                 }
                 Command::Finish { operation, outcome } => {
+                    self.tally.see(self.name_of(operation, outcome.as_ref().err()));
                     self.books.finished(self.now, operation, &outcome);
-                    self.tally.see(match outcome {
-                        Ok(_) if self.books.failures > 0 => "done after a failure",
-                        Ok(_) => "done",
-                        Err(Error::Cancelled) => "cancelled",
-                        Err(Error::DeadlinePassed) => "deadline",
-                        Err(Error::Gone) => "gone",
-                        Err(Error::Device(_)) => "device error",
-                        Err(_) => "abandoned",
-                    });
                 }
                 Command::Erase(session) => {
-                    assert!(!self.device.keys.contains_key(&session), "{session:?} is still on the device");
+                    let there = self.devices.iter().any(|device| device.keys.contains_key(&session));
+                    assert!(!there, "{session:?} is still on a device");
                     self.books.erased(session);
                 }
                 Command::Stop => self.books.stopped = true,
@@ -206,10 +216,37 @@ impl World {
         }
     }
 
-    /// After the end: whatever is said, nothing is ordered.
+    /// What the tally calls an end.
+    fn name_of(&self, operation: OperationId, error: Option<&Error>) -> &'static str {
+        let circuit = self.books.operations.get(&operation).filter(|operation| operation.is_circuit());
+        match (error, circuit) {
+            (None, Some(_)) if self.books.failures > 0 => "circuit done after a failure",
+            (None, Some(_)) => "circuit done",
+            (None, None) if self.books.failures > 0 => "done after a failure",
+            (None, None) => "done",
+            (Some(Error::Cancelled), Some(circuit)) if circuit.is_half_way() => "circuit cancelled half-way",
+            (Some(Error::Cancelled), _) => "cancelled",
+            (Some(Error::DeadlinePassed), _) => "deadline",
+            (Some(Error::Gone), _) => "gone",
+            (Some(Error::Device(_)), _) => "device error",
+            (Some(_), _) => "abandoned",
+        }
+    }
+
+    /// After the end: whatever is said, nothing is ordered, and nothing is anywhere.
     fn nothing_follows(&mut self) {
-        assert!(self.books.operations.is_empty() && self.books.sessions.is_empty());
-        assert!(self.device.orders.is_empty() && self.device.keys.is_empty());
+        assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
+        for device in &mut self.devices {
+            // that an arena was given back is not reported
+            for order in device.orders.drain(..) {
+                let Order::FreeArena(session) = order else { panic!("something is still to be done") };
+                device.arenas.remove(&session);
+            }
+            assert!(device.keys.is_empty() && device.arenas.is_empty());
+        }
+        let usage = self.scheduler.usage();
+        let left = [usage.resident_bytes, usage.arena_bytes, usage.queued_rows, usage.running_rows, usage.circuits];
+        assert_eq!((left, usage.key_bytes), ([0; 5], 0));
         assert_eq!(self.scheduler.next_wake(), None);
         self.client_submits(SessionId(1));
         self.client_opens();
@@ -217,6 +254,21 @@ impl World {
             self.feed(event);
         }
     }
+}
+
+/// One device, several, several and a stand-in.
+fn device_limits(dice: &mut Dice) -> Vec<DeviceLimits> {
+    let count = dice.pick(&[1, 1, 2, 2, 3, 4]);
+    let with_stand_in = count > 1 && dice.percent(50);
+    let batch_rows_max = dice.pick(&[1, 2, 8, 64, 300]);
+    let devices = (0..count).map(|at| DeviceLimits {
+        batch_rows_max: if dice.percent(80) { batch_rows_max } else { dice.pick(&[8, 64]) },
+        batches_in_flight_max: dice.pick(&[1, 2, 2]),
+        resident_bytes_max: dice.pick(&[100, 250, 2000]),
+        arena_bytes_max: dice.pick(&[500, 4000, 20_000]),
+        stand_in: with_stand_in && at + 1 == count,
+    });
+    devices.collect()
 }
 
 fn refusal(commands: &[Command]) -> Option<&Error> {
@@ -265,35 +317,66 @@ impl World {
     fn client_opens(&mut self) {
         let session = SessionId(self.next_id());
         let weight = self.dice.pick(&[1, 2, 4, 8, 64]);
-        let (host_bytes, device_bytes) = (self.dice.between(10, 30), self.dice.between(20, 101));
-        let commands = self.step(Event::Opened { session, weight, host_bytes, device_bytes });
+        let host_bytes = self.dice.between(10, 30);
+        let device_bytes: Vec<_> = self.devices.iter().map(|_| self.dice.between(20, 101)).collect();
+        let slot_bytes = self.dice.pick(&[1, 3]);
+        let opened =
+            Session { host_bytes, device_bytes: device_bytes.clone(), slot_bytes, closed: false, patience: None };
+        let commands = self.step(Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes });
         let refusal = refusal(&commands);
-        if matches!(refusal, Some(Error::KeyTooLarge { .. })) {
-            self.tally.see("key too large");
+        match refusal {
+            Some(Error::KeyTooLarge { .. }) => self.tally.see("key too large"),
+            Some(Error::Device(_)) => self.tally.see("nobody serves"),
+            _ => {}
         }
-        self.books.opened(session, host_bytes, device_bytes, refusal);
+        self.books.opened(session, opened, refusal);
         self.carry_out(commands);
     }
 
     fn client_submits(&mut self, session: SessionId) {
         let operation = OperationId(self.next_id());
+        let work =
+            if self.dice.percent(25) { Work::Circuit(self.any_circuit()) } else { Work::Gates(self.any_gates()) };
+        let lives = self.dice.pick(&[0, 1, 100, 100, 10_000]);
+        let deadline = self.dice.percent(30).then(|| self.now + Duration::from_millis(lives));
+        let commands = self.step(Event::Submitted { session, operation, work: work.clone(), deadline });
+        let refusal = refusal(&commands);
+        match (refusal, &work) {
+            (Some(Error::Busy { .. }), Work::Gates(_)) => self.tally.see("busy"),
+            (Some(Error::Busy { .. }), Work::Circuit(_)) => self.tally.see("busy circuit"),
+            (Some(Error::CircuitTooLarge { .. }), _) => self.tally.see("circuit too large"),
+            (Some(Error::Device(_)), _) => self.tally.see("nobody serves"),
+            _ => {}
+        }
+        self.books.submitted(self.now, session, operation, work, deadline, refusal);
+        self.carry_out(commands);
+    }
+
+    fn any_gates(&mut self) -> Vec<u8> {
         let rows = match self.dice.below(10) {
             0..6 => 1,
             6..9 => self.dice.between(2, 40),
-            _ if self.books.limits.batch_rows_max < 8 => self.dice.between(1, 64), // or it takes for ever
+            _ if self.has_narrow_batches() => self.dice.between(1, 64), // or it takes for ever
             _ => self.dice.between(1, OPERATION_ROWS_MAX as u64),
         };
-        let bootstraps: Vec<u8> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect();
-        let lives = self.dice.pick(&[0, 1, 100, 100, 10_000]);
-        let deadline = self.dice.percent(30).then(|| self.now + Duration::from_millis(lives));
-        let event = Event::Submitted { session, operation, bootstraps: bootstraps.clone(), deadline };
-        let commands = self.step(event);
-        let refusal = refusal(&commands);
-        if matches!(refusal, Some(Error::Busy { .. })) {
-            self.tally.see("busy");
+        (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect()
+    }
+
+    fn any_circuit(&mut self) -> Shape {
+        let width = if self.has_narrow_batches() { 8 } else { self.dice.pick(&[3, 40]) };
+        let mut level_ends = Vec::new();
+        let mut gates = 0;
+        for _ in 0..self.dice.pick(&[0, 1, 2, 5, 10]) {
+            gates += self.dice.between(1, width) as usize;
+            level_ends.push(gates);
         }
-        self.books.submitted(self.now, session, operation, bootstraps, deadline, refusal);
-        self.carry_out(commands);
+        let bootstraps = (0..gates).map(|_| self.dice.pick(&[0, 1, 1, 1])).collect();
+        let slots = self.dice.between(2, 3 * width) as usize;
+        Shape { bootstraps, level_ends, slots, host_bytes: self.dice.between(1, 60) }
+    }
+
+    fn has_narrow_batches(&self) -> bool {
+        self.books.limits.devices.iter().any(|device| device.batch_rows_max < 8)
     }
 
     fn client_cancels(&mut self) {
@@ -313,12 +396,20 @@ impl World {
             && !books.closed
         {
             books.closed = true;
-            // What the device works on. Evictions, its own and those of others, are quick and do not count.
-            books.patience = Some(usize::from(self.device.works()));
-            match self.device.orders.front() {
-                Some(Order::Run(batch)) if batch.session == session => self.tally.see("closed while running"),
-                Some(Order::Load(loading)) if *loading == session => self.tally.see("closed while loading"),
-                _ => {}
+            // What the devices work on, and what follows in its shadow before the eviction is ordered. Evictions, its own
+            // and those of others, are quick and do not count.
+            let limits = self.books.limits.devices.iter();
+            let patience = self.devices.iter().zip(limits).map(|(device, limits)| match device.works() {
+                0 => 0,
+                works => works + limits.batches_in_flight_max - 1,
+            });
+            books.patience = Some(patience.collect());
+            for device in &self.devices {
+                match device.orders.front() {
+                    Some(Order::Run(batch)) if batch.session == session => self.tally.see("closed while running"),
+                    Some(Order::Load(loading)) if *loading == session => self.tally.see("closed while loading"),
+                    _ => {}
+                }
             }
         }
         self.feed(Event::Closed(session));
@@ -329,87 +420,5 @@ impl World {
         self.books.abandoned |= self.dice.percent(50);
         let event = if self.books.abandoned { Event::Abandon } else { Event::Drain };
         self.feed(event);
-    }
-}
-
-/// The device.
-impl World {
-    fn order(&mut self, order: Order) {
-        assert!(matches!(order, Order::Evict(_)) || !self.device.works(), "one thing at a time");
-        self.device.orders.push_back(order);
-        if self.device.orders.len() == 1 {
-            self.start_order();
-        }
-    }
-
-    fn start_order(&mut self) {
-        let Some(order) = self.device.orders.front() else { return };
-        let us = match order {
-            Order::Evict(_) => 10,
-            Order::Load(_) => 1000,
-            Order::Run(batch) => self.device.row_us * batch.rows() as u64,
-        };
-        let mut duration = Duration::from_micros(self.dice.between(us / 2, us * 2));
-        if self.dice.percent(1) {
-            self.tally.see("hang");
-            duration += Duration::from_secs(20);
-        }
-        self.device.busy_until = self.now + duration;
-    }
-
-    fn device_reports(&mut self) {
-        let order = self.device.orders.pop_front().expect("something was ordered");
-        let dead = self.now >= self.device.dies_at;
-        if dead {
-            self.tally.see("dead device");
-        }
-        let failed = dead || self.dice.percent(self.device.failing);
-        let reason = String::from("smoke");
-        self.start_order();
-        if !matches!(order, Order::Evict(_)) {
-            self.books.count_down();
-        }
-        self.feed_report(order, failed, reason);
-    }
-
-    fn feed_report(&mut self, order: Order, failed: bool, reason: String) {
-        let keys = &mut self.device.keys;
-        match order {
-            Order::Evict(session) => {
-                keys.remove(&session).expect("what is evicted was there");
-                self.feed(Event::Evicted(session));
-            }
-            Order::Load(session) => {
-                let bytes = self.books.sessions[&session].device_bytes;
-                assert!(keys.values().sum::<u64>() + bytes <= self.books.limits.resident_bytes_max);
-                if failed {
-                    self.tally.see("load failed");
-                    self.books.failures += 1;
-                    let out_of_memory = self.dice.percent(30);
-                    self.feed(Event::LoadFailed { session, out_of_memory, reason });
-                } else {
-                    assert!(keys.insert(session, bytes).is_none());
-                    self.feed(Event::Loaded(session));
-                }
-            }
-            Order::Run(batch) => {
-                assert!(keys.contains_key(&batch.session), "the key of a batch is on the device");
-                self.books.ran(&batch, !failed);
-                if failed {
-                    self.tally.see("batch failed");
-                    self.books.failures += 1;
-                    self.feed(Event::BatchFailed { batch: batch.id, reason });
-                } else {
-                    self.feed(Event::BatchDone(batch.id));
-                }
-            }
-        }
-    }
-}
-
-impl Device {
-    /// Loads or runs something, or is about to.
-    fn works(&self) -> bool {
-        self.orders.iter().any(|order| !matches!(order, Order::Evict(_)))
     }
 }

@@ -9,9 +9,9 @@ use crate::tfhe::gates::Gate;
 /// A circuit over slots. Inputs have the first slots, in order; then come the constants that are read, then what gates
 /// write.
 ///
-/// A slot is taken again only from the level after its last reader's on: no gate of a level writes what another gate of
-/// that level reads or writes, so a level's gates may run in any order, together, in parts, and again. The outputs' slots
-/// are never taken again.
+/// A slot is taken again only from the level after its last reader's on, an input's not in the first level: no gate of a
+/// level writes what another gate of that level reads or writes, so a level's gates may run in any order, together or in
+/// parts. The outputs' slots are never taken again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     gates: Vec<SlotGate>,
@@ -44,7 +44,7 @@ impl Plan {
         };
 
         // what is free from each level on
-        let mut freed: Vec<Vec<Source>> = vec![Vec::new(); levels.len() + 1];
+        let mut freed: Vec<Vec<Source>> = vec![Vec::new(); levels.len().max(1) + 1];
         lives.for_each(|source, from_level| freed[from_level].push(source));
         let mut gates = Vec::with_capacity(circuit.gates().len());
         let mut level_ends = Vec::with_capacity(levels.len());
@@ -131,7 +131,7 @@ impl Lives {
     fn of(circuit: &Circuit, levels: &[Vec<usize>]) -> Lives {
         let input_bits = circuit.input_widths().iter().sum::<usize>();
         let mut lives =
-            Lives { inputs: vec![Some(0); input_bits], gates: vec![None; circuit.gates().len()], constants: [None; 2] };
+            Lives { inputs: vec![Some(1); input_bits], gates: vec![None; circuit.gates().len()], constants: [None; 2] };
         for (level, gates) in levels.iter().enumerate() {
             for &index in gates {
                 // read by nobody yet: written, and free from the next level on

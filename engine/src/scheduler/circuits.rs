@@ -1,0 +1,239 @@
+//! Circuits: admitted where their slots fit, level after level, begun anew once when their device fails them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::devices::Device;
+use super::{Command, Operation, Scheduler, Shape, Waiting};
+use crate::batch::DeviceId;
+use crate::error::Error;
+use crate::fair::COST_OF_BOOTSTRAP;
+use crate::operation::OperationId;
+use crate::residency::Place;
+use crate::session::SessionId;
+
+#[derive(Debug)]
+pub(super) struct Circuit {
+    level_ends: Vec<usize>,
+    /// Whose rows wait or run.
+    level: usize,
+    slots: usize,
+    host_bytes: u64,
+    /// Where its slots are reserved.
+    pub(super) home: DeviceId,
+    /// Its slots there, since its first rows have started.
+    pub(super) taken: Option<Arc<[u32]>>,
+    /// It is to begin anew when nothing of it runs any more; the device's words.
+    restarting: Option<String>,
+    restarted: bool,
+}
+
+impl Circuit {
+    /// Whether something of it has not been queued.
+    pub(super) fn goes_on(&self) -> bool {
+        self.restarting.is_some() || self.level + 1 < self.level_ends.len()
+    }
+}
+
+/// From submission to end.
+impl Scheduler {
+    pub(super) fn submit_circuit(
+        &mut self,
+        session: SessionId,
+        operation: OperationId,
+        shape: Shape,
+        deadline: Option<Duration>,
+    ) {
+        assert_eq!(shape.level_ends.last().copied().unwrap_or(0), shape.bootstraps.len(), "levels hold all gates");
+        let home = match self.admit_circuit(session, &shape) {
+            Ok(home) => home,
+            Err(error) => return self.commands.push(Command::Refuse { operation, error }),
+        };
+        let Shape { bootstraps, level_ends, slots, host_bytes } = shape;
+        self.totals.circuits += 1;
+        self.totals.circuit_gates += bootstraps.len();
+        self.totals.circuit_bytes += host_bytes;
+        let slot_bytes = self.sessions[&session].slot_bytes;
+        self.devices[home.0].reserve(session, slots, slot_bytes);
+        let circuit =
+            Circuit { level_ends, level: 0, slots, host_bytes, home, taken: None, restarting: None, restarted: false };
+        self.accept(operation, Operation::new(session, bootstraps, deadline, Some(circuit)));
+        self.session(session).circuits.insert(operation);
+        self.enqueue_level(operation);
+    }
+
+    fn admit_circuit(&self, session: SessionId, shape: &Shape) -> Result<DeviceId, Error> {
+        self.admit(session)?;
+        let (limits, totals) = (&self.limits, &self.totals);
+        let bounds = [
+            ("gates", shape.bootstraps.len() as u64, totals.circuit_gates as u64, limits.circuit_gates_max as u64),
+            ("bytes of inputs and outputs", shape.host_bytes, totals.circuit_bytes, limits.circuit_bytes_max),
+        ];
+        for (of, needed, taken, max) in bounds {
+            if needed > max {
+                return Err(Error::CircuitTooLarge { of, needed, max });
+            } else if taken.saturating_add(needed) > max {
+                return Err(self.busy_with_circuits());
+            }
+        }
+        self.home_for(session, shape.slots, None)
+    }
+
+    fn busy_with_circuits(&self) -> Error {
+        self.busy(self.totals.circuit_gates as u64 * COST_OF_BOOTSTRAP)
+    }
+
+    /// The device for a circuit: one with room, other than the one to avoid if there is one, with the key if there is one,
+    /// with the least claimed.
+    fn home_for(&self, session: SessionId, slots: usize, avoid: Option<DeviceId>) -> Result<DeviceId, Error> {
+        let slot_bytes = self.sessions[&session].slot_bytes;
+        let fit = self.devices_for(session).map(|id| (id, &self.devices[id.0]));
+        let best = fit.clone().filter(|(_, device)| device.has_room(session, slots, slot_bytes)).min_by_key(
+            |&(id, device)| {
+                let no_key = device.residency.place(session) == Place::Absent;
+                (Some(id) == avoid, no_key, device.claimed_bytes())
+            },
+        );
+        if let Some((id, _)) = best {
+            return Ok(id);
+        }
+        let bytes = |device: &Device| (device.bytes_alone(slots, slot_bytes), device.limits.arena_bytes_max);
+        let lacks = |device: &Device| {
+            let (needed, max) = bytes(device);
+            needed.saturating_sub(max)
+        };
+        match fit.min_by_key(|&(_, device)| lacks(device)) {
+            None => Err(self.nobody_serves()),
+            Some((_, device)) if lacks(device) > 0 => {
+                let (needed, max) = bytes(device);
+                Err(Error::CircuitTooLarge { of: "bytes on the device", needed, max })
+            }
+            Some(_) => Err(self.busy_with_circuits()),
+        }
+    }
+
+    /// Queues the rows of the circuit's level; a circuit without gates is done.
+    fn enqueue_level(&mut self, operation: OperationId) {
+        let Operation { session, circuit, .. } = &self.operations[&operation];
+        let session = *session;
+        let circuit = circuit.as_ref().expect("levels are a circuit's");
+        let first = if circuit.level == 0 { 0 } else { circuit.level_ends[circuit.level - 1] };
+        let Some(&end) = circuit.level_ends.get(circuit.level) else {
+            let outcome = Ok(super::Finished { compute: Duration::ZERO, bootstraps: 0 });
+            return self.finish(operation, outcome);
+        };
+        self.enqueue(Waiting { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
+        // Nobody waits for company: the levels to come wait for this one.
+        self.make_ready(session);
+    }
+
+    /// Rows of a circuit have run.
+    pub(super) fn circuit_rows_done(&mut self, now: Duration, operation: OperationId, rows: usize) {
+        let circuit_of = self.operations.get_mut(&operation).expect("it has not ended");
+        circuit_of.finished_rows += rows;
+        let (finished, running) = (circuit_of.finished_rows, circuit_of.running_rows);
+        let circuit = circuit_of.circuit.as_mut().expect("it is one");
+        if circuit.restarting.is_some() {
+            if running == 0 {
+                self.restart(operation);
+            }
+        } else if finished == circuit.level_ends[circuit.level] {
+            circuit.level += 1;
+            if circuit.level == circuit.level_ends.len() {
+                let outcome = Ok(circuit_of.finished(now));
+                self.finish(operation, outcome);
+            } else {
+                self.enqueue_level(operation);
+            }
+        }
+    }
+
+    /// A circuit holds nothing any more.
+    pub(super) fn release_circuit(&mut self, operation: &Operation) {
+        let circuit = operation.circuit.as_ref().expect("it is one");
+        self.totals.circuit_gates -= operation.bootstraps.len();
+        self.totals.circuit_bytes -= circuit.host_bytes;
+        self.leave_home(operation.session, circuit.home, circuit.slots, circuit.taken.clone());
+    }
+
+    fn leave_home(&mut self, session: SessionId, home: DeviceId, slots: usize, taken: Option<Arc<[u32]>>) {
+        self.devices[home.0].unreserve(session, slots, taken.as_deref());
+    }
+
+    /// The slots of a circuit on the device where rows of it start: its home from now on, if it had not begun.
+    pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Arc<[u32]> {
+        let Operation { session, circuit, .. } = self.operations.get_mut(&operation).expect("it has not ended");
+        let (session, circuit) = (*session, circuit.as_mut().expect("it is one"));
+        if let Some(taken) = &circuit.taken {
+            return taken.clone();
+        }
+        let (before, slots) = (std::mem::replace(&mut circuit.home, device), circuit.slots);
+        let slot_bytes = self.sessions[&session].slot_bytes;
+        if before != device {
+            self.leave_home(session, before, slots, None);
+            self.devices[device.0].reserve(session, slots, slot_bytes);
+        }
+        let taken = self.devices[device.0].take_slots(session, slots, slot_bytes);
+        self.circuit(operation).taken = Some(taken.clone());
+        taken
+    }
+
+    /// Whether rows of a circuit may start on a device: where it is at home, or, before it has begun, where nothing else is
+    /// done.
+    pub(super) fn may_run_on(&self, session: SessionId, circuit: &Circuit, device: DeviceId) -> bool {
+        let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
+        circuit.home == device
+            || (circuit.taken.is_none() && at.running.is_empty() && at.has_room(session, circuit.slots, slot_bytes))
+    }
+
+    fn circuit(&mut self, operation: OperationId) -> &mut Circuit {
+        let operation = self.operations.get_mut(&operation).expect("it has not ended");
+        operation.circuit.as_mut().expect("it is one")
+    }
+}
+
+/// When a device fails.
+impl Scheduler {
+    /// Lets a circuit begin anew, once, as soon as nothing of it runs; else it ends.
+    pub(super) fn restart_when_quiet(&mut self, operation: OperationId, reason: &str) {
+        let failed = &self.operations[&operation];
+        let (session, running, circuit) = (failed.session, failed.running_rows, failed.circuit.as_ref());
+        let circuit = circuit.expect("it is one");
+        if circuit.restarting.is_none() {
+            if let Some(error) = self.reason_not_to_retry(session, circuit.restarted, reason) {
+                return self.end(operation, error);
+            }
+            self.drop_queued(operation);
+            self.circuit(operation).restarting = Some(reason.to_owned());
+        }
+        if running == 0 {
+            self.restart(operation);
+        }
+    }
+
+    fn restart(&mut self, operation: OperationId) {
+        let circuit = self.circuit(operation);
+        let reason = circuit.restarting.take().expect("it is to begin anew");
+        let begun = circuit.taken.is_some();
+        circuit.restarted |= begun;
+        circuit.level = 0;
+        let (home, slots, taken) = (circuit.home, circuit.slots, circuit.taken.take());
+        let session = self.operations[&operation].session;
+        self.leave_home(session, home, slots, taken);
+        let next = self.home_for(session, slots, Some(home));
+        let slot_bytes = self.sessions[&session].slot_bytes;
+        // It must have a home to leave when it ends, too.
+        let home = *next.as_ref().unwrap_or(&home);
+        self.circuit(operation).home = home;
+        self.devices[home.0].reserve(session, slots, slot_bytes);
+        if next.is_err() {
+            return self.end(operation, Error::Device(reason));
+        }
+        self.operations.get_mut(&operation).expect("it has not ended").finished_rows = 0;
+        if begun {
+            self.commands.push(Command::Restart(operation));
+        }
+        self.enqueue_level(operation);
+    }
+}

@@ -1,0 +1,218 @@
+//! One device's books: the key it loads, the batches it has, the keys and arenas on it, its failures.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{DeviceLimits, Scheduler};
+use crate::batch::{Batch, DeviceId};
+use crate::error::Error;
+use crate::residency::Residency;
+use crate::session::SessionId;
+use crate::slots::Slots;
+
+/// Failures in a row after which a device is given up, if there is another.
+pub(super) const FAILURES_MAX: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) limits: DeviceLimits,
+    pub(super) residency: Residency,
+    pub(super) loading: Option<SessionId>,
+    /// Batches that were ordered and not reported, in the order in which they were.
+    pub(super) running: Vec<Running>,
+    arenas: BTreeMap<SessionId, Arena>,
+    /// Arenas in which nothing is, unless something has come since.
+    pub(super) emptied: BTreeSet<SessionId>,
+    /// When the last batch was reported: the next one has had the device for itself since then.
+    pub(super) reported: Duration,
+    /// Calls that failed since one succeeded.
+    pub(super) failures: u32,
+    /// Why it was taken out of service.
+    pub(super) failure: Option<String>,
+    /// It has said that nothing is on it any more.
+    pub(super) retired: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) batch: Batch,
+    pub(super) since: Duration,
+}
+
+/// A session's arena. It is there while something of the session is in it, or will be.
+#[derive(Debug)]
+struct Arena {
+    slot_bytes: u64,
+    slots: Slots,
+    /// Slots of all circuits that have their home here, begun or not.
+    reserved: usize,
+}
+
+impl Device {
+    pub(super) fn new(limits: DeviceLimits) -> Self {
+        assert!(limits.batch_rows_max > 0 && limits.batches_in_flight_max > 0, "a device takes batches with rows");
+        Self {
+            residency: Residency::new(limits.resident_bytes_max),
+            loading: None,
+            running: Vec::new(),
+            arenas: BTreeMap::new(),
+            emptied: BTreeSet::new(),
+            reported: Duration::ZERO,
+            failures: 0,
+            failure: None,
+            retired: false,
+            limits,
+        }
+    }
+
+    /// Nothing was ordered that was not reported.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let idle = self.loading.is_none() && self.running.is_empty();
+        idle && (self.failure.is_none() || self.retired)
+    }
+
+    pub(super) fn running_rows(&self) -> usize {
+        self.running.iter().map(|running| running.batch.rows()).sum()
+    }
+
+    pub(super) fn arena_bytes(&self) -> u64 {
+        self.arenas.values().map(|arena| arena.slots.capacity() as u64 * arena.slot_bytes).sum()
+    }
+
+    /// Slots that running batches of lists of gates take at most: an operand or a result each, three a bootstrap.
+    fn gate_slots_max(&self) -> usize {
+        self.limits.batches_in_flight_max * (3 * self.limits.batch_rows_max).max(4)
+    }
+
+    /// Slots that must be there for an arena. A session without circuits claims nothing: what its batches need is bounded
+    /// by their number.
+    fn claim(&self, arena: &Arena, more: usize) -> usize {
+        let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
+        if reserved == 0 && capacity <= self.gate_slots_max() {
+            return 0;
+        }
+        capacity.max(self.gate_slots_max() + reserved)
+    }
+
+    fn claims_but_of(&self, session: SessionId) -> u64 {
+        let others = self.arenas.iter().filter(|&(&other, _)| other != session);
+        others.map(|(_, arena)| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
+    }
+
+    /// Bytes of arenas that are spoken for.
+    pub(super) fn claimed_bytes(&self) -> u64 {
+        self.arenas.values().map(|arena| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
+    }
+
+    /// Bytes that a circuit claims if nothing else does.
+    pub(super) fn bytes_alone(&self, slots: usize, slot_bytes: u64) -> u64 {
+        (self.gate_slots_max() as u64).saturating_add(slots as u64).saturating_mul(slot_bytes)
+    }
+
+    /// Whether a circuit of this many slots may have its home here.
+    pub(super) fn has_room(&self, session: SessionId, slots: usize, slot_bytes: u64) -> bool {
+        let claimed = match self.arenas.get(&session) {
+            Some(arena) => self.claim(arena, slots) as u64 * slot_bytes,
+            None => self.bytes_alone(slots, slot_bytes),
+        };
+        self.claims_but_of(session).saturating_add(claimed) <= self.limits.arena_bytes_max
+    }
+
+    /// A circuit has its home here.
+    pub(super) fn reserve(&mut self, session: SessionId, slots: usize, slot_bytes: u64) {
+        self.arena(session, slot_bytes).reserved += slots;
+    }
+
+    /// A circuit has its home here no more.
+    pub(super) fn unreserve(&mut self, session: SessionId, slots: usize, taken: Option<&[u32]>) {
+        self.arenas.get_mut(&session).expect("it was reserved").reserved -= slots;
+        self.give_back(session, taken.unwrap_or(&[]));
+    }
+
+    fn arena(&mut self, session: SessionId, slot_bytes: u64) -> &mut Arena {
+        self.arenas.entry(session).or_insert_with(|| Arena { slot_bytes, slots: Slots::default(), reserved: 0 })
+    }
+
+    /// Slots for a part of a batch, or for a circuit that begins.
+    pub(super) fn take_slots(&mut self, session: SessionId, count: usize, slot_bytes: u64) -> Arc<[u32]> {
+        let others = self.claims_but_of(session);
+        let room = (self.limits.arena_bytes_max.saturating_sub(others) / slot_bytes.max(1)) as usize;
+        let arena = self.arena(session, slot_bytes);
+        let needed = arena.slots.used() + count;
+        if needed > arena.slots.capacity() && arena.reserved > 0 {
+            // Growing copies: not for every circuit anew.
+            let wanted = arena.reserved.max(2 * arena.slots.capacity());
+            arena.slots.grow(needed.max(wanted.min(room)));
+        }
+        arena.slots.take(count)
+    }
+
+    /// Rows or a circuit have ended that were in these slots.
+    pub(super) fn give_back(&mut self, session: SessionId, slots: &[u32]) {
+        let arena = self.arenas.get_mut(&session).expect("slots are given back once");
+        arena.slots.give_back(slots);
+        if arena.slots.used() == 0 {
+            self.emptied.insert(session);
+        }
+    }
+
+    /// Strikes the session's arena from the books if nothing is in it any more. True when there is memory to give back.
+    pub(super) fn strike_arena(&mut self, session: SessionId) -> bool {
+        if !self.emptied.remove(&session) || self.arenas[&session].slots.used() > 0 {
+            return false;
+        }
+        let arena = self.arenas.get_mut(&session).expect("it was just there");
+        let existed = std::mem::take(&mut arena.slots).capacity() > 0;
+        if arena.reserved == 0 {
+            self.arenas.remove(&session);
+        }
+        // a device that retires forgets its arenas without being told
+        existed && self.failure.is_none()
+    }
+
+    /// Slots that the session's arena must have.
+    pub(super) fn arena_slots(&self, session: SessionId) -> usize {
+        self.arenas.get(&session).map_or(0, |arena| arena.slots.capacity())
+    }
+
+    /// It has forgotten all keys and arenas.
+    pub(super) fn retire(&mut self) {
+        assert!(self.loading.is_none() && self.running.is_empty() && self.arenas.is_empty(), "all was reported before");
+        self.residency.clear();
+        self.retired = true;
+    }
+}
+
+/// Which devices take work.
+impl Scheduler {
+    /// Healthy, and no stand-in unless all others have failed.
+    pub(super) fn in_service(&self, device: DeviceId) -> bool {
+        let device = &self.devices[device.0];
+        let needed = || !self.devices.iter().any(|other| other.failure.is_none() && !other.limits.stand_in);
+        device.failure.is_none() && (!device.limits.stand_in || needed())
+    }
+
+    pub(super) fn devices_in_service(&self) -> impl Iterator<Item = DeviceId> + Clone + '_ {
+        (0..self.devices.len()).map(DeviceId).filter(|&device| self.in_service(device))
+    }
+
+    /// Devices in service that can hold the session's key.
+    pub(super) fn devices_for(&self, session: SessionId) -> impl Iterator<Item = DeviceId> + Clone + '_ {
+        let needs = &self.sessions[&session].device_bytes;
+        self.devices_in_service().filter(|device| needs[device.0] <= self.devices[device.0].limits.resident_bytes_max)
+    }
+
+    pub(super) fn devices_that_take_work(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        self.devices_in_service().filter(|device| {
+            let device = &self.devices[device.0];
+            device.loading.is_none() && device.running.len() < device.limits.batches_in_flight_max
+        })
+    }
+
+    /// What is said to who wants work done when no device can do it.
+    pub(super) fn nobody_serves(&self) -> Error {
+        let reasons: Vec<_> = self.devices.iter().filter_map(|device| device.failure.as_deref()).collect();
+        Error::Device(format!("no device is in service: {}", reasons.join("; ")))
+    }
+}

@@ -1,0 +1,206 @@
+//! What devices report, and what follows when they fail.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::devices::{FAILURES_MAX, Running};
+use super::{Cause, Command, Failure, Phase, Scheduler, Waiting};
+use crate::batch::{Batch, BatchId, DeviceId, Part};
+use crate::error::Error;
+use crate::operation::OperationId;
+use crate::session::SessionId;
+
+/// Whose rows a device has given back.
+enum Whose {
+    /// Of an operation that has ended.
+    Nobodys,
+    Gates,
+    Circuit,
+}
+
+/// Keys.
+impl Scheduler {
+    pub(super) fn loaded(&mut self, device: DeviceId, session: SessionId) {
+        self.device_was_loading(device, session);
+        self.devices[device.0].residency.loaded(session);
+        self.devices[device.0].failures = 0;
+        self.session(session).load_failed_on = None;
+        self.advance_close(session);
+    }
+
+    pub(super) fn load_failed(&mut self, device: DeviceId, session: SessionId, failure: Failure) {
+        self.device_was_loading(device, session);
+        self.devices[device.0].residency.load_failed(session);
+        self.count_failure(device, &failure);
+        if self.devices[device.0].failure.is_some() {
+            // not for the key's sake
+        } else if self.session(session).load_failed_on.replace(device).is_some() {
+            self.session(session).load_failed_on = None;
+            self.end_what_can_be_stopped(session, Error::Device(failure.reason));
+        } else if failure.cause == Cause::OutOfMemory {
+            self.clear(device);
+        }
+        self.advance_close(session);
+    }
+
+    fn device_was_loading(&mut self, device: DeviceId, session: SessionId) {
+        let loading = self.devices[device.0].loading.take();
+        assert_eq!(loading, Some(session), "{session:?} was reported, but the device was not loading it");
+    }
+
+    /// The device's books and ours differ: whatever may leave it does before the second try.
+    fn clear(&mut self, device: DeviceId) {
+        if self.devices[device.0].failure.is_none() {
+            self.make_room(device, self.devices[device.0].limits.resident_bytes_max);
+        }
+    }
+}
+
+/// Batches.
+impl Scheduler {
+    pub(super) fn batch_done(&mut self, now: Duration, batch: BatchId) {
+        let Running { batch, since } = self.device_was_running(now, batch);
+        self.pace.observe(batch.cost, now.saturating_sub(since));
+        self.devices[batch.device.0].failures = 0;
+        self.totals.gates_done += batch.rows() as u64;
+        self.totals.bootstraps_done += batch.bootstraps;
+        self.totals.batches_done += 1;
+        for part in &batch.parts {
+            let rows = part.rows.len();
+            match self.come_back(&batch, part) {
+                Whose::Nobodys => {}
+                Whose::Circuit => self.circuit_rows_done(now, part.operation, rows),
+                Whose::Gates => {
+                    self.release_rows(batch.session, rows);
+                    let operation = self.operations.get_mut(&part.operation).expect("it has not ended");
+                    operation.finished_rows += rows;
+                    if operation.finished_rows == operation.bootstraps.len() {
+                        let outcome = Ok(operation.finished(now));
+                        self.finish(part.operation, outcome);
+                    }
+                }
+            }
+        }
+        self.advance_close(batch.session);
+    }
+
+    pub(super) fn batch_failed(&mut self, now: Duration, batch: BatchId, failure: Failure) {
+        let Running { batch, .. } = self.device_was_running(now, batch);
+        self.count_failure(batch.device, &failure);
+        // Last part first, so that the queue's head ends up in the old order.
+        for part in batch.parts.iter().rev() {
+            match self.come_back(&batch, part) {
+                Whose::Nobodys => {}
+                Whose::Circuit => self.restart_when_quiet(part.operation, &failure.reason),
+                Whose::Gates => self.gates_failed(&batch, part, &failure.reason),
+            }
+        }
+        if failure.cause == Cause::OutOfMemory {
+            // all but the key that the second try needs
+            self.devices[batch.device.0].residency.pin(batch.session);
+            self.clear(batch.device);
+            self.devices[batch.device.0].residency.unpin(batch.session);
+        }
+        self.advance_close(batch.session);
+    }
+
+    fn gates_failed(&mut self, batch: &Batch, part: &Part, reason: &str) {
+        if let Some(error) = self.reason_not_to_retry(batch.session, part.retried, reason) {
+            self.release_rows(batch.session, part.rows.len());
+            self.end(part.operation, error);
+        } else {
+            let (operation, rows) = (part.operation, part.rows.clone());
+            self.enqueue(Waiting { operation, rows, failed_on: Some(batch.device) }, VecDeque::push_front);
+            self.make_ready(batch.session);
+        }
+    }
+
+    pub(super) fn reason_not_to_retry(&self, session: SessionId, retried: bool, reason: &str) -> Option<Error> {
+        if self.sessions[&session].closing {
+            Some(Error::Gone)
+        } else if self.phase == Phase::Abandoning {
+            Some(Error::ShuttingDown)
+        } else {
+            let nowhere = self.devices_for(session).next().is_none();
+            (retried || nowhere).then(|| Error::Device(reason.to_owned()))
+        }
+    }
+
+    fn device_was_running(&mut self, now: Duration, batch: BatchId) -> Running {
+        for device in &mut self.devices {
+            let Some(at) = device.running.iter().position(|running| running.batch.id == batch) else { continue };
+            let Running { batch, since } = device.running.remove(at);
+            device.residency.unpin(batch.session);
+            let since = since.max(std::mem::replace(&mut device.reported, now));
+            return Running { batch, since };
+        }
+        panic!("{batch:?} was reported, but no device runs it")
+    }
+
+    /// Takes rows of a batch off the device's books.
+    fn come_back(&mut self, batch: &Batch, part: &Part) -> Whose {
+        let rows = part.rows.len();
+        if let Some(left) = self.leaving.get_mut(&part.operation) {
+            left.running_rows -= rows;
+            if left.running_rows == 0 {
+                let left = self.leaving.remove(&part.operation).expect("it was just there");
+                self.release_circuit(&left);
+            }
+            return Whose::Nobodys;
+        }
+        let operation = self.operations.get_mut(&part.operation);
+        let whose = match operation {
+            Some(operation) => {
+                operation.running_rows -= rows;
+                if operation.circuit.is_some() {
+                    return Whose::Circuit;
+                }
+                Whose::Gates
+            }
+            None => {
+                self.release_rows(batch.session, rows);
+                Whose::Nobodys
+            }
+        };
+        self.devices[batch.device.0].give_back(batch.session, &part.slots);
+        whose
+    }
+}
+
+/// Devices that fail for good.
+impl Scheduler {
+    fn count_failure(&mut self, device: DeviceId, failure: &Failure) {
+        let another = (0..self.devices.len()).any(|at| at != device.0 && self.devices[at].failure.is_none());
+        let books = &mut self.devices[device.0];
+        books.failures += u32::from(failure.cause == Cause::Device);
+        if failure.cause == Cause::Lost || (books.failures >= FAILURES_MAX && another) {
+            self.lose(device, &failure.reason);
+        }
+    }
+
+    /// Takes a device out of service.
+    fn lose(&mut self, device: DeviceId, reason: &str) {
+        if self.devices[device.0].failure.is_some() {
+            return;
+        }
+        self.devices[device.0].failure = Some(reason.to_owned());
+        self.commands.push(Command::Retire(device));
+        let is_home =
+            |id: &OperationId| self.operations[id].circuit.as_ref().is_some_and(|circuit| circuit.home == device);
+        let homeless: Vec<_> = self.operations.keys().copied().filter(is_home).collect();
+        homeless.into_iter().for_each(|operation| self.restart_when_quiet(operation, reason));
+        let sessions: Vec<_> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            if self.devices_for(session).next().is_none() {
+                self.end_what_can_be_stopped(session, Error::Device(reason.to_owned()));
+            }
+        }
+    }
+
+    pub(super) fn retired(&mut self, device: DeviceId) {
+        assert!(self.devices[device.0].failure.is_some(), "{device:?} was not told to retire");
+        self.devices[device.0].retire();
+        let sessions: Vec<_> = self.sessions.keys().copied().collect();
+        sessions.into_iter().for_each(|session| self.advance_close(session));
+    }
+}

@@ -1,0 +1,168 @@
+//! Devices: each does one thing after another, in the order in which it was told; they are slow, they fail, they die.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use engine::SessionId;
+use engine::batch::{Batch, DeviceId};
+use engine::scheduler::{Cause, Event, Failure};
+
+use super::world::World;
+use crate::dice::Dice;
+
+pub enum Order {
+    Load(SessionId),
+    Evict(SessionId),
+    Run(Batch),
+    FreeArena(SessionId),
+    Retire,
+}
+
+pub struct Device {
+    pub orders: VecDeque<Order>,
+    /// When the first order is carried out.
+    pub busy_until: Duration,
+    pub keys: BTreeMap<SessionId, u64>,
+    pub arenas: BTreeMap<SessionId, usize>,
+    /// Failures in a hundred.
+    failing: u64,
+    /// From here on everything fails.
+    dies_at: Duration,
+    /// From here on the first call that fails says that all will.
+    lost_at: Duration,
+    row_us: u64,
+}
+
+impl Device {
+    pub fn new(dice: &mut Dice) -> Device {
+        let mut some_day = |percent| match dice.percent(percent) {
+            true => Duration::from_millis(dice.below(2000)),
+            false => Duration::MAX,
+        };
+        let (dies_at, lost_at) = (some_day(10), some_day(20));
+        Device {
+            orders: VecDeque::new(),
+            busy_until: Duration::ZERO,
+            keys: BTreeMap::new(),
+            arenas: BTreeMap::new(),
+            failing: dice.pick(&[0, 0, 5, 30]),
+            dies_at,
+            lost_at,
+            row_us: dice.pick(&[1, 100, 2000]),
+        }
+    }
+
+    /// Loads and batches it has been given.
+    pub fn works(&self) -> usize {
+        self.orders.iter().filter(|order| matches!(order, Order::Load(_) | Order::Run(_))).count()
+    }
+}
+
+impl World {
+    pub fn order(&mut self, id: DeviceId, order: Order) {
+        let (device, limits) = (&mut self.devices[id.0], &self.books.limits.devices[id.0]);
+        let loads = device.orders.iter().any(|order| matches!(order, Order::Load(_)));
+        let retires = device.orders.iter().any(|order| matches!(order, Order::Retire));
+        assert!(!retires, "a device that retires gets no orders");
+        if matches!(order, Order::Load(_) | Order::Run(_)) {
+            assert!(!loads && device.works() < limits.batches_in_flight_max, "it has enough to do");
+            if device.works() > 0 {
+                self.tally.see("two batches in flight");
+            }
+        }
+        device.orders.push_back(order);
+        if device.orders.len() == 1 {
+            self.start_order(id);
+        }
+    }
+
+    fn start_order(&mut self, id: DeviceId) {
+        let device = &mut self.devices[id.0];
+        let Some(order) = device.orders.front() else { return };
+        let us = match order {
+            Order::Evict(_) | Order::FreeArena(_) | Order::Retire => 10,
+            Order::Load(_) => 1000,
+            Order::Run(batch) => device.row_us * batch.rows() as u64,
+        };
+        let mut duration = Duration::from_micros(self.dice.between(us / 2, us * 2));
+        if self.dice.percent(1) {
+            self.tally.see("hang");
+            duration += Duration::from_secs(20);
+        }
+        device.busy_until = self.now + duration;
+    }
+
+    pub fn device_reports(&mut self, id: DeviceId) {
+        let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
+        let failure = self.any_failure(id);
+        self.start_order(id);
+        if matches!(order, Order::Load(_) | Order::Run(_)) {
+            self.books.count_down(id, &self.devices[id.0].keys);
+            self.books.failures += usize::from(failure.is_some());
+        }
+        self.feed_report(id, order, failure);
+    }
+
+    fn any_failure(&mut self, id: DeviceId) -> Option<Failure> {
+        let device = &self.devices[id.0];
+        let lost = self.now >= device.lost_at;
+        let dead = self.now >= device.dies_at;
+        if dead {
+            self.tally.see("dead device");
+        }
+        if !(lost || dead || self.dice.percent(device.failing)) {
+            return None;
+        }
+        let cause = if lost {
+            Cause::Lost
+        } else if self.dice.percent(20) {
+            self.tally.see("out of memory");
+            Cause::OutOfMemory
+        } else {
+            Cause::Device
+        };
+        Some(Failure { cause, reason: "smoke".into() })
+    }
+
+    fn feed_report(&mut self, id: DeviceId, order: Order, failure: Option<Failure>) {
+        let device = &mut self.devices[id.0];
+        match (order, failure) {
+            (Order::Evict(session), _) => {
+                device.keys.remove(&session).expect("what is evicted was there");
+                self.feed(Event::Evicted { device: id, session });
+            }
+            (Order::FreeArena(session), _) => {
+                device.arenas.remove(&session);
+            }
+            (Order::Retire, _) => {
+                (device.keys, device.arenas) = (BTreeMap::new(), BTreeMap::new());
+                self.books.arenas.retain(|&(of, _), _| of != id);
+                self.feed(Event::Retired(id));
+            }
+            (Order::Load(session), Some(failure)) => {
+                self.tally.see("load failed");
+                self.feed(Event::LoadFailed { device: id, session, failure });
+            }
+            (Order::Load(session), None) => {
+                let bytes = self.books.sessions[&session].device_bytes[id.0];
+                assert!(device.keys.insert(session, bytes).is_none());
+                assert!(device.keys.values().sum::<u64>() <= self.books.limits.devices[id.0].resident_bytes_max);
+                self.feed(Event::Loaded { device: id, session });
+            }
+            (Order::Run(batch), failure) => {
+                assert!(device.keys.contains_key(&batch.session), "the key of a batch is on its device");
+                let slots = device.arenas.entry(batch.session).or_default();
+                *slots = (*slots).max(batch.arena_slots);
+                assert_eq!(*slots, batch.arena_slots, "an arena never shrinks under its rows");
+                self.books.ran(self.now, &batch, failure.is_none());
+                match failure {
+                    Some(failure) => {
+                        self.tally.see("batch failed");
+                        self.feed(Event::BatchFailed { batch: batch.id, failure });
+                    }
+                    None => self.feed(Event::BatchDone(batch.id)),
+                }
+            }
+        }
+    }
+}
