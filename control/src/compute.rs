@@ -202,14 +202,15 @@ pub struct Compute {
 impl Compute {
     /// Starts the best backend of this machine.
     pub fn start(config: &ComputeConfig) -> anyhow::Result<Compute> {
-        let engine = Engine::start(engine::Config {
+        let bounds = engine::Config {
             queue_rows_max: config.queue_rows_max,
             session_rows_max: config.session_rows_max,
             wait_us_max: config.wait_us_max,
             key_bytes_max: config.key_bytes_max,
             resident_bytes_max: config.resident_bytes_max,
             ..engine::Config::default()
-        })?;
+        };
+        let engine = Engine::start(bounds, engine::Choice::Auto)?;
         Ok(Compute { engine })
     }
 

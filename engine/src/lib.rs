@@ -30,7 +30,7 @@ pub use config::Config;
 pub use device::Device;
 pub use error::Error;
 pub use kernels::container;
-pub use kernels::detect;
+pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{Circuit, CircuitError, EvaluationKey, Gate, GateRow, Lwe, Params, Plan, Preset, noise};
 pub use kernels::{Backend, DeviceInfo};
@@ -41,6 +41,9 @@ pub use usage::Usage;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
+
+use kernels::cpu::Cpu;
+use kernels::detect::Detected;
 
 use batch::DeviceId;
 use device::KeyBytes;
@@ -71,6 +74,7 @@ pub struct DeviceState {
 struct Handle {
     hub: Arc<Hub>,
     devices: Vec<Opened>,
+    passed_over: Vec<PassedOver>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     loop_thread: ThreadId,
 }
@@ -83,9 +87,15 @@ struct Opened {
 }
 
 impl Engine {
-    /// Opens the best backend of this machine (this build: the CPU) and starts its device thread.
-    pub fn start(config: Config) -> Result<Engine, Error> {
-        Engine::with_backend(config, kernels::cpu::Cpu::open())
+    /// Opens the devices of this machine and starts on them. Beside GPUs the CPU stands in, should they all fail.
+    pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
+        let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
+        let all_gpus = !devices.iter().any(|device| matches!(device, detect::Device::Cpu(_)));
+        let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(ToServe)).collect();
+        if all_gpus {
+            devices.push(Device::stand_in(Cpu::open()));
+        }
+        Engine::start_on(config, devices, passed_over)
     }
 
     /// Starts on a given backend.
@@ -95,6 +105,10 @@ impl Engine {
 
     /// Starts on given devices; at least one: assertion otherwise.
     pub fn with_devices(config: Config, devices: Vec<Device>) -> Result<Engine, Error> {
+        Engine::start_on(config, devices, Vec::new())
+    }
+
+    fn start_on(config: Config, devices: Vec<Device>, passed_over: Vec<PassedOver>) -> Result<Engine, Error> {
         config.validate()?;
         let (senders, receivers): (Vec<_>, Vec<_>) = devices.iter().map(|_| mpsc::channel()).unzip();
         let hub = Arc::new(Hub::new(limits(&config, &devices), senders));
@@ -111,7 +125,8 @@ impl Engine {
         let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
         let loop_id = loop_thread.thread().id();
         threads.push(loop_thread);
-        let handle = Handle { hub, devices: opened, loop_thread: loop_id, threads: Mutex::new(threads) };
+        let threads = Mutex::new(threads);
+        let handle = Handle { hub, devices: opened, passed_over, loop_thread: loop_id, threads };
         Ok(Engine { handle: Arc::new(handle) })
     }
 
@@ -130,6 +145,11 @@ impl Engine {
             failure,
         });
         states.collect()
+    }
+
+    /// What [`Engine::start`] looked for and does not use, and why: a line each for the operator.
+    pub fn passed_over(&self) -> &[PassedOver] {
+        &self.handle.passed_over
     }
 
     /// Takes a key for work. `weight`: share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
@@ -219,6 +239,17 @@ impl Engine {
             // A thread that panicked has said so; there is nothing to add.
             let _ = thread.join();
         }
+    }
+}
+
+/// Makes a device of whatever was detected.
+struct ToServe;
+
+impl detect::WithDevice for ToServe {
+    type Out = Device;
+
+    fn with<B: Backend>(self, backend: B) -> Device {
+        Device::new(backend)
     }
 }
 

@@ -89,6 +89,24 @@ pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
     Detected { devices: vec![Device::Cpu(Cpu::open())], passed_over }
 }
 
+/// Something that is done with a device, whichever kind it is.
+pub trait WithDevice {
+    /// What comes of it.
+    type Out;
+
+    /// Does it.
+    fn with<B: Backend>(self, backend: B) -> Self::Out;
+}
+
+impl Device {
+    /// Hands the device over, its kind spent.
+    pub fn with<W: WithDevice>(self, what: W) -> W::Out {
+        match self {
+            Device::Cpu(cpu) => what.with(cpu),
+        }
+    }
+}
+
 /// Gates of a proof in one batch, beside one alone: more than the groups that share a step of the key, and odd.
 const PROOF_ROWS: usize = 33;
 
