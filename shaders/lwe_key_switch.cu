@@ -16,7 +16,8 @@ constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
 // [gates]: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and columns.
 extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
     const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned gates) {
-    __shared__ unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
+    // aligned, so that the digits of a tile's gates are read together
+    __shared__ __align__(16) unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
     unsigned first_column = blockIdx.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
     unsigned first_gate = blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS) * TILE_GATES;
     unsigned lane = threadIdx.x % LANES, slice = threadIdx.x / LANES;
@@ -40,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
             }
         }
         __syncthreads();
+#pragma unroll 4
         for (unsigned row = slice; row < coefficients * KS_LEVELS; row += SLICES) {
             const unsigned* key_row = key + (first * KS_LEVELS + row) * KEY_COLUMNS + first_column + lane;
             for (unsigned c = 0; c < COLUMNS; c++) {

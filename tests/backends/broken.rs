@@ -14,7 +14,7 @@ use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
 /// Every loop and branch of the plain kernels is taken: an odd number of stages, more than one chunk of a key switch.
 const SHAPE: Shape = Shape(3, 1, 128, 8, 2, 3, 7);
-const ROWS: usize = 3;
+const ROWS: usize = 9;
 
 const BARRIER: &str = "__syncthreads();";
 /// Barriers of each source, its helpers' among them.

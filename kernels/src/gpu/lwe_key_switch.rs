@@ -5,20 +5,31 @@ use super::{Gpu, source};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 
-/// Threads of a group: eight warps that share the key's rows.
-const THREADS: u32 = 256;
-/// Gates of a group, for which a word of the key is read once.
-const TILE_GATES: usize = 8;
-/// Columns of a group: two a lane.
-const TILE_COLUMNS: usize = 64;
-/// Digits of a gate that are staged at a time: 16 KiB for a tile's gates.
-const STAGED_DIGITS: usize = 512;
+/// What a group computes.
+struct Tile {
+    /// Gates, for which a word of the key is read once.
+    gates: usize,
+    /// Columns of their results, whole warps.
+    columns: usize,
+    /// Threads, whole warps, that share the key's rows.
+    threads: u32,
+}
+
+/// For batches: a thread has two columns of eight gates.
+const TOGETHER: Tile = Tile { gates: 8, columns: 64, threads: 256 };
+/// For fewer gates than that: a thread has one word, and all the threads that there may be hurry.
+const ALONE: Tile = Tile { gates: 1, columns: 32, threads: 1024 };
+
+/// The key's columns are whole tiles of either kind.
+const COLUMNS_MULTIPLE: usize = 64;
+/// Words of digits that a group stages at a time: 16 KiB.
+const STAGED_WORDS: usize = 4096;
 /// Words of the key that are made on the host at a time.
 const CHUNK_WORDS: usize = 1 << 22;
 
 /// `n + 1` rounded up to whole tiles.
 fn columns(params: &Params) -> usize {
-    (params.lwe_dimension + 1).next_multiple_of(TILE_COLUMNS)
+    (params.lwe_dimension + 1).next_multiple_of(COLUMNS_MULTIPLE)
 }
 
 /// Words of a key on the card.
@@ -28,21 +39,26 @@ pub fn key_words(params: &Params) -> usize {
 
 /// The stem for one parameter set.
 pub struct LweKeySwitch<G: Gpu> {
-    stem: Stem<G>,
+    together: Stem<G>,
+    alone: Stem<G>,
     params: Params,
 }
 
 impl<G: Gpu> LweKeySwitch<G> {
     /// Compiled for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
-        let constants = [
-            ("TILE_GATES", TILE_GATES as u32),
-            ("TILE_COLUMNS", TILE_COLUMNS as u32),
-            ("KEY_COLUMNS", columns(params) as u32),
-            ("CHUNK", (STAGED_DIGITS / params.key_switch_level_count) as u32),
-        ];
-        let stem = compiler.stem(gpu, "lwe_key_switch", &[&source::LWE_KEY_SWITCH], params, THREADS, &constants)?;
-        Ok(LweKeySwitch { stem, params: *params })
+        let stem = |tile: Tile| {
+            let staged_levels = tile.gates * params.key_switch_level_count;
+            let constants = [
+                ("TILE_GATES", tile.gates as u32),
+                ("TILE_COLUMNS", tile.columns as u32),
+                ("KEY_COLUMNS", columns(params) as u32),
+                ("CHUNK", (STAGED_WORDS / staged_levels) as u32),
+            ];
+            let threads = tile.threads.min(gpu.card().threads_max);
+            compiler.stem(gpu, "lwe_key_switch", &[&source::LWE_KEY_SWITCH], params, threads, &constants)
+        };
+        Ok(LweKeySwitch { together: stem(TOGETHER)?, alone: stem(ALONE)?, params: *params })
     }
 
     /// The key as the stem reads it: `[kN][levels]` rows of `n + 1` torus words and zeros up to whole tiles.
@@ -62,7 +78,7 @@ impl<G: Gpu> LweKeySwitch<G> {
 
     /// Gates of a launch at most.
     pub(super) fn gates_max(&self, groups_max: u32) -> usize {
-        groups_max as usize / (columns(&self.params) / TILE_COLUMNS) * TILE_GATES
+        groups_max as usize / (columns(&self.params) / TOGETHER.columns) * TOGETHER.gates
     }
 
     /// `samples` is `[gates][kN + 1]` torus words, `table` `[gates]` words: the slot of the result in `arena`,
@@ -76,7 +92,9 @@ impl<G: Gpu> LweKeySwitch<G> {
         arena: &G::Buf,
         gates: usize,
     ) -> Result<()> {
-        let tiles = gates.div_ceil(TILE_GATES) * (columns(&self.params) / TILE_COLUMNS);
-        self.stem.launch_whole(gpu, "lwe_key_switch", tiles, &[key, samples, table, arena], &[gates as u32])
+        let groups = |tile: &Tile| gates.div_ceil(tile.gates) * (columns(&self.params) / tile.columns);
+        let few = gates < TOGETHER.gates && groups(&ALONE) <= gpu.card().groups_max as usize;
+        let (stem, tile) = if few { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
+        stem.launch_whole(gpu, "lwe_key_switch", groups(&tile), &[key, samples, table, arena], &[gates as u32])
     }
 }
