@@ -1,6 +1,6 @@
 //! GPUs: what a card must be able to do, and the gates written once over it.
 //!
-//! [`Gpu`] is a thin door to one card: memory, compilation, launches by name. [`crate::cuda`] and [`crate::wgpu`] implement
+//! [`Gpu`] is a thin door to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement
 //! it; `tests` has a third one that runs the same CUDA sources on the host. Everything above that door, the order of
 //! kernels, their bindings and their numbers of groups, is written once, in this folder.
 
