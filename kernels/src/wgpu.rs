@@ -122,7 +122,7 @@ impl Gpu for Wgpu {
     fn alloc(&self, words: usize) -> Result<Buf> {
         let usage = ::wgpu::BufferUsages::STORAGE | ::wgpu::BufferUsages::COPY_SRC | ::wgpu::BufferUsages::COPY_DST;
         // a binding cannot be empty
-        let bytes = 4 * words.max(1) as u64;
+        let bytes = 4u64.saturating_mul(words.max(1) as u64);
         if bytes > self.card.buffer_bytes_max {
             let most = self.card.buffer_bytes_max;
             return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, of which {most} is the most")));

@@ -1,8 +1,9 @@
 //! A card by wgpu, by itself: words arrive in order, memory is counted, and what is wrong is an error after which the card
 //! works on.
 
+use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Evaluator, Gpu, Launch, Source};
-use kernels::tfhe::Gate;
+use kernels::tfhe::{Gate, Preset};
 use kernels::wgpu::{Allocated, Wgpu};
 use kernels::{Backend, Error, Result, SlotGate};
 
@@ -57,9 +58,12 @@ fn first(cards: Vec<Result<Wgpu>>, backend: &str) -> Result<Wgpu> {
     Err(Error::Unavailable(format!("no {backend}: {}", reasons.join("; "))))
 }
 
+/// What is checked of a card.
+type Check = fn(Wgpu);
+
 /// For cards by wgpu, each opened anew.
 pub fn cases() -> impl Iterator<Item = Case> {
-    let checks: [(&str, fn(Wgpu)); 11] = [
+    let checks: [(&str, Check); 14] = [
         ("a buffer is zero at first and holds what is written to it", memory),
         ("launches and writes are seen in their order", order),
         ("each launch sees its own arguments", arguments),
@@ -69,6 +73,9 @@ pub fn cases() -> impl Iterator<Item = Case> {
         ("a wrong source is named, then the card works on", wrong_source),
         ("a wrong launch is an error, then the card works on", wrong_launch),
         ("words beyond a buffer are an error", beyond),
+        ("threads share a card", shared),
+        ("a gate of the fastest preset, all of its steps", |card| preset(card, Preset::Fast128)),
+        ("a gate of the largest preset, all of its steps", |card| preset(card, Preset::Conservative128)),
         ("keys, arenas and chained gates leave nothing allocated", gates_leave_nothing),
         ("a key or an arena without room is refused, then gates work on", gates_without_room),
     ];
@@ -246,6 +253,38 @@ fn beyond(card: Wgpu) {
     assert!(matches!(card.copy(&buf, &other, 6), Err(Error::Device(_))));
     assert!(matches!(card.read(&buf, std::slice::from_ref(&(5..11))), Err(Error::Device(_))));
     works(&card);
+}
+
+/// Each thread computes on buffers of its own, while others do.
+fn shared(card: Wgpu) {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let card = &card;
+            scope.spawn(move || {
+                for round in 0..10 {
+                    let buf = card.alloc(128).expect("fits");
+                    card.write(&buf, 0, &[thread; 128]).expect("a write");
+                    launch(card, ADD, "add", &[&buf], &[round]).expect("a launch");
+                    assert_eq!(all(card, &buf, 128), [thread + round; 128]);
+                }
+            });
+        }
+    });
+    assert_eq!(card.allocated().buffers, 0);
+}
+
+/// Long loops: a software driver leaves a kernel's after 65535 turns and says nothing.
+fn preset(card: Wgpu, preset: Preset) {
+    let key = key(preset.params(), Bodies::Random, 15);
+    let input = torus_rows(1, key.params.lwe_dimension + 1, 16);
+    let cpu = Cpu::with(Isa::detect(), 1);
+    let loaded = cpu.load_key(&key).expect("a key fits");
+    let sample = cpu.bootstrap(&loaded, &input).expect("a bootstrap");
+    let output = cpu.key_switch(&loaded, &sample).expect("a key switch");
+    let backend = Evaluator::new(card);
+    let loaded = backend.load_key(&key).expect("a key fits");
+    assert!(backend.bootstrap(&loaded, &input).expect("a bootstrap") == sample, "bootstrap");
+    assert!(backend.key_switch(&loaded, &sample).expect("a key switch") == output, "key switch");
 }
 
 /// A ring, small enough for a driver that computes on the host.

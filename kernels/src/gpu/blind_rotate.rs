@@ -14,6 +14,8 @@ const CHUNK_WORDS: usize = 1 << 22;
 /// Steps of a launch, times its rows, on cards that may have a screen to draw: their drivers end what takes seconds. A small
 /// one takes some 50 us for a step of a row.
 const WGSL_ROW_STEPS: usize = 4096;
+/// Steps of a launch there at most: software drivers leave loops after 65535 turns, all of a kernel's loops together.
+const WGSL_STEPS_MAX: usize = 16;
 
 /// A way to rotate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +102,7 @@ impl<G: Gpu> BlindRotate<G> {
                 self.stem.launch(gpu, "blind_rotate_start", rows, &[exponents, acc], &[rows as u32])?;
                 let steps = match gpu.card().language {
                     Language::Cuda => self.params.lwe_dimension,
-                    Language::Wgsl => (WGSL_ROW_STEPS / rows.max(1)).max(1),
+                    Language::Wgsl => (WGSL_ROW_STEPS / rows.max(1)).clamp(1, WGSL_STEPS_MAX),
                 };
                 for first in (0..self.params.lwe_dimension).step_by(steps) {
                     let count = steps.min(self.params.lwe_dimension - first);

@@ -23,7 +23,7 @@ const ARGUMENTS_MAX: usize = 16;
 const WRITE_WORDS_WAITING_MAX: usize = 1 << 20;
 
 /// A card that finishes nothing for this many times this long is lost.
-const WAITS_MAX: u32 = 24;
+const WAITS_MAX: u32 = 60;
 const WAIT: Duration = Duration::from_secs(5);
 
 /// A device with its queue.
