@@ -21,6 +21,8 @@ use crate::tfhe::{EvaluationKey, Params};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
+/// Parameter sets whose stems are kept for the next key: the presets', and some of imported keys.
+const STEMS_MAX: usize = 8;
 /// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
 
@@ -29,7 +31,7 @@ pub struct Evaluator<G: Gpu> {
     gpu: G,
     info: DeviceInfo,
     compiler: Compiler<G>,
-    /// Compiled stems of the parameters seen so far.
+    /// Compiled stems of the parameters seen last, the oldest first.
     stems: Mutex<Vec<(Params, Arc<Stems<G>>)>>,
     scratch: Mutex<Scratch<G>>,
 }
@@ -160,6 +162,9 @@ impl<G: Gpu> Evaluator<G> {
         }
         let variant = Variant::of(self.gpu.card(), params);
         let stems = Arc::new(Stems::new(&self.gpu, &self.compiler, params, variant)?);
+        if known.len() >= STEMS_MAX {
+            known.remove(0);
+        }
         known.push((*params, stems.clone()));
         Ok(stems)
     }

@@ -11,7 +11,10 @@ use crate::tfhe::Params;
 /// Threads of a group where nothing speaks for another number.
 pub const THREADS: u32 = 256;
 
-/// Compiles sources, each once.
+/// Compiled sources that are kept though nobody holds them: several parameter sets' worth.
+const KEPT_MAX: usize = 64;
+
+/// Compiles sources, each once as long as it is in use.
 pub struct Compiler<G: Gpu> {
     compiled: Mutex<HashMap<Source, Arc<G::Module>>>,
 }
@@ -27,6 +30,9 @@ impl<G: Gpu> Compiler<G> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = compiled.get(&source) {
             return Ok(module.clone());
+        }
+        if compiled.len() >= KEPT_MAX {
+            compiled.retain(|_, module| Arc::strong_count(module) > 1);
         }
         let module = Arc::new(gpu.compile(&source)?);
         compiled.insert(source, module.clone());
