@@ -24,6 +24,8 @@ __device__ inline void inverse_butterfly(unsigned& x, unsigned& y, uint2 w) {
 // [N] words of shared memory in place, by THREADS threads; in [0, 4 q), out in [0, 4 q). Begins and ends with a
 // barrier.
 __device__ inline void ntt_forward_lazy(unsigned* row, const uint2* roots) {
+    // pass by pass, so that the divisions below are shifts
+#pragma unroll
     for (unsigned groups = 1; groups <= N / 4; groups *= 4) {
         __syncthreads();
         unsigned quarter = N / 4 / groups;
@@ -62,6 +64,7 @@ __device__ inline void ntt_inverse_lazy(unsigned* row, const uint2* roots) {
         }
         __syncthreads();
     }
+#pragma unroll
     for (unsigned groups = LOG_N % 2 == 1 ? N / 8 : N / 4; groups > 0; groups /= 4) {
         unsigned quarter = N / 4 / groups;
         for (unsigned at = threadIdx.x; at < N / 4; at += THREADS) {

@@ -4,6 +4,7 @@
 mod cache;
 mod driver;
 pub mod nvrtc;
+mod paper;
 mod staging;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::gpu::{Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
 use driver::{Memory, Shape, failed};
 use nvrtc::Compiler;
+pub use paper::Paper;
 use staging::Staging;
 
 /// The oldest driver whose functions are all there, as the driver counts: CUDA 12.0.

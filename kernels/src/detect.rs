@@ -6,12 +6,18 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, DeviceInfo};
 use crate::cpu::{Cpu, Isa};
+#[cfg(feature = "cuda")]
+use crate::cuda::Cuda;
 use crate::error::{Error, Result};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use crate::gpu::{Evaluator, Gpu};
 use crate::modular::RING_MODULUS;
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, ParamsLiteral, Preset, bootstrap};
+#[cfg(feature = "wgpu")]
+use crate::wgpu::Wgpu;
 use crate::xof;
 
 /// What the operator asked for.
@@ -56,6 +62,45 @@ impl FromStr for Choice {
 pub enum Device {
     /// The processor.
     Cpu(Cpu),
+    /// One of NVIDIA's cards.
+    #[cfg(feature = "cuda")]
+    Cuda(Box<Evaluator<Cuda>>),
+    /// Any other card, or a driver that computes on the processor.
+    #[cfg(feature = "wgpu")]
+    Wgpu(Box<Evaluator<Wgpu>>),
+}
+
+impl Device {
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        match self {
+            Device::Cpu(cpu) => cpu.info(),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(card) => card.info(),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(card) => card.info(),
+        }
+    }
+
+    /// Hands the device over, its kind spent.
+    pub fn with<W: WithDevice>(self, what: W) -> W::Out {
+        match self {
+            Device::Cpu(cpu) => what.with(cpu),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(card) => what.with(*card),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(card) => what.with(*card),
+        }
+    }
+}
+
+/// Something that is done with a device, whichever kind it is.
+pub trait WithDevice {
+    /// What comes of it.
+    type Out;
+
+    /// Does it.
+    fn with<B: Backend>(self, backend: B) -> Self::Out;
 }
 
 /// A device, or a kind of them, that does not compute here.
@@ -78,33 +123,74 @@ pub struct Detected {
 /// Opens the devices of a choice; the CPU where there are none. `kernel_cache`: folder of compiled kernels, made if it is
 /// not there; without it they are compiled anew in every process.
 pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
-    let _ = kernel_cache;
     let mut passed_over = Vec::new();
-    for backend in [Choice::Cuda, Choice::Wgpu] {
-        if choice == Choice::Auto || choice == backend {
-            let reason = format!("this program was built without the backend {}", backend.name());
-            passed_over.push(PassedOver { backend: backend.name(), reason });
+    for (kind, open) in [(Choice::Cuda, open_cuda as Open), (Choice::Wgpu, open_wgpu as Open)] {
+        if choice != Choice::Auto && choice != kind {
+            continue;
+        }
+        let (devices, refused) = open(choice, kernel_cache);
+        let backend = kind.name();
+        passed_over.extend(refused.into_iter().map(|error| PassedOver { backend, reason: reason(error) }));
+        if !devices.is_empty() {
+            return Detected { devices, passed_over };
         }
     }
     Detected { devices: vec![Device::Cpu(Cpu::open())], passed_over }
 }
 
-/// Something that is done with a device, whichever kind it is.
-pub trait WithDevice {
-    /// What comes of it.
-    type Out;
+/// Opens the devices of one kind: those that were proved, and why the others were not.
+type Open = fn(Choice, Option<&Path>) -> (Vec<Device>, Vec<Error>);
 
-    /// Does it.
-    fn with<B: Backend>(self, backend: B) -> Self::Out;
+/// An error as a reason: of [`Error::Unavailable`] its words alone.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Unavailable(why) => why,
+        other => other.to_string(),
+    }
 }
 
-impl Device {
-    /// Hands the device over, its kind spent.
-    pub fn with<W: WithDevice>(self, what: W) -> W::Out {
-        match self {
-            Device::Cpu(cpu) => what.with(cpu),
+#[cfg(feature = "cuda")]
+fn open_cuda(_: Choice, kernel_cache: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
+    proved(Cuda::enumerate(kernel_cache), |card| Device::Cuda(Box::new(card)))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda(_: Choice, _: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
+    (Vec::new(), vec![not_built("cuda")])
+}
+
+#[cfg(feature = "wgpu")]
+fn open_wgpu(choice: Choice, _: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
+    let (mut devices, mut refused) = proved(Wgpu::enumerate(false), |card| Device::Wgpu(Box::new(card)));
+    if devices.is_empty() && choice == Choice::Wgpu {
+        (devices, refused) = proved(Wgpu::enumerate(true), |card| Device::Wgpu(Box::new(card)));
+    }
+    (devices, refused)
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn open_wgpu(_: Choice, _: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
+    (Vec::new(), vec![not_built("wgpu")])
+}
+
+#[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+fn not_built(backend: &str) -> Error {
+    Error::Unavailable(format!("this program was built without the backend {backend}"))
+}
+
+/// Of cards that were opened, or not, those that compute what they should.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Evaluator<G>) -> Device) -> (Vec<Device>, Vec<Error>) {
+    let (mut devices, mut refused) = (Vec::new(), Vec::new());
+    for card in cards {
+        let named = |card: &Evaluator<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
+        let proved = |card| prove(&card).map_err(|error| named(&card, error)).map(|()| card);
+        match card.map(Evaluator::new).and_then(proved) {
+            Ok(card) => devices.push(device(card)),
+            Err(error) => refused.push(error),
         }
     }
+    (devices, refused)
 }
 
 /// Gates of a proof in one batch, beside one alone: more than the groups that share a step of the key, and odd.
@@ -162,7 +248,7 @@ fn proof_rows(params: &Params) -> Vec<GateRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{DeviceInfo, SlotGate};
+    use crate::backend::SlotGate;
 
     #[test]
     fn choices_are_the_words_of_the_setting() {
@@ -178,6 +264,8 @@ mod tests {
         for choice in Choice::ALL {
             let Detected { devices, passed_over } = detect(choice, None);
             assert!(!devices.is_empty());
+            let software = devices.iter().any(|device| device.info().backend == "wgpu-software");
+            assert!(!software || choice == Choice::Wgpu, "software Vulkan only when it was asked for");
             let on_cpu = devices.iter().any(|device| matches!(device, Device::Cpu(_)));
             let wanted: &[&str] = match choice {
                 Choice::Auto => &["cuda", "wgpu"],
