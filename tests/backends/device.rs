@@ -1,6 +1,9 @@
 //! The backends that the suite knows, present or not.
 
+use std::path::PathBuf;
+
 use kernels::cpu::{Cpu, Isa};
+use kernels::cuda::Cuda;
 use kernels::gpu::{Evaluator, Gpu};
 use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;
@@ -30,6 +33,12 @@ pub struct Device {
     stem: Option<CheckStem>,
 }
 
+/// The first of NVIDIA's cards.
+fn first_cuda() -> Result<Cuda> {
+    let cache = std::env::var_os("KERNEL_CACHE").map(PathBuf::from);
+    Cuda::enumerate(cache.as_deref()).into_iter().next().expect("a card or why there is none")
+}
+
 impl Device {
     /// All backends of this build. A further GPU is a further line.
     pub fn all() -> Vec<Device> {
@@ -41,6 +50,7 @@ impl Device {
             Device::gpu("wgpu-software", true, wgpu::open_software),
             Device::gpu("wgpu-software-narrow", true, wgpu::open_software_narrow),
             Device::gpu("wgpu", false, wgpu::open_card),
+            Device::gpu("cuda", false, first_cuda),
         ]
     }
 

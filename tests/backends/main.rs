@@ -1,7 +1,8 @@
 //! Every stem on every backend, word for word against its definition (`tests::naive`) and against the other backends.
 //!
 //! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it
-//! in `REQUIRE_BACKENDS` (`cpu-avx512,cuda-host`) to make that a failure.
+//! in `REQUIRE_BACKENDS` (`cpu-avx512,cuda-host`) to make that a failure. `KERNEL_CACHE` names the folder of compiled
+//! kernels for real CUDA cards, which need no compiler for what is there.
 
 mod agreement;
 mod any_backend;
@@ -56,7 +57,9 @@ fn main() -> ExitCode {
     let required: Vec<&str> = required.split(',').filter(|name| !name.is_empty()).collect();
     let devices: Vec<Arc<Device>> = Device::all().into_iter().map(Arc::new).collect();
     for name in &required {
-        assert!(devices.iter().any(|device| device.name == *name), "REQUIRE_BACKENDS: unknown backend {name}");
+        // the compiler is another suite's
+        let known = *name == "nvrtc" || devices.iter().any(|device| device.name == *name);
+        assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }
     let cases = ntt::cases()
         .chain(tfhe_bootstrap::cases())

@@ -1,0 +1,155 @@
+//! Every CUDA kernel of every preset, compiled for three generations of cards, within its budget of registers and memory.
+//!
+//! Needs no card, but NVIDIA's run-time compiler where the dynamic linker finds it (`.ci/run` installs the Python wheel and
+//! names its folder in `LD_LIBRARY_PATH`). Without it the trials are ignored, never passed; `REQUIRE_BACKENDS=nvrtc` makes
+//! that a failure. What the kernels compute is shown by `backends`, on the host.
+
+mod budget;
+mod cubin;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use kernels::cuda::nvrtc::Compiler;
+use kernels::cuda::{Paper, architecture};
+use kernels::gpu::Source;
+use kernels::tfhe::Preset;
+use libtest_mimic::{Arguments, Failed, Trial, run};
+
+use cubin::{Cubin, Use};
+
+/// Ampere, Hopper, Blackwell as workstations have it.
+const CAPABILITIES: [(u32, u32); 3] = [(8, 0), (9, 0), (12, 0)];
+
+/// What was compiled: entry and architecture to what it takes at most.
+type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let required = std::env::var("REQUIRE_BACKENDS").unwrap_or_default().split(',').any(|name| name == "nvrtc");
+    let missing = Compiler::of_this_machine().err();
+    let ignored = missing.is_some() && !required;
+    let trial = |name: String, check: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        Trial::test(name, check).with_ignored_flag(ignored)
+    };
+    let table = Table::default();
+    let mut trials = Vec::new();
+    for capability in CAPABILITIES {
+        for preset in Preset::ALL {
+            for source in Paper::sources(capability, &preset.params()).expect("paper takes everything") {
+                let name = format!("{}/{}/{}", source.stem, preset.name(), architecture(capability));
+                let table = table.clone();
+                trials.push(trial(name, Box::new(move || within_budget(&source, capability, &table))));
+            }
+        }
+    }
+    trials.push(trial("reader/agrees_with_the_assembler".into(), Box::new(the_reader_agrees_with_the_assembler)));
+    trials.push(trial("budget/catches_what_spills".into(), Box::new(what_spills_is_caught)));
+    trials.push(trial("compiler/says_what_is_wrong".into(), Box::new(a_broken_kernel_is_named)));
+    trials.push(trial("compiler/compiles_for_newer_cards".into(), Box::new(newer_cards_get_text_for_their_driver)));
+    let all = arguments.filter.is_none() && !ignored;
+    let conclusion = run(&arguments, trials);
+    print_table(&table);
+    let compiled: BTreeSet<String> =
+        table.lock().expect("no trial is left").keys().map(|(name, _)| name.clone()).collect();
+    for entry in budget::entries().filter(|entry| all && !compiled.contains(*entry)) {
+        println!("budget: no kernel has the entry {entry} any more");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+fn compile(source: &Source, capability: (u32, u32)) -> Result<Cubin, Failed> {
+    Ok(cubin::read(&Compiler::of_this_machine()?.compile(source, capability)?.bytes))
+}
+
+fn within_budget(source: &Source, capability: (u32, u32), table: &Table) -> Result<(), Failed> {
+    let Cubin { entries, subroutines } = compile(source, capability)?;
+    let mut wrong: Vec<String> = subroutines.into_iter().map(|name| format!("{name} is called, not inlined")).collect();
+    for (entry, used) in entries {
+        wrong.extend(budget::verdict(&entry, used).err());
+        let mut table = table.lock().expect("a trial does not panic here");
+        let most = table.entry((entry, architecture(capability))).or_default();
+        most.registers = most.registers.max(used.registers);
+        most.stack_bytes = most.stack_bytes.max(used.stack_bytes);
+        most.shared_bytes = most.shared_bytes.max(used.shared_bytes);
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+fn print_table(table: &Table) {
+    let table = table.lock().expect("no trial is left");
+    if table.is_empty() {
+        return;
+    }
+    println!("| entry | architecture | registers | stack bytes | shared bytes |\n|---|---|---|---|---|");
+    for ((entry, architecture), Use { registers, stack_bytes, shared_bytes }) in &*table {
+        println!("| {entry} | {architecture} | {registers} | {stack_bytes} | {shared_bytes} |");
+    }
+}
+
+fn source(stem: &'static str, text: &str) -> Source {
+    Source { stem, text: text.into() }
+}
+
+/// A thousand threads have 64 registers each, and this one wants 128 words at a time.
+const SPILLS: &str = r#"
+extern "C" __global__ void __launch_bounds__(1024) spills(unsigned* a) {
+    __shared__ unsigned s[1024];
+    unsigned v[128];
+#pragma unroll
+    for (int i = 0; i < 128; i++) v[i] = a[threadIdx.x + 1024 * i];
+    s[threadIdx.x] = v[3];
+    __syncthreads();
+    for (int k = 0; k < 100; k++) {
+#pragma unroll
+        for (int i = 0; i < 128; i++) v[i] = v[i] * v[(i + 7) % 128] + s[(threadIdx.x + i) % 1024];
+    }
+#pragma unroll
+    for (int i = 0; i < 128; i++) a[threadIdx.x + 1024 * i] = v[i];
+}
+extern "C" __global__ void modest(unsigned* a, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = __umulhi(a[i], n);
+}
+"#;
+
+fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
+    for capability in CAPABILITIES {
+        let Cubin { entries, .. } = compile(&source("spills", SPILLS), capability)?;
+        let (spills, modest) = (entries["spills"], entries["modest"]);
+        // by its bounds no more than 64, by its work no less
+        assert_eq!((spills.registers, spills.shared_bytes), (64, 4096), "{capability:?}");
+        assert!(spills.stack_bytes >= 64 * 4, "{capability:?}: {spills:?}");
+        assert!((4..=16).contains(&modest.registers), "{capability:?}: {modest:?}");
+        assert_eq!((modest.stack_bytes, modest.shared_bytes), (0, 0), "{capability:?}");
+    }
+    Ok(())
+}
+
+fn what_spills_is_caught() -> Result<(), Failed> {
+    let entry = budget::entries().next().ok_or("the budget is empty")?;
+    let text = SPILLS.replace("spills", entry);
+    let wrong = within_budget(&source("spills", &text), (9, 0), &Table::default()).expect_err("it spills");
+    let message = wrong.message().unwrap_or_default();
+    assert!(message.contains("bytes of stack") && message.contains("modest has no line"), "{message}");
+    Ok(())
+}
+
+fn a_broken_kernel_is_named() -> Result<(), Failed> {
+    let error =
+        Compiler::of_this_machine()?.compile(&source("broken", "extern \"C\" __global__ void f() { g(); }"), (9, 0));
+    let error = error.expect_err("it calls nothing").to_string();
+    assert!(error.contains("broken for sm_90 by nvrtc") && error.contains("identifier \"g\" is undefined"), "{error}");
+    Ok(())
+}
+
+fn newer_cards_get_text_for_their_driver() -> Result<(), Failed> {
+    let compiler = Compiler::of_this_machine()?;
+    assert!(CAPABILITIES.iter().all(|&capability| compiler.knows(capability)), "{}", compiler.name());
+    let image = compiler.compile(&source("spills", SPILLS), (99, 0))?;
+    let text = String::from_utf8(image.bytes).map_err(|_| "not text")?;
+    assert!(text.contains(".target sm_") && text.ends_with('\0'));
+    Ok(())
+}
