@@ -3,10 +3,12 @@
 
 mod auth;
 mod bad_input;
+mod circuits_bad_input;
 mod client;
 mod conventions;
 mod docs;
 mod gates;
 mod health;
+mod kept_circuits;
 mod lifecycle;
 mod sessions;

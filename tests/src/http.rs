@@ -31,6 +31,11 @@ impl Request {
         Self::new("POST", path).body("application/json", body.to_string())
     }
 
+    /// PUT with a body of text.
+    pub fn put_text(path: impl Into<String>, text: impl Into<Vec<u8>>) -> Self {
+        Self::new("PUT", path).body("text/plain", text)
+    }
+
     /// DELETE.
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path)
