@@ -391,6 +391,22 @@ pub fn read_program_words(key: &OpenKey, gates: &[Gate], words: &[u8]) -> Result
     Ok(Program { rows: gates.iter().map(row).collect(), forms: vec![Form::Ango; gates.len()] })
 }
 
+/// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
+pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
+    let named = (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(u64::to_be_bytes);
+    let Some(named) = named else {
+        return Err(ApiError::new(Code::InvalidParams, "fingerprint must be 16 hexadecimal digits")
+            .at("fingerprint", "not 16 hexadecimal digits"));
+    };
+    match key.fingerprint {
+        Some(wanted) if wanted != named => {
+            let issue = "the ciphertexts were made under another key";
+            Err(invalid_ciphertext("fingerprint".to_owned(), issue))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
 pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
     outcome.results.iter().zip(&outcome.forms).map(|(lwe, form)| write(key, lwe, *form)).collect()

@@ -1,9 +1,9 @@
 //! From the client's keys over real HTTP to a node that cannot read, and back.
 
 use api::{MilliYen, SessionId};
-use client::evaluate::{Evaluation, evaluate, request};
+use client::evaluate::{Evaluation, POLLED_GATES_MIN, Progress, evaluate, request};
 use client::http::{Client, Error, from_base64, to_base64};
-use client::{Circuit, Gate, Preset, bundle, value};
+use client::{Circuit, Gate, Netlist, Preset, bundle, netlists, value};
 use control::auth::Role;
 use tests::TestServer;
 use tests::keys::{self, ClientKey};
@@ -46,23 +46,19 @@ fn wide(width: usize, operation: &str) -> String {
     format!("{width} {}\n2 {width} {width}\n1 {width}\n{}\n", 3 * width, lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What the tariff says (specification, Gate rules), in thousandths of a yen: level by level, one batch each.
+/// What the tariff says (specification, Gate rules), in thousandths of a yen: one request, whatever its levels.
 fn tariff(circuit: &Circuit) -> (u64, MilliYen) {
-    let (mut operations, mut cost) = (0, 0);
-    for level in circuit.levels() {
-        let of_level: u64 = level
-            .iter()
-            .map(|&gate| match circuit.gates()[gate].gate() {
-                Gate::Xor => 4,
-                Gate::And => 1,
-                Gate::Not => 0,
-                other => panic!("no netlist has {}", other.name()),
-            })
-            .sum();
-        operations += of_level;
-        cost += of_level * if level.len() >= 32 { 70 } else { 100 };
-    }
-    (operations, MilliYen(cost as i64))
+    let operations: u64 = circuit
+        .gates()
+        .iter()
+        .map(|gate| match gate.gate() {
+            Gate::Xor => 4,
+            Gate::And => 1,
+            Gate::Not => 0,
+            other => panic!("no netlist has {}", other.name()),
+        })
+        .sum();
+    (operations, MilliYen(operations as i64 * if circuit.gates().len() >= 32 { 70 } else { 100 }))
 }
 
 async fn connect(server: &TestServer) -> Client {
@@ -79,15 +75,18 @@ async fn compute(
     client: &Client,
     session: &SessionId,
     key: &ClientKey,
-    circuit: &Circuit,
+    netlist: &Netlist,
     inputs: &[Vec<bool>],
 ) -> (Vec<Vec<bool>>, Evaluation) {
+    let circuit = netlist.circuit();
     let encrypted: Vec<_> = inputs.iter().map(|bits| bundle::encrypt(&key.secret, bits)).collect();
     let mut gates_done = 0;
-    let evaluation = evaluate(client, session, key.secret.preset(), circuit, &encrypted, |now| {
+    let forward = |now: Progress| {
         assert!(now.gates_done > gates_done, "progress goes forward");
         gates_done = now.gates_done;
-    });
+    };
+    let preset = key.secret.preset();
+    let evaluation = evaluate(client, session, preset, netlist, &encrypted, forward, std::future::pending());
     let evaluation = evaluation.await.expect("an evaluation");
     assert_eq!((gates_done, evaluation.gates), (circuit.gates().len(), circuit.gates().len()));
     let decrypt = |output: &Vec<Vec<u8>>| bundle::decrypt(&key.secret, output).expect("ciphertexts of this key");
@@ -106,12 +105,13 @@ fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 async fn a_circuit_on_encrypted_bits_gives_what_it_gives_in_the_clear_and_costs_what_the_tariff_says() {
     let server = TestServer::start().await;
     let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
-    let circuit = Circuit::parse(&toy()).expect("a circuit");
+    let netlist = Netlist::parse(toy()).expect("a circuit");
+    let circuit = netlist.circuit();
     let session = open(&client, key).await;
-    let (operations, cost) = tariff(&circuit);
+    let (operations, cost) = tariff(circuit);
     for (round, (a, b)) in [(200u64, 100u64), (77, 77)].into_iter().enumerate() {
         let inputs = [a, b].map(|number| value::parse(&number.to_string(), 8).expect("eight bits"));
-        let (outputs, evaluation) = compute(&client, &session, key, &circuit, &inputs).await;
+        let (outputs, evaluation) = compute(&client, &session, key, &netlist, &inputs).await;
         assert_eq!(outputs, circuit.evaluate(&inputs));
         assert_eq!(value::format(&outputs[0]), ((a + b) % 256).to_string());
         assert_eq!(outputs[1], [a == b]);
@@ -126,15 +126,71 @@ async fn a_circuit_on_encrypted_bits_gives_what_it_gives_in_the_clear_and_costs_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_level_of_many_gates_is_one_batch_at_the_discount() {
+async fn a_large_circuit_is_polled_and_gives_the_same_at_the_same_price() {
     let server = TestServer::start().await;
     let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
-    let circuit = Circuit::parse(&wide(40, "AND")).expect("a circuit");
+    let netlist = Netlist::parse(wide(POLLED_GATES_MIN, "AND")).expect("a circuit");
     let session = open(&client, key).await;
-    let inputs = [value::random(40), value::random(40)];
-    let (outputs, evaluation) = compute(&client, &session, key, &circuit, &inputs).await;
-    assert_eq!(outputs, circuit.evaluate(&inputs));
-    assert_eq!((evaluation.bootstrap_ops, evaluation.cost), (40, MilliYen(2800)));
+    let inputs = [value::random(POLLED_GATES_MIN), value::random(POLLED_GATES_MIN)];
+    let (outputs, evaluation) = compute(&client, &session, key, &netlist, &inputs).await;
+    assert_eq!(outputs, netlist.circuit().evaluate(&inputs));
+    assert_eq!((evaluation.bootstrap_ops, evaluation.cost), tariff(netlist.circuit()));
+    // fetched, and not kept
+    assert_eq!(server.metric("ango_value_bytes").await, 0.0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_64_bit_sum_comes_back_right_in_every_preset() {
+    let server = TestServer::start().await;
+    let client = connect(&server).await;
+    let netlist = Netlist::parse(netlists::ADDER64).expect("a circuit");
+    for preset in Preset::ALL {
+        let key = keys::of(preset);
+        let session = open(&client, key).await;
+        let inputs = [value::random(64), value::random(64)];
+        let (outputs, _) = compute(&client, &session, key, &netlist, &inputs).await;
+        assert_eq!(outputs, netlist.circuit().evaluate(&inputs), "{}: {inputs:?}", preset.name());
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_run_is_cancelled_and_costs_what_was_done() {
+    let server = TestServer::start().await;
+    let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
+    let gates = 50_000;
+    let lines = (0..gates).map(|i| format!("2 1 {} 0 {} AND", i + 1, i + 2));
+    let chain = format!("{gates} {}\n1 2\n1 1\n{}\n", gates + 2, lines.collect::<Vec<_>>().join("\n"));
+    let netlist = Netlist::parse(chain).expect("a circuit");
+    let session = open(&client, key).await;
+    let inputs = [bundle::encrypt(&key.secret, &[true, true])];
+    let (begun, interrupted) = tokio::sync::oneshot::channel();
+    let mut begun = Some(begun);
+    let tell = |_: Progress| drop(begun.take().map(|begun| begun.send(())));
+    let interruption = async { interrupted.await.expect("some progress") };
+    let ended = evaluate(&client, &session, Preset::Fast128, &netlist, &inputs, tell, interruption).await;
+    assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+    let seen = client.session(&session).await.expect("the session");
+    assert!((1..gates).contains(&seen.gates_used), "{}", seen.gates_used);
+    assert_eq!(seen.total_cost_jpy, MilliYen(70 * seen.gates_used as i64));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ciphertexts_of_another_key_are_not_computed_on() {
+    let server = TestServer::start().await;
+    let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
+    let netlist = Netlist::parse(wide(1, "AND")).expect("a circuit");
+    let session = open(&client, key).await;
+    let (mine, other) =
+        (bundle::encrypt(&key.secret, &[true]), bundle::encrypt(&keys::somebody_elses().secret, &[true]));
+    let run = async |inputs: [Vec<Vec<u8>>; 2]| {
+        evaluate(&client, &session, Preset::Fast128, &netlist, &inputs, |_| (), std::future::pending()).await
+    };
+    assert!(matches!(run([mine, other.clone()]).await, Err(Error::Settings(_))), "they are of two keys");
+    assert_eq!(code(run([other.clone(), other]).await), "INVALID_CIPHERTEXT");
+    assert_eq!(client.session(&session).await.expect("the session").gates_used, 0);
     server.stop().await;
 }
 

@@ -3,6 +3,7 @@
 
 mod auth;
 mod bad_input;
+mod circuits;
 mod circuits_bad_input;
 mod client;
 mod conventions;

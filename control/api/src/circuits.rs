@@ -187,6 +187,11 @@ pub struct CircuitRequest {
     /// `ciphertexts` (when absent) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
+    /// 16 hexadecimal digits that name the ciphertexts' key. Refused if they name another than the session's; bare words
+    /// do not name one themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
+    pub fingerprint: Option<String>,
 }
 
 /// Phase of a circuit's run.

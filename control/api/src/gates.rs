@@ -196,6 +196,10 @@ pub struct BatchHead {
     /// 1 to 1024 names of gates.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<String>,
+    /// 16 hexadecimal digits that name the ciphertexts' key. Refused if they name another than the session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
+    pub fingerprint: Option<String>,
 }
 
 /// The head of a batch's answer as an octet-stream. Behind it one ciphertext a gate, in the order of the request.

@@ -1,7 +1,7 @@
 //! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each says its own length.
 
 use kernels::container::{self, Form, HEADER_BYTES, Tag};
-use kernels::tfhe::{Lwe, Preset};
+use kernels::tfhe::Lwe;
 
 use crate::SecretKey;
 
@@ -21,11 +21,6 @@ pub fn encrypt(key: &SecretKey, bits: &[bool]) -> Vec<Vec<u8>> {
 pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec<bool>, container::Error> {
     let read = |bytes: &T| container::read_ciphertext(bytes.as_ref(), key.preset(), Some(key.fingerprint()));
     ciphertexts.iter().map(|bytes| Ok(key.decrypt(&read(bytes)?.0))).collect()
-}
-
-/// A container of a constant: readable by anyone, for circuits that have constants in them.
-pub fn constant(preset: Preset, bit: bool) -> Vec<u8> {
-    container::write_ciphertext(&Lwe::trivial(preset.params().lwe_dimension, bit), preset, None, Form::Ango)
 }
 
 /// Cuts a bundle into its containers. Each is a whole, undamaged ciphertext; whose, is checked by whoever reads it.
@@ -65,6 +60,7 @@ fn container_bytes(bytes: &[u8]) -> Option<Result<usize, container::Error>> {
 
 #[cfg(test)]
 mod tests {
+    use kernels::tfhe::Preset;
     use proptest::prelude::*;
 
     use super::*;
@@ -102,14 +98,6 @@ mod tests {
     fn another_key_s_ciphertext_is_not_decrypted() {
         let [mine, other] = [(); 2].map(|()| SecretKey::generate(Preset::Fast128));
         assert!(decrypt(&mine, &encrypt(&other, &[true])).is_err());
-    }
-
-    #[test]
-    fn a_constant_reads_as_its_bit_under_every_key() {
-        let key = SecretKey::generate(Preset::Standard128);
-        for bit in [false, true] {
-            assert_eq!(decrypt(&key, &[constant(Preset::Standard128, bit)]), Ok(vec![bit]));
-        }
     }
 
     proptest! {

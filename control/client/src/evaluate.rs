@@ -1,12 +1,23 @@
-//! A circuit on encrypted bits, over HTTP: each level of the circuit is one batch.
+//! A circuit on encrypted bits, over HTTP: one request, or a run that is polled when it takes longer.
 
+use std::time::Duration;
+
+use api::circuits::{CircuitOperation, CircuitRequest, CircuitValue, OperationStatus};
 use api::gates::BatchGate;
-use api::{MilliYen, SessionId};
-use kernels::tfhe::circuit::{self, Source};
-use kernels::tfhe::{Circuit, Gate, Preset};
+use api::{MilliYen, OperationId, SessionId};
+use kernels::container::{self, Form, Tag};
+use kernels::tfhe::{Gate, Lwe, Preset};
 
-use crate::bundle;
-use crate::http::{Client, Error, from_base64, to_base64};
+use crate::http::circuits::CircuitAnswer;
+use crate::http::{Client, Error};
+use crate::netlists::Netlist;
+
+/// Gates from which a circuit is polled: seconds on a few cores. A run that is waited for is lost with its connection.
+pub const POLLED_GATES_MIN: usize = 1024;
+/// Pauses between polls: the first, and the longest.
+const POLL_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// Polls in a row that may find no node.
+const POLLS_LOST_MAX: u32 = 5;
 
 /// How far an evaluation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +26,6 @@ pub struct Progress {
     pub gates_done: usize,
     /// Gates of the circuit.
     pub gates_total: usize,
-    /// Levels evaluated.
-    pub levels_done: usize,
-    /// Levels of the circuit.
-    pub levels_total: usize,
 }
 
 /// A circuit's encrypted outputs and what they cost.
@@ -30,16 +37,17 @@ pub struct Evaluation {
     pub gates: usize,
     /// Bootstrap operations the node charged.
     pub bootstrap_ops: u64,
-    /// The bill: the sum of what the batches cost.
+    /// The bill.
     pub cost: MilliYen,
     /// Time the node computed.
     pub compute_ms: f64,
 }
 
-/// Evaluates `circuit` in a session of `preset` on `inputs`: one value an input, one ciphertext a bit, bit 0 first.
+/// Evaluates a netlist in a session of `preset` on `inputs`: one value an input, one container a bit, bit 0 first, all of
+/// one key. When `interrupted` is ready first, a run that is polled is cancelled; what it had done is charged.
 ///
 /// # Errors
-/// As all requests; the levels before the one that failed were done and charged.
+/// [`Error::Settings`] for inputs of several keys or of another preset, [`Error::Interrupted`]; as all requests.
 ///
 /// # Panics
 /// When `inputs` have other widths than the circuit.
@@ -47,40 +55,36 @@ pub async fn evaluate(
     client: &Client,
     session: &SessionId,
     preset: Preset,
-    circuit: &Circuit,
+    netlist: &Netlist,
     inputs: &[Vec<Vec<u8>>],
     mut progress: impl FnMut(Progress),
+    interrupted: impl Future<Output = ()>,
 ) -> Result<Evaluation, Error> {
+    let circuit = netlist.circuit();
     assert!(inputs.iter().map(Vec::len).eq(circuit.input_widths().iter().copied()), "inputs have the circuit's widths");
-    let levels = circuit.levels();
-    let mut wires = Wires::new(circuit, preset, inputs);
-    let (mut gates_done, mut bootstrap_ops, mut cost, mut compute_ms) = (0, 0, MilliYen(0), 0.0);
-    for (index, level) in levels.iter().enumerate() {
-        let gates: Vec<BatchGate> = level.iter().map(|&gate| wires.request(circuit, gate)).collect();
-        let result = client.batch(session, &gates).await?;
-        for (&gate, ciphertext) in level.iter().zip(result.results_b64) {
-            wires.set(gate, ciphertext);
+    let (words, fingerprint) = bare(preset, inputs)?;
+    let request = CircuitRequest {
+        session_id: session.as_str().to_owned(),
+        circuit: netlist.text().to_owned(),
+        inputs: inputs.iter().map(|value| CircuitValue::Bits(value.len() as u64)).collect(),
+        outputs: None,
+        fingerprint: fingerprint.map(hexadecimal),
+    };
+    let answer = if circuit.gates().len() < POLLED_GATES_MIN {
+        tokio::select! {
+            answer = client.run_circuit(&request, &words) => answer?,
+            () = interrupted => return Err(Error::Interrupted),
         }
-        gates_done += level.len();
-        bootstrap_ops += result.total_bootstrap_ops;
-        cost = cost + result.total_cost_jpy;
-        compute_ms += result.total_compute_ms;
-        progress(Progress {
-            gates_done,
-            gates_total: circuit.gates().len(),
-            levels_done: index + 1,
-            levels_total: levels.len(),
-        });
-    }
-    let outputs: Result<Vec<Vec<u8>>, Error> =
-        circuit.outputs().iter().map(|&source| from_base64(&wires.take(source))).collect();
-    Ok(Evaluation {
-        outputs: circuit::split(&outputs?, circuit.output_widths()),
-        gates: gates_done,
-        bootstrap_ops,
-        cost,
-        compute_ms,
-    })
+    } else {
+        let begun = client.begin_circuit(&request, &words).await?;
+        drop((request, words));
+        let answer = polled(client, &begun.op_id, &mut progress, interrupted).await?;
+        // fetched: the node need not keep them; it drops them with the session anyway
+        let _ = client.cancel_circuit(&begun.op_id).await;
+        answer
+    };
+    progress(Progress { gates_done: circuit.gates().len(), gates_total: circuit.gates().len() });
+    evaluation(answer, preset, fingerprint, circuit.output_widths())
 }
 
 /// A gate's request. Operands in the order a, b, sel, as many as the gate has.
@@ -94,54 +98,101 @@ pub fn request(gate: Gate, operands: impl IntoIterator<Item = String>) -> BatchG
     }
 }
 
-/// Ciphertexts on their way through the circuit, in base64. A gate's result is forgotten after its last use, so that the
-/// memory follows the circuit's width and not its size.
-struct Wires {
-    inputs: Vec<String>,
-    /// `[false, true]`
-    constants: [String; 2],
-    results: Vec<Option<String>>,
-    uses_left: Vec<u32>,
+/// Asks for a run until it is completed.
+async fn polled(
+    client: &Client,
+    operation: &OperationId,
+    progress: &mut impl FnMut(Progress),
+    interrupted: impl Future<Output = ()>,
+) -> Result<CircuitAnswer, Error> {
+    let mut interrupted = std::pin::pin!(interrupted);
+    let (mut pause, mut lost, mut gates_done) = (POLL_PAUSES[0], 0, 0);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = &mut interrupted => {
+                let _ = client.cancel_circuit(operation).await;
+                return Err(Error::Interrupted);
+            }
+        }
+        pause = (pause * 3 / 2).min(POLL_PAUSES[1]);
+        let answer = match client.circuit_operation(operation).await {
+            Err(Error::Transport(_)) if lost < POLLS_LOST_MAX => {
+                lost += 1;
+                continue;
+            }
+            answer => answer?,
+        };
+        lost = 0;
+        let CircuitOperation { status, gates_done: done, gates_total, error, .. } = &answer.operation;
+        match (status, error) {
+            (OperationStatus::Completed, _) => return Ok(answer),
+            (OperationStatus::Pending | OperationStatus::Running, _) => {}
+            (_, Some(error)) => {
+                let (code, message) = (error.code.clone(), format!("the run failed: {}", error.message));
+                return Err(Error::Refused { status: 200, code, message, request_id: None });
+            }
+            (_, None) => return Err(Error::Interrupted),
+        }
+        if *done > gates_done && done < gates_total {
+            gates_done = *done;
+            progress(Progress { gates_done: *done as usize, gates_total: *gates_total as usize });
+        }
+    }
 }
 
-impl Wires {
-    fn new(circuit: &Circuit, preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Wires {
-        let mut uses_left = vec![0; circuit.gates().len()];
-        let operands = circuit.gates().iter().flat_map(|gate| gate.operands());
-        for source in operands.chain(circuit.outputs()) {
-            if let Source::Gate(gate) = *source {
-                uses_left[gate] += 1;
-            }
+/// The words of containers, one after another, and the key that they name.
+fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<(Vec<u8>, Option<[u8; 8]>), Error> {
+    let unusable = |why: &str| Error::Settings(format!("an input's ciphertext cannot be sent: {why}"));
+    let payload_bytes = 4 * (preset.params().lwe_dimension + 1);
+    let mut words = Vec::with_capacity(inputs.iter().map(Vec::len).sum::<usize>() * payload_bytes);
+    let mut fingerprint = None;
+    for bytes in inputs.iter().flatten() {
+        let (header, payload) = container::unframe(bytes, Tag::Ciphertext).map_err(|error| match error {
+            container::Error::SecretKey => Error::SecretKey,
+            error => unusable(&error.to_string()),
+        })?;
+        if header.preset != preset || payload.len() != payload_bytes {
+            return Err(unusable(&format!("it is not of the session's preset, {}", preset.name())));
         }
-        Wires {
-            inputs: inputs.iter().flatten().map(|ciphertext| to_base64(ciphertext)).collect(),
-            constants: [false, true].map(|bit| to_base64(&bundle::constant(preset, bit))),
-            results: vec![None; circuit.gates().len()],
-            uses_left,
+        if let Some(named) = header.fingerprint
+            && *fingerprint.get_or_insert(named) != named
+        {
+            return Err(unusable("it was made under another key than one before it"));
         }
+        words.extend_from_slice(payload);
     }
+    Ok((words, fingerprint))
+}
 
-    fn request(&mut self, circuit: &Circuit, gate: usize) -> BatchGate {
-        let gate = &circuit.gates()[gate];
-        request(gate.gate(), gate.operands().iter().map(|&source| self.take(source)))
-    }
+fn hexadecimal(bytes: [u8; 8]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).concat()
+}
 
-    fn set(&mut self, gate: usize, ciphertext: String) {
-        if self.uses_left[gate] > 0 {
-            self.results[gate] = Some(ciphertext);
-        }
+/// Makes containers of an answer's words again.
+fn evaluation(
+    answer: CircuitAnswer,
+    preset: Preset,
+    fingerprint: Option<[u8; 8]>,
+    widths: &[usize],
+) -> Result<Evaluation, Error> {
+    let CircuitAnswer { operation, words } = answer;
+    let expected: Vec<_> = widths.iter().map(|&width| CircuitValue::Bits(width as u64)).collect();
+    let ciphertext_bytes = 4 * (preset.params().lwe_dimension + 1);
+    if operation.outputs.as_ref() != Some(&expected) || words.len() != widths.iter().sum::<usize>() * ciphertext_bytes {
+        return Err(Error::Answer("it has not the circuit's outputs".into()));
     }
-
-    fn take(&mut self, source: Source) -> String {
-        match source {
-            Source::Input(bit) => self.inputs[bit].clone(),
-            Source::Constant(bit) => self.constants[usize::from(bit)].clone(),
-            Source::Gate(gate) => {
-                self.uses_left[gate] -= 1;
-                let result = &mut self.results[gate];
-                let ciphertext = if self.uses_left[gate] == 0 { result.take() } else { result.clone() };
-                ciphertext.expect("levels come in order, and uses were counted")
-            }
-        }
-    }
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    let container = |bytes: &[u8]| {
+        let lwe = Lwe::new(bytes.chunks_exact(4).map(word).collect());
+        container::write_ciphertext(&lwe, preset, fingerprint, Form::Ango)
+    };
+    let mut containers = words.chunks_exact(ciphertext_bytes).map(container);
+    Ok(Evaluation {
+        outputs: widths.iter().map(|&width| containers.by_ref().take(width).collect()).collect(),
+        gates: operation.gates_done as usize,
+        bootstrap_ops: operation.bootstrap_ops.unwrap_or_default(),
+        cost: operation.cost_jpy.unwrap_or(MilliYen(0)),
+        compute_ms: operation.compute_ms.unwrap_or_default(),
+    })
 }

@@ -1,5 +1,7 @@
 //! The gate-session endpoints of a node, from the client's side. Ciphertexts travel as the service's base64 text.
 
+pub mod circuits;
+
 use std::net::IpAddr;
 use std::sync::Once;
 use std::time::Duration;
@@ -11,13 +13,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kernels::container::{self, Tag};
 use kernels::tfhe_rs;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of an answer at most: 1024 ciphertexts of the largest preset in base64 are under 5 MB, in tfhe-rs's form 8 MB.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Bytes of an answer at most: 16,384 ciphertexts of the largest preset as bare words are 54 MB, 1024 in base64 and in
+/// tfhe-rs's form 8 MB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A little longer than a node's own deadline, so that its answer is the one that is seen.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(330);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,6 +53,9 @@ pub enum Error {
         /// Names the request for support, if the answer did.
         request_id: Option<String>,
     },
+    /// The caller stopped waiting, or somebody cancelled the run. What was done is charged.
+    #[error("interrupted")]
+    Interrupted,
     /// The node answered something else than its interface says.
     #[error("the node's answer is not understood: {0}")]
     Answer(String),
@@ -128,7 +134,8 @@ impl Client {
             return Err(Error::SecretKey);
         }
         let body = Body { content_type: "application/octet-stream", bytes: evaluation_key.into() };
-        self.send(Method::POST, "tfhe/eval-session", Some(body)).await.and_then(read)
+        let ask = Ask { method: Method::POST, path: "tfhe/eval-session", headers: &[], body: Some(body) };
+        self.send(ask).await.and_then(read)
     }
 
     /// A session's figures.
@@ -197,15 +204,19 @@ impl Client {
             content_type: "application/json",
             bytes: serde_json::to_vec(json).expect("plain data becomes JSON").into(),
         });
-        self.send(method, path, body).await
+        self.send(Ask { method, path, headers: &[], body }).await
     }
 
     /// Sends, and asks a node that is busy (503: nothing was done, nothing charged) again when it says so.
-    async fn send(&self, method: Method, path: &str, body: Option<Body>) -> Result<Vec<u8>, Error> {
+    async fn send(&self, ask: Ask<'_>) -> Result<Vec<u8>, Error> {
+        let Ask { method, path, headers, body } = ask;
         let url = self.base.join(path).map_err(|_| Error::Settings(format!("`{path}` is not a path")))?;
         let mut retries = 0;
         loop {
             let mut request = self.http.request(method.clone(), url.clone());
+            for (name, value) in headers {
+                request = request.header(name, *value);
+            }
             if let Some(Body { content_type, bytes }) = &body {
                 request = request.header(CONTENT_TYPE, *content_type).body(bytes.clone());
             }
@@ -236,6 +247,15 @@ pub fn to_base64(ciphertext: &[u8]) -> String {
 /// [`Error::Answer`] when they are no base64.
 pub fn from_base64(text: &str) -> Result<Vec<u8>, Error> {
     STANDARD.decode(text).map_err(|error| Error::Answer(format!("a ciphertext is not base64: {error}")))
+}
+
+/// A request.
+struct Ask<'a> {
+    method: Method,
+    path: &'a str,
+    /// Beside those of all requests and of the body.
+    headers: &'a [(HeaderName, &'static str)],
+    body: Option<Body>,
 }
 
 struct Body {

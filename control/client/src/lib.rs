@@ -15,4 +15,5 @@ pub mod value;
 
 pub use kernels::container;
 pub use kernels::tfhe::{Circuit, Gate, Preset};
+pub use netlists::Netlist;
 pub use secret_key::SecretKey;

@@ -1,5 +1,35 @@
 //! Public netlists that come with the client (`circuits/`, with their licence).
 
+use kernels::tfhe::{Circuit, CircuitError};
+
+/// A circuit and the text that says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Netlist {
+    text: String,
+    circuit: Circuit,
+}
+
+impl Netlist {
+    /// Reads a text in Bristol Fashion.
+    ///
+    /// # Errors
+    /// As [`Circuit::parse`].
+    pub fn parse(text: impl Into<String>) -> Result<Netlist, CircuitError> {
+        let text = text.into();
+        Circuit::parse(&text).map(|circuit| Netlist { text, circuit })
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What it says.
+    pub fn circuit(&self) -> &Circuit {
+        &self.circuit
+    }
+}
+
 /// Sum of two 64-bit numbers modulo 2^64: 376 gates.
 pub const ADDER64: &str = include_str!("../circuits/adder64.txt");
 /// AES-128 of a key and a block: 36,663 gates. Blocks are numbers, most significant byte first.
@@ -18,8 +48,6 @@ pub fn by_name(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use kernels::tfhe::Circuit;
-
     use super::*;
     use crate::value;
 

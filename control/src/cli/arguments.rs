@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use client::{Circuit, Preset, netlists};
+use client::{Netlist, Preset, netlists};
 
 use super::files;
 
@@ -11,14 +11,14 @@ use super::files;
 const NETLIST_BYTES_MAX: usize = 64 << 20;
 
 /// The netlist of a file, or one that comes with the client: `adder64`, `aes_128`. A file of that name comes first.
-pub fn load_circuit(name: &str) -> anyhow::Result<Circuit> {
+pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
     let path = Path::new(name);
     match netlists::by_name(name) {
-        Some(text) if !path.exists() => Ok(Circuit::parse(text)?),
+        Some(text) if !path.exists() => Ok(Netlist::parse(text)?),
         _ => {
             let bytes = files::read(path, NETLIST_BYTES_MAX)?;
             let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is not text"))?;
-            Circuit::parse(text).with_context(|| format!("{name} is not a netlist in Bristol Fashion"))
+            Netlist::parse(text).with_context(|| format!("{name} is not a netlist in Bristol Fashion"))
         }
     }
 }

@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use api::MilliYen;
 use clap::Args;
 use client::evaluate::{Evaluation, evaluate};
-use client::{Circuit, Preset, SecretKey, bundle, container, http, netlists, value};
+use client::{Netlist, Preset, SecretKey, bundle, container, http, netlists, value};
 
-use super::arguments::{load_circuit, parse_preset};
+use super::arguments::{load_netlist, parse_preset};
 use super::progress::GateProgress;
 use crate::admin;
 use crate::app::App;
@@ -51,18 +51,18 @@ impl DemoArgs {
 /// Runs the demonstration.
 ///
 /// # Errors
-/// Also when the decrypted result is not that of plain evaluation, or the session's bill not the sum of its batches.
+/// Also when the decrypted result is not that of plain evaluation, or the session's bill not the circuit's.
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     if args.licence {
         print!("{}", netlists::LICENCE);
         return Ok(());
     }
-    let circuit = load_circuit(&args.circuit)?;
+    let netlist = load_netlist(&args.circuit)?;
     let texts = if args.numbers.is_empty() { &args.inputs } else { &args.numbers };
-    let inputs = inputs(texts, circuit.input_widths())?;
+    let inputs = inputs(texts, netlist.circuit().input_widths())?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
 
-    let outcome = in_folder(folder.path(), &args, &circuit, &inputs).await;
+    let outcome = in_folder(folder.path(), &args, &netlist, &inputs).await;
     folder.close().context("the temporary folder could not be removed")?;
     let outcome = outcome?;
     if args.json {
@@ -86,14 +86,14 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
 }
 
 /// A node on this folder, for as long as the demonstration takes.
-async fn in_folder(folder: &Path, args: &DemoArgs, circuit: &Circuit, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
+async fn in_folder(folder: &Path, args: &DemoArgs, netlist: &Netlist, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
     let config = Config::in_folder(folder.join("data"));
     let key = admin::create_key(&config, Role::Developer, Environment::Dev, None).await?.key;
     let node = App::start(config).await?;
     args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;
     let outcome = tokio::select! {
-        outcome = demonstrate(&client, args, circuit, inputs) => outcome,
+        outcome = demonstrate(&client, args, netlist, inputs) => outcome,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     node.shutdown().await;
@@ -104,9 +104,10 @@ async fn in_folder(folder: &Path, args: &DemoArgs, circuit: &Circuit, inputs: &[
 async fn demonstrate(
     client: &http::Client,
     args: &DemoArgs,
-    circuit: &Circuit,
+    netlist: &Netlist,
     inputs: &[Vec<bool>],
 ) -> anyhow::Result<Outcome> {
+    let circuit = netlist.circuit();
     args.note("making keys ...");
     let key = SecretKey::generate(args.preset);
     let evaluation_key = container::write_evaluation_key(&key.evaluation_key());
@@ -117,7 +118,10 @@ async fn demonstrate(
     args.note(&format!("running {} gates on encrypted bits ...", circuit.gates().len()));
     let progress = GateProgress::new(circuit.gates().len());
     let start = Instant::now();
-    let evaluation = evaluate(client, &session, args.preset, circuit, &encrypted, |now| progress.update(&now)).await?;
+    let show = |now| progress.update(&now);
+    // an interruption ends the node, and with it everything
+    let never = std::future::pending();
+    let evaluation = evaluate(client, &session, args.preset, netlist, &encrypted, show, never).await?;
     let elapsed = start.elapsed();
     progress.finish();
 
@@ -155,7 +159,7 @@ struct Outcome {
     expected: Vec<Vec<bool>>,
     levels: usize,
     evaluation: Evaluation,
-    /// From the first batch to the last answer.
+    /// From the request to the last answer.
     elapsed: Duration,
     /// As `GET /tfhe/session/{session_id}` reports it.
     session_cost: MilliYen,
@@ -225,8 +229,8 @@ impl Outcome {
             bail!("the decrypted result is wrong: plain evaluation gives {}", expected.join(", "));
         }
         if self.session_cost != self.evaluation.cost {
-            let (session, batches) = (self.session_cost, self.evaluation.cost);
-            bail!("the session's bill is {session} yen, its batches cost {batches} yen");
+            let (session, circuit) = (self.session_cost, self.evaluation.cost);
+            bail!("the session's bill is {session} yen, the circuit cost {circuit} yen");
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ impl GateProgress {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(gates_total as u64), target);
-        let template = "{bar:40} {pos}/{len} gates, {rate}, {eta} left {msg}";
+        let template = "{bar:40} {pos}/{len} gates, {rate}, {eta} left";
         let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
             // the bar's own buffer: it takes everything
             let _ = write!(out, "{:.0} gates/s", state.per_sec());
@@ -37,14 +37,10 @@ impl GateProgress {
     /// Shows where the circuit is.
     pub fn update(&self, now: &Progress) {
         self.bar.set_position(now.gates_done as u64);
-        self.bar.set_message(format!("(level {} of {})", now.levels_done, now.levels_total));
         let Some(shown) = &self.plain_step else { return };
         let step = 100 * now.gates_done / now.gates_total.max(1) / STEP_PERCENT;
         if step > shown.replace(step) {
-            eprintln!(
-                "{} of {} gates, level {} of {}",
-                now.gates_done, now.gates_total, now.levels_done, now.levels_total
-            );
+            eprintln!("{} of {} gates", now.gates_done, now.gates_total);
         }
     }
 

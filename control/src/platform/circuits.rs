@@ -175,7 +175,7 @@ pub async fn run(
     if nobody_waits(&headers) {
         let deadline = Instant::now() + node.config.circuits.deadline;
         let operation = running::begin(&node, caller, given, deadline).await?;
-        return Ok(([PREFERENCE_APPLIED], Answer(operation)).into_response());
+        return Ok(([PREFERENCE_APPLIED], without_results(&operation, &headers)?).into_response());
     }
     let Finished { key, operation, outputs, room } = running::run(&node, caller, given, deadline).await?;
     answer(&node, key, operation, outputs, room, &headers).await
@@ -204,7 +204,7 @@ pub async fn operation(
     let operation = found.operation(&node)?;
     let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
     let (Some(session), Some(outputs)) = (&found.session, results) else {
-        return Ok(Answer(operation).into_response());
+        return without_results(&operation, &headers);
     };
     let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(prepare::no_room)?;
     answer(&node, *session.key, operation, outputs, room, &headers).await
@@ -300,6 +300,15 @@ fn nobody_waits(headers: &HeaderMap) -> bool {
         let name = preference.split(';').next().unwrap_or_default().trim();
         name.eq_ignore_ascii_case(RESPOND_ASYNC)
     })
+}
+
+/// A run without its outputs, in the form that is wanted.
+fn without_results(operation: &CircuitOperation, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let written = match octets::wanted(headers) {
+        true => octets::write_octets(operation, 0, |_| ()),
+        false => octets::write_json(operation),
+    };
+    Ok(written?.respond(StatusCode::OK, None))
 }
 
 /// A run with its outputs, in the form that is wanted.

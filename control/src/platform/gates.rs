@@ -196,9 +196,9 @@ pub async fn evaluate_batch(
             bounded(gates.len())?;
             (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, reserved)
         }
-        Upload::Octets { head: BatchHead { session_id, gates }, words, reserved } => {
+        Upload::Octets { head: BatchHead { session_id, gates, fingerprint }, words, reserved } => {
             bounded(gates.len())?;
-            (session_id, Work::from_words(&gates, words)?, reserved)
+            (session_id, Work::from_words(&gates, words, fingerprint)?, reserved)
         }
     };
     let ran = run(node.clone(), caller, session_id, work, deadline, reserved).await?;

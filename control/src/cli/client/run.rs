@@ -7,12 +7,12 @@ use api::{MilliYen, SessionId};
 use clap::{ArgGroup, Args};
 use client::evaluate::{self, Evaluation, evaluate};
 use client::http::{self, from_base64, to_base64};
-use client::{Circuit, Gate, Preset, SecretKey, bundle, value};
+use client::{Gate, Netlist, Preset, SecretKey, bundle, value};
 
 use super::encrypt::{read_ciphertexts, show};
 use super::keys::SecretKeyArgs;
 use super::node::{self, NodeArgs, parse_session};
-use crate::cli::arguments::load_circuit;
+use crate::cli::arguments::load_netlist;
 use crate::cli::files::{self, Access};
 use crate::cli::progress::GateProgress;
 
@@ -63,21 +63,21 @@ fn parse_gate(text: &str) -> Result<Gate, String> {
 
 /// What is run.
 enum Work {
-    Circuit(Circuit),
+    Circuit(Netlist),
     Gate(Gate),
 }
 
 impl Work {
     fn input_widths(&self) -> Vec<usize> {
         match self {
-            Work::Circuit(circuit) => circuit.input_widths().to_vec(),
+            Work::Circuit(netlist) => netlist.circuit().input_widths().to_vec(),
             Work::Gate(gate) => vec![1; gate.arity()],
         }
     }
 
     fn outputs(&self) -> usize {
         match self {
-            Work::Circuit(circuit) => circuit.output_widths().len(),
+            Work::Circuit(netlist) => netlist.circuit().output_widths().len(),
             Work::Gate(_) => 1,
         }
     }
@@ -85,7 +85,7 @@ impl Work {
 
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let work = match (&args.circuit, args.gate) {
-        (Some(circuit), _) => Work::Circuit(load_circuit(circuit)?),
+        (Some(circuit), _) => Work::Circuit(load_netlist(circuit)?),
         (None, Some(gate)) => Work::Gate(gate),
         (None, None) => bail!("name a --circuit or a --gate"),
     };
@@ -100,13 +100,12 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let evaluation = match &args.session {
         Some(session) => {
             let preset = preset(&client.session(session).await?.preset)?;
-            until_interrupted(evaluate_work(&client, session, preset, &work, &inputs)).await?
+            evaluate_work(&client, session, preset, &work, &inputs).await?
         }
         None => {
             let session = node::open(&client, &args.evaluation_key).await?;
-            let evaluation = until_interrupted(async {
-                evaluate_work(&client, &session.session_id, preset(&session.preset)?, &work, &inputs).await
-            });
+            let evaluation =
+                async { evaluate_work(&client, &session.session_id, preset(&session.preset)?, &work, &inputs).await };
             let evaluation = evaluation.await;
             // closed in any case: the node's copy of the key is of no more use
             let closed = client.close(&session.session_id).await;
@@ -145,15 +144,19 @@ async fn evaluate_work(
     inputs: &[Vec<Vec<u8>>],
 ) -> anyhow::Result<Evaluation> {
     match work {
-        Work::Circuit(circuit) => {
-            let progress = GateProgress::new(circuit.gates().len());
-            let evaluation = evaluate(client, session, preset, circuit, inputs, |now| progress.update(&now)).await?;
+        Work::Circuit(netlist) => {
+            let progress = GateProgress::new(netlist.circuit().gates().len());
+            let show = |now| progress.update(&now);
+            let evaluation = evaluate(client, session, preset, netlist, inputs, show, interruption()).await?;
             progress.finish();
             Ok(evaluation)
         }
         Work::Gate(gate) => {
             let operands = inputs.iter().map(|input| to_base64(&input[0]));
-            let result = client.gate(session, evaluate::request(*gate, operands)).await?;
+            let result = tokio::select! {
+                result = client.gate(session, evaluate::request(*gate, operands)) => result?,
+                () = interruption() => return Err(http::Error::Interrupted.into()),
+            };
             Ok(Evaluation {
                 outputs: vec![vec![from_base64(&result.result_b64)?]],
                 gates: 1,
@@ -165,11 +168,11 @@ async fn evaluate_work(
     }
 }
 
-/// So that an interrupted run still closes its session.
-async fn until_interrupted<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::select! {
-        result = work => result,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+/// Ctrl-C: an interrupted run still ends in order, and closes its session.
+async fn interruption() {
+    // where signals cannot be heard nobody interrupts
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

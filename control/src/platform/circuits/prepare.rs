@@ -68,10 +68,13 @@ const RECORD_OUTPUT_BYTES: u64 = 64;
 
 /// Checks everything there is to check about a request, cheapest first.
 pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
-    let Given { request: CircuitRequest { circuit, inputs, outputs, .. }, words, reserved } = given;
+    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, .. }, words, reserved } = given;
     if outputs == Some(CircuitOutputs::Handles) && session.state(node.clock.now()) == SessionState::Idle {
         let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
         return Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"));
+    }
+    if let Some(fingerprint) = fingerprint {
+        compute::check_fingerprint(&session.key, &fingerprint)?;
     }
     let sources = sources(&session.bench, inputs, words.is_some())?;
     let text = netlist_text(node, caller, circuit).await?;

@@ -25,8 +25,8 @@ pub struct Work {
 enum Operands {
     /// In the gates' own members; the function says where gate `i` stands, with a dot at the end.
     Text(Vec<BatchGate>, fn(usize) -> String),
-    /// Behind the head of an octet-stream.
-    Words(Words),
+    /// Behind the head of an octet-stream, which may name their key.
+    Words(Words, Option<String>),
 }
 
 impl Work {
@@ -36,10 +36,10 @@ impl Work {
     }
 
     /// Gates' names in the head of an octet-stream, and what stands behind it.
-    pub fn from_words(names: &[String], words: Words) -> Result<Work, ApiError> {
+    pub fn from_words(names: &[String], words: Words, fingerprint: Option<String>) -> Result<Work, ApiError> {
         let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
         let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
-        Ok(Work { gates, operands: Operands::Words(words) })
+        Ok(Work { gates, operands: Operands::Words(words, fingerprint) })
     }
 
     /// Reads the operands for a key. CPU work for large batches.
@@ -50,7 +50,10 @@ impl Work {
                 let gates: Vec<GateText<'_>> = gates.map(|(gate, text)| operands(*gate, text)).collect();
                 compute::read_program(key, &gates, place)
             }
-            Operands::Words(words) => compute::read_program_words(key, &self.gates, words.bytes()),
+            Operands::Words(words, fingerprint) => {
+                fingerprint.iter().try_for_each(|digits| compute::check_fingerprint(key, digits))?;
+                compute::read_program_words(key, &self.gates, words.bytes())
+            }
         }
     }
 }

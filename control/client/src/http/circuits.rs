@@ -1,0 +1,91 @@
+//! Circuits: ciphertexts travel as bare words behind a JSON head (docs/wire-format.md 10).
+
+use api::OperationId;
+use api::circuits::{CancelledOperation, CircuitFacts, CircuitOperation, CircuitRequest};
+use api::octets;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, HeaderName};
+
+use super::{Ask, Body, Client, Error, read};
+
+const OCTET_STREAM: &str = "application/octet-stream";
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// Bytes of an answer's head at most: facts, and a handle or a number an output.
+const HEAD_BYTES_MAX: usize = 1 << 20;
+
+/// A run as the node tells it, with its results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CircuitAnswer {
+    /// The run; where results are ciphertexts, how many of the words are each output's.
+    pub operation: CircuitOperation,
+    /// The ciphertexts, one after another: `n + 1` words each, mask then body, little-endian.
+    pub words: Vec<u8>,
+}
+
+impl Client {
+    /// Keeps a netlist on the node under a name.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `INVALID_PARAMS` for what is no netlist or no name; as all requests.
+    pub async fn keep_circuit(&self, name: &str, netlist: &str) -> Result<CircuitFacts, Error> {
+        let body = Body { content_type: "text/plain", bytes: netlist.as_bytes().to_vec().into() };
+        let path = format!("tfhe/circuits/{name}");
+        self.send(Ask { method: Method::PUT, path: &path, headers: &[], body: Some(body) }).await.and_then(read)
+    }
+
+    /// Runs a circuit and waits for its results. `words`: the inputs' ciphertexts, as many as the request says.
+    ///
+    /// # Errors
+    /// As all requests; nothing was charged.
+    pub async fn run_circuit(&self, request: &CircuitRequest, words: &[u8]) -> Result<CircuitAnswer, Error> {
+        let body = Some(framed(request, words));
+        let headers = &[(ACCEPT, OCTET_STREAM)];
+        self.send(Ask { method: Method::POST, path: "tfhe/circuits", headers, body }).await.and_then(split)
+    }
+
+    /// Begins a circuit, without waiting for its results.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub async fn begin_circuit(&self, request: &CircuitRequest, words: &[u8]) -> Result<CircuitOperation, Error> {
+        let body = Some(framed(request, words));
+        let headers = &[(ACCEPT, OCTET_STREAM), (PREFER, "respond-async")];
+        let answer = self.send(Ask { method: Method::POST, path: "tfhe/circuits", headers, body }).await?;
+        split(answer).map(|answer| answer.operation)
+    }
+
+    /// How far a run is, and its results when it is completed.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `OPERATION_NOT_FOUND` for a run that is unknown or over for a day; as all requests.
+    pub async fn circuit_operation(&self, operation: &OperationId) -> Result<CircuitAnswer, Error> {
+        let path = format!("tfhe/circuits/operations/{operation}");
+        let headers = &[(ACCEPT, OCTET_STREAM)];
+        self.send(Ask { method: Method::GET, path: &path, headers, body: None }).await.and_then(split)
+    }
+
+    /// Cancels a run; drops the results of one that has ended.
+    ///
+    /// # Errors
+    /// As [`Client::circuit_operation`].
+    pub async fn cancel_circuit(&self, operation: &OperationId) -> Result<CancelledOperation, Error> {
+        let path = format!("tfhe/circuits/operations/{operation}");
+        self.ask::<()>(Method::DELETE, &path, None).await.and_then(read)
+    }
+}
+
+fn framed(request: &CircuitRequest, words: &[u8]) -> Body {
+    let head = serde_json::to_vec(request).expect("plain data becomes JSON");
+    let mut bytes = octets::begin(&head, words.len());
+    bytes.extend_from_slice(words);
+    Body { content_type: OCTET_STREAM, bytes: bytes.into() }
+}
+
+fn split(mut body: Vec<u8>) -> Result<CircuitAnswer, Error> {
+    let (head, _) = octets::split(&body, HEAD_BYTES_MAX)
+        .map_err(|fault| Error::Answer(format!("it is no head with words behind it: {fault:?}")))?;
+    let (start, operation) = (octets::LENGTH_BYTES + head.len(), serde_json::from_slice(head));
+    let operation = operation.map_err(|error| Error::Answer(error.to_string()))?;
+    body.drain(..start);
+    Ok(CircuitAnswer { operation, words: body })
+}
