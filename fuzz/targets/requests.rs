@@ -2,13 +2,14 @@
 //! a panic, and the same answer whether the body comes whole or in pieces.
 //!
 //! The first byte chooses the endpoint, the second the size of the pieces. In the body `$S` stands for a session that
-//! is open and `$C` for a ciphertext of it.
+//! is open and `$C` for a ciphertext of it; where bare words are taken, the first zero byte ends their head.
 #![no_main]
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use api::octets;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use client::{SecretKey, bundle};
@@ -35,20 +36,33 @@ fuzz_target!(|bytes: &[u8]| {
     let [endpoint, piece, body @ ..] = bytes else { return };
     let node = node();
     let session = &node.session;
-    let (path, content_type) = match endpoint % 6 {
+    let (path, content_type) = match endpoint % 9 {
         0 => ("gate".to_owned(), JSON),
         1 => ("batch".to_owned(), JSON),
         2 => ("eval-session".to_owned(), JSON),
         3 => ("eval-session".to_owned(), OCTETS),
         4 => (format!("session/{session}/encrypt"), JSON),
-        _ => (format!("session/{session}/decrypt"), JSON),
+        5 => (format!("session/{session}/decrypt"), JSON),
+        6 => ("circuits".to_owned(), JSON),
+        7 => ("circuits".to_owned(), OCTETS),
+        _ => ("batch".to_owned(), OCTETS),
     };
     let body = replaced(&replaced(body, b"$S", session.as_bytes()), b"$C", node.ciphertext.as_bytes());
+    let body = if endpoint % 9 > 6 { framed(&body) } else { body };
     let whole = node.post(&path, content_type, &body, body.len());
     let pieces = node.post(&path, content_type, &body, usize::from(*piece) + 1);
     assert_eq!(outcome(&whole), outcome(&pieces));
     assert!((200..500).contains(&whole.0), "{} {}", whole.0, whole.1);
 });
+
+/// A head, and behind it what stands after the first zero byte.
+fn framed(body: &[u8]) -> Vec<u8> {
+    let mut parts = body.splitn(2, |&byte| byte == 0);
+    let (head, words) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let mut framed = octets::begin(head, words.len());
+    framed.extend_from_slice(words);
+    framed
+}
 
 /// Status and code of an answer.
 fn outcome((status, body): &(u16, Value)) -> (u16, Option<&str>) {

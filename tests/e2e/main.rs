@@ -167,7 +167,11 @@ async fn an_interrupted_run_is_cancelled_and_costs_what_was_done() {
     let inputs = [bundle::encrypt(&key.secret, &[true, true])];
     let (begun, interrupted) = tokio::sync::oneshot::channel();
     let mut begun = Some(begun);
-    let tell = |_: Progress| drop(begun.take().map(|begun| begun.send(())));
+    let tell = |_: Progress| {
+        if let Some(begun) = begun.take() {
+            begun.send(()).expect("somebody waits for the first progress");
+        }
+    };
     let interruption = async { interrupted.await.expect("some progress") };
     let ended = evaluate(&client, &session, Preset::Fast128, &netlist, &inputs, tell, interruption).await;
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
