@@ -165,7 +165,7 @@ impl Sessions {
     /// The open session of this id, if it is the account's; else why there is none. Somebody else's session and an
     /// unknown one are the same, down to the database look-up (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
-        let not_found = || ApiError::new(Code::SessionNotFound, "there is no such session");
+        let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
         let digest = digest(&id);
         let found = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned();
@@ -180,10 +180,8 @@ impl Sessions {
         match record.state.as_str() {
             // somebody is just ending it
             "active" if now < Timestamp(record.expires_at) => Err(not_found()),
-            "expired" | "active" if ended_recently => {
-                Err(ApiError::new(Code::SessionExpired, "the session has expired"))
-            }
-            "lost" if ended_recently => Err(ApiError::new(Code::SessionExpired, "session lost: its node stopped")),
+            "expired" | "active" if ended_recently => Err(ended(SessionEnd::Expired)),
+            "lost" if ended_recently => Err(ended(SessionEnd::Lost)),
             _ => Err(not_found()),
         }
     }
@@ -191,7 +189,7 @@ impl Sessions {
     /// Why a session that was found before is not there any more.
     pub async fn gone(&self, account: &AccountId, id: &str) -> ApiError {
         let found = self.find(account, id).await;
-        found.err().unwrap_or_else(|| ApiError::new(Code::SessionNotFound, "there is no such session"))
+        found.err().unwrap_or_else(|| ended(SessionEnd::Deleted))
     }
 
     /// The open session of this digest, if it is the account's.
@@ -260,7 +258,7 @@ impl Sessions {
     /// Takes a session out, closes its key and records why. `None`: somebody else was faster.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
         let mine = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&session.digest).is_some();
-        session.bench.close();
+        session.bench.close(end);
         // the key first: it must go even if the database does not answer
         let erased = mine.then(|| self.close(&session.key));
         self.store.end_gate_session(&session.digest, end, self.clock.now().0).await?;
@@ -279,6 +277,15 @@ impl Sessions {
             let _ = tell.send(());
         });
         hears
+    }
+}
+
+/// The answer to whoever asks for a session that ended like this (readings G1, G13).
+pub fn ended(end: SessionEnd) -> ApiError {
+    match end {
+        SessionEnd::Deleted => ApiError::new(Code::SessionNotFound, "there is no such session"),
+        SessionEnd::Expired => ApiError::new(Code::SessionExpired, "the session has expired"),
+        SessionEnd::Lost => ApiError::new(Code::SessionExpired, "session lost: its node stopped"),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use api::{HandleId, OperationId};
+use store::SessionEnd;
 use tokio::sync::watch;
 use zeroize::Zeroize;
 
@@ -185,7 +186,7 @@ pub struct Workbench {
 
 #[derive(Default)]
 struct Shelf {
-    closed: bool,
+    closed: Option<SessionEnd>,
     values: HashMap<HandleId, Arc<Value>>,
     runs: HashMap<OperationId, Arc<Run>>,
 }
@@ -199,7 +200,7 @@ impl Workbench {
     /// Takes in a run that is about to begin.
     pub fn begin(&self, run: Arc<Run>) -> Result<(), NotTaken> {
         let mut shelf = self.shelf();
-        if shelf.closed {
+        if shelf.closed.is_some() {
             return Err(NotTaken::Closed);
         }
         if shelf.runs.values().filter(|run| !run.has_ended()).count() >= self.running_max {
@@ -212,7 +213,7 @@ impl Workbench {
     /// Puts a run's results where they will be looked for. After the session's end they are dropped.
     pub fn complete(&self, run: &Run, results: Vec<Output>) {
         let shelf = self.shelf();
-        if !shelf.closed {
+        if shelf.closed.is_none() {
             *run.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(results);
         }
     }
@@ -238,10 +239,11 @@ impl Workbench {
     /// Keeps a value under a handle. False: the session has ended, and the value is dropped.
     pub fn keep(&self, handle: HandleId, value: Arc<Value>) -> bool {
         let mut shelf = self.shelf();
-        if !shelf.closed {
+        let open = shelf.closed.is_none();
+        if open {
             shelf.values.insert(handle, value);
         }
-        !shelf.closed
+        open
     }
 
     /// The value under a handle.
@@ -254,9 +256,15 @@ impl Workbench {
         self.shelf().values.remove(handle).is_some()
     }
 
+    /// How the session ended, if it has.
+    pub fn closed(&self) -> Option<SessionEnd> {
+        self.shelf().closed
+    }
+
     /// The session ends: drops everything, takes nothing more.
-    pub fn close(&self) {
-        let emptied = std::mem::replace(&mut *self.shelf(), Shelf { closed: true, ..Shelf::default() });
+    pub fn close(&self, end: SessionEnd) {
+        let closed = Some(self.closed().unwrap_or(end));
+        let emptied = std::mem::replace(&mut *self.shelf(), Shelf { closed, ..Shelf::default() });
         for run in emptied.runs.values() {
             *run.results.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -314,8 +322,9 @@ mod tests {
         let running = run(&bench, 2);
         bench.begin(running.clone()).unwrap();
         assert_eq!(node.used(), 22);
-        bench.close();
+        bench.close(SessionEnd::Deleted);
         assert!(bench.value(&handle).is_none() && done.results().is_none());
+        assert_eq!(bench.closed(), Some(SessionEnd::Deleted));
         bench.complete(&running, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
         bench.end(&running, true);
         assert!(running.results().is_none());

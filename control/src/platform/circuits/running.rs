@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
 use api::{Code, MilliYen};
-use store::{CircuitOperationEnd, NewCircuitOperation};
+use store::{CircuitOperationEnd, NewCircuitOperation, SessionEnd};
 use tokio::sync::oneshot;
 
 use super::prepare::{Given, Prepared, prepare};
@@ -21,6 +21,7 @@ use crate::error::ApiError;
 use crate::ids;
 use crate::in_flight::Guard;
 use crate::platform::gates::milliseconds;
+use crate::sessions;
 use crate::workbench::{NotTaken, Output, Room, Run, Value, Workbench};
 
 /// A run that was completed and charged.
@@ -76,9 +77,8 @@ async fn submit(
     waited: bool,
     deadline: Instant,
 ) -> Result<Submitted, ApiError> {
-    let session_id = given.request.session_id.clone();
     let outputs = given.request.outputs.unwrap_or_default();
-    let session = node.sessions.find(&caller.account, &session_id).await?;
+    let session = node.sessions.find(&caller.account, &given.request.session_id).await?;
     let prepared = prepare(node, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
@@ -90,7 +90,7 @@ async fn submit(
     let by_gate = usage::by_gate(&counts)?;
     let run = Arc::new(Run::new(ids::operation(created_at), record_room));
     bench.begin(run.clone()).map_err(|refused| match refused {
-        NotTaken::Closed => ApiError::new(Code::SessionNotFound, "there is no such session"),
+        NotTaken::Closed => gone(&bench),
         NotTaken::TooMany => {
             let most = node.config.circuits.running_max;
             ApiError::new(Code::RateLimited, format!("{most} circuits of the session are running: wait for one"))
@@ -103,7 +103,7 @@ async fn submit(
             bench.end(&run, false);
             return Err(match error {
                 RunError::Api(error) => error,
-                RunError::Gone => node.sessions.gone(&charge_to.account, &session_id).await,
+                RunError::Gone => gone(&bench),
             });
         }
     };
@@ -111,7 +111,6 @@ async fn submit(
     let job = Job {
         _running: node.circuits_running.enter(),
         node: node.clone(),
-        session_id,
         charge_to,
         key,
         bench,
@@ -150,7 +149,7 @@ impl Submitted {
             }
             Ok(CircuitEnd::Cancelled(done)) => Err(job.cancelled(done).await),
             Ok(CircuitEnd::Failed(RunError::Api(error))) => Err(job.failed(error).await),
-            Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(job.gone().await).await),
+            Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(gone(&job.bench)).await),
             Err(_) => Err(job.failed(ApiError::internal("the engine dropped an operation")).await),
         };
         job.bench.end(&job.run, !job.waited && finished.is_ok());
@@ -164,12 +163,16 @@ impl Submitted {
     }
 }
 
+/// Why a session that was there is not any more. Its record may not say so yet.
+fn gone(bench: &Workbench) -> ApiError {
+    sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
+}
+
 /// What a run is about.
 struct Job {
     /// Counts it among what must end before the node stops.
     _running: Guard,
     node: Arc<Node>,
-    session_id: String,
     charge_to: ChargeTo,
     key: OpenKey,
     bench: Arc<Workbench>,
@@ -199,7 +202,7 @@ impl Job {
         let price = tariff::price_of(self.counts.iter().copied(), total);
         // before the record says so: whoever reads `completed` finds the results
         let Some(outputs) = self.shelve(results, &mut room) else {
-            return Err(self.failed(self.gone().await).await);
+            return Err(self.failed(gone(&self.bench)).await);
         };
         let charge = Charge { counts: &self.counts, price: &price, bootstraps, compute };
         if let Err(error) = self.book(OperationStatus::Completed, &charge).await {
@@ -240,10 +243,6 @@ impl Job {
             tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a failed run is not on record");
         }
         error
-    }
-
-    async fn gone(&self) -> ApiError {
-        self.node.sessions.gone(&self.charge_to.account, &self.session_id).await
     }
 
     /// The end and its charge, both or neither.
