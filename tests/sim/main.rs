@@ -1,9 +1,12 @@
 //! The engine under bad luck: its scheduler in a simulated world with made-up time (`crowd`), its shares under saturation
-//! (`fairness`), and its threads with a toy device (`threads`).
+//! (`fairness`), and its threads with toy devices (`threads`, `circuits`, `devices`).
 //!
 //! Every seed that fails is printed; `SIM_SEED=17 cargo test -p tests --test sim` runs that one alone.
 
+mod circuits;
+mod client;
 mod crowd;
+mod devices;
 mod dice;
 mod fairness;
 mod threads;

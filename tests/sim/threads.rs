@@ -1,54 +1,12 @@
 //! The engine with its threads, on a toy device. No sleeping: what must not have happened yet is held back by a channel.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use engine::{Config, Done, Engine, Error, Gate, GateRow, OnDone, OperationId, SessionId, Usage};
+use engine::{Config, Engine, Error, Gate, GateRow, OnDone, SessionId, Usage};
 
-use crate::toy::{self, KEY_BYTES, Mood, Script, Toy};
-
-type Outcome = Result<Done, Error>;
-
-/// An engine that gathers nothing, eight bootstraps a batch.
-fn start() -> (Engine, Arc<Script>) {
-    start_with(Config { wait_us_max: 0, ..Config::default() })
-}
-
-fn start_with(config: Config) -> (Engine, Arc<Script>) {
-    let (toy, script) = Toy::new(8);
-    (Engine::with_backend(config, toy).expect("the toy starts"), script)
-}
-
-/// A callback, and the end where its word arrives.
-fn callback() -> (OnDone, Receiver<Outcome>) {
-    let (say, outcome) = channel();
-    (Box::new(move |result| say.send(result.map_err(|failed| failed.error)).expect("the test listens")), outcome)
-}
-
-fn submit(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> Receiver<Outcome> {
-    submit_named(engine, session, rows).1
-}
-
-fn submit_named(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> (OperationId, Receiver<Outcome>) {
-    let (done, outcome) = callback();
-    (engine.submit(session, rows, None, done).expect("there is room"), outcome)
-}
-
-/// What is bound to come. The limit only turns a hang into a failure.
-fn soon<T>(receiver: &Receiver<T>) -> T {
-    receiver.recv_timeout(Duration::from_secs(60)).expect("it comes")
-}
-
-fn bits(outcome: Outcome) -> Vec<bool> {
-    outcome.expect("it succeeds").results.iter().map(toy::decrypt).collect()
-}
-
-fn close(engine: &Engine, session: SessionId) -> Receiver<()> {
-    let (say, erased) = channel();
-    engine.close(session, Box::new(move || say.send(()).expect("the test listens")));
-    erased
-}
+use crate::client::{bits, callback, close, soon, start, start_with, submit, submit_named};
+use crate::toy::{self, KEY_BYTES, Mood, Toy};
 
 #[test]
 fn all_gates_on_all_inputs_come_back_in_order() {

@@ -1,5 +1,5 @@
-//! A device that computes gates on ciphertexts without mask or noise, and does as a test says: works, fails, panics or
-//! waits for a sign. The gates themselves are the real ones (`kernels::tfhe::bootstrap`).
+//! A device that computes gates on ciphertexts without mask or noise, counts what is in its memory, and does as a test
+//! says: works, fails, panics, is lost, or waits for a sign.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,13 +13,20 @@ use kernels::tfhe::lwe::EIGHTH;
 
 pub const KEY_BYTES: u64 = 100;
 const LWE_DIMENSION: usize = 3;
+const ROW_WORDS: usize = LWE_DIMENSION + 1;
 
 /// What the device does with a call.
 pub enum Mood {
     Fail,
     Panic,
+    /// There is no room for the batch.
+    Full,
+    /// This call and all that follow fail.
+    Lose,
     /// Says on the first channel that it is there, and goes on at a word (or the end) of the second.
     Wait(Sender<()>, Receiver<()>),
+    /// Works: for calls before one that does not.
+    Work,
 }
 
 pub struct Toy {
@@ -34,7 +41,24 @@ pub struct Toy {
 pub struct Script {
     batches: Mutex<VecDeque<Mood>>,
     loads: Mutex<VecDeque<Mood>>,
-    overwritten: Mutex<usize>,
+    finishes: Mutex<VecDeque<Mood>>,
+    lost: Mutex<bool>,
+    counts: Mutex<Counts>,
+}
+
+/// What the device has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub keys_loaded: usize,
+    pub keys_overwritten: usize,
+    /// Bytes of keys and arenas.
+    pub bytes: u64,
+    pub rows_written: usize,
+    pub rows_read: usize,
+    pub batches: usize,
+    /// Batches that were started and not finished.
+    pub in_flight: usize,
+    pub in_flight_max: usize,
 }
 
 impl Script {
@@ -44,6 +68,10 @@ impl Script {
 
     pub fn next_load(&self, mood: Mood) {
         self.loads.lock().unwrap().push_back(mood);
+    }
+
+    pub fn next_finish(&self, mood: Mood) {
+        self.finishes.lock().unwrap().push_back(mood);
     }
 
     /// The next batch waits: the first end hears when it has begun, the second lets it go on.
@@ -56,15 +84,29 @@ impl Script {
 
     /// Prepared keys that were overwritten so far.
     pub fn keys_overwritten(&self) -> usize {
-        *self.overwritten.lock().unwrap()
+        self.counts().keys_overwritten
     }
 
-    fn play(script: &Mutex<VecDeque<Mood>>) -> kernels::Result<()> {
-        let mood = script.lock().unwrap().pop_front();
+    pub fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.counts.lock().unwrap());
+    }
+
+    fn play(&self, moods: &Mutex<VecDeque<Mood>>) -> kernels::Result<()> {
+        let mood = moods.lock().unwrap().pop_front();
         match mood {
-            None => Ok(()),
+            _ if *self.lost.lock().unwrap() => Err(kernels::Error::Lost("it is gone".into())),
+            None | Some(Mood::Work) => Ok(()),
             Some(Mood::Fail) => Err(kernels::Error::Device("smoke".into())),
+            Some(Mood::Full) => Err(kernels::Error::OutOfMemory("full".into())),
             Some(Mood::Panic) => panic!("the toy device panics, as it was told to"),
+            Some(Mood::Lose) => {
+                *self.lost.lock().unwrap() = true;
+                Err(kernels::Error::Lost("smoke".into()))
+            }
             Some(Mood::Wait(begun, may_go_on)) => {
                 let _ = begun.send(());
                 let _ = may_go_on.recv();
@@ -76,13 +118,17 @@ impl Script {
 
 impl Toy {
     pub fn new(rows_max: usize) -> (Toy, Arc<Script>) {
+        Toy::with_in_flight(rows_max, 1)
+    }
+
+    pub fn with_in_flight(rows_max: usize, batches_in_flight_max: usize) -> (Toy, Arc<Script>) {
         let script = Arc::new(Script::default());
         let info = DeviceInfo {
             backend: "toy".into(),
             name: "toy".into(),
             memory_bytes: 1 << 20,
             rows_max,
-            batches_in_flight_max: 1,
+            batches_in_flight_max,
         };
         (Toy { info, script: script.clone(), alive: None }, script)
     }
@@ -92,21 +138,64 @@ pub struct ToyKey(Arc<Script>);
 
 impl Drop for ToyKey {
     fn drop(&mut self) {
-        *self.0.overwritten.lock().unwrap() += 1;
+        self.0.count(|counts| {
+            counts.keys_overwritten += 1;
+            counts.bytes -= KEY_BYTES;
+        });
+    }
+}
+
+pub struct ToyArena {
+    words: Vec<u32>,
+    script: Arc<Script>,
+}
+
+impl ToyArena {
+    fn resize(&mut self, slots: usize) {
+        let (before, after) = (self.words.len(), slots * ROW_WORDS);
+        assert!(before <= after, "arenas only grow");
+        self.words.resize(after, 0);
+        self.script.count(|counts| counts.bytes += 4 * (after - before) as u64);
+    }
+
+    fn row(&mut self, slot: u32) -> &mut [u32] {
+        &mut self.words[slot as usize * ROW_WORDS..][..ROW_WORDS]
+    }
+}
+
+impl Drop for ToyArena {
+    fn drop(&mut self) {
+        self.script.count(|counts| counts.bytes -= 4 * self.words.len() as u64);
+    }
+}
+
+/// The words of a batch that was started.
+pub struct ToyPending {
+    words: Vec<u32>,
+    script: Arc<Script>,
+}
+
+impl Drop for ToyPending {
+    fn drop(&mut self) {
+        self.script.count(|counts| counts.in_flight -= 1);
     }
 }
 
 impl Backend for Toy {
     type Key = ToyKey;
-    type Arena = Vec<u32>;
-    type Pending = Vec<u32>;
+    type Arena = ToyArena;
+    type Pending = ToyPending;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     fn load_key(&self, _key: &EvaluationKey) -> kernels::Result<ToyKey> {
-        Script::play(&self.script.loads)?;
+        self.script.play(&self.script.loads)?;
+        self.script.count(|counts| {
+            counts.keys_loaded += 1;
+            counts.bytes += KEY_BYTES;
+        });
         Ok(ToyKey(self.script.clone()))
     }
 
@@ -114,42 +203,55 @@ impl Backend for Toy {
         KEY_BYTES
     }
 
-    fn arena(&self, _params: &Params, slots: usize) -> kernels::Result<Vec<u32>> {
-        Ok(vec![0; slots * (LWE_DIMENSION + 1)])
+    fn arena(&self, _params: &Params, slots: usize) -> kernels::Result<ToyArena> {
+        let mut arena = ToyArena { words: Vec::new(), script: self.script.clone() };
+        arena.resize(slots);
+        Ok(arena)
     }
 
-    fn grow(&self, arena: &mut Vec<u32>, slots: usize) -> kernels::Result<()> {
-        arena.resize(slots * (LWE_DIMENSION + 1), 0);
+    fn grow(&self, arena: &mut ToyArena, slots: usize) -> kernels::Result<()> {
+        arena.resize(slots);
         Ok(())
     }
 
-    fn write(&self, arena: &mut Vec<u32>, first: u32, words: &[u32]) -> kernels::Result<()> {
-        arena[first as usize * (LWE_DIMENSION + 1)..][..words.len()].copy_from_slice(words);
+    fn write(&self, arena: &mut ToyArena, first: u32, words: &[u32]) -> kernels::Result<()> {
+        arena.words[first as usize * ROW_WORDS..][..words.len()].copy_from_slice(words);
+        self.script.count(|counts| counts.rows_written += words.len() / ROW_WORDS);
         Ok(())
     }
 
-    /// The plain gate on the signs of the bodies.
+    /// The plain gate on the signs of the bodies. A bit that nobody wrote is neither, and a test's end.
     fn evaluate(
         &self,
         _key: &ToyKey,
-        arena: &mut Vec<u32>,
+        arena: &mut ToyArena,
         gates: &[SlotGate],
         reads: &[u32],
-    ) -> kernels::Result<Vec<u32>> {
-        Script::play(&self.script.batches)?;
-        let row = |slot: u32| slot as usize * (LWE_DIMENSION + 1)..(slot as usize + 1) * (LWE_DIMENSION + 1);
+    ) -> kernels::Result<ToyPending> {
+        self.script.play(&self.script.batches)?;
         for gate in gates {
             let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
                 .iter()
-                .map(|&slot| arena[row(slot)][LWE_DIMENSION] as i32 > 0)
+                .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
+                    0 => panic!("slot {slot} is read before it is written"),
+                    body => body > 0,
+                })
                 .collect();
-            arena[row(gate.result)].copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+            arena.row(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
         }
-        Ok(reads.iter().flat_map(|&slot| &arena[row(slot)]).copied().collect())
+        let words: Vec<u32> = reads.iter().flat_map(|&slot| arena.row(slot).to_vec()).collect();
+        self.script.count(|counts| {
+            counts.batches += 1;
+            counts.rows_read += reads.len();
+            counts.in_flight += 1;
+            counts.in_flight_max = counts.in_flight_max.max(counts.in_flight);
+        });
+        Ok(ToyPending { words, script: self.script.clone() })
     }
 
-    fn finish(&self, pending: Vec<u32>) -> kernels::Result<Vec<u32>> {
-        Ok(pending)
+    fn finish(&self, mut pending: ToyPending) -> kernels::Result<Vec<u32>> {
+        self.script.play(&self.script.finishes)?;
+        Ok(std::mem::take(&mut pending.words))
     }
 
     fn bootstrap(&self, _key: &ToyKey, _inputs: &[u32]) -> kernels::Result<Vec<u32>> {

@@ -1,0 +1,192 @@
+//! Several toy devices under one engine: shared work, devices that are lost, a stand-in.
+
+use std::sync::Arc;
+
+use engine::{Config, Device, Engine, Error, Failed};
+
+use crate::client::{Sum, bits, close, eventually, soon, submit};
+use crate::dice::{Dice, for_each_seed};
+use crate::toy::{self, KEY_BYTES, Mood, Script, Toy};
+
+fn config() -> Config {
+    Config { wait_us_max: 0, ..Config::default() }
+}
+
+/// An engine with two devices of eight bootstraps a batch.
+fn start_two() -> (Engine, [Arc<Script>; 2]) {
+    let (one, two) = (Toy::new(8), Toy::new(8));
+    let devices = vec![Device::new(one.0), Device::new(two.0)];
+    (Engine::with_devices(config(), devices).expect("toys start"), [one.1, two.1])
+}
+
+/// In service, why not; of each device.
+fn health(engine: &Engine) -> Vec<(bool, Option<String>)> {
+    engine.devices().into_iter().map(|device| (device.in_service, device.failure)).collect()
+}
+
+#[test]
+fn two_devices_work_at_the_same_time_for_one_session() {
+    let (engine, scripts) = start_two();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let held = scripts.each_ref().map(|script| script.hold_next_batch());
+    let outcomes = [(); 2].map(|()| submit(&engine, session, toy::rows(8)));
+    for (begun, _) in &held {
+        soon(begun);
+    }
+    assert_eq!((engine.usage().running_rows, engine.usage().resident_bytes), (16, 2 * KEY_BYTES));
+    drop(held);
+    outcomes.iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
+    soon(&close(&engine, session));
+    assert_eq!(scripts.map(|script| script.counts().bytes), [0, 0]);
+}
+
+#[test]
+fn a_session_alone_stays_on_the_device_that_has_its_key() {
+    let (engine, scripts) = start_two();
+    let session = engine.open(toy::key(), 1).unwrap();
+    for _ in 0..20 {
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    }
+    assert_eq!(scripts.map(|script| script.counts().keys_loaded), [1, 0]);
+}
+
+#[test]
+fn circuits_run_right_on_several_devices_of_different_kinds() {
+    for_each_seed(20, |seed| {
+        let mut dice = Dice::new(seed);
+        let toys = [(1, 1), (8, 2), (100, 2)].map(|(rows, in_flight)| Toy::with_in_flight(rows, in_flight));
+        let (devices, scripts): (Vec<_>, Vec<_>) =
+            toys.into_iter().map(|(toy, script)| (Device::new(toy), script)).unzip();
+        let engine = Engine::with_devices(config(), devices).unwrap();
+        let sessions = [(); 3].map(|()| engine.open(toy::key(), 1).unwrap());
+        let running: Vec<_> = (0..15)
+            .map(|_| {
+                let (gates, reach) = (dice.between(1, 150), dice.pick(&[1, 5, 50]));
+                let sum = Sum::random(&mut dice, 5, gates as usize, reach);
+                let outcome = sum.submit(&engine, dice.pick(&sessions));
+                (sum, outcome)
+            })
+            .collect();
+        running.iter().for_each(|(sum, outcome)| sum.check(outcome));
+        sessions.iter().for_each(|&session| soon(&close(&engine, session)));
+        assert!(scripts.iter().all(|script| script.counts().bytes == 0));
+    });
+}
+
+#[test]
+fn what_ran_on_a_device_that_is_lost_runs_right_on_the_other() {
+    let (engine, [one, two]) = start_two();
+    let session = engine.open(toy::key(), 1).unwrap();
+    // a circuit half-way on the first device, and gates in the same batch
+    (0..3).for_each(|_| one.next_batch(Mood::Work));
+    let (begun, go_on) = one.hold_next_batch();
+    (0..3).for_each(|_| one.next_finish(Mood::Work));
+    one.next_finish(Mood::Lose);
+    let sum = Sum::block(10, 5);
+    let circuit = sum.submit(&engine, session);
+    soon(&begun);
+    let gates = submit(&engine, session, toy::rows(20));
+    go_on.send(()).unwrap();
+    sum.check(&circuit);
+    assert_eq!(bits(soon(&gates)), [false; 20]);
+    assert_eq!(health(&engine), [(false, Some("device lost: smoke".into())), (true, None)]);
+    assert_eq!((engine.usage().devices_in_service, engine.usage().devices_lost), (1, 1));
+    eventually("the lost device's memory", || one.counts().bytes == 0);
+    assert!(two.counts().batches >= 10);
+    soon(&close(&engine, session));
+    assert_eq!(two.counts().bytes, 0);
+}
+
+#[test]
+fn an_operation_that_loses_two_devices_ends() {
+    let (three, script) = Toy::new(8);
+    let toys = [Toy::new(8), Toy::new(8)];
+    let scripts = toys.each_ref().map(|(_, script)| script.clone());
+    let mut devices: Vec<_> = toys.into_iter().map(|(toy, _)| Device::new(toy)).collect();
+    devices.push(Device::new(three));
+    let engine = Engine::with_devices(config(), devices).unwrap();
+    let session = engine.open(toy::key(), 1).unwrap();
+    scripts.iter().for_each(|script| script.next_batch(Mood::Lose));
+    let failed = soon(&Sum::chain(5).submit(&engine, session)).unwrap_err();
+    assert_eq!(failed, Failed { error: Error::Device("device lost: smoke".into()), gates_done: vec![] });
+    let sum = Sum::chain(5);
+    sum.check(&sum.submit(&engine, session));
+    assert_eq!(script.counts().batches, 5);
+}
+
+#[test]
+fn a_stand_in_works_only_when_nobody_else_does() {
+    let ((gpu, script), (cpu, stand_in)) = (Toy::new(8), Toy::new(8));
+    let engine = Engine::with_devices(config(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let outcomes: Vec<_> = (0..10).map(|_| submit(&engine, session, toy::rows(8))).collect();
+    outcomes.iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
+    assert_eq!(stand_in.counts().keys_loaded, 0);
+    assert_eq!(health(&engine), [(true, None), (false, None)]);
+    assert_eq!(engine.devices().iter().map(|device| device.stand_in).collect::<Vec<_>>(), [false, true]);
+
+    script.next_batch(Mood::Lose);
+    let sum = Sum::block(5, 20);
+    sum.check(&sum.submit(&engine, session));
+    assert_eq!(health(&engine), [(false, Some("device lost: smoke".into())), (true, None)]);
+    assert_eq!(stand_in.counts().batches, 15);
+}
+
+#[test]
+fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
+    let ((gpu, script), (cpu, _)) = (Toy::new(8), Toy::new(8));
+    let engine = Engine::with_devices(config(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
+    let session = engine.open(toy::key(), 1).unwrap();
+    (0..3).for_each(|_| script.next_batch(Mood::Fail));
+    let first = soon(&submit(&engine, session, toy::rows(1)));
+    assert_eq!(first.unwrap_err(), Error::Device("device failed: smoke".into()), "two failures are two tries");
+    assert_eq!(health(&engine)[0], (true, None));
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false], "the third takes the device out");
+    assert_eq!(health(&engine), [(false, Some("device failed: smoke".into())), (true, None)]);
+}
+
+#[test]
+fn a_batch_that_failed_on_one_device_is_tried_on_another() {
+    let (engine, [one, two]) = start_two();
+    let session = engine.open(toy::key(), 1).unwrap();
+    one.next_batch(Mood::Fail);
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
+    assert_eq!((one.counts().batches, two.counts().batches), (0, 1));
+    assert_eq!(health(&engine), [(true, None), (true, None)]);
+}
+
+#[test]
+fn without_a_device_everything_ends_and_nothing_begins() {
+    let (toy, script) = Toy::new(8);
+    let engine = Engine::with_backend(config(), toy).unwrap();
+    let session = engine.open(toy::key(), 1).unwrap();
+    let (begun, go_on) = script.hold_next_batch();
+    script.next_finish(Mood::Lose);
+    let outcomes = [submit(&engine, session, toy::rows(20)), submit(&engine, session, toy::rows(1))];
+    soon(&begun);
+    go_on.send(()).unwrap();
+    outcomes.iter().for_each(|outcome| assert!(matches!(soon(outcome), Err(Error::Device(_)))));
+    let reason = "no device is in service: device lost: smoke";
+    assert_eq!(engine.open(toy::key(), 1).unwrap_err(), Error::Device(reason.into()));
+    let refused = Sum::chain(2).submit_until(&engine, session, None).map(|_| ());
+    assert_eq!(refused.unwrap_err(), Error::Device(reason.into()));
+    soon(&close(&engine, session));
+    eventually("the lost device's memory", || script.counts().bytes == 0);
+    engine.shutdown();
+}
+
+#[test]
+fn the_next_batch_starts_before_the_last_one_is_finished() {
+    let (toy, script) = Toy::with_in_flight(8, 2);
+    let engine = Engine::with_backend(config(), toy).unwrap();
+    let session = engine.open(toy::key(), 1).unwrap();
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
+    let counts = script.counts();
+    assert_eq!((counts.in_flight, counts.in_flight_max, counts.batches), (0, 2, 8));
+    // one at a time where that is the device's limit
+    let (toy, script) = Toy::new(8);
+    let engine = Engine::with_backend(config(), toy).unwrap();
+    let session = engine.open(toy::key(), 1).unwrap();
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
+    assert_eq!(script.counts().in_flight_max, 1);
+}
