@@ -2,7 +2,7 @@
 
 use kernels::gpu::Evaluator;
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe};
-use kernels::{Backend, SlotGate};
+use kernels::{Backend, Error, SlotGate};
 use rand_chacha::rand_core::Rng;
 use tests::host_cuda::HostCuda;
 use tests::naive;
@@ -89,6 +89,19 @@ pub fn cases() -> impl Iterator<Item = Case> {
             mixed(Bench::new(AnyBackend::new(backend), 16));
         })
     };
+    let too_large = Case {
+        on: |device: &Device| device.name == "cuda-host",
+        ..Case::small("arena/what is larger than a buffer is out of memory", |_: &Device| {
+            let host = HostCuda::open().expect("trials run where the backend is");
+            let backend = Evaluator::new(host.with_card(|card| card.buffer_bytes_max = 1 << 14));
+            let key = key(SHAPE.params(), Bodies::Random, 11);
+            assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
+            let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
+            let mut arena = backend.arena(&key.params, slots).expect("it fits");
+            assert!(matches!(backend.grow(&mut arena, slots + 1), Err(Error::OutOfMemory(_))), "the arena");
+            backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("it is as it was");
+        })
+    };
     [
         Case::small("arena/gates of all kinds in one batch", |device| mixed(Bench::new(device.open(2), 16))),
         Case::small("arena/results are operands of the next batch", chained),
@@ -96,6 +109,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("arena/no gates and no reads", nothing),
         Case::small("arena/a slot beyond the arena", beyond),
         batches_in_parts,
+        too_large,
     ]
     .into_iter()
 }
