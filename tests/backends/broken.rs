@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kernels::gpu::Evaluator;
+use kernels::gpu::{Evaluator, Gpu};
 use kernels::tfhe::EvaluationKey;
 use kernels::{Backend, Error, Result};
 use tests::host_cuda::HostCuda;
@@ -64,7 +64,7 @@ const SLIPS: [Slip; 7] = [
 ];
 
 /// A key, inputs and what plain Rust makes of them.
-struct Expected {
+pub struct Expected {
     key: EvaluationKey,
     inputs: Vec<u32>,
     samples: Vec<u32>,
@@ -72,7 +72,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn new() -> Expected {
+    pub fn new() -> Expected {
         let key = key(SHAPE.params(), Bodies::Random, 12);
         let words = key.params.lwe_dimension + 1;
         let inputs = torus_rows(ROWS, words, 13);
@@ -83,10 +83,15 @@ impl Expected {
     }
 
     /// Samples and outputs of a card.
-    fn found(&self, host: HostCuda) -> Result<(Vec<u32>, Vec<u32>)> {
-        let backend = Evaluator::new(host);
+    pub fn found<G: Gpu>(&self, card: G) -> Result<(Vec<u32>, Vec<u32>)> {
+        let backend = Evaluator::new(card);
         let loaded = backend.load_key(&self.key)?;
         Ok((backend.bootstrap(&loaded, &self.inputs)?, backend.key_switch(&loaded, &self.samples)?))
+    }
+
+    /// Whether those are right.
+    pub fn is(&self, (samples, outputs): &(Vec<u32>, Vec<u32>)) -> bool {
+        *samples == self.samples && *outputs == self.outputs
     }
 }
 
@@ -121,10 +126,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
             match expected.found(host) {
                 Err(Error::Device(_)) => {}
                 Err(error) => panic!("{error}"),
-                Ok(found) => {
-                    let same = found == (expected.samples.clone(), expected.outputs.clone());
-                    assert!(!same, "not noticed: the words are those of the definition");
-                }
+                Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),
             }
         })
     });
@@ -137,7 +139,7 @@ fn case(name: String, check: impl Fn(HostCuda) + Send + Sync + 'static) -> Case 
 }
 
 /// `text` with `to` in place of its `nth` `from`.
-fn replaced(text: &str, from: &str, nth: usize, to: &str) -> String {
+pub fn replaced(text: &str, from: &str, nth: usize, to: &str) -> String {
     let (at, _) = text.match_indices(from).nth(nth).unwrap_or_else(|| panic!("no longer there: {from}"));
     format!("{}{to}{}", &text[..at], &text[at + from.len()..])
 }

@@ -8,6 +8,7 @@ mod agreement;
 mod any_backend;
 mod arena;
 mod broken;
+mod broken_wgsl;
 mod device;
 mod emulator;
 mod fixtures;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         .chain(stems())
         .chain(emulator::cases())
         .chain(broken::cases())
+        .chain(broken_wgsl::cases())
         .chain(wgpu::cases())
         .map(Arc::new);
     let trials = cases.flat_map(|case| {

@@ -1,0 +1,116 @@
+//! The same of kernels in WGSL, on the software driver: slips, the portable product's among them, and barriers taken away.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use kernels::gpu::{Card, Gpu, Launch, Source};
+use kernels::wgpu::Wgpu;
+use kernels::{Error, Result};
+
+use crate::Case;
+use crate::broken::{Expected, replaced};
+use crate::device::Device;
+use crate::wgpu::open_software_narrow;
+
+/// A stem, the n-th occurrence of a text in its source, what stands there instead.
+struct Slip {
+    name: &'static str,
+    stem: &'static str,
+    from: &'static str,
+    nth: usize,
+    to: &'static str,
+}
+
+const fn barrier(name: &'static str, stem: &'static str, nth: usize) -> Slip {
+    Slip { name, stem, from: "workgroupBarrier();", nth, to: "" }
+}
+
+/// The driver runs a group's threads by eights, each to its next barrier, in one order. The barriers that are not here make
+/// no difference to that order; the emulated card has every one of them (`broken`).
+const SLIPS: [Slip; 11] = [
+    barrier("no barrier before a pass", "blind_rotate", 0),
+    barrier("no barrier after the last stage", "blind_rotate", 2),
+    barrier("no barrier before the way back", "blind_rotate", 3),
+    barrier("no barrier after the first stage back", "blind_rotate", 4),
+    barrier("no barrier after a pass back", "blind_rotate", 5),
+    barrier("no barrier after digits are staged", "lwe_key_switch", 0),
+    barrier("no barrier before sums are gathered", "lwe_key_switch", 2),
+    Slip { name: "a rotation the other way round", stem: "blind_rotate", from: "(i - a) %", nth: 0, to: "(i + a) %" },
+    Slip { name: "a digit that is not rounded", stem: "blind_rotate", from: "+ DIGIT_OFFSET", nth: 0, to: "" },
+    Slip {
+        name: "a product without a carry",
+        stem: "blind_rotate",
+        from: "+ ((x_low * y_low) >> 16u)",
+        nth: 0,
+        to: "",
+    },
+    Slip {
+        name: "a column beyond the result",
+        stem: "lwe_key_switch",
+        from: "column > LWE_DIMENSION",
+        nth: 0,
+        to: "column > LWE_DIMENSION + 1u",
+    },
+];
+
+/// A card that compiles a slip instead of what it is given.
+struct Slipping {
+    gpu: Wgpu,
+    slip: &'static Slip,
+}
+
+impl Gpu for Slipping {
+    type Buf = <Wgpu as Gpu>::Buf;
+    type Module = <Wgpu as Gpu>::Module;
+    type Pending = <Wgpu as Gpu>::Pending;
+
+    fn card(&self) -> &Card {
+        self.gpu.card()
+    }
+    fn compile(&self, source: &Source) -> Result<Self::Module> {
+        let Slip { stem, from, nth, to, .. } = self.slip;
+        if source.stem != *stem {
+            return self.gpu.compile(source);
+        }
+        self.gpu.compile(&Source { stem, text: replaced(&source.text, from, *nth, to) })
+    }
+    fn alloc(&self, words: usize) -> Result<Self::Buf> {
+        self.gpu.alloc(words)
+    }
+    fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()> {
+        self.gpu.write(buf, at, words)
+    }
+    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
+        self.gpu.copy(from, to, words)
+    }
+    fn launch(&self, launch: Launch<'_, Slipping>) -> Result<()> {
+        let Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args } = launch;
+        self.gpu.launch(Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args })
+    }
+    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Pending> {
+        self.gpu.read(buf, ranges)
+    }
+    fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>> {
+        self.gpu.finish(pending)
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let expected = Arc::new(OnceLock::new());
+    SLIPS.iter().map(move |slip| {
+        let expected = expected.clone();
+        let check = move |_: &Device| {
+            let expected: &Expected = expected.get_or_init(Expected::new);
+            let gpu = open_software_narrow().expect("trials run where the backend is");
+            match expected.found(Slipping { gpu, slip }) {
+                Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),
+                Err(Error::Device(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        Case {
+            on: |device| device.name == "wgpu-software-narrow",
+            ..Case::small(format!("broken/{}", slip.name), check)
+        }
+    })
+}
