@@ -104,7 +104,8 @@ impl App {
         let (api_addr, metrics_addr) = (api_listener.local_addr()?, metrics_listener.local_addr()?);
 
         circuits::fail_unfinished(&store, clock.now()).await?;
-        let compute = Compute::start(&config.compute)?;
+        let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
+        let compute = tokio::task::spawn_blocking(move || Compute::start(&bounds, kernel_cache)).await??;
         let telemetry = Arc::new(Telemetry::new()?);
         let (ttl, circuits) = (config.sessions.ttl, config.circuits.clone());
         let sessions =

@@ -6,6 +6,7 @@ mod arguments;
 mod client;
 #[cfg(feature = "client-tools")]
 mod demo;
+mod devices;
 #[cfg(feature = "client-tools")]
 mod files;
 #[cfg(feature = "client-tools")]
@@ -40,6 +41,7 @@ enum Subcommands {
     /// Work on a data folder, whether a node runs on it or not.
     #[command(subcommand)]
     Admin(Admin),
+    Devices(devices::DevicesArgs),
     /// Print the OpenAPI page.
     Openapi,
     #[cfg(feature = "client-tools")]
@@ -136,6 +138,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             None => serve::run(cli.settings.config()?).await,
             Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
             Some(Subcommands::Admin(Admin::CreateKey(args))) => create_key(args).await,
+            Some(Subcommands::Devices(args)) => devices::run(args),
             Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(openapi::json().as_bytes())?),
             #[cfg(feature = "client-tools")]
             Some(Subcommands::Client(args)) => self::client::run(args).await,

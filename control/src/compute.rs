@@ -2,6 +2,7 @@
 //!
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ use crate::config::ComputeConfig;
 use crate::error::ApiError;
 use crate::json::secret_key_rejected;
 
+pub use engine::Choice as BackendChoice;
 pub use engine::container::Form;
-pub use engine::detect::Choice as BackendChoice;
 pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, OperationId as EngineOperation, PORT_BITS_MAX, Preset, Usage,
 };
@@ -147,6 +148,21 @@ pub enum CircuitEnd {
     Failed(RunError),
 }
 
+/// What a search for devices found.
+pub struct Detected {
+    /// What would compute, at least one.
+    pub devices: Vec<engine::DeviceInfo>,
+    /// What would not, and why.
+    pub passed_over: Vec<engine::PassedOver>,
+}
+
+/// Looks for devices as [`Compute::start`] does, and lets go of them again.
+pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
+    let found = engine::detect::detect(choice, kernel_cache);
+    let devices = found.devices.iter().map(|device| device.info().clone()).collect();
+    Detected { devices, passed_over: found.passed_over }
+}
+
 /// A device of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -200,17 +216,30 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// Starts the best backend of this machine.
-    pub fn start(config: &ComputeConfig) -> anyhow::Result<Compute> {
+    /// Starts on the devices of this machine that the settings ask for. `kernel_cache`: folder of kernels that were compiled
+    /// at an earlier start. A device that is passed over is a line of the log. Seconds of work for a GPU without the cache.
+    pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Compute> {
         let bounds = engine::Config {
             queue_rows_max: config.queue_rows_max,
             session_rows_max: config.session_rows_max,
             wait_us_max: config.wait_us_max,
             key_bytes_max: config.key_bytes_max,
             resident_bytes_max: config.resident_bytes_max,
+            kernel_cache: Some(kernel_cache),
             ..engine::Config::default()
         };
-        let engine = Engine::start(bounds, engine::Choice::Auto)?;
+        let engine = Engine::start(bounds, config.backend)?;
+        for passed in engine.passed_over() {
+            let (backend, reason) = (passed.backend, &passed.reason);
+            match config.backend {
+                BackendChoice::Auto => tracing::info!(backend, reason, "backend passed over"),
+                _ => tracing::warn!(
+                    backend,
+                    reason,
+                    "the backend that was asked for does not work; another one computes"
+                ),
+            }
+        }
         Ok(Compute { engine })
     }
 

@@ -35,6 +35,11 @@ impl DataDir {
         Ok(DataDir { path: path.to_owned() })
     }
 
+    /// Where compiled kernels are kept from one start to the next; made by whoever has some.
+    pub fn kernel_cache(&self) -> PathBuf {
+        self.path.join("kernels")
+    }
+
     /// Takes the folder for one node. Fails when another one serves it.
     pub fn lock(&self) -> anyhow::Result<NodeLock> {
         let path = self.path.join("node.lock");

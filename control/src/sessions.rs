@@ -305,7 +305,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::in_folder(folder.path());
         let store = Store::open(&config.database_url).await.unwrap();
-        let compute = Compute::start(&config.compute).unwrap();
+        let compute = Compute::start(&config.compute, folder.path().join("kernels")).unwrap();
         let telemetry = Arc::new(Telemetry::new().unwrap());
         let clock = Clock::system();
         let sessions = Sessions::start(store.clone(), compute.clone(), clock, telemetry, IDLE, config.circuits.clone())

@@ -195,6 +195,20 @@ fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
 }
 
 #[test]
+fn devices_are_shown_with_a_reason_for_each_that_is_passed_over_and_nothing_is_left_behind() {
+    let shell = Shell::new();
+    let shown = shell.json("devices --backend cpu --json");
+    assert_eq!((&shown["choice"], &shown["passed_over"]), (&Value::from("cpu"), &serde_json::json!([])));
+    assert!(shown["devices"][0]["backend"].as_str().unwrap().starts_with("cpu-"));
+    let shown = shell.json("devices --backend cuda --json");
+    let on_cpu = shown["devices"][0]["backend"].as_str().unwrap().starts_with("cpu-");
+    assert_eq!(shown["passed_over"].as_array().unwrap().iter().any(|passed| passed["backend"] == "cuda"), on_cpu);
+    assert!(shell.run("devices --backend cpu").starts_with("devices\n"));
+    assert!(shell.refusal("devices --backend fpga").starts_with("ango: ANGO_BACKEND: "));
+    assert_eq!(fs::read_dir(shell.path(".")).unwrap().count(), 0);
+}
+
+#[test]
 fn the_demo_computes_a_circuit_and_leaves_nothing_behind() {
     let mut shell = Shell::new();
     fs::create_dir(shell.path("tmp")).unwrap();

@@ -8,6 +8,7 @@ use control::admin;
 use control::app::{App, Running};
 use control::auth::{Environment, Role};
 use control::clock::Clock;
+use control::compute::BackendChoice;
 use control::config::Config;
 use tempfile::TempDir;
 
@@ -42,6 +43,8 @@ impl TestServer {
     /// A node on this folder.
     pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::in_folder(folder.path());
+        // the service is what is tested, whatever cards the machine has
+        config.compute.backend = BackendChoice::Cpu;
         change(&mut config);
         let clock = Clock::system();
         let running = App::start_at(config, clock.clone()).await.expect("the node starts");

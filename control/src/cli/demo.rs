@@ -14,6 +14,7 @@ use super::progress::GateProgress;
 use crate::admin;
 use crate::app::App;
 use crate::auth::{Environment, Role};
+use crate::compute::BackendChoice;
 use crate::config::Config;
 
 /// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt and check the result. Leaves nothing behind.
@@ -31,6 +32,9 @@ pub struct DemoArgs {
     /// Parameters of the key: fast_128, standard_128 or conservative_128.
     #[arg(long, default_value = "fast_128", value_parser = parse_preset)]
     preset: Preset,
+    /// Where gates are computed: auto, cuda, wgpu or cpu.
+    #[arg(long, env = "ANGO_BACKEND", default_value = "auto")]
+    backend: BackendChoice,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -87,7 +91,8 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
 
 /// A node on this folder, for as long as the demonstration takes.
 async fn in_folder(folder: &Path, args: &DemoArgs, netlist: &Netlist, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
-    let config = Config::in_folder(folder.join("data"));
+    let mut config = Config::in_folder(folder.join("data"));
+    config.compute.backend = args.backend;
     let key = admin::create_key(&config, Role::Developer, Environment::Dev, None).await?.key;
     let node = App::start(config).await?;
     args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));

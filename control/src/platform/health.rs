@@ -98,7 +98,7 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
     let usage = node.compute.usage();
     let devices = node.compute.devices();
     let computes = computing(&devices);
-    let gpu = devices.iter().find(|device| device.state == DeviceState::InService && !is_cpu(device));
+    let gpu = devices.iter().find(|device| device.state == DeviceState::InService && is_gpu(device));
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
     let health = Health {
@@ -119,12 +119,16 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
     answer(health.status, health)
 }
 
-/// The node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when a device
-/// was taken out of service, whether or not another one stands in.
 fn overall(node: &Node, storage: &Storage, devices: &[Device]) -> HealthStatus {
+    worst(storage.status, devices, node.is_draining())
+}
+
+/// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when a device was
+/// taken out of service, whether or not another one stands in.
+fn worst(storage: HealthStatus, devices: &[Device], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
-    match storage.status {
-        _ if node.is_draining() => HealthStatus::Unavailable,
+    match storage {
+        _ if draining => HealthStatus::Unavailable,
         HealthStatus::Healthy if lost => HealthStatus::Degraded,
         status => status,
     }
@@ -136,8 +140,9 @@ fn computing(devices: &[Device]) -> Option<&Device> {
     first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
 }
 
-fn is_cpu(device: &Device) -> bool {
-    device.backend.starts_with("cpu")
+/// Neither the processor nor a driver that computes on it.
+fn is_gpu(device: &Device) -> bool {
+    !device.backend.starts_with("cpu") && !device.backend.ends_with("-software")
 }
 
 /// Says aloud, once a device, that it was taken out of service.
@@ -147,9 +152,10 @@ pub struct LostDevices {
 }
 
 impl LostDevices {
-    /// Looks at the devices again.
-    pub fn watch(&mut self, devices: &[Device]) {
+    /// Looks at the devices again; how many were lost since the last look.
+    pub fn watch(&mut self, devices: &[Device]) -> usize {
         self.told.resize(devices.len(), false);
+        let told_before = self.told.iter().filter(|&&told| told).count();
         for (device, told) in devices.iter().zip(&mut self.told) {
             if device.state == DeviceState::Lost && !std::mem::replace(told, true) {
                 let cause = device.failure.as_deref().unwrap_or("unknown");
@@ -161,6 +167,7 @@ impl LostDevices {
                 );
             }
         }
+        self.told.iter().filter(|&&told| told).count() - told_before
     }
 }
 
@@ -176,4 +183,58 @@ fn answer(status: HealthStatus, body: impl Serialize) -> Response {
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(backend: &str, state: DeviceState) -> Device {
+        let failure = (state == DeviceState::Lost).then(|| "it fell off the bus".to_owned());
+        Device { backend: backend.into(), name: "a card".into(), state, failure }
+    }
+
+    #[test]
+    fn what_computes_is_the_first_in_service_else_what_stands_in() {
+        let card = |state| device("cuda", state);
+        let stand_in = device("cpu-avx2", DeviceState::StandIn);
+        let both = [card(DeviceState::InService), stand_in.clone()];
+        assert_eq!(computing(&both), Some(&both[0]));
+        let alone = [card(DeviceState::Lost), stand_in.clone()];
+        assert_eq!(computing(&alone), Some(&stand_in));
+        assert_eq!(computing(&[card(DeviceState::Lost)]), None);
+    }
+
+    #[test]
+    fn o6_a_driver_that_computes_on_the_processor_is_no_gpu() {
+        for (backend, gpu) in [("cuda", true), ("wgpu", true), ("wgpu-software", false), ("cpu-portable", false)] {
+            assert_eq!(is_gpu(&device(backend, DeviceState::InService)), gpu, "{backend}");
+        }
+    }
+
+    #[test]
+    fn a_lost_device_degrades_a_healthy_node_and_no_other() {
+        let lost = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::InService)];
+        let (healthy, degraded, unavailable) =
+            (HealthStatus::Healthy, HealthStatus::Degraded, HealthStatus::Unavailable);
+        for (storage, devices, draining, expected) in [
+            (healthy, &lost[1..], false, healthy),
+            (healthy, &lost[..], false, degraded),
+            (degraded, &lost[1..], false, degraded),
+            (unavailable, &lost[..], false, unavailable),
+            (healthy, &lost[..], true, unavailable),
+        ] {
+            assert_eq!(worst(storage, devices, draining), expected);
+        }
+    }
+
+    #[test]
+    fn a_lost_device_is_told_once() {
+        let mut lost = LostDevices::default();
+        let works = [device("cuda", DeviceState::InService), device("cuda", DeviceState::InService)];
+        let one = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::InService)];
+        assert_eq!([&works, &one, &one].map(|devices| lost.watch(devices)), [0, 1, 0]);
+        let both = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::Lost)];
+        assert_eq!(lost.watch(&both), 1);
+    }
 }

@@ -1,0 +1,88 @@
+//! `ango devices`: what would compute here, and what would not and why.
+
+use clap::Args;
+
+use super::Settings;
+use crate::compute::{Detected, detect};
+use crate::data_dir::DataDir;
+
+/// Show the devices that a node with these settings would compute on, and why others are passed over.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Looks, and prints what was found.
+///
+/// # Errors
+/// For settings that are refused. That there is no GPU is none.
+pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
+    let config = args.settings.config()?;
+    let choice = config.compute.backend;
+    // a node's compiled kernels are used where there is a node; nothing is left behind where there is none
+    let kernel_cache = match config.data_dir.is_dir() {
+        true => Some(DataDir::open(&config.data_dir)?.kernel_cache()),
+        false => None,
+    };
+    let found = detect(choice, kernel_cache.as_deref());
+    match args.json {
+        true => println!("{}", json(choice.name(), &found)),
+        false => print!("{}", table(&found)),
+    }
+    Ok(())
+}
+
+fn table(found: &Detected) -> String {
+    let mut text = String::from("devices\n");
+    for device in &found.devices {
+        let gigabytes = device.memory_bytes as f64 / f64::from(1 << 30);
+        let (backend, name, rows) = (&device.backend, &device.name, device.rows_max);
+        text += &format!("  {backend:<14}{name}, {gigabytes:.1} GB, batches of {rows}\n");
+    }
+    if !found.passed_over.is_empty() {
+        text += "passed over\n";
+    }
+    for passed in &found.passed_over {
+        text += &format!("  {:<14}{}\n", passed.backend, passed.reason);
+    }
+    text
+}
+
+fn json(choice: &str, found: &Detected) -> serde_json::Value {
+    let devices = found.devices.iter().map(|device| {
+        serde_json::json!({
+            "backend": device.backend,
+            "name": device.name,
+            "memory_bytes": device.memory_bytes,
+            "rows_max": device.rows_max,
+        })
+    });
+    let passed_over =
+        found.passed_over.iter().map(|passed| serde_json::json!({"backend": passed.backend, "reason": passed.reason}));
+    serde_json::json!({
+        "choice": choice,
+        "devices": devices.collect::<Vec<_>>(),
+        "passed_over": passed_over.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::BackendChoice;
+
+    #[test]
+    fn the_processor_is_shown_with_its_memory() {
+        let found = detect(BackendChoice::Cpu, None);
+        let shown = json("cpu", &found);
+        assert_eq!((&shown["choice"], &shown["passed_over"]), (&"cpu".into(), &serde_json::json!([])));
+        assert!(shown["devices"][0]["backend"].as_str().unwrap().starts_with("cpu-"));
+        assert!(shown["devices"][0]["memory_bytes"].as_u64().unwrap() > 0);
+        let text = table(&found);
+        assert!(text.starts_with("devices\n  cpu-") && !text.contains("passed over"), "{text}");
+    }
+}
