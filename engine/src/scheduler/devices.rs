@@ -136,16 +136,16 @@ impl Device {
 
     /// Slots for a part of a batch, or for a circuit that begins.
     pub(super) fn take_slots(&mut self, session: SessionId, count: usize, slot_bytes: u64) -> Arc<[u32]> {
-        let others = self.claims_but_of(session);
-        let room = (self.limits.arena_bytes_max.saturating_sub(others) / slot_bytes.max(1)) as usize;
         let arena = self.arena(session, slot_bytes);
-        let needed = arena.slots.used() + count;
-        if needed > arena.slots.capacity() && arena.reserved > 0 {
+        let (needed, capacity, reserved) = (arena.slots.used() + count, arena.slots.capacity(), arena.reserved);
+        if needed > capacity && reserved > 0 {
             // Growing copies: not for every circuit anew.
-            let wanted = arena.reserved.max(2 * arena.slots.capacity());
-            arena.slots.grow(needed.max(wanted.min(room)));
+            let wanted = reserved.max(2 * capacity);
+            let unclaimed = self.limits.arena_bytes_max.saturating_sub(self.claims_but_of(session));
+            let room = (unclaimed / slot_bytes) as usize;
+            self.arena(session, slot_bytes).slots.grow(needed.max(wanted.min(room)));
         }
-        arena.slots.take(count)
+        self.arena(session, slot_bytes).slots.take(count)
     }
 
     /// Rows or a circuit have ended that were in these slots.

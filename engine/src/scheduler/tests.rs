@@ -1,5 +1,7 @@
 //! One situation each. Long runs of bad luck are the simulator's, in `tests/sim`.
 
+mod circuits;
+
 use std::time::Duration;
 
 use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits, Scheduler, Work};

@@ -1,0 +1,147 @@
+//! Circuits, arenas and several devices, one situation each.
+
+use super::*;
+use crate::scheduler::Shape;
+
+const TWO: DeviceId = DeviceId(1);
+
+/// Levels of these widths; a slot is a byte, and 24 are kept for gates.
+fn shape(widths: &[usize], slots: usize) -> Shape {
+    let level_ends: Vec<usize> = widths
+        .iter()
+        .scan(0, |end, width| {
+            *end += width;
+            Some(*end)
+        })
+        .collect();
+    Shape { bootstraps: vec![1; widths.iter().sum()], level_ends, slots, host_bytes: 1 }
+}
+
+/// One device with the key of A on it, or two of which only the first has it.
+fn desk(devices: usize) -> Desk {
+    let mut limits = limits();
+    limits.devices = vec![limits.devices[0].clone(); devices];
+    let mut desk = Desk::with(limits, &[A]);
+    desk.submit(A, op(1000), &[1; 8]);
+    let batch = run_of(&desk.feed(loaded(A)));
+    assert_eq!(finished(&desk.done(&batch)), [op(1000)]);
+    desk
+}
+
+fn submit(desk: &mut Desk, operation: OperationId, shape: Shape) -> Vec<Command> {
+    desk.feed_whole(Event::Submitted { session: A, operation, work: Work::Circuit(shape), deadline: None })
+}
+
+fn fail(desk: &mut Desk, batch: &Batch, cause: Cause) -> Vec<Command> {
+    desk.feed_whole(Event::BatchFailed { batch: batch.id, failure: smoke(cause) })
+}
+
+#[test]
+fn a_level_runs_when_the_one_before_is_done_and_the_last_part_brings_the_outputs() {
+    let mut desk = desk(1);
+    let first = run_of(&submit(&mut desk, op(1), shape(&[10, 1], 5)));
+    let second = run_of(&desk.done(&first));
+    let third = run_of(&desk.done(&second));
+    let parts = [&first, &second, &third].map(|batch| (batch.parts[0].rows.clone(), batch.parts[0].completes));
+    assert_eq!(parts, [(0..8, false), (8..10, false), (10..11, true)]);
+    assert_eq!((first.arena_slots, &first.parts[0].slots), (5, &third.parts[0].slots));
+    let commands = desk.feed_whole(Event::BatchDone(third.id));
+    assert_eq!(finished(&commands), [op(1)]);
+    assert_eq!(commands[1..], [Command::FreeArena { device: ONE, session: A }]);
+    assert_eq!(desk.scheduler.usage().arena_bytes, 0);
+}
+
+#[test]
+fn slots_of_a_cancelled_circuit_are_held_until_its_rows_have_run() {
+    let mut desk = desk(1);
+    let batch = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    assert_eq!(desk.feed_whole(Event::Cancelled(op(1))), [ends(op(1), Error::Cancelled)]);
+    assert_eq!(desk.scheduler.usage().arena_bytes, 5);
+    let free = Command::FreeArena { device: ONE, session: A };
+    assert_eq!(desk.feed_whole(Event::BatchDone(batch.id)), [free]);
+}
+
+#[test]
+fn a_circuit_in_its_last_batch_cannot_be_stopped() {
+    let mut desk = desk(1);
+    let batch = run_of(&submit(&mut desk, op(1), shape(&[8], 5)));
+    assert_eq!(desk.feed(Event::Cancelled(op(1))), []);
+    assert_eq!(finished(&desk.done(&batch)), [op(1)]);
+}
+
+#[test]
+fn room_is_promised_to_a_circuit_before_it_begins() {
+    let mut desk = desk(1);
+    submit(&mut desk, op(1), shape(&[8, 8], 500));
+    assert_eq!(submit(&mut desk, op(2), shape(&[8, 8], 400)), []);
+    let refused = submit(&mut desk, op(3), shape(&[8, 8], 77));
+    assert!(matches!(refused[..], [Command::Refuse { error: Error::Busy { .. }, .. }]), "{refused:?}");
+    assert_eq!(submit(&mut desk, op(4), shape(&[8, 8], 76)), []);
+    let error = Error::CircuitTooLarge { of: "bytes on the device", needed: 1001, max: 1000 };
+    assert_eq!(submit(&mut desk, op(5), shape(&[8], 977)), [Command::Refuse { operation: op(5), error }]);
+}
+
+#[test]
+fn a_circuit_stays_on_its_device_and_gates_go_to_the_idle_one() {
+    let mut desk = desk(2);
+    let first = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    assert_eq!(desk.submit(A, op(2), &[1; 8]), [Command::Load { device: TWO, session: A }]);
+    let gates = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
+    assert_eq!((first.device, gates.device), (ONE, TWO));
+    desk.submit(A, op(3), &[1; 8]);
+    let commands = desk.done(&gates);
+    assert_eq!((finished(&commands), run_of(&commands).device), (vec![op(2)], TWO));
+    let second = run_of(&desk.done(&first));
+    assert_eq!((second.device, operations(&second)), (ONE, vec![(op(1), 8)]));
+}
+
+#[test]
+fn a_circuit_that_has_not_begun_moves_to_the_device_that_is_idle() {
+    let mut desk = desk(2);
+    let first = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    assert_eq!(submit(&mut desk, op(2), shape(&[8], 5)), [Command::Load { device: TWO, session: A }]);
+    let moved = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
+    assert_eq!((first.device, moved.device, operations(&moved)), (ONE, TWO, vec![(op(2), 8)]));
+}
+
+#[test]
+fn a_lost_device_retires_and_its_circuit_begins_anew_elsewhere_once() {
+    let mut desk = desk(2);
+    let first = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    let second = run_of(&desk.done(&first));
+    let anew = [Command::Retire(ONE), Command::Restart(op(1)), Command::Load { device: TWO, session: A }];
+    assert_eq!(fail(&mut desk, &second, Cause::Lost), anew);
+    assert_eq!(desk.scheduler.service(ONE), (false, Some("smoke".into())));
+    assert_eq!(desk.feed(Event::Retired(ONE)), []);
+    let again = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
+    assert_eq!((again.device, again.parts[0].rows.clone()), (TWO, 0..8));
+    assert_eq!(fail(&mut desk, &again, Cause::Device)[0], ends(op(1), Error::Device("smoke".into())));
+}
+
+#[test]
+fn rows_that_still_run_come_back_before_a_circuit_begins_anew() {
+    let mut limits = limits();
+    limits.devices[0].batches_in_flight_max = 2;
+    let mut desk = Desk::with(limits, &[A]);
+    submit(&mut desk, op(1), shape(&[16], 5));
+    let commands = desk.feed(loaded(A));
+    let [Command::Run(first), Command::Run(second)] = &commands[..] else { panic!("{commands:?}") };
+    assert_eq!(fail(&mut desk, first, Cause::Device), []);
+    let commands = desk.done(second);
+    assert_eq!(commands[0], Command::Restart(op(1)));
+    assert!(matches!(commands[1..], [Command::Run(_), Command::Run(_)]), "{commands:?}");
+}
+
+#[test]
+fn a_stand_in_gets_work_when_the_last_of_the_others_is_lost() {
+    let mut limits = limits();
+    limits.devices.push(DeviceLimits { stand_in: true, ..limits.devices[0].clone() });
+    let mut desk = Desk::with(limits, &[A]);
+    desk.submit(A, op(1), &[1; 8]);
+    let batch = run_of(&desk.feed(loaded(A)));
+    assert!(!desk.scheduler.service(TWO).0);
+    let commands = fail(&mut desk, &batch, Cause::Lost);
+    assert_eq!(commands, [Command::Retire(ONE), Command::Load { device: TWO, session: A }]);
+    let usage = desk.scheduler.usage();
+    assert_eq!((usage.devices_in_service, usage.devices_lost), (1, 1));
+}
