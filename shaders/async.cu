@@ -25,13 +25,38 @@ __device__ inline void copy_async16(void* shared_to, const void* global_from) {
 // Ends a batch of this thread's copies.
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// A barrier of groups that all run at once and count in `arrived`, which is zero at first. `expected` is their number
+// times the barriers so far, this one among them. Each then sees what the others wrote, by load_shown.
+__device__ inline void groups_sync(unsigned* arrived, unsigned expected) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(arrived, 1);
+    unsigned seen;
+    // all threads ask, and go on together: what follows need not find a warp together again
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
+    } while (__syncthreads_or(seen < expected));
+}
+
+// 16 bytes that another group may have written a moment ago: past the cache of this multiprocessor.
+template <class T>
+__device__ inline T load_shown(const T* from) {
+    static_assert(sizeof(T) == 16, "four words");
+    T value;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+                 : "l"(from)
+                 : "memory");
+    return value;
+}
+
 // Waits until at most LEFT batches of this thread's copies are under way. Other threads see them after a barrier.
 template <int LEFT>
 __device__ inline void copy_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-#if __CUDA_ARCH__ >= 900
+// Of clusters, sm_90 and later: to be reached by nothing on older cards.
 
 // This group's place in its cluster.
 __device__ inline unsigned cluster_rank() {
@@ -56,8 +81,6 @@ __device__ inline T* remote(T* shared, unsigned rank) {
     return reinterpret_cast<T*>(to);
 }
 
-#endif
-
 #else
 
 #define DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(host::dynamic_shared())
@@ -72,6 +95,14 @@ inline void copy_async_wait() {
 
 inline unsigned cluster_rank() { return host::cluster_rank(); }
 inline void cluster_sync(unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
+
+// groups that run at once are a cluster here
+inline void groups_sync(unsigned*, unsigned, unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
+
+template <class T>
+T load_shown(const T* from) {
+    return *from;
+}
 
 template <class T>
 T* remote(T* shared, unsigned rank) {

@@ -19,13 +19,15 @@ use crate::backend::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
-use driver::{Memory, Shape, failed};
+use driver::{Memory, Shape, Together, failed};
 use nvrtc::Compiler;
 pub use paper::Paper;
 use staging::Staging;
 
 /// The oldest driver whose functions are all there, as the driver counts: CUDA 12.0.
 const DRIVER_VERSION_MIN: i32 = 12_000;
+/// Compute capability of the first cards with clusters.
+const CLUSTERS_FROM: (u32, u32) = (9, 0);
 /// Part of the free memory that is left to the driver, to staging and to others: an eighth.
 const RESERVE: u64 = 8;
 /// Groups that a multiprocessor is given of a batch before more rows make nothing faster: four times what it runs at once.
@@ -208,7 +210,12 @@ impl Gpu for Cuda {
         assert!(groups <= self.card.groups_max && threads <= self.card.threads_max, "{}: too many", launch.entry);
         assert!(cluster <= 1 || groups.is_multiple_of(cluster), "{}: {groups} groups in {cluster}s", launch.entry);
         let bind: Vec<&Memory> = launch.bind.iter().map(|buf| &buf.0).collect();
-        let shape = Shape { groups, threads, shared_bytes, cluster };
+        let together = match cluster {
+            0 | 1 => Together::Alone,
+            _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
+            _ => Together::Cluster(cluster),
+        };
+        let shape = Shape { groups, threads, shared_bytes, together };
         launch.module.0.launch(launch.entry, &shape, &bind, launch.args)
     }
 

@@ -75,7 +75,8 @@ pub struct Launch<'a, G: Gpu> {
     pub threads: u32,
     /// Shared memory of a group whose size is not in the source, in bytes (CUDA only).
     pub shared_bytes: u32,
-    /// Neighbouring groups that run together and may synchronise (CUDA only); 1: none.
+    /// Neighbouring groups that run together and may synchronise (CUDA only); 1: none. On cards without clusters all groups of
+    /// the launch do, and must fit on the card at once.
     pub cluster: u32,
     /// Buffers, in the order of the entry's arguments. In WGSL bindings 0, 1, ... of group 0. None of them twice.
     pub bind: &'a [&'a G::Buf],

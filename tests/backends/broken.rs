@@ -63,6 +63,60 @@ const SLIPS: [Slip; 7] = [
     },
 ];
 
+/// The same for fast paths, on a card of capability 9.0 whose eight rows go by `warp` and whose two by `cluster`.
+const FAST_SHAPE: Shape = Shape(3, 1, 512, 8, 2, 3, 7);
+const FAST_SLIPS: [Slip; 7] = [
+    Slip {
+        name: "partial sums read too early",
+        stem: "blind_rotate.warp",
+        from: "__syncthreads();  // partial",
+        nth: 0,
+        to: "//",
+    },
+    Slip {
+        name: "partial sums overwritten too early",
+        stem: "blind_rotate.warp",
+        from: "__syncthreads();  // warps' own",
+        nth: 0,
+        to: "//",
+    },
+    Slip {
+        name: "a key that has not arrived",
+        stem: "blind_rotate.warp",
+        from: "if (TILES > 1) copy_async_wait<TILES - 1>();",
+        nth: 0,
+        to: "",
+    },
+    Slip {
+        name: "a transpose in a hurry",
+        stem: "blind_rotate.warp",
+        from: "__syncwarp();\n#pragma unroll\n    for (unsigned i = 0; i < W; i++) v[i]",
+        nth: 0,
+        to: "\n#pragma unroll\n    for (unsigned i = 0; i < W; i++) v[i]",
+    },
+    Slip {
+        name: "partners that are not waited for",
+        stem: "blind_rotate.cluster",
+        from: "if (CLUSTERS) cluster_sync();",
+        nth: 0,
+        to: "if (CLUSTERS) __syncthreads();",
+    },
+    Slip {
+        name: "values shown where partners still read",
+        stem: "blind_rotate.cluster",
+        from: "shown_in_cluster[step % 2]",
+        nth: 0,
+        to: "shown_in_cluster[0]",
+    },
+    Slip {
+        name: "a root that is not mirrored",
+        stem: "blind_rotate.cluster",
+        from: "11 - (slot + 1)",
+        nth: 0,
+        to: "10 - (slot + 1)",
+    },
+];
+
 /// A key, inputs and what plain Rust makes of them.
 pub struct Expected {
     key: EvaluationKey,
@@ -72,10 +126,15 @@ pub struct Expected {
 }
 
 impl Expected {
-    pub fn new() -> Expected {
-        let key = key(SHAPE.params(), Bodies::Random, 12);
+    /// What the plain kernels are broken by.
+    pub fn plain() -> Expected {
+        Expected::new(SHAPE, ROWS)
+    }
+
+    fn new(shape: Shape, rows: usize) -> Expected {
+        let key = key(shape.params(), Bodies::Random, 12);
         let words = key.params.lwe_dimension + 1;
-        let inputs = torus_rows(ROWS, words, 13);
+        let inputs = torus_rows(rows, words, 13);
         let samples: Vec<u32> = inputs.chunks_exact(words).flat_map(|row| naive::bootstrap(&key, row)).collect();
         let sample_words = key.params.extracted_dimension() + 1;
         let outputs = samples.chunks_exact(sample_words).flat_map(|row| naive::key_switch(&key, row)).collect();
@@ -109,7 +168,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
                 assert_eq!(source.text.matches(BARRIER).count(), count, "barriers of {stem}");
                 replaced(&source.text, BARRIER, nth, "")
             });
-            match expected.get_or_init(Expected::new).found(host) {
+            match expected.get_or_init(Expected::plain).found(host) {
                 Err(Error::Device(message)) => assert!(message.contains("threads race"), "{message}"),
                 other => panic!("not noticed: {:?}", other.err()),
             }
@@ -117,20 +176,30 @@ pub fn cases() -> impl Iterator<Item = Case> {
     });
     let slips = SLIPS.into_iter().map(move |slip| {
         let expected = expected.clone();
+        case(slip.name.into(), move |host| notice(expected.get_or_init(Expected::plain), &slip, host))
+    });
+    let expected = [2, 8].map(|rows| (rows, Arc::new(OnceLock::new())));
+    let fast = FAST_SLIPS.into_iter().map(move |slip| {
+        let (rows, expected) = expected[usize::from(slip.stem == "blind_rotate.warp")].clone();
         case(slip.name.into(), move |host| {
-            let expected: &Expected = expected.get_or_init(Expected::new);
-            let Slip { stem, from, nth, to, .. } = slip;
-            let host = host.with_sources(move |source| {
-                if source.stem == stem { replaced(&source.text, from, nth, to) } else { source.text.clone() }
-            });
-            match expected.found(host) {
-                Err(Error::Device(_)) => {}
-                Err(error) => panic!("{error}"),
-                Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),
-            }
+            let host = host.with_card(|card| (card.compute_capability, card.multiprocessors) = (Some((9, 0)), 1));
+            notice(expected.get_or_init(|| Expected::new(FAST_SHAPE, rows)), &slip, host);
         })
     });
-    barriers.chain(slips)
+    barriers.chain(slips).chain(fast)
+}
+
+/// A card whose sources have the slip does not give the words of the definition.
+fn notice(expected: &Expected, slip: &Slip, host: HostCuda) {
+    let Slip { stem, from, nth, to, .. } = *slip;
+    let host = host.with_sources(move |source| {
+        if source.stem == stem { replaced(&source.text, from, nth, to) } else { source.text.clone() }
+    });
+    match expected.found(host) {
+        Err(Error::Device(_)) => {}
+        Err(error) => panic!("{error}"),
+        Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),
+    }
 }
 
 fn case(name: String, check: impl Fn(HostCuda) + Send + Sync + 'static) -> Case {

@@ -100,7 +100,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
     SLIPS.iter().map(move |slip| {
         let expected = expected.clone();
         let check = move |_: &Device| {
-            let expected: &Expected = expected.get_or_init(Expected::new);
+            let expected: &Expected = expected.get_or_init(Expected::plain);
             let gpu = open_software_narrow().expect("trials run where the backend is");
             match expected.found(Slipping { gpu, slip }) {
                 Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),

@@ -17,6 +17,15 @@ type Open = Box<dyn Fn(usize) -> Result<AnyBackend> + Send + Sync>;
 /// Launches a stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
+/// An emulated card of a compute capability, so that fast paths are taken: by few rows those of the cluster, by more those of
+/// the warp.
+fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
+    Ok(HostCuda::open()?.with_card(|card| {
+        card.compute_capability = Some(capability);
+        card.multiprocessors = multiprocessors;
+    }))
+}
+
 /// A backend by its name in `DeviceInfo::backend`.
 pub struct Device {
     pub name: &'static str,
@@ -26,6 +35,8 @@ pub struct Device {
     pub threads: &'static [usize],
     /// Whether it takes only what is small: it computes on the host, slowly.
     pub small_only: bool,
+    /// Whether it stands for a kind of card beside another device that takes all other cases.
+    pub fast_paths_only: bool,
     /// The instruction set of a CPU.
     pub isa: Option<Isa>,
     open: Open,
@@ -51,6 +62,8 @@ impl Device {
             Device::gpu("wgpu-software-narrow", true, wgpu::open_software_narrow),
             Device::gpu("wgpu", false, wgpu::open_card),
             Device::gpu("cuda", false, first_cuda),
+            Device::gpu("cuda-host-sm80", true, || emulated((8, 0), 8)).fast_paths_only(),
+            Device::gpu("cuda-host-sm90", true, || emulated((9, 0), 1)).fast_paths_only(),
         ]
     }
 
@@ -62,6 +75,7 @@ impl Device {
             missing: isa.is_none().then(missing),
             threads: &[1, 2, 3],
             small_only: false,
+            fast_paths_only: false,
             isa,
             open: Box::new(move |threads| {
                 let isa = isa.ok_or_else(missing)?;
@@ -78,10 +92,15 @@ impl Device {
             missing: open().err(),
             threads: &[1],
             small_only,
+            fast_paths_only: false,
             isa: None,
             open: Box::new(move |_| Ok(AnyBackend::new(Evaluator::new(open()?)))),
             stem: Some(Box::new(move |case| case.check(&open().expect("trials run where the backend is")))),
         }
+    }
+
+    fn fast_paths_only(self) -> Device {
+        Device { fast_paths_only: true, ..self }
     }
 
     /// The backend with this many threads, where that makes a difference.

@@ -11,6 +11,7 @@ mod broken;
 mod broken_wgsl;
 mod device;
 mod emulator;
+mod fast_paths;
 mod fixtures;
 mod lwe_key_switch;
 mod ntt;
@@ -37,18 +38,24 @@ struct Case {
 impl Case {
     /// For every device.
     fn small(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
-        Case { name: name.into(), on: |_| true, check: Box::new(check) }
+        Case { name: name.into(), on: |device| !device.fast_paths_only, check: Box::new(check) }
     }
 
     /// For devices that are not emulated.
     fn large(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
         Case { on: |device| !device.small_only, ..Case::small(name, check) }
     }
+
+    /// For cards, real ones and those that stand for a kind.
+    fn fast_path(name: impl Into<String>, check: impl Fn(&Device) + Send + Sync + 'static) -> Case {
+        let on = |device: &Device| device.fast_paths_only || (device.is_gpu() && !device.small_only);
+        Case { on, ..Case::small(name, check) }
+    }
 }
 
 fn stems() -> impl Iterator<Item = Case> {
     StemCase::all().map(|(name, case)| Case {
-        on: Device::is_gpu,
+        on: |device| device.is_gpu() && !device.fast_paths_only,
         ..Case::small(name, move |device: &Device| device.check_stem(&case))
     })
 }
@@ -67,6 +74,7 @@ fn main() -> ExitCode {
         .chain(lwe_key_switch::cases())
         .chain(arena::cases())
         .chain(agreement::cases())
+        .chain(fast_paths::cases())
         .chain(stems())
         .chain(emulator::cases())
         .chain(broken::cases())

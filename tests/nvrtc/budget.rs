@@ -4,7 +4,7 @@ use crate::cubin::Use;
 
 /// Registers a thread and shared bytes a group at most, over all presets and architectures. No entry has a stack: what
 /// finds no register goes there, through memory that is a thousand times slower.
-const BUDGET: [(&str, u32, u32); 10] = [
+const BUDGET: [(&str, u32, u32); 13] = [
     ("ntt_forward", 40, 4096),
     ("ntt_inverse", 40, 4096),
     ("ntt_key", 40, 4096),
@@ -14,6 +14,11 @@ const BUDGET: [(&str, u32, u32); 10] = [
     ("blind_rotate_start", 32, 0),
     // 64: a multiprocessor holds 1024 threads of it
     ("blind_rotate", 64, 4096),
+    // 168: six warps of three rows; where eight rows share a step's key, `__launch_bounds__` holds it to 128
+    ("blind_rotate_warp", 168, 0),
+    ("blind_rotate_warp_key", 64, 0),
+    // few threads, that wait for each other and not for their turn: registers are there to be had
+    ("blind_rotate_cluster", 240, 16896),
     ("sample_extract", 32, 0),
     ("lwe_key_switch", 64, 16384),
 ];

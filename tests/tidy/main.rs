@@ -179,6 +179,11 @@ fn a_kernel_has_the_same_steps_in_every_language() {
             assert_eq!(of(&shader), expected, "{shader} against {cpu}");
         }
     }
+    let text = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
+    for variant in ["shaders/blind_rotate.warp.cu", "shaders/blind_rotate.cluster.cu"] {
+        let found = steps(&(text("shaders/registers.cu") + &text(variant)));
+        assert_eq!(found, steps(&text("kernels/src/cpu/blind_rotate.rs")), "{variant} and its helpers");
+    }
 }
 
 #[test]

@@ -189,7 +189,16 @@ pub struct Shape {
     pub groups: u32,
     pub threads: u32,
     pub shared_bytes: u32,
-    pub cluster: u32,
+    pub together: Together,
+}
+
+/// Groups that may wait for each other.
+pub enum Together {
+    Alone,
+    /// Neighbours, as many at a time.
+    Cluster(u32),
+    /// All of the launch; the driver refuses more than fit on the card at once.
+    All,
 }
 
 impl Module {
@@ -243,18 +252,27 @@ impl Module {
         let addresses = addresses.iter_mut().map(|address| (address as *mut sys::CUdeviceptr).cast::<c_void>());
         let words = words.iter_mut().map(|word| (word as *mut u32).cast::<c_void>());
         let mut arguments: Vec<*mut c_void> = addresses.chain(words).collect();
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue {
-                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: shape.cluster, y: 1, z: 1 },
-            },
+        let mut attribute = match shape.together {
+            Together::Alone => None,
+            Together::Cluster(_) if has_cluster_of_its_own(function) => None,
+            Together::Cluster(x) => Some(sys::CUlaunchAttribute {
+                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                pad: [0; 4],
+                value: sys::CUlaunchAttributeValue {
+                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y: 1, z: 1 },
+                },
+            }),
+            Together::All => Some(sys::CUlaunchAttribute {
+                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                pad: [0; 4],
+                value: sys::CUlaunchAttributeValue { cooperative: 1 },
+            }),
         };
         // SAFETY: function, stream and buffers are of one context, which is bound; the arguments point to values that
         // live until the call returns, which has copied them. Entries take their buffers, then their words (README of
         // the shaders), and stay within the buffers: the suite checks that, on the host under a sanitizer
         let launched = unsafe {
-            if shape.cluster > 1 && !has_cluster_of_its_own(function) {
+            if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {
                     gridDimX: shape.groups,
                     gridDimY: 1,
@@ -264,7 +282,7 @@ impl Module {
                     blockDimZ: 1,
                     sharedMemBytes: shape.shared_bytes,
                     hStream: self.stream.cu_stream(),
-                    attrs: &mut attribute,
+                    attrs: attribute,
                     numAttrs: 1,
                 };
                 sys::cuLaunchKernelEx(&config, function, arguments.as_mut_ptr(), null_mut()).result()

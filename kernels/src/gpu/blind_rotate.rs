@@ -3,11 +3,14 @@
 //! A [`Variant`] is one way. The order of its key's words and the number of its launches are its own; the exponents it
 //! reads and the accumulators it leaves, `[rows][k + 1][N]` words in `[0, q)`, are the same for all.
 
+mod registers;
+
 use super::ntt::{self, Ntt};
 use super::stem::{Compiler, Stem};
 use super::{Card, Gpu, Language, source};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
+use registers::{Fit, Registers};
 
 /// Words of the key that are made on the host at a time.
 const CHUNK_WORDS: usize = 1 << 22;
@@ -22,19 +25,14 @@ const WGSL_STEPS_MAX: usize = 16;
 pub enum Variant {
     /// A group a row, transforms in shared memory: every card.
     Plain,
+    /// Transforms in registers: CUDA, compute capability 8.0 and later, rings of 512 and 1024.
+    Registers(Fit),
 }
 
 impl Variant {
     /// The best for a card and parameters.
-    pub fn of(_card: &Card, _params: &Params) -> Variant {
-        Variant::Plain
-    }
-
-    /// Words of a bootstrapping key on the card.
-    pub fn key_words(self, params: &Params) -> usize {
-        match self {
-            Variant::Plain => params.bootstrap_body_words() * (params.glwe_dimension + 1),
-        }
+    pub fn of(card: &Card, params: &Params) -> Variant {
+        Fit::of(card, params).map_or(Variant::Plain, Variant::Registers)
     }
 
     /// Rows that one multiprocessor works on at the same time.
@@ -42,6 +40,7 @@ impl Variant {
         match self {
             // eight groups of 256 threads are what a multiprocessor holds
             Variant::Plain => 8,
+            Variant::Registers(fit) => fit.rows_of_a_multiprocessor(),
         }
     }
 }
@@ -51,37 +50,52 @@ pub fn accumulator_words(params: &Params) -> usize {
     (params.glwe_dimension + 1) * params.polynomial_size
 }
 
+/// Words of a step's key, in any order.
+fn step_words(params: &Params) -> usize {
+    params.rgsw_rows() * accumulator_words(params)
+}
+
+/// Words of a bootstrapping key on the card.
+pub fn key_words(params: &Params) -> usize {
+    params.lwe_dimension * step_words(params)
+}
+
 /// The stem for one parameter set.
 pub struct BlindRotate<G: Gpu> {
-    variant: Variant,
-    stem: Stem<G>,
+    kernels: Kernels<G>,
     params: Params,
+}
+
+enum Kernels<G: Gpu> {
+    Plain(Stem<G>),
+    Registers(Registers<G>),
 }
 
 impl<G: Gpu> BlindRotate<G> {
     /// Compiled for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
-        let stem = match variant {
+        let kernels = match variant {
             Variant::Plain => {
                 let texts = [&source::NTT, &source::BLIND_ROTATE];
-                compiler.stem(gpu, "blind_rotate", &texts, params, ntt::threads(params), &[])?
+                Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, params, ntt::threads(params), &[])?)
             }
+            Variant::Registers(fit) => Kernels::Registers(Registers::new(gpu, compiler, params, fit)?),
         };
-        Ok(BlindRotate { variant, stem, params: *params })
+        Ok(BlindRotate { kernels, params: *params })
     }
 
     /// The key in the variant's order. Its masks are written out on the host, a part at a time, and transformed on the card.
     pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: &G::Buf, key: &EvaluationKey) -> Result<G::Buf> {
         let p = &self.params;
-        let loaded = super::alloc(gpu, self.variant.key_words(p))?;
-        let step_words = p.rgsw_rows() * accumulator_words(p);
-        match self.variant {
-            Variant::Plain => {
-                super::upload(gpu, &loaded, p.lwe_dimension, step_words, CHUNK_WORDS, |i, out| {
+        let loaded = super::alloc(gpu, key_words(p))?;
+        match &self.kernels {
+            Kernels::Plain(_) => {
+                super::upload(gpu, &loaded, p.lwe_dimension, step_words(p), CHUNK_WORDS, |i, out| {
                     key.expand_bootstrap(i, out);
                 })?;
-                ntt.key(gpu, &loaded, roots, p.lwe_dimension * step_words / p.polynomial_size)?;
+                ntt.key(gpu, &loaded, roots, key_words(p) / p.polynomial_size)?;
             }
+            Kernels::Registers(registers) => registers.load(gpu, roots, key, &loaded)?,
         }
         Ok(loaded)
     }
@@ -97,9 +111,9 @@ impl<G: Gpu> BlindRotate<G> {
         acc: &G::Buf,
         rows: usize,
     ) -> Result<()> {
-        match self.variant {
-            Variant::Plain => {
-                self.stem.launch(gpu, "blind_rotate_start", rows, &[exponents, acc], &[rows as u32])?;
+        match &self.kernels {
+            Kernels::Plain(stem) => {
+                stem.launch(gpu, "blind_rotate_start", rows, &[exponents, acc], &[rows as u32])?;
                 let steps = match gpu.card().language {
                     Language::Cuda => self.params.lwe_dimension,
                     Language::Wgsl => (WGSL_ROW_STEPS / rows.max(1)).clamp(1, WGSL_STEPS_MAX),
@@ -107,10 +121,11 @@ impl<G: Gpu> BlindRotate<G> {
                 for first in (0..self.params.lwe_dimension).step_by(steps) {
                     let count = steps.min(self.params.lwe_dimension - first);
                     let args = [first as u32, count as u32];
-                    self.stem.launch_whole(gpu, "blind_rotate", rows, &[key, roots, exponents, acc], &args)?;
+                    stem.launch_whole(gpu, "blind_rotate", rows, &[key, roots, exponents, acc], &args)?;
                 }
                 Ok(())
             }
+            Kernels::Registers(registers) => registers.run(gpu, key, roots, exponents, acc, rows),
         }
     }
 }

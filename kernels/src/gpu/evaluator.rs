@@ -17,7 +17,7 @@ use super::{Gpu, alloc};
 use crate::backend::{Backend, DeviceInfo, SlotGate};
 use crate::error::Result;
 use crate::tfhe::gates::{self, Gate};
-use crate::tfhe::{EvaluationKey, Params};
+use crate::tfhe::{EvaluationKey, Params, Preset};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
@@ -139,7 +139,7 @@ impl<G: Gpu> Evaluator<G> {
     pub fn new(gpu: G) -> Evaluator<G> {
         let card = gpu.card();
         let mut info = card.info.clone();
-        let variant = Variant::Plain;
+        let variant = Variant::of(card, &Preset::Fast128.params());
         info.rows_max = WAVES * card.multiprocessors as usize * variant.rows_of_a_multiprocessor();
         Evaluator {
             gpu,
@@ -286,7 +286,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
     }
 
     fn key_bytes(&self, params: &Params) -> u64 {
-        let bootstrap = Variant::of(self.gpu.card(), params).key_words(params);
+        let bootstrap = blind_rotate::key_words(params);
         4 * (bootstrap + lwe_key_switch::key_words(params) + 4 * params.polynomial_size) as u64
     }
 

@@ -5,6 +5,7 @@
 
 use super::{Card, Language, Source};
 use crate::modular::{self, RING_MODULUS, TORUS_CORRECTION};
+use crate::ring::Ring;
 use crate::tfhe::Params;
 
 /// A text of `shaders/`.
@@ -53,6 +54,13 @@ macro_rules! text {
     };
 }
 
+/// A text that only CUDA has.
+macro_rules! cuda_text {
+    ($name:literal) => {
+        Text { cuda: include_str!(concat!("../../../shaders/", $name, ".cu")), wgsl: "" }
+    };
+}
+
 /// Arithmetic, in front of every stem.
 const MODULAR: Text = text!("modular");
 /// Transforms: a stem, and a helper of blind rotation.
@@ -63,6 +71,14 @@ pub const LINEAR: Text = text!("linear");
 pub const MOD_SWITCH: Text = text!("mod_switch");
 /// Blind rotation.
 pub const BLIND_ROTATE: Text = text!("blind_rotate");
+/// Copies beside the threads, groups that see each other's memory.
+pub const ASYNC: Text = cuda_text!("async");
+/// Transforms in registers.
+pub const REGISTERS: Text = cuda_text!("registers");
+/// Blind rotation, a warp a polynomial.
+pub const BLIND_ROTATE_WARP: Text = cuda_text!("blind_rotate.warp");
+/// Blind rotation, a row over several groups.
+pub const BLIND_ROTATE_CLUSTER: Text = cuda_text!("blind_rotate.cluster");
 /// Sample extraction.
 pub const SAMPLE_EXTRACT: Text = text!("sample_extract");
 /// Key switch.
@@ -125,6 +141,7 @@ fn constants(p: &Params) -> Vec<(&'static str, u32)> {
         ("LOG_N", n.trailing_zeros()),
         ("KEY_FACTOR", key_factor),
         ("KEY_FACTOR_COMPANION", modular::companion(key_factor)),
+        ("ROOT_64", root_64()),
         ("K", p.glwe_dimension as u32),
         ("LEVELS", levels),
         ("BASE_LOG", base_log),
@@ -137,6 +154,11 @@ fn constants(p: &Params) -> Vec<(&'static str, u32)> {
         // D^t, at most 2^32, which is written 0
         ("KS_COVERED", covered as u32),
     ]
+}
+
+/// A primitive 64th root of unity: `psi^(N / 32)` for every N.
+fn root_64() -> u32 {
+    Ring::of(64).roots[16].value
 }
 
 #[cfg(test)]

@@ -54,6 +54,14 @@ impl<G: Gpu> Compiler<G> {
     }
 }
 
+/// The groups of a launch that is not just one group a piece of work.
+pub(super) struct Shape {
+    pub groups: u32,
+    pub threads: u32,
+    pub shared_bytes: u32,
+    pub cluster: u32,
+}
+
 /// A compiled stem.
 pub(super) struct Stem<G: Gpu> {
     module: Arc<G::Module>,
@@ -68,8 +76,8 @@ impl<G: Gpu> Stem<G> {
         if groups == 0 {
             return Ok(());
         }
-        let Stem { module, threads } = self;
-        gpu.launch(Launch { module, entry, groups, threads: *threads, shared_bytes: 0, cluster: 1, bind, args })
+        let shape = Shape { groups, threads: self.threads, shared_bytes: 0, cluster: 1 };
+        self.launch_shaped(gpu, entry, shape, bind, args)
     }
 
     /// Starts an entry that needs a group for each piece of its work.
@@ -86,6 +94,18 @@ impl<G: Gpu> Stem<G> {
     ) -> Result<()> {
         assert!(work <= gpu.card().groups_max as usize, "{entry}: {work} groups");
         self.launch(gpu, entry, work, bind, args)
+    }
+
+    /// Starts an entry in a shape of its own.
+    pub fn launch_shaped(
+        &self,
+        gpu: &G,
+        entry: &'static str,
+        Shape { groups, threads, shared_bytes, cluster }: Shape,
+        bind: &[&G::Buf],
+        args: &[u32],
+    ) -> Result<()> {
+        gpu.launch(Launch { module: &self.module, entry, groups, threads, shared_bytes, cluster, bind, args })
     }
 }
 

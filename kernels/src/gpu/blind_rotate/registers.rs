@@ -1,0 +1,199 @@
+//! Blind rotation with transforms in registers: NVIDIA cards from compute capability 8.0 on.
+//!
+//! Two kernels over one order of the key. `blind_rotate.warp` has a warp for each polynomial and several rows a group: the
+//! most rows a second. `blind_rotate.cluster` spreads a row over a group for each row of the RGSW ciphertext: the soonest
+//! answer, for batches that leave most of the card idle.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{CHUNK_WORDS, step_words};
+use crate::error::Result;
+use crate::gpu::stem::{Compiler, Shape, Stem};
+use crate::gpu::{Card, Gpu, Language, alloc, source, upload};
+use crate::tfhe::{EvaluationKey, Params};
+
+/// Rows a group of `blind_rotate.warp`, most first. A card gets the first that fits its shared memory, and two for batches
+/// that are too small for it.
+const GATES: [u32; 5] = [8, 4, 3, 2, 1];
+const GATES_OF_SMALL_BATCHES: u32 = 2;
+/// Warps of a group that makes a key.
+const KEY_WARPS: u32 = 4;
+/// Threads of a group of `blind_rotate.warp` at most: with more, a multiprocessor has not the 128 registers for each of them
+/// that a transform takes.
+const THREADS_MAX: u32 = 512;
+
+/// What of this suits a card and parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// Rows of a group of `blind_rotate.warp`.
+    gates: u32,
+    /// Steps whose key is in shared memory.
+    tiles: u32,
+    /// Whether groups of `blind_rotate.cluster` read each other's shared memory; none: no such kernel.
+    clusters: Option<bool>,
+}
+
+impl Fit {
+    /// None where the plain kernel has to do.
+    pub fn of(card: &Card, p: &Params) -> Option<Fit> {
+        let capability = card.compute_capability.filter(|_| card.language == Language::Cuda)?;
+        let words_of_a_lane = p.polynomial_size / 32;
+        let in_registers = matches!(p.polynomial_size, 512 | 1024)
+            && p.bootstrap_level_count <= 3
+            && p.bootstrap_level_count * words_of_a_lane <= 64;
+        if capability < (8, 0) || !in_registers {
+            return None;
+        }
+        // two steps of the key where that leaves room for rows to share them
+        let fits = |gates: u32, tiles: u32| {
+            threads(p, gates) <= THREADS_MAX.min(card.threads_max)
+                && shared_bytes(p, gates, tiles) <= card.shared_bytes_max
+        };
+        let double = GATES.into_iter().filter(|&gates| gates > 3).find(|&gates| fits(gates, 2)).map(|gates| (gates, 2));
+        let (gates, tiles) =
+            double.or_else(|| GATES.into_iter().find(|&gates| fits(gates, 1)).map(|gates| (gates, 1)))?;
+        let clusters = (p.rgsw_rows() <= 8).then_some(capability >= (9, 0));
+        Some(Fit { gates, tiles, clusters })
+    }
+
+    /// Rows that one multiprocessor works on at the same time.
+    pub fn rows_of_a_multiprocessor(&self) -> usize {
+        self.gates as usize
+    }
+}
+
+/// Threads of a group of `blind_rotate.warp`.
+fn threads(p: &Params, gates: u32) -> u32 {
+    32 * gates * (p.glwe_dimension as u32 + 1)
+}
+
+/// Words of a transpose.
+fn padded(p: &Params) -> u32 {
+    let n = p.polynomial_size as u32;
+    n + n / 32
+}
+
+/// Shared memory of a group of `blind_rotate.warp`, as the source lays it out.
+fn shared_bytes(p: &Params, gates: u32, tiles: u32) -> u32 {
+    let (n, components) = (p.polynomial_size as u32, p.glwe_dimension as u32 + 1);
+    let tile = p.rgsw_rows() as u32 * components * n;
+    let own = padded(p).max(p.glwe_dimension as u32 * n).next_multiple_of(32);
+    4 * (tiles * tile + 2 * n + gates * components * (n + own))
+}
+
+/// The kernels, compiled for one card and one parameter set.
+pub struct Registers<G: Gpu> {
+    params: Params,
+    /// Rows of a group with the kernel for it, fewest first.
+    warp: Vec<(u32, Stem<G>)>,
+    tiles: u32,
+    cluster: Option<Cluster<G>>,
+}
+
+struct Cluster<G: Gpu> {
+    stem: Stem<G>,
+    /// Most rows of a launch.
+    rows_max: usize,
+    /// Groups without clusters show each other values in global memory: `[rows][2][rgsw rows][N]` words, and a count a row.
+    shown: Mutex<(G::Buf, G::Buf)>,
+    counts: bool,
+}
+
+impl<G: Gpu> Registers<G> {
+    /// Compiles them.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
+        let mut sizes = vec![fit.gates];
+        if fit.gates > GATES_OF_SMALL_BATCHES {
+            sizes.insert(0, GATES_OF_SMALL_BATCHES);
+        }
+        let texts = [&source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_WARP];
+        let warp = sizes.into_iter().map(|gates| {
+            let more = [("GATES", gates), ("TILES", fit.tiles)];
+            Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, p, threads(p, gates), &more)?))
+        });
+        let cluster = fit.clusters.map(|clusters| Cluster::new(gpu, compiler, p, fit, clusters)).transpose()?;
+        Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, tiles: fit.tiles, cluster })
+    }
+
+    /// Fills `loaded` with the key in the order of both kernels.
+    pub fn load(&self, gpu: &G, roots: &G::Buf, key: &EvaluationKey, loaded: &G::Buf) -> Result<()> {
+        let p = &self.params;
+        let steps_max = (CHUNK_WORDS / step_words(p)).clamp(1, p.lwe_dimension);
+        let part = alloc(gpu, steps_max * step_words(p))?;
+        let (_, stem) = &self.warp[0];
+        for first in (0..p.lwe_dimension).step_by(steps_max) {
+            let steps = steps_max.min(p.lwe_dimension - first);
+            upload(gpu, &part, steps, step_words(p), CHUNK_WORDS, |i, out| key.expand_bootstrap(first + i, out))?;
+            let polynomials = (steps * step_words(p) / p.polynomial_size) as u32;
+            let shape = Shape {
+                groups: polynomials.div_ceil(KEY_WARPS),
+                threads: 32 * KEY_WARPS,
+                shared_bytes: 4 * (2 * p.polynomial_size as u32 + KEY_WARPS * padded(p)),
+                cluster: 1,
+            };
+            let args = [polynomials, first as u32];
+            stem.launch_shaped(gpu, "blind_rotate_warp_key", shape, &[&part, roots, loaded], &args)?;
+        }
+        Ok(())
+    }
+
+    /// `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`.
+    pub fn run(
+        &self,
+        gpu: &G,
+        key: &G::Buf,
+        roots: &G::Buf,
+        exponents: &G::Buf,
+        acc: &G::Buf,
+        rows: usize,
+    ) -> Result<()> {
+        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| rows <= cluster.rows_max) {
+            return cluster.run(gpu, &self.params, [key, roots, exponents, acc], rows);
+        }
+        let full = gpu.card().multiprocessors as usize;
+        let fewest = self.warp.iter().find(|(gates, _)| rows.div_ceil(*gates as usize) <= full);
+        let (gates, stem) = fewest.or(self.warp.last()).expect("there is a kernel");
+        let shape = Shape {
+            groups: (rows as u32).div_ceil(*gates),
+            threads: threads(&self.params, *gates),
+            shared_bytes: shared_bytes(&self.params, *gates, self.tiles),
+            cluster: 1,
+        };
+        stem.launch_shaped(gpu, "blind_rotate_warp", shape, &[key, roots, exponents, acc], &[rows as u32])
+    }
+}
+
+impl<G: Gpu> Cluster<G> {
+    fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit, clusters: bool) -> Result<Self> {
+        let texts = [&source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_CLUSTER];
+        let more = [("CLUSTERS", u32::from(clusters))];
+        let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, p, p.polynomial_size as u32 / 8, &more)?;
+        let multiprocessors = gpu.card().multiprocessors as usize;
+        let rows_max = if clusters {
+            // beyond half of what the other kernel takes at once, that one is sooner done
+            (multiprocessors * fit.gates as usize / 2).max(1)
+        } else {
+            // all groups must run at once
+            multiprocessors / p.rgsw_rows()
+        };
+        let rows_shown = if clusters { 0 } else { rows_max };
+        let shown = alloc(gpu, (rows_shown * 2 * p.rgsw_rows() * p.polynomial_size).max(1))?;
+        Ok(Cluster { stem, rows_max, shown: Mutex::new((shown, alloc(gpu, rows_shown.max(1))?)), counts: !clusters })
+    }
+
+    fn run(&self, gpu: &G, p: &Params, [key, roots, exponents, acc]: [&G::Buf; 4], rows: usize) -> Result<()> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.counts {
+            gpu.write(&shown.1, 0, &vec![0; rows])?;
+        }
+        let groups = p.rgsw_rows() as u32;
+        let shape = Shape {
+            groups: rows as u32 * groups,
+            threads: p.polynomial_size as u32 / 8,
+            shared_bytes: 0,
+            cluster: groups,
+        };
+        let bind = [key, roots, exponents, acc, &shown.0, &shown.1];
+        self.stem.launch_shaped(gpu, "blind_rotate_cluster", shape, &bind, &[])
+    }
+}

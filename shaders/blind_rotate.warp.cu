@@ -1,0 +1,276 @@
+// Blind rotation, fast: all n steps in one launch, a transform in the registers of one warp (sm_80 and later).
+//
+// The same words as blind_rotate.cu. A block is GATES rows that go in lock step, a warp for each of their K + 1
+// polynomials; a step's key is copied to shared memory while steps before are computed, and read there by all rows.
+// A lane holds W = N/32 words of a polynomial, in one of two layouts:
+//   far:  word i of a lane is coefficient 32 i + lane. Partners of the first five stages lie in one lane, or 16 lanes
+//         apart (N 512); their roots are the same for all lanes: constants of the source.
+//   near: word i of a lane is value W lane + i. Partners of the other stages lie in one lane; a lane has its own roots.
+// One transpose through shared memory leads from one to the other. The key is stored in the near layout.
+//
+// Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
+// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2). Needs `modular`, `async` and
+// `registers`.
+
+constexpr unsigned W = N / 32;
+constexpr unsigned COMPONENTS = K + 1;
+constexpr unsigned WARPS = GATES * COMPONENTS;
+// stages whose partners are words of one lane in the far layout; N 512 has a fifth, between lanes
+constexpr unsigned FAR_STAGES = LOG_N - 5 < 5 ? LOG_N - 5 : 5;
+constexpr unsigned NEAR_STAGES = LOG_N - 5;
+
+constexpr unsigned TILE = COMPONENTS * COMPONENTS * KEY_COLUMN;  // words of a step's key
+
+// A warp's own memory: its transposes, and its partial sums for the other columns, one after the other.
+constexpr unsigned PADDED = N + N / 32;
+constexpr unsigned OWN = ((PADDED > K * N ? PADDED : K * N) + 31) & ~31u;
+constexpr unsigned ACCUMULATOR = COMPONENTS * N;
+
+// Shared memory of a block, in words; its end is known to kernels/src/gpu/blind_rotate/registers.rs.
+constexpr unsigned AT_KEY = 0;
+constexpr unsigned AT_ROOTS = AT_KEY + TILES * TILE;
+constexpr unsigned AT_ACCUMULATORS = AT_ROOTS + 2 * 32 * W;
+constexpr unsigned AT_OWN = AT_ACCUMULATORS + GATES * ACCUMULATOR;
+
+static_assert(N == 512 || N == 1024, "a lane holds 16 or 32 words");
+static_assert(LEVELS * W <= 64 && LEVELS <= 3, "the digits of all levels stay in registers, their sum in 64 bits");
+
+// Pair `pair` of W/2 in a stage whose partners are `half` words apart.
+__device__ __forceinline__ constexpr unsigned block_of(unsigned pair, unsigned half) { return pair / half; }
+__device__ __forceinline__ constexpr unsigned low_of(unsigned pair, unsigned half) {
+    return pair / half * 2 * half + pair % half;
+}
+
+// The first five stages, far layout.
+__device__ __forceinline__ void forward_far(unsigned (&v)[W], unsigned lane) {
+#pragma unroll
+    for (unsigned pair = 0; pair < W / 2; pair++) butterfly<true>(v[pair], v[pair + W / 2], uniform_root(1));
+#pragma unroll
+    for (unsigned stage = 1; stage < FAR_STAGES; stage++) {
+        const unsigned half = W >> (stage + 1);
+#pragma unroll
+        for (unsigned pair = 0; pair < W / 2; pair++) {
+            const unsigned low = low_of(pair, half);
+            butterfly(v[low], v[low + half], uniform_root((1u << stage) + block_of(pair, half)));
+        }
+    }
+    if (FAR_STAGES < 5) {
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) v[i] = butterfly_of_lanes(v[i], lane & 16, 16, uniform_root(16 + i));
+    }
+}
+
+// The stages after those, near layout, of several polynomials at once; `roots` is [W][32], slot 2^stage - 1 + block.
+template <unsigned ROWS>
+__device__ __forceinline__ void forward_near(unsigned (&v)[ROWS][W], const uint2* roots, unsigned lane) {
+#pragma unroll
+    for (unsigned stage = 0; stage < NEAR_STAGES; stage++) {
+        const unsigned half = W >> (stage + 1);
+#pragma unroll
+        for (unsigned pair = 0; pair < W / 2; pair++) {
+            const unsigned low = low_of(pair, half), slot = (1u << stage) - 1 + block_of(pair, half);
+            const uint2 w = roots[slot * 32 + lane];
+#pragma unroll
+            for (unsigned row = 0; row < ROWS; row++) butterfly(v[row][low], v[row][low + half], w);
+        }
+    }
+}
+
+__device__ __forceinline__ void inverse_near(unsigned (&v)[W], const uint2* roots, unsigned lane) {
+#pragma unroll
+    for (unsigned back = 0; back < NEAR_STAGES; back++) {
+        const unsigned stage = NEAR_STAGES - 1 - back, half = W >> (stage + 1);
+#pragma unroll
+        for (unsigned pair = 0; pair < W / 2; pair++) {
+            const unsigned low = low_of(pair, half), mirrored = (2u << stage) - 2 - block_of(pair, half);
+            inverse_butterfly(v[low], v[low + half], roots[mirrored * 32 + 31 - lane]);
+        }
+    }
+}
+
+__device__ __forceinline__ void inverse_far(unsigned (&v)[W], unsigned lane) {
+    if (FAR_STAGES < 5) {
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) v[i] = inverse_butterfly_of_lanes(v[i], lane & 16, 16, uniform_root(31 - i));
+    }
+#pragma unroll
+    for (unsigned back = 0; back < FAR_STAGES; back++) {
+        const unsigned stage = FAR_STAGES - 1 - back, half = W >> (stage + 1);
+#pragma unroll
+        for (unsigned pair = 0; pair < W / 2; pair++) {
+            const unsigned low = low_of(pair, half);
+            inverse_butterfly(v[low], v[low + half], uniform_root((2u << stage) - 1 - block_of(pair, half)));
+        }
+    }
+}
+
+// Far to near through `own`; a word of padding after every 32 keeps both sides free of bank conflicts.
+__device__ __forceinline__ void far_to_near(unsigned (&v)[W], unsigned* own, unsigned lane) {
+    __syncwarp();
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) own[33 * i + lane] = v[i];
+    __syncwarp();
+    const unsigned at = W * lane + ((W * lane) >> 5);
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) v[i] = own[at + i];
+}
+
+__device__ __forceinline__ void near_to_far(unsigned (&v)[W], unsigned* own, unsigned lane) {
+    __syncwarp();
+    const unsigned at = W * lane + ((W * lane) >> 5);
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) own[at + i] = v[i];
+    __syncwarp();
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) v[i] = own[33 * i + lane];
+}
+
+// The roots of the near stages in the order in which lanes read them, from the plain table [N] of value and companion.
+__device__ __forceinline__ void lane_roots(uint2* to, const uint2* roots) {
+    for (unsigned at = threadIdx.x; at < 32 * (W - 1); at += blockDim.x) {
+        const unsigned slot = at / 32, lane = at % 32;
+        unsigned stage = 0;
+        while (slot + 1 >= 2u << stage) stage++;
+        const unsigned block = slot + 1 - (1u << stage);
+        to[at] = roots[(32u << stage) + (lane << stage) + block];
+    }
+}
+
+// A key from coefficients, from step `first` on: `coefficients` is [steps][LEVELS][component][column][N], in [0, Q);
+// `key` is [n][TILE], values in the near layout times 2^32/N. A warp a polynomial, as many warps a block as the launch
+// has; shared memory: the roots, then PADDED words for each warp.
+extern "C" __global__ void blind_rotate_warp_key(const unsigned* coefficients, const uint2* roots, unsigned* key,
+                                                 unsigned polynomials, unsigned first) {
+    DYNAMIC_SHARED(unsigned, shared);
+    uint2* near_roots = reinterpret_cast<uint2*>(shared);
+    lane_roots(near_roots, roots);
+    __syncthreads();
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned polynomial = blockIdx.x * (blockDim.x / 32) + warp;
+    if (polynomial >= polynomials) return;
+    unsigned* own = shared + 2 * 32 * W + warp * PADDED;
+    const unsigned* from = coefficients + (unsigned long long)polynomial * N;
+    unsigned v[1][W];
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) v[0][i] = from[32 * i + lane];
+    forward_far(v[0], lane);
+    far_to_near(v[0], own, lane);
+    forward_near(v, near_roots, lane);
+    const unsigned step = first + polynomial / (LEVELS * COMPONENTS * COMPONENTS), column = polynomial % COMPONENTS;
+    const unsigned component = polynomial / COMPONENTS % COMPONENTS;
+    const unsigned level = polynomial / (COMPONENTS * COMPONENTS) % LEVELS;
+    const unsigned turn = (column + COMPONENTS - component) % COMPONENTS;
+    unsigned* to = key + (unsigned long long)step * TILE + (component * COMPONENTS + turn) * KEY_COLUMN;
+    to += lane * LEVELS + level;
+#pragma unroll
+    for (unsigned i = 0; i < W; i++)
+        to[i * 32 * LEVELS] = reduce(mul_lazy(v[0][i], make_uint2(KEY_FACTOR, KEY_FACTOR_COMPANION)), Q);
+}
+
+// Calls a step's key into shared memory; every thread waits for its own part.
+__device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
+    for (unsigned at = 4 * threadIdx.x; at < TILE; at += 4 * 32 * WARPS) copy_async16(to + at, from + at);
+}
+
+// All n steps for `rows` rows: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in [0, Q).
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
+                      unsigned rows) {
+    DYNAMIC_SHARED(unsigned, shared);
+    unsigned* tiles = shared + AT_KEY;
+    uint2* near_roots = reinterpret_cast<uint2*>(shared + AT_ROOTS);
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned gate = warp / COMPONENTS, component = warp % COMPONENTS;
+    // a block with fewer rows than GATES repeats the last one
+    const unsigned asked = blockIdx.x * GATES + gate, row = asked < rows ? asked : rows - 1;
+    unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
+    unsigned* own = shared + AT_OWN + warp * OWN;
+    exponents += (unsigned long long)row * (LWE_DIMENSION + 1);
+
+#pragma unroll
+    for (unsigned tile = 0; tile < TILES; tile++) {
+        if (tile < LWE_DIMENSION) copy_tile(tiles + tile * TILE, key + tile * TILE);
+        copy_async_commit();
+    }
+    lane_roots(near_roots, roots);
+    // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1)))
+    const unsigned b = exponents[LWE_DIMENSION];
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) {
+        const unsigned j = 32 * i + lane;
+        accumulator[j] = component < K ? 0 : turned_eighth(j, b);
+    }
+    copy_async_wait<TILES - 1>();
+    __syncthreads();
+
+    unsigned a = exponents[0];
+    for (unsigned step = 0; step < LWE_DIMENSION; step++) {
+        const unsigned next_a = exponents[step + 1];
+        unsigned v[LEVELS][W];
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) {
+            const unsigned raised = raised_digits(accumulator, 32 * i + lane, a);
+#pragma unroll
+            for (unsigned level = 0; level < LEVELS; level++) v[level][i] = digit_of(raised, level);
+        }
+        // (3) transform the digits
+#pragma unroll
+        for (unsigned level = 0; level < LEVELS; level++) {
+            forward_far(v[level], lane);
+            far_to_near(v[level], own, lane);
+        }
+        forward_near(v, near_roots, lane);
+        __syncwarp();
+        if (TILES == 1) {
+            copy_async_wait<0>();
+            __syncthreads();  // this step's key is there
+        }
+        // (4) multiply by the key of step i, sum up
+        unsigned* tile = tiles + step % TILES * TILE;
+        const KeyWords* column = reinterpret_cast<const KeyWords*>(tile + component * COMPONENTS * KEY_COLUMN) + lane;
+        unsigned sum[W];
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) {
+#pragma unroll
+            for (unsigned turn = 0; turn < COMPONENTS; turn++) {
+                const KeyWords word = column[(turn * W + i) * 32];
+                unsigned long long wide = 0;
+#pragma unroll
+                for (unsigned level = 0; level < LEVELS; level++)
+                    wide += (unsigned long long)v[level][i] * word.level[level];
+                const unsigned part = reduce(montgomery_lazy(wide), 2 * Q);
+                if (turn == 0) sum[i] = part;
+                else own[(turn - 1) * N + 32 * i + lane] = part;
+            }
+        }
+        __syncthreads();  // partial sums are there; nobody reads this step's key any more
+        if (step + TILES < LWE_DIMENSION) copy_tile(tile, key + (step + TILES) * (unsigned long long)TILE);
+        copy_async_commit();
+#pragma unroll
+        for (unsigned turn = 1; turn < COMPONENTS; turn++) {
+            const unsigned other = gate * COMPONENTS + (component + COMPONENTS - turn) % COMPONENTS;
+            const unsigned* partial = shared + AT_OWN + other * OWN + (turn - 1) * N + lane;
+#pragma unroll
+            for (unsigned i = 0; i < W; i++) sum[i] = reduce(sum[i] + partial[32 * i], 2 * Q);
+        }
+        if (TILES > 1) copy_async_wait<TILES - 1>();
+        __syncthreads();  // warps' own memory is their own again; of two tiles, the next step's key is there
+        // (5) transform back
+        inverse_near(sum, near_roots, lane);
+        near_to_far(sum, own, lane);
+        inverse_far(sum, lane);
+        // (6) acc <- acc + sum
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) {
+            const unsigned j = 32 * i + lane;
+            accumulator[j] = add_mod(accumulator[j], reduce(sum[i], Q));
+        }
+        __syncwarp();
+        a = next_a;
+    }
+    if (asked < rows) {
+        unsigned* to = accumulators + (unsigned long long)row * ACCUMULATOR + component * N;
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) to[32 * i + lane] = accumulator[32 * i + lane];
+    }
+}

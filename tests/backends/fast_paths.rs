@@ -1,0 +1,47 @@
+//! Blind rotation as CUDA cards do it that keep transforms in registers: batches on both sides of every change of kernel,
+//! against the definition. The cards are emulated, with few multiprocessors, so that few rows are enough.
+
+use std::sync::OnceLock;
+
+use kernels::Backend;
+use tests::naive;
+
+use crate::Case;
+use crate::fixtures::{Bodies, Shape, key, torus_rows};
+
+/// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next one to call
+/// in, and of more steps than are in shared memory.
+const SHAPES: [Shape; 6] = [
+    Shape(3, 1, 1024, 8, 2, 3, 7),
+    Shape(1, 2, 1024, 12, 1, 3, 7),
+    Shape(3, 3, 512, 9, 2, 5, 6),
+    Shape(2, 1, 512, 7, 3, 3, 7),
+    // eight rows of an RGSW ciphertext are a cluster's most; these are nine, and fifteen
+    Shape(2, 2, 512, 5, 3, 3, 7),
+    Shape(1, 4, 512, 4, 3, 3, 7),
+];
+/// One row and two; a group of four rows and one row more; eight and one more.
+const ROWS: [usize; 5] = [1, 2, 5, 8, 9];
+const ROWS_MAX: usize = 9;
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let largest = [(SHAPES[0], Bodies::Largest), (SHAPES[2], Bodies::Largest)];
+    let cases = SHAPES.into_iter().map(|shape| (shape, Bodies::Random)).chain(largest);
+    cases.map(|(shape, bodies)| {
+        let key = key(shape.params(), bodies, 11);
+        let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
+        let inputs = torus_rows(ROWS_MAX, row_in, 12);
+        let expected = OnceLock::new();
+        let kind = if bodies == Bodies::Largest { "-largest" } else { "" };
+        Case::fast_path(format!("fast_paths/{}{kind}", shape.name()), move |device| {
+            let expected: &Vec<u32> = expected
+                .get_or_init(|| inputs.chunks_exact(row_in).flat_map(|row| naive::bootstrap(&key, row)).collect());
+            let backend = device.open(1);
+            let loaded = backend.load_key(&key).expect("a small key fits");
+            for rows in ROWS {
+                let found = backend.bootstrap(&loaded, &inputs[..rows * row_in]).expect("a bootstrap");
+                assert!(found == expected[..rows * row_out], "{rows} rows: words differ from the definition's");
+            }
+        })
+    })
+}
