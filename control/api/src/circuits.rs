@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::{HandleId, MilliYen, OperationId};
@@ -127,6 +127,15 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
 
     fn visit_u64<E>(self, bits: u64) -> Result<CircuitValue, E> {
         Ok(CircuitValue::Bits(bits))
+    }
+
+    /// 64.0 is a whole number too.
+    fn visit_f64<E: serde::de::Error>(self, bits: f64) -> Result<CircuitValue, E> {
+        match bits.fract() == 0.0 && bits >= 0.0 {
+            // what is too large becomes the largest, which is too large as well
+            true => Ok(CircuitValue::Bits(bits as u64)),
+            false => Err(E::invalid_value(Unexpected::Float(bits), &self)),
+        }
     }
 }
 
@@ -324,6 +333,7 @@ mod tests {
         assert_eq!(read(r#"["YQ==","Yg=="]"#).unwrap(), CircuitValue::Ciphertexts(vec!["YQ==".into(), "Yg==".into()]));
         assert_eq!(read(r#""hdl_1""#).unwrap(), CircuitValue::Handle("hdl_1".into()));
         assert_eq!(read("64").unwrap(), CircuitValue::Bits(64));
+        assert_eq!(read("64.0").unwrap(), CircuitValue::Bits(64));
         for bad in ["null", "-1", "1.5", "{}", "[1]", "true", "[[\"a\"]]"] {
             assert!(read(bad).is_err(), "{bad}");
         }

@@ -14,18 +14,8 @@ pub const LENGTH_BYTES: usize = 4;
 pub enum Fault {
     /// It ends before its head does.
     CutShort,
-    /// Its head says to be longer than a head may be.
+    /// Its head is longer than a head may be.
     HeadTooLong,
-}
-
-/// Bytes of the head of a body that begins like this.
-///
-/// # Errors
-/// When `start` has no four bytes, or the head would have more than `head_bytes_max`.
-pub fn head_bytes(start: &[u8], head_bytes_max: usize) -> Result<usize, Fault> {
-    let length = start.first_chunk::<LENGTH_BYTES>().ok_or(Fault::CutShort)?;
-    let length = u32::from_le_bytes(*length) as usize;
-    if length > head_bytes_max { Err(Fault::HeadTooLong) } else { Ok(length) }
 }
 
 /// Cuts a body into its head and its words, both unread.
@@ -33,8 +23,9 @@ pub fn head_bytes(start: &[u8], head_bytes_max: usize) -> Result<usize, Fault> {
 /// # Errors
 /// As they say; nothing is allocated.
 pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), Fault> {
-    let length = head_bytes(body, head_bytes_max)?;
-    body[LENGTH_BYTES..].split_at_checked(length).ok_or(Fault::CutShort)
+    let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::CutShort)?;
+    let (head, words) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Fault::CutShort)?;
+    if head.len() > head_bytes_max { Err(Fault::HeadTooLong) } else { Ok((head, words)) }
 }
 
 /// The start of a body with this head, with room for `words_bytes` bytes of words, which the caller appends.
@@ -69,6 +60,6 @@ mod tests {
             assert_eq!(split(&body[..cut], 8), Err(Fault::CutShort), "{cut}");
         }
         assert_eq!(split(&body, 7), Err(Fault::HeadTooLong));
-        assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::HeadTooLong));
+        assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::CutShort));
     }
 }
