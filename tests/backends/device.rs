@@ -86,7 +86,12 @@ impl Device {
     }
 
     /// A card that `open` opens, anew for every case.
-    fn gpu<G: Gpu>(name: &'static str, small_only: bool, open: fn() -> Result<G>) -> Device {
+    pub fn gpu<G: Gpu>(
+        name: &'static str,
+        small_only: bool,
+        open: impl Fn() -> Result<G> + Clone + Send + Sync + 'static,
+    ) -> Device {
+        let opened = open.clone();
         Device {
             name,
             missing: open().err(),
@@ -94,7 +99,7 @@ impl Device {
             small_only,
             fast_paths_only: false,
             isa: None,
-            open: Box::new(move |_| Ok(AnyBackend::new(Evaluator::new(open()?)))),
+            open: Box::new(move |_| Ok(AnyBackend::new(Evaluator::new(opened()?)))),
             stem: Some(Box::new(move |case| case.check(&open().expect("trials run where the backend is")))),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! One trial a stem, case and backend. A backend that this machine lacks is reported as ignored, never as passed; name it
 //! in `REQUIRE_BACKENDS` (`cpu-avx512,cuda-host`) to make that a failure. `KERNEL_CACHE` names the folder of compiled
-//! kernels for real CUDA cards, which need no compiler for what is there.
+//! kernels for real CUDA cards, which need no compiler for what is there; `PRECOMPILE` fills one instead of running trials.
 
 mod agreement;
 mod any_backend;
@@ -15,6 +15,7 @@ mod fast_paths;
 mod fixtures;
 mod lwe_key_switch;
 mod ntt;
+mod precompile;
 mod stems;
 mod tfhe_bootstrap;
 mod wgpu;
@@ -81,6 +82,9 @@ fn main() -> ExitCode {
         .chain(broken_wgsl::cases())
         .chain(wgpu::cases())
         .map(Arc::new);
+    if let Some(folder) = std::env::var_os("PRECOMPILE") {
+        return precompile::precompile(folder.as_ref(), &cases.collect::<Vec<_>>());
+    }
     let trials = cases.flat_map(|case| {
         let devices = devices.iter().filter(|device| (case.on)(device));
         let trial = |device: &Arc<Device>| trial(case.clone(), device.clone(), required.contains(&device.name));

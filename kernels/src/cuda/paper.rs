@@ -2,7 +2,7 @@
 //! packed where no card is, without a second list of them.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::backend::DeviceInfo;
 use crate::error::Result;
@@ -10,10 +10,11 @@ use crate::gpu::blind_rotate::Variant;
 use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source, Stems};
 use crate::tfhe::Params;
 
-/// A card of some compute capability.
+/// A card of some compute capability. A clone is the same card.
+#[derive(Clone)]
 pub struct Paper {
     card: Card,
-    sources: Mutex<Vec<Source>>,
+    sources: Arc<Mutex<Vec<Source>>>,
 }
 
 impl Paper {
@@ -46,20 +47,20 @@ impl Paper {
             compute_capability: Some(compute_capability),
             wide_integers: true,
         };
-        Paper { card, sources: Mutex::default() }
+        Paper { card, sources: Arc::default() }
     }
 
     /// Everything that is compiled for such a card when a key of these parameters is loaded.
-    pub fn sources(compute_capability: (u32, u32), params: &Params) -> Result<Vec<Source>> {
+    pub fn sources_of(compute_capability: (u32, u32), params: &Params) -> Result<Vec<Source>> {
         let paper = Paper::new(compute_capability);
         let variant = Variant::of(&paper.card, params);
         Stems::new(&paper, &Compiler::default(), params, variant)?;
-        Ok(paper.into_sources())
+        Ok(paper.sources())
     }
 
-    /// What was to be compiled so far, in order.
-    pub fn into_sources(self) -> Vec<Source> {
-        self.sources.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// What was to be compiled so far, each once, in order.
+    pub fn sources(&self) -> Vec<Source> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -1,0 +1,125 @@
+//! What a device does: gates a second, latency, single kernels, and the share of what its arithmetic allows.
+//!
+//! Runs by itself on a machine with a card and nothing else (`scripts/gpu-check` packs it); with `--backend cpu` anywhere.
+
+mod figures;
+mod measure;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use client::{Preset, SecretKey};
+use kernels::Backend;
+use kernels::detect::{Choice, Device, detect};
+use kernels::tfhe::EvaluationKey;
+
+use figures::Figures;
+use measure::Gates;
+
+#[derive(Parser)]
+struct Arguments {
+    /// auto, cuda, wgpu or cpu
+    #[arg(long, default_value = "auto")]
+    backend: Choice,
+    /// fast_128, standard_128 or conservative_128
+    #[arg(long, default_value = "fast_128", value_parser = preset)]
+    preset: Preset,
+    /// Folder of compiled kernels
+    #[arg(long)]
+    kernels: Option<PathBuf>,
+    /// Gates of a batch
+    #[arg(long, value_delimiter = ',', default_value = "1,64,1024,16384", value_parser = clap::value_parser!(u32).range(1..))]
+    batches: Vec<u32>,
+    /// Time for each figure
+    #[arg(long, default_value = "3")]
+    seconds: u64,
+    /// Printed with the figures
+    #[arg(long, default_value = "")]
+    date: String,
+    /// File for the same as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn preset(name: &str) -> Result<Preset, String> {
+    Preset::from_name(name).ok_or_else(|| format!("not one of {}", Preset::ALL.map(Preset::name).join(", ")))
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let found = detect(arguments.backend, arguments.kernels.as_deref());
+    for passed in &found.passed_over {
+        eprintln!("passed over: {}: {}", passed.backend, passed.reason);
+    }
+    if found.devices.iter().any(|device| !asked_for(arguments.backend, device)) {
+        return Err(format!("no device of backend {} computes here", arguments.backend.name()).into());
+    }
+    let secret = SecretKey::generate(arguments.preset);
+    let key = secret.evaluation_key();
+    let time = Duration::from_secs(arguments.seconds);
+    let mut all = Vec::new();
+    for device in &found.devices {
+        let figures = match device {
+            Device::Cpu(cpu) => {
+                let mut figures = gates(arguments, cpu, &key, &secret)?;
+                measure::processor(&mut figures, cpu, &key, &secret, time)?;
+                figures
+            }
+            Device::Cuda(card) => {
+                let mut figures = gates(arguments, &**card, &key, &secret)?;
+                let multiprocessors = kernels::gpu::Gpu::card(card.gpu()).multiprocessors;
+                measure::ceiling(&mut figures, multiprocessors, card.gpu().clock_khz()?, arguments.preset);
+                measure::stems(&mut figures, card, &key, time)?;
+                figures
+            }
+            Device::Wgpu(card) => {
+                let mut figures = gates(arguments, &**card, &key, &secret)?;
+                measure::stems(&mut figures, card, &key, time)?;
+                figures
+            }
+        };
+        println!("{}", figures.table());
+        all.push(figures.json());
+    }
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, serde_json::to_string_pretty(&all)? + "\n")?;
+    }
+    Ok(())
+}
+
+/// Whether a device is of the kind that was asked for, or any would do.
+fn asked_for(choice: Choice, device: &Device) -> bool {
+    match device {
+        _ if choice == Choice::Auto => true,
+        Device::Cpu(_) => choice == Choice::Cpu,
+        Device::Cuda(_) => choice == Choice::Cuda,
+        Device::Wgpu(_) => choice == Choice::Wgpu,
+    }
+}
+
+fn gates<B: Backend>(
+    arguments: &Arguments,
+    backend: &B,
+    key: &EvaluationKey,
+    secret: &SecretKey,
+) -> kernels::Result<Figures> {
+    let time = Duration::from_secs(arguments.seconds);
+    let mut figures = Figures::new(backend.info(), arguments.preset.name(), &arguments.date);
+    let gates = Gates::new(backend, key, secret)?;
+    figures.add("one gate alone, there and back", gates.latency_ms(time)?, "ms");
+    for &batch in &arguments.batches {
+        figures.add(format!("NAND in batches of {batch}"), gates.rate(batch as usize, time)?, "gates/s");
+    }
+    Ok(figures)
+}

@@ -1,0 +1,210 @@
+//! The measurements. Each repeats its work for a time and takes all of it; nothing is measured before it ran once, and what
+//! comes back is decrypted and compared.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use client::{Preset, SecretKey};
+use kernels::cpu::Isa;
+use kernels::cpu::ntt::{Tables, forward_all};
+use kernels::gpu::blind_rotate::{Variant, accumulator_words};
+use kernels::gpu::{Compiler, Evaluator, Gpu, Stems, ntt};
+use kernels::tfhe::{EvaluationKey, Gate, Lwe, Params};
+use kernels::{Backend, Result, SlotGate};
+
+use crate::figures::Figures;
+
+/// Clocks of a multiprocessor for one step of a blind rotation at N = 1024, k = 1, l = 2, if every instruction of the
+/// transforms, the decomposition and the products were issued without a pause: 128 instructions a clock.
+const CLOCKS_A_STEP: f64 = 1795.0;
+/// Different pairs of bits in a batch; their ciphertexts repeat.
+const PAIRS: usize = 64;
+/// Rows of a processor's batch: enough for a group of them on each of its threads.
+const PROCESSOR_ROWS: usize = 64;
+/// Launches before the clock is read, of a transform, a blind rotation, a key switch: so many that waiting for the last
+/// is no part of the figure.
+const LAUNCHES: [usize; 3] = [256, 2, 64];
+
+/// Repeats `work` for at least `time`, at least three times after one that does not count: the seconds one takes.
+fn seconds_each(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    work()?;
+    let start = Instant::now();
+    let mut repeats = 0;
+    while repeats < 3 || start.elapsed() < time {
+        work()?;
+        repeats += 1;
+    }
+    Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
+}
+
+/// NAND gates whose operands come from the host and whose results go back to it.
+pub struct Gates<'a, B: Backend> {
+    backend: &'a B,
+    key: B::Key,
+    params: Params,
+    secret: &'a SecretKey,
+    pairs: Vec<([bool; 2], [Lwe; 2])>,
+}
+
+impl<'a, B: Backend> Gates<'a, B> {
+    pub fn new(backend: &'a B, evaluation_key: &EvaluationKey, secret: &'a SecretKey) -> Result<Gates<'a, B>> {
+        let bits = |i: usize| [i & 1 == 0, i & 2 == 0];
+        let pairs = (0..PAIRS).map(|i| (bits(i), bits(i).map(|bit| secret.encrypt(bit)))).collect();
+        Ok(Gates { backend, key: backend.load_key(evaluation_key)?, params: evaluation_key.params, secret, pairs })
+    }
+
+    /// Gates a second in batches of this size, as many of them under way as the device takes.
+    pub fn rate(&self, batch: usize, time: Duration) -> Result<f64> {
+        self.seconds_a_batch(batch, self.backend.info().batches_in_flight_max, time)
+            .map(|seconds| batch as f64 / seconds)
+    }
+
+    /// Milliseconds from a lone gate's operands to its result.
+    pub fn latency_ms(&self, time: Duration) -> Result<f64> {
+        Ok(1e3 * self.seconds_a_batch(1, 1, time)?)
+    }
+
+    fn seconds_a_batch(&self, batch: usize, in_flight_max: usize, time: Duration) -> Result<f64> {
+        let words: Vec<u32> =
+            self.pairs.iter().cycle().take(batch).flat_map(|(_, [a, b])| [a.words(), b.words()].concat()).collect();
+        let result = |i: u32| 2 * batch as u32 + i;
+        let gate = |i: u32| SlotGate { gate: Gate::Nand, operands: [2 * i, 2 * i + 1, 0], result: result(i) };
+        let gates: Vec<SlotGate> = (0..batch as u32).map(gate).collect();
+        let reads: Vec<u32> = (0..batch as u32).map(result).collect();
+        let mut arena = self.backend.arena(&self.params, 3 * batch)?;
+        let mut under_way = VecDeque::new();
+        let mut results = Vec::new();
+        let seconds = seconds_each(time, || {
+            if under_way.len() == in_flight_max {
+                results = self.backend.finish(under_way.pop_front().expect("one is under way"))?;
+            }
+            self.backend.write(&mut arena, 0, &words)?;
+            under_way.push_back(self.backend.evaluate(&self.key, &mut arena, &gates, &reads)?);
+            if in_flight_max == 1 {
+                results = self.backend.finish(under_way.pop_front().expect("one is under way"))?;
+            }
+            Ok(())
+        })?;
+        for pending in under_way {
+            results = self.backend.finish(pending)?;
+        }
+        self.check(&results);
+        Ok(seconds)
+    }
+
+    fn check(&self, results: &[u32]) {
+        let rows = results.chunks_exact(self.params.lwe_dimension + 1);
+        for (row, (bits, _)) in rows.zip(self.pairs.iter().cycle()) {
+            let found = self.secret.decrypt(&Lwe::new(row.to_vec()));
+            assert_eq!(found, Gate::Nand.plain(bits), "NAND of {bits:?}: a wrong result, no figure counts");
+        }
+    }
+}
+
+/// Kernels of a card alone over a full batch of rows, the card's own way through each of them.
+pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
+    let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
+    let stems = Stems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
+    let roots = ntt::roots(p);
+    let table = gpu.alloc(roots.len())?;
+    gpu.write(&table, 0, &roots)?;
+
+    let polynomials = gpu.alloc(rows * p.polynomial_size)?;
+    let [transforms, rotations, switches] = LAUNCHES.map(|launches| (rows, launches));
+    let transforms =
+        per_second(gpu, &polynomials, transforms, time, || stems.ntt.forward(gpu, &polynomials, &table, rows))?;
+    figures.add("transforms of a row", transforms, "rows/s");
+    drop(polynomials);
+
+    let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, &table, key)?;
+    let exponents = gpu.alloc(rows * (p.lwe_dimension + 1))?;
+    gpu.write(&exponents, 0, &any_exponents(p, rows))?;
+    let accumulators = gpu.alloc(rows * accumulator_words(p))?;
+    let rotations = per_second(gpu, &accumulators, rotations, time, || {
+        stems.blind_rotate.run(gpu, &bootstrap, &table, &exponents, &accumulators, rows)
+    })?;
+    figures.add("external products", rotations * p.lwe_dimension as f64, "products/s");
+    drop((bootstrap, exponents, accumulators));
+
+    let key_switch = stems.key_switch.load(gpu, key)?;
+    let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
+    let results = gpu.alloc(rows)?;
+    gpu.write(&results, 0, &(0..rows as u32).collect::<Vec<u32>>())?;
+    let arena = gpu.alloc(rows * (p.lwe_dimension + 1))?;
+    let switches = per_second(gpu, &arena, switches, time, || {
+        stems.key_switch.run(gpu, &key_switch, &samples, &results, &arena, rows)
+    })?;
+    figures.add("key switches", switches, "key switches/s");
+    Ok(())
+}
+
+/// Pieces a second, so many in each of so many launches; a word of `out` is read when the last has ended.
+fn per_second<G: Gpu>(
+    gpu: &G,
+    out: &G::Buf,
+    (pieces, launches): (usize, usize),
+    time: Duration,
+    launch: impl Fn() -> Result<()>,
+) -> Result<f64> {
+    let seconds = seconds_each(time, || {
+        for _ in 0..launches {
+            launch()?;
+        }
+        gpu.finish(gpu.read(out, &[Range { start: 0, end: 1 }])?).map(drop)
+    })?;
+    Ok((launches * pieces) as f64 / seconds)
+}
+
+/// Rotations of any length, `[rows][n + 1]` words in `[0, 2N)`.
+fn any_exponents(p: &Params, rows: usize) -> Vec<u32> {
+    let mask = 2 * p.polynomial_size as u32 - 1;
+    (0..(rows * (p.lwe_dimension + 1)) as u32).map(|i| i.wrapping_mul(2_654_435_761) >> 7 & mask).collect()
+}
+
+/// The same of a processor, as near as its interface comes: with extraction, with copies of its words.
+pub fn processor<B: Backend>(
+    figures: &mut Figures,
+    backend: &B,
+    key: &EvaluationKey,
+    secret: &SecretKey,
+    time: Duration,
+) -> Result<()> {
+    let p = &key.params;
+    let tables = Tables::new(Isa::detect(), p.polynomial_size);
+    let mut row = vec![1; p.polynomial_size];
+    let transforms = 1.0
+        / seconds_each(time, || {
+            forward_all(&tables, &mut row);
+            Ok(())
+        })?;
+    figures.add("transforms of a row, one thread", transforms, "rows/s");
+    let loaded = backend.load_key(key)?;
+    let rows = backend.info().rows_max.min(PROCESSOR_ROWS);
+    let inputs: Vec<u32> = (0..rows).flat_map(|i| secret.encrypt(i % 2 == 0).into_words()).collect();
+    let mut samples = Vec::new();
+    let seconds = seconds_each(time, || {
+        samples = backend.bootstrap(&loaded, &inputs)?;
+        Ok(())
+    })?;
+    figures.add("external products", (rows * p.lwe_dimension) as f64 / seconds, "products/s");
+    let seconds = seconds_each(time, || backend.key_switch(&loaded, &samples).map(drop))?;
+    figures.add("key switches", rows as f64 / seconds, "key switches/s");
+    Ok(())
+}
+
+/// The share of what the card's arithmetic allows, and the formula; a preset of another ring has no such figure.
+pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset) {
+    let p = preset.params();
+    if (p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) != (1024, 1, 2) {
+        return;
+    }
+    let Some(best) = figures.largest("gates/s") else { return };
+    let (clock_ghz, steps) = (f64::from(clock_khz) / 1e6, p.lwe_dimension);
+    let ceiling = f64::from(multiprocessors) * clock_ghz * 1e9 / (CLOCKS_A_STEP * steps as f64);
+    figures.add("share of the arithmetic's ceiling", 100.0 * best / ceiling, "%");
+    figures.note(format!(
+        "The ceiling is {ceiling:.0} gates/s: multiprocessors x clock / (clocks of a step x steps) = {multiprocessors} x \
+         {clock_ghz:.3} GHz / ({CLOCKS_A_STEP} x {steps}), computed from the card's own figures at its highest clock."
+    ));
+}

@@ -1,0 +1,56 @@
+//! Compiled kernels for a machine that has a card and no compiler: everything that the cases launch, and a proof of a
+//! device, for every architecture in use. `scripts/gpu-check` carries them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use kernels::cuda::nvrtc::Compiler;
+use kernels::cuda::{Cache, Paper, architecture};
+use kernels::detect::prove;
+use kernels::gpu::Evaluator;
+
+use crate::Case;
+use crate::device::Device;
+
+/// Ampere (A100, others), Ada, Hopper, Blackwell (B200, others).
+const CAPABILITIES: [(u32, u32); 6] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
+
+/// Fills a folder.
+pub fn precompile(folder: &Path, cases: &[Arc<Case>]) -> ExitCode {
+    let compiler = match Compiler::of_this_machine() {
+        Ok(compiler) => compiler,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let Some(cache) = Cache::open(folder) else {
+        eprintln!("{}: not a folder of one's own", folder.display());
+        return ExitCode::FAILURE;
+    };
+    // every case fails on a card that computes nothing
+    set_hook(Box::new(|_| {}));
+    for capability in CAPABILITIES.into_iter().filter(|&capability| compiler.knows(capability)) {
+        let paper = Paper::new(capability);
+        let device = paper.clone();
+        let device = Device::gpu("paper", false, move || Ok(device.clone()));
+        for case in cases.iter().filter(|case| (case.on)(&device)) {
+            let _ = catch_unwind(AssertUnwindSafe(|| (case.check)(&device)));
+        }
+        let _ = prove(&Evaluator::new(paper.clone()));
+        let sources = paper.sources();
+        for source in &sources {
+            match compiler.compile(source, capability) {
+                Ok(image) => cache.put(&architecture(capability), &source.text, &image),
+                Err(error) => {
+                    eprintln!("{error}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+        println!("{} kernels for {} by {}", sources.len(), architecture(capability), compiler.name());
+    }
+    ExitCode::SUCCESS
+}
