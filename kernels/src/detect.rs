@@ -193,7 +193,7 @@ fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Evaluator<G>) -> Device) -> 
     (devices, refused)
 }
 
-/// Gates of a proof in one batch, beside one alone: more than the groups that share a step of the key, and odd.
+/// Different gates of a proof: more than the groups that share a step of the key, and odd.
 const PROOF_ROWS: usize = 33;
 
 /// Whether a device computes the words that the CPU does, over a key of the presets' ring with few steps.
@@ -206,15 +206,16 @@ pub fn prove<B: Backend>(backend: &B) -> Result<()> {
     let cpu = Cpu::with(Isa::detect(), 1);
     let expected = bootstrap::evaluate(&cpu, &cpu.load_key(&key)?, &key.params, &rows)?;
     let loaded = backend.load_key(&key)?;
-    // a gate alone may take another way through the device than a batch
-    let alone = bootstrap::evaluate(backend, &loaded, &key.params, &rows[..1])?;
-    let together = bootstrap::evaluate(backend, &loaded, &key.params, &rows)?;
-    match alone == expected[..1] && together == expected {
-        true => Ok(()),
-        false => {
-            Err(Error::Device("it computes other words than the CPU; its driver or its memory is at fault".into()))
+    // one alone, some, and a full batch may take different ways through a device
+    for count in [1, PROOF_ROWS, backend.info().rows_max.max(PROOF_ROWS) + 1] {
+        let repeated: Vec<GateRow> = rows.iter().cycle().take(count).cloned().collect();
+        let found = bootstrap::evaluate(backend, &loaded, &key.params, &repeated)?;
+        if found.iter().ne(expected.iter().cycle().take(count)) {
+            let why = "it computes other words than the CPU; its driver or its memory is at fault";
+            return Err(Error::Device(why.into()));
         }
     }
+    Ok(())
 }
 
 /// The ring of `fast_128` and three steps: the same kernels in a hundredth of the time. No secret is behind its words.
