@@ -102,7 +102,13 @@ impl Cuda {
             }
         }
         let image = Compiler::of_this_machine()?.compile(source, capability)?;
-        let module = driver::Module::load(self.staging.compute(), &image.bytes)?;
+        let module = driver::Module::load(self.staging.compute(), &image.bytes).map_err(|error| match error {
+            Error::Device(why) => Error::Compile(format!(
+                "{}, compiled by {}: {why}; a compiler newer than the driver may be the cause",
+                source.stem, image.compiler
+            )),
+            other => other,
+        })?;
         if let Some(cache) = &self.cache {
             cache.put(&architecture, &source.text, &image);
         }

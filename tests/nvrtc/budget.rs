@@ -5,13 +5,13 @@ use crate::cubin::Use;
 /// Registers a thread and shared bytes a group at most, over all presets and architectures. No entry has a stack: what
 /// finds no register goes there, through memory that is a thousand times slower.
 const BUDGET: [(&str, u32, u32); 13] = [
-    ("ntt_forward", 40, 4096),
-    ("ntt_inverse", 40, 4096),
-    ("ntt_key", 40, 4096),
-    ("linear", 32, 0),
+    ("ntt_forward", 48, 4096),
+    ("ntt_inverse", 48, 4096),
+    ("ntt_key", 48, 4096),
+    ("linear", 40, 0),
     ("negate", 32, 0),
     ("mod_switch", 16, 0),
-    ("blind_rotate_start", 32, 0),
+    ("blind_rotate_start", 56, 0),
     // 64: a multiprocessor holds 1024 threads of it
     ("blind_rotate", 64, 4096),
     // 168: six warps of three rows; where eight rows share a step's key, `__launch_bounds__` holds it to 128
@@ -19,7 +19,7 @@ const BUDGET: [(&str, u32, u32); 13] = [
     ("blind_rotate_warp_key", 64, 0),
     // few threads, that wait for each other and not for their turn: registers are there to be had
     ("blind_rotate_cluster", 240, 16896),
-    ("sample_extract", 32, 0),
+    ("sample_extract", 40, 0),
     ("lwe_key_switch", 64, 16384),
 ];
 

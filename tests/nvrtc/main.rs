@@ -1,4 +1,4 @@
-//! Every CUDA kernel of every preset, compiled for three generations of cards, within its budget of registers and memory.
+//! Every CUDA kernel of every preset, compiled for four generations of cards, within its budget of registers and memory.
 //!
 //! Needs no card, but NVIDIA's run-time compiler where the dynamic linker finds it (`.ci/run` installs the Python wheel and
 //! names its folder in `LD_LIBRARY_PATH`). Without it the trials are ignored, never passed; `REQUIRE_BACKENDS=nvrtc` makes
@@ -19,8 +19,8 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use cubin::{Cubin, Use};
 
-/// Ampere, Hopper, Blackwell as workstations have it.
-const CAPABILITIES: [(u32, u32); 3] = [(8, 0), (9, 0), (12, 0)];
+/// The oldest that is supported (Turing), Ampere, Hopper, Blackwell as workstations have it.
+const CAPABILITIES: [(u32, u32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
 /// What was compiled: entry and architecture to what it takes at most.
 type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;
