@@ -156,7 +156,7 @@ async fn a_64_bit_sum_comes_back_right_in_every_preset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_run_is_cancelled_and_costs_what_was_done() {
+async fn an_interrupted_run_is_cancelled_and_costs_nothing() {
     let server = TestServer::start().await;
     let (client, key) = (connect(&server).await, keys::of(Preset::Fast128));
     let gates = 50_000;
@@ -176,8 +176,7 @@ async fn an_interrupted_run_is_cancelled_and_costs_what_was_done() {
     let ended = evaluate(&client, &session, Preset::Fast128, &netlist, &inputs, tell, interruption).await;
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
     let seen = client.session(&session).await.expect("the session");
-    assert!((1..gates).contains(&seen.gates_used), "{}", seen.gates_used);
-    assert_eq!(seen.total_cost_jpy, MilliYen(70 * seen.gates_used as i64));
+    assert_eq!((seen.gates_used, seen.total_cost_jpy), (0, MilliYen(0)));
     server.stop().await;
 }
 

@@ -216,7 +216,7 @@ pub enum OperationStatus {
     Completed,
     /// Ended without a result; nothing is charged.
     Failed,
-    /// Ended by its owner; the gates that were done are charged.
+    /// Ended by its owner; nothing is charged.
     Cancelled,
 }
 

@@ -39,15 +39,15 @@ pub struct Price {
 
 /// The price of one request's gates.
 pub fn price(gates: impl ExactSizeIterator<Item = Gate>) -> Price {
-    let asked = gates.len() as u64;
-    price_of(gates.map(|gate| (gate, 1)), asked)
+    price_of(gates.map(|gate| (gate, 1)))
 }
 
-/// The price of counted gates out of a request for `asked` of them, which decides the discount.
-pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>, asked: u64) -> Price {
-    let discounted = asked >= DISCOUNT_GATES_MIN;
+/// The price of one request's gates, counted by kind.
+pub fn price_of(counts: impl Iterator<Item = (Gate, u64)>) -> Price {
+    let (gates, bootstrap_ops) =
+        counts.fold((0, 0), |(gates, ops), (gate, count)| (gates + count, ops + count * bootstrap_ops(gate)));
+    let discounted = gates >= DISCOUNT_GATES_MIN;
     let each = if discounted { BOOTSTRAP_PRICE_DISCOUNTED } else { BOOTSTRAP_PRICE };
-    let bootstrap_ops: u64 = counts.map(|(gate, count)| count * bootstrap_ops(gate)).sum();
     // at most a million gates of 4 operations
     let times = i64::try_from(bootstrap_ops).expect("a request is bounded");
     Price { bootstrap_ops, cost: each * times, discounted }
@@ -99,12 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_request_is_priced_as_the_whole_was() {
-        let part = [(Gate::Xor, 2), (Gate::And, 1), (Gate::Not, 5)];
-        let of_many = Price { bootstrap_ops: 9, cost: MilliYen(630), discounted: true };
-        assert_eq!(price_of(part.into_iter(), 376), of_many);
-        assert_eq!(price_of(part.into_iter(), 8), Price { cost: MilliYen(900), discounted: false, ..of_many });
-        let largest = price_of([(Gate::Xor, 1 << 20)].into_iter(), 1 << 20);
+    fn counted_gates_cost_what_they_cost_one_by_one() {
+        let few = [(Gate::Xor, 2), (Gate::And, 1), (Gate::Not, 5)];
+        let price = Price { bootstrap_ops: 9, cost: MilliYen(900), discounted: false };
+        assert_eq!(price_of(few.into_iter()), price);
+        let many = few.into_iter().chain([(Gate::Not, 24)]);
+        assert_eq!(price_of(many), Price { cost: MilliYen(630), discounted: true, ..price });
+        let largest = price_of([(Gate::Xor, 1 << 20)].into_iter());
         assert_eq!(largest.cost, MilliYen((4 * 70) << 20));
     }
 

@@ -1,8 +1,7 @@
 //! Circuits (an addition that the specification's Versioning 2 allows): kept by name, run in one request, waited for or not.
 //!
-//! Charged like gates: by the tariff of the circuit's gates, when they are completed. A run that fails or passes its
-//! deadline costs nothing; one that its owner cancels costs the gates that were done. A client that goes away changes
-//! nothing (readings P24).
+//! Charged like gates: by the tariff of the circuit's gates, when all are completed. A run that fails, passes its deadline
+//! or is cancelled costs nothing; a client that goes away changes nothing (readings P24).
 
 mod found;
 mod kept;
@@ -141,8 +140,8 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
 /// node. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
 /// are deleted or the session ends; in a session's last five minutes nothing new is kept.
 ///
-/// Charged by the tariff of the circuit's gates, 30 percent off from 32 gates on, once all are done. A run that fails or
-/// passes its deadline costs nothing; one that is cancelled costs the gates that were done.
+/// Charged by the tariff of the circuit's gates, 30 percent off from 32 gates on, once all are done. A run that fails,
+/// passes its deadline or is cancelled costs nothing.
 ///
 /// With `Prefer: respond-async` the answer comes at once, with the status `pending`, and
 /// `GET /api/v1/tfhe/circuits/operations/{op_id}` tells how far the run is and gives its results.

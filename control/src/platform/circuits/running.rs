@@ -199,13 +199,13 @@ impl Job {
         bootstraps: u64,
     ) -> Result<Finished, ApiError> {
         let total = usage::total(&self.counts);
-        let price = tariff::price_of(self.counts.iter().copied(), total);
+        let price = tariff::price_of(self.counts.iter().copied());
         // before the record says so: whoever reads `completed` finds the results
         let Some(outputs) = self.shelve(results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
         };
         let charge = Charge { counts: &self.counts, price: &price, bootstraps, compute };
-        if let Err(error) = self.book(OperationStatus::Completed, &charge).await {
+        if let Err(error) = self.book(&charge).await {
             self.take_back(&outputs);
             return Err(error);
         }
@@ -213,43 +213,42 @@ impl Job {
         Ok(Finished { key: self.key, operation, outputs, room })
     }
 
-    /// Charges the gates that were done; the answer for whoever waited.
+    /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
+    /// whoever waited.
     async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
-        let price = tariff::price_of(done.iter().copied(), usage::total(&self.counts));
-        let bootstraps = done.iter().map(|(gate, count)| gate.bootstraps() as u64 * count).sum();
-        let charge = Charge { counts: &done, price: &price, bootstraps, compute: self.started.elapsed() };
-        match self.book(OperationStatus::Cancelled, &charge).await {
-            Ok(()) => ApiError::new(Code::Conflict, "the run was cancelled"),
-            Err(error) => error,
-        }
+        self.end_uncharged(OperationStatus::Cancelled, usage::total(&done), None).await;
+        ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
     }
 
     /// Puts a failure on record, if the run is; the same failure.
     async fn failed(&self, error: ApiError) -> ApiError {
-        if self.waited {
-            return error;
-        }
-        let end = CircuitOperationEnd {
-            status: OperationStatus::Failed.as_str(),
-            gates_done: 0,
-            bootstrap_ops: 0,
-            cost_milli_yen: 0,
-            discounted: false,
-            compute_us: usage::microseconds(self.started.elapsed()),
-            error: Some((error.code.as_str(), &error.message)),
-            ended_at: self.node.clock.now().0,
-        };
-        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None).await {
-            tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a failed run is not on record");
+        if !self.waited {
+            self.end_uncharged(OperationStatus::Failed, 0, Some((error.code.as_str(), &error.message))).await;
         }
         error
     }
 
-    /// The end and its charge, both or neither.
-    async fn book(&self, status: OperationStatus, charge: &Charge<'_>) -> Result<(), ApiError> {
-        let (new, done) = (self.as_new(), usage::total(charge.counts));
+    async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(&str, &str)>) {
         let end = CircuitOperationEnd {
             status: status.as_str(),
+            gates_done: gates_done as i64,
+            bootstrap_ops: 0,
+            cost_milli_yen: 0,
+            discounted: false,
+            compute_us: usage::microseconds(self.started.elapsed()),
+            error,
+            ended_at: self.node.clock.now().0,
+        };
+        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None).await {
+            tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record");
+        }
+    }
+
+    /// The completed end and its charge, both or neither.
+    async fn book(&self, charge: &Charge<'_>) -> Result<(), ApiError> {
+        let (new, done) = (self.as_new(), usage::total(charge.counts));
+        let end = CircuitOperationEnd {
+            status: OperationStatus::Completed.as_str(),
             gates_done: done as i64,
             bootstrap_ops: charge.price.bootstrap_ops as i64,
             cost_milli_yen: charge.price.cost.0,
