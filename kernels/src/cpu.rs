@@ -2,6 +2,9 @@
 
 mod arena;
 mod blind_rotate;
+// elsewhere there are no vectors of doubles yet
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
+mod fft;
 mod linear;
 mod lwe_key_switch;
 mod memory;
@@ -12,14 +15,12 @@ mod simd;
 
 use crate::backend::{Backend, DeviceInfo, SlotGate};
 use crate::error::Result;
-use crate::modular;
 use crate::tfhe::{EvaluationKey, Params};
 pub use arena::Arena;
+use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
-use blind_rotate::{BootstrapKey, Scratch};
 use lwe_key_switch::KeySwitchKey;
 use memory::Words;
-use ntt::Tables;
 pub use simd::Isa;
 
 /// Rows that go in lock step over a key. Their accumulators must stay in the second-level cache beside a step of the key.
@@ -41,7 +42,7 @@ pub struct Key {
 
 impl Key {
     fn params(&self) -> &Params {
-        &self.bootstrap.params
+        self.bootstrap.params()
     }
 }
 
@@ -111,9 +112,9 @@ where
 }
 
 /// Calls `work(i, chunk)` for every chunk of `out`.
-pub(crate) fn for_each_chunk<F>(threads: usize, out: &mut [u32], chunk: usize, work: F)
+pub(crate) fn for_each_chunk<T: Send, F>(threads: usize, out: &mut [T], chunk: usize, work: F)
 where
-    F: Fn(usize, &mut [u32]) + Send + Sync,
+    F: Fn(usize, &mut [T]) + Send + Sync,
 {
     #[cfg(feature = "parallel")]
     if threads > 1 {
@@ -125,31 +126,6 @@ where
 }
 
 impl Cpu {
-    fn load_bootstrap(&self, key: &EvaluationKey) -> Result<BootstrapKey> {
-        let p = key.params;
-        let tables = Tables::new(self.isa, p.polynomial_size);
-        let (n, components, rows) = (p.polynomial_size, p.glwe_dimension + 1, p.rgsw_rows());
-        let lanes = tables.lanes();
-        let factor = modular::mul(modular::pow(2, 32), modular::inverse(n as u32));
-        let mut words = Words::zeroed(p.lwe_dimension * rows * components * n)?;
-        for_each_chunk(self.threads, &mut words, rows * components * n, |i, out| {
-            let mut step = vec![0; rows * components * n];
-            key.expand_bootstrap(i, &mut step);
-            ntt::forward_all(&tables, &mut step);
-            for (row, row_words) in step.chunks_exact(components * n).enumerate() {
-                for (c, polynomial) in row_words.chunks_exact(n).enumerate() {
-                    for (at, vector) in polynomial.chunks_exact(lanes).enumerate() {
-                        let to = &mut out[((at * rows + row) * components + c) * lanes..][..lanes];
-                        for (to, &x) in to.iter_mut().zip(vector) {
-                            *to = modular::mul(modular::reduce_once(x), factor);
-                        }
-                    }
-                }
-            }
-        });
-        Ok(BootstrapKey { words, tables, params: p })
-    }
-
     fn load_key_switch(&self, key: &EvaluationKey) -> Result<KeySwitchKey> {
         let p = key.params;
         let (columns, tile) = (lwe_key_switch::padded_columns(&p), lwe_key_switch::tile_words(self.isa));
@@ -179,13 +155,12 @@ impl Backend for Cpu {
     }
 
     fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
-        Ok(Key { bootstrap: self.load_bootstrap(key)?, key_switch: self.load_key_switch(key)? })
+        Ok(Key { bootstrap: BootstrapKey::load(self.isa, self.threads, key)?, key_switch: self.load_key_switch(key)? })
     }
 
     fn key_bytes(&self, p: &Params) -> u64 {
-        let bootstrap = p.bootstrap_body_words() * (p.glwe_dimension + 1);
         let key_switch = p.key_switch_body_words() * lwe_key_switch::padded_columns(p);
-        4 * (bootstrap + key_switch) as u64
+        blind_rotate::key_bytes(self.isa, p) + 4 * key_switch as u64
     }
 
     fn arena(&self, params: &Params, slots: usize) -> Result<Arena> {
@@ -217,7 +192,7 @@ impl Backend for Cpu {
 
     fn bootstrap(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
         let key = &key.bootstrap;
-        let p = &key.params;
+        let p = key.params();
         let (row_in, row_out) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
         let rows = inputs.len() / row_in;
         let mut out = vec![0; rows * row_out];
@@ -232,7 +207,7 @@ impl Backend for Cpu {
             {
                 blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
             }
-            blind_rotate::rotate_group(key.tables.isa(), key, &exponents, &mut accumulators, &mut Scratch::new(p)?);
+            key.rotate(&exponents, &mut accumulators)?;
             for (accumulator, out) in accumulators.chunks_exact(accumulator_words).zip(out.chunks_exact_mut(row_out)) {
                 sample_extract::sample_extract(p, accumulator, out);
             }

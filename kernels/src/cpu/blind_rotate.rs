@@ -1,18 +1,22 @@
-//! Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase (eprint 2018/421, Alg. 3).
+//! Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase (eprint 2018/421, Alg.
+//! 3).
 //!
-//! The accumulator of a row is an RLWE ciphertext `[k + 1][N]` modulo q, kept as `[k + 1][2N]`: `-acc` then `acc`, so that
-//! `X^a acc` is one run of words for `a` up to `N`, and its negation beyond. Rows of a group go in lock step: the key of
+//! The accumulator of a row is an RLWE ciphertext `[k + 1][N]` modulo q. Rows of a group go in lock step: the key of
 //! step `i` is read once for all of them.
 //!
-//! For every i in 0..n, with `a = a~_i`, the numbered steps of this file: difference, digits, their transforms, products
-//! with the key of step i, transforms back, sum.
+//! For every i in 0..n, with `a = a~_i`, the numbered steps of this file: difference, digits, their transforms,
+//! products with the key of step i, transforms back, sum.
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
+mod reals;
+
+use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;
-use crate::cpu::ntt::{Ahead, Tables, reduce};
-use crate::cpu::simd::Simd;
+use crate::cpu::ntt::{self, Ahead, Tables, reduce};
+use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::error::Result;
-use crate::modular::{Q_INVERSE, RING_MODULUS, TORUS_CORRECTION};
-use crate::tfhe::Params;
+use crate::modular::{self, Q_INVERSE, RING_MODULUS, TORUS_CORRECTION};
+use crate::tfhe::{EvaluationKey, Params};
 
 /// Products that may be summed before a reduction: digits below 2q, key below q, `4 * 2q * q < 2^63`.
 const TERMS_MAX: usize = 4;
@@ -20,30 +24,101 @@ const TERMS_MAX: usize = 4;
 /// How far ahead of its use the key is called into the cache.
 const PREFETCH_WORDS: usize = 256;
 
-/// A bootstrapping key in reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows = `l (k + 1)`, level 1 first,
-/// transformed, times `2^32 / N` modulo q (Montgomery's factor and the inverse transform's).
-pub struct BootstrapKey {
-    pub(super) words: Words,
-    pub(super) tables: Tables,
-    pub(super) params: Params,
+/// A bootstrapping key, as one of the two transforms reads it.
+pub enum BootstrapKey {
+    /// By the double-precision transform: where that is exact, and the processor has it.
+    Reals(reals::Key),
+    /// By the number-theoretic one.
+    Integers(IntegerKey),
+}
+
+impl BootstrapKey {
+    /// For this instruction set, expanded on so many threads.
+    pub fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<BootstrapKey> {
+        Ok(match reals::Key::load(isa, threads, key)? {
+            Some(key) => BootstrapKey::Reals(key),
+            None => BootstrapKey::Integers(IntegerKey::load(isa, threads, key)?),
+        })
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &Params {
+        match self {
+            BootstrapKey::Reals(key) => key.params(),
+            BootstrapKey::Integers(key) => &key.params,
+        }
+    }
+
+    /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`,
+    /// `accumulators` is `[rows][k + 1][N]`, started by [`start`].
+    pub fn rotate(&self, inputs: &[u32], accumulators: &mut [u32]) -> Result<()> {
+        match self {
+            BootstrapKey::Reals(key) => {
+                reals::rotate_group(key.isa(), key, inputs, accumulators, &mut reals::Scratch::new(key.params())?);
+            }
+            BootstrapKey::Integers(key) => {
+                rotate_group(key.tables.isa(), key, inputs, accumulators, &mut Scratch::new(&key.params)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a [`BootstrapKey`].
+pub fn key_bytes(isa: Isa, params: &Params) -> u64 {
+    let numbers = (params.bootstrap_body_words() * (params.glwe_dimension + 1)) as u64;
+    numbers * if reals::serve(isa, params) { 8 } else { 4 }
+}
+
+/// In reading order: `[n][N / LANES][rows][k + 1][LANES]` words, rows = `l (k + 1)`, level 1 first, transformed, times
+/// `2^32 / N` modulo q (Montgomery's factor and the inverse transform's).
+pub struct IntegerKey {
+    words: Words,
+    tables: Tables,
+    params: Params,
+}
+
+impl IntegerKey {
+    fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<IntegerKey> {
+        let p = key.params;
+        let tables = Tables::new(isa, p.polynomial_size);
+        let (n, components, rows) = (p.polynomial_size, p.glwe_dimension + 1, p.rgsw_rows());
+        let lanes = tables.lanes();
+        let factor = modular::mul(modular::pow(2, 32), modular::inverse(n as u32));
+        let mut words = Words::zeroed(p.lwe_dimension * rows * components * n)?;
+        for_each_chunk(threads, &mut words, rows * components * n, |i, out| {
+            let mut step = vec![0; rows * components * n];
+            key.expand_bootstrap(i, &mut step);
+            ntt::forward_all(&tables, &mut step);
+            for (at, polynomial) in step.chunks_exact(n).enumerate() {
+                for (v, vector) in polynomial.chunks_exact(lanes).enumerate() {
+                    let to = &mut out[(v * rows * components + at) * lanes..][..lanes];
+                    for (to, &x) in to.iter_mut().zip(vector) {
+                        *to = modular::mul(modular::reduce_once(x), factor);
+                    }
+                }
+            }
+        });
+        Ok(IntegerKey { words, tables, params: p })
+    }
 }
 
 /// What one thread needs beside the accumulators.
-pub struct Scratch {
+struct Scratch {
     /// `[2][rows][N]`: digits, then in their first k + 1 rows the sums.
     digits: Words,
 }
 
 impl Scratch {
     /// Room for a step of two rows.
-    pub fn new(params: &Params) -> Result<Scratch> {
+    fn new(params: &Params) -> Result<Scratch> {
         Ok(Scratch { digits: Words::zeroed(2 * params.rgsw_rows() * params.polynomial_size)? })
     }
 }
 
-/// Words of one row's accumulator, `[k + 1][2N]`.
+/// Words of one row's accumulator, `[k + 1][N]`.
 pub fn accumulator_words(params: &Params) -> usize {
-    (params.glwe_dimension + 1) * 2 * params.polynomial_size
+    (params.glwe_dimension + 1) * params.polynomial_size
 }
 
 /// The constants of the digits' decomposition: `y = (u + offset) >> shift` holds all digits, each raised by `B/2`.
@@ -73,49 +148,116 @@ pub fn start(params: &Params, b: usize, accumulator: &mut [u32]) {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
     let eighth = (RING_MODULUS + 4) / 8;
     accumulator.fill(0);
-    let body = &mut accumulator[k * 2 * n..];
-    for i in 0..n {
+    for (i, x) in accumulator[k * n..].iter_mut().enumerate() {
         // coefficient i of X^-b v is v_(i + b), negated for each wrap
-        let positive = (i + b) % (2 * n) < n;
-        let (x, minus_x) = if positive { (eighth, RING_MODULUS - eighth) } else { (RING_MODULUS - eighth, eighth) };
-        (body[n + i], body[i]) = (x, minus_x);
+        *x = if (i + b) % (2 * n) < n { eighth } else { RING_MODULUS - eighth };
     }
 }
 
-/// Steps (1) and (2) for one polynomial `[-acc | acc]`: `LEVELS` digit rows, each `stride` words after the one before;
-/// digits in `[q - B/2, q + B/2)`.
+/// How a transform wants its digits.
+trait Digits: Copy {
+    /// Takes the digits of a vector of words, the polynomial's from `i` on, out of `raised = u + offset`.
+    unsafe fn store<S: Simd>(self, raised: S::V, i: usize, d: Decomposition);
+}
+
+/// Steps (1) and (2) for one polynomial.
 #[inline(always)]
-unsafe fn rotated_digits<S: Simd, const BEYOND: bool>(
+unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, d: Decomposition, digits: impl Digits) {
+    unsafe {
+        // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; the other way round beyond
+        let n = polynomial.len();
+        if a < n {
+            rotated_digits_of::<S, true>(polynomial, a, d, digits);
+        } else {
+            rotated_digits_of::<S, false>(polynomial, a - n, d, digits);
+        }
+    }
+}
+
+/// The same; `NEGATED`: the words that wrap round, else the others.
+#[inline(always)]
+unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     polynomial: &[u32],
     a: usize,
     d: Decomposition,
-    digits: *mut u32,
-    stride: usize,
+    digits: impl Digits,
 ) {
     unsafe {
-        let n = polynomial.len() / 2;
-        let (q, correction, offset) = (S::splat(RING_MODULUS), S::splat(TORUS_CORRECTION), S::splat(d.offset));
-        let mask = S::splat((1 << d.base_log) - 1);
-        let lift = S::splat(RING_MODULUS - (1 << (d.base_log - 1)));
-        let rotated = polynomial.as_ptr().add(n - if BEYOND { a - n } else { a });
-        let own = polynomial.as_ptr().add(n);
-        for i in (0..n).step_by(S::LANES) {
-            let (r, x) = (S::load(rotated.add(i)), S::load(own.add(i)));
-            // (1) difference: d <- X^a acc - acc
-            let difference = if BEYOND {
-                let sum = reduce::<S>(S::add(r, x), q);
-                S::min(S::sub(q, sum), S::sub(S::splat(0), sum))
+        let n = polynomial.len();
+        let own = polynomial.as_ptr();
+        let whole = a - a % S::LANES;
+        let wrapped = own.add(n - a);
+        for i in (0..whole).step_by(S::LANES) {
+            digits_of_vector::<S, NEGATED>(S::load(wrapped.add(i)), S::load(own.add(i)), i, d, digits);
+        }
+        let mut next = whole;
+        if whole < a {
+            // where both meet in a vector: the last LANES words, negated or not, then the first ones
+            let mut meeting = [0; 2 * LANES_MAX];
+            let (last, first) = meeting.split_at_mut(S::LANES);
+            last.copy_from_slice(&polynomial[n - S::LANES..]);
+            for x in last.iter_mut() {
+                *x = RING_MODULUS - *x;
+            }
+            first[..S::LANES].copy_from_slice(&polynomial[..S::LANES]);
+            let r = S::load(meeting.as_ptr().add(S::LANES - a % S::LANES));
+            if NEGATED {
+                digits_of_vector::<S, false>(r, S::load(own.add(whole)), whole, d, digits);
             } else {
-                let difference = S::sub(r, x);
-                S::min(difference, S::add(difference, q))
-            };
-            // (2) decompose: d to balanced digits, by way of its torus word
-            let scaled = S::shift_left::<2>(difference);
-            let torus = S::add(scaled, S::mul_high_uniform(scaled, correction));
-            let all = S::shift_right(S::add(torus, offset), d.shift);
+                digits_of_vector::<S, true>(r, S::load(own.add(whole)), whole, d, digits);
+            }
+            next += S::LANES;
+        }
+        let rest = own.wrapping_sub(a);
+        for i in (next..n).step_by(S::LANES) {
+            if NEGATED {
+                digits_of_vector::<S, false>(S::load(rest.add(i)), S::load(own.add(i)), i, d, digits);
+            } else {
+                digits_of_vector::<S, true>(S::load(rest.add(i)), S::load(own.add(i)), i, d, digits);
+            }
+        }
+    }
+}
+
+/// The same for one vector, from `r` and `x` in `[0, q]`; `NEGATED`: `-r`.
+#[inline(always)]
+unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
+    r: S::V,
+    x: S::V,
+    i: usize,
+    d: Decomposition,
+    digits: impl Digits,
+) {
+    unsafe {
+        let q = S::splat(RING_MODULUS);
+        // (1) difference: d <- X^a acc - acc
+        // (in [0, q]: the digits of q are those of 0, to which its torus word is rounded)
+        let difference = if NEGATED { S::sub(S::sub(q, r), x) } else { S::sub(r, x) };
+        let difference = S::min(difference, S::add(difference, q));
+        // (2) decompose: d to balanced digits, by way of its torus word
+        let scaled = S::shift_left::<2>(difference);
+        let torus = S::add(scaled, S::mul_high_uniform(scaled, S::splat(TORUS_CORRECTION)));
+        digits.store::<S>(S::add(torus, S::splat(d.offset)), i, d);
+    }
+}
+
+/// For the integer transform: levels `stride` words apart, digits in `[q - B/2, q + B/2)`.
+#[derive(Clone, Copy)]
+struct ResidueDigits {
+    digits: *mut u32,
+    stride: usize,
+}
+
+impl Digits for ResidueDigits {
+    #[inline(always)]
+    unsafe fn store<S: Simd>(self, raised: S::V, i: usize, d: Decomposition) {
+        unsafe {
+            let mask = S::splat((1 << d.base_log) - 1);
+            let lift = S::splat(RING_MODULUS - (1 << (d.base_log - 1)));
+            let all = S::shift_right(raised, d.shift);
             for level in 0..d.levels {
                 let digit = S::and(S::shift_right(all, d.base_log * (d.levels - 1 - level) as u32), mask);
-                S::store(digits.add(level * stride + i), S::add(digit, lift));
+                S::store(self.digits.add(level * self.stride + i), S::add(digit, lift));
             }
         }
     }
@@ -170,24 +312,17 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     }
 }
 
-/// Step (6) for one polynomial: `sum` in `[0, 2q)`.
+/// Step (6) for one vector; `sum` in `[0, q)`.
 #[inline(always)]
-unsafe fn accumulate<S: Simd>(polynomial: &mut [u32], sum: &[u32]) {
+unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
     unsafe {
-        let n = sum.len();
-        let q = S::splat(RING_MODULUS);
-        let (minus, plus) = (polynomial.as_mut_ptr(), polynomial.as_mut_ptr().add(n));
-        for i in (0..n).step_by(S::LANES) {
-            let term = reduce::<S>(S::load(sum.as_ptr().add(i)), q);
-            // (6) acc <- acc + sum
-            let x = reduce::<S>(S::add(S::load(plus.add(i)), term), q);
-            S::store(plus.add(i), x);
-            S::store(minus.add(i), S::min(S::sub(q, x), S::sub(S::splat(0), x)));
-        }
+        // (6) acc <- acc + sum
+        S::store(acc, reduce::<S>(S::add(S::load(acc), sum), S::splat(RING_MODULUS)));
     }
 }
 
-/// All steps of ROWS rows for one i, while the key of the next i comes nearer; `accumulators` is `[ROWS][k + 1][2N]`, `inputs` `[ROWS][n + 1]`.
+/// All steps of ROWS rows for one i, while the key of the next i comes nearer; `accumulators` is `[ROWS][k + 1][N]`,
+/// `inputs` `[ROWS][n + 1]`.
 #[inline(always)]
 unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     tables: &Tables,
@@ -204,13 +339,9 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
         let digits = &mut scratch.digits[..ROWS * rows * n];
         for (r, a) in exponents.into_iter().enumerate() {
             for c in 0..COMPONENTS {
-                let polynomial = &accumulators[(r * COMPONENTS + c) * 2 * n..][..2 * n];
+                let polynomial = &accumulators[(r * COMPONENTS + c) * n..][..n];
                 let digits = digits[(r * rows + c) * n..].as_mut_ptr();
-                if a > n {
-                    rotated_digits::<S, true>(polynomial, a, d, digits, COMPONENTS * n);
-                } else {
-                    rotated_digits::<S, false>(polynomial, a, d, digits, COMPONENTS * n);
-                }
+                rotated_digits::<S>(polynomial, a, d, ResidueDigits { digits, stride: COMPONENTS * n });
             }
         }
         let mut ahead = Ahead::of::<S>(next_key, ROWS * rows, n);
@@ -220,16 +351,19 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
         }
         multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key);
         let sums = digits.chunks_exact_mut(rows * n).flat_map(|row| row[..COMPONENTS * n].chunks_exact_mut(n));
-        for (polynomial, sum) in accumulators.chunks_exact_mut(2 * n).zip(sums) {
+        for (polynomial, sum) in accumulators.chunks_exact_mut(n).zip(sums) {
             // (5) transform back
             S::ntt_inverse(tables, sum);
-            accumulate::<S>(polynomial, sum);
+            for i in (0..n).step_by(S::LANES) {
+                let sum = reduce::<S>(S::load(sum.as_ptr().add(i)), S::splat(RING_MODULUS));
+                accumulate::<S>(polynomial.as_mut_ptr().add(i), sum);
+            }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn group<S: Simd>(key: &BootstrapKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+unsafe fn group<S: Simd>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),
@@ -242,7 +376,7 @@ unsafe fn group<S: Simd>(key: &BootstrapKey, inputs: &[u32], accumulators: &mut 
 
 #[inline(always)]
 unsafe fn steps<S: Simd, const COMPONENTS: usize>(
-    key: &BootstrapKey,
+    key: &IntegerKey,
     inputs: &[u32],
     accumulators: &mut [u32],
     scratch: &mut Scratch,
@@ -273,7 +407,6 @@ unsafe fn steps<S: Simd, const COMPONENTS: usize>(
 }
 
 crate::cpu::simd::dispatch! {
-    /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`, `accumulators` is
-    /// `[rows][k + 1][2N]`, started by [`start`].
-    pub fn rotate_group = group(key: &BootstrapKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
+    /// [`BootstrapKey::rotate`] in integers.
+    fn rotate_group = group(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
 }

@@ -1,22 +1,22 @@
 //! Sample extraction: coefficient 0 of an RLWE ciphertext as an LWE ciphertext of dimension kN (eprint 2018/421, 4.2).
 
-use crate::modular::to_torus;
+use crate::modular::{self, to_torus};
 use crate::tfhe::Params;
 use crate::tfhe::lwe::EIGHTH;
 
-/// `accumulator` is `[k + 1][2N]` words, `-acc` then `acc`, in `[0, q)`; `out` is `[kN + 1]` torus words, each to nearest.
+/// `accumulator` is `[k + 1][N]` words in `[0, q)`; `out` is `[kN + 1]` torus words, each to nearest.
 pub fn sample_extract(params: &Params, accumulator: &[u32], out: &mut [u32]) {
     let n = params.polynomial_size;
     // (1) mask: A_c[0], -A_c[N - 1], .., -A_c[1] for every c, each to the nearest torus word
     let (mask, body) = out.split_at_mut(params.extracted_dimension());
-    for (polynomial, mask) in accumulator.chunks_exact(2 * n).zip(mask.chunks_exact_mut(n)) {
-        mask[0] = to_torus(polynomial[n]);
+    for (polynomial, mask) in accumulator.chunks_exact(n).zip(mask.chunks_exact_mut(n)) {
+        mask[0] = to_torus(polynomial[0]);
         for j in 1..n {
-            mask[j] = to_torus(polynomial[n - j]);
+            mask[j] = to_torus(modular::sub(0, polynomial[n - j]));
         }
     }
     // (2) body: b[0], likewise
-    body[0] = to_torus(accumulator[params.glwe_dimension * 2 * n + n]);
+    body[0] = to_torus(accumulator[params.glwe_dimension * n]);
 }
 
 /// The second half of a MUX, `[kN + 1]`, added to the first.

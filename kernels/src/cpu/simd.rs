@@ -10,7 +10,11 @@ pub(in crate::cpu) mod avx2;
 pub(in crate::cpu) mod avx512;
 pub(in crate::cpu) mod portable;
 
+use crate::cpu::fft;
 use crate::cpu::ntt::{Ahead, Tables};
+
+/// Words in the longest vector.
+pub(super) const LANES_MAX: usize = 16;
 
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
@@ -38,10 +42,17 @@ pub(super) unsafe trait Simd: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn and(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn or(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn xor(a: Self::V, b: Self::V) -> Self::V;
     /// Unsigned minimum.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn shift_left<const BITS: u32>(a: Self::V) -> Self::V;
+    /// By `bits` below 32.
     unsafe fn shift_right(a: Self::V, bits: u32) -> Self::V;
+    /// By `bits` below 32.
+    unsafe fn shift_left_by(a: Self::V, bits: u32) -> Self::V;
+    /// Copies of the sign from the left.
+    unsafe fn shift_right_signed<const BITS: u32>(a: Self::V) -> Self::V;
     /// Low word of the product.
     unsafe fn mul_low(a: Self::V, b: Self::V) -> Self::V;
     /// High word of the product.
@@ -64,13 +75,54 @@ pub(super) unsafe trait Simd: Copy + 'static {
     unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]);
 }
 
+/// The same vectors as half as many doubles. Products and sums are fused: rounded once.
+///
+/// # Safety
+/// As [`Simd`]; `load_reals` and `store_reals` need `REALS` doubles, `from_words` as many words at the pointer.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub(super) unsafe trait SimdReals: Simd {
+    /// Doubles in a vector: `LANES / 2`.
+    const REALS: usize;
+    /// The vector.
+    type R: Copy;
+    /// `REALS` vectors, for [`SimdReals::transpose_reals`].
+    type SquareOfReals: AsMut<[Self::R]>;
+
+    unsafe fn load_reals(from: *const f64) -> Self::R;
+    unsafe fn store_reals(to: *mut f64, v: Self::R);
+    unsafe fn splat_real(real: f64) -> Self::R;
+    /// Signed words as doubles.
+    unsafe fn from_words(from: *const u32) -> Self::R;
+    unsafe fn add_reals(a: Self::R, b: Self::R) -> Self::R;
+    unsafe fn sub_reals(a: Self::R, b: Self::R) -> Self::R;
+    unsafe fn mul_reals(a: Self::R, b: Self::R) -> Self::R;
+    /// `a b + c`.
+    unsafe fn mul_add(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
+    /// `a b - c`.
+    unsafe fn mul_sub(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
+    /// `c - a b`.
+    unsafe fn neg_mul_add(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
+    /// `a` minus the nearest integer, exactly; `|a|` below 2^51.
+    unsafe fn fraction(a: Self::R) -> Self::R;
+    /// The low words of the doubles' bits, of `a` then of `b`.
+    unsafe fn low_words(a: Self::R, b: Self::R) -> Self::V;
+    /// All zero.
+    unsafe fn square_of_reals() -> Self::SquareOfReals;
+    /// Double `j` of vector `i` goes to double `i` of vector `j`.
+    unsafe fn transpose_reals(square: &mut Self::SquareOfReals);
+    /// [`crate::cpu::fft`]'s `forward_passes`, compiled once for the instruction set.
+    unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]);
+    /// Its `inverse_passes`, likewise.
+    unsafe fn fft_inverse_passes(tables: &fft::Tables, values: &mut [f64]);
+}
+
 /// The instruction sets this build knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
-    /// 16 words: AVX-512 F.
+    /// 16 words: AVX-512 F and DQ.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// 8 words: AVX2.
+    /// 8 words: AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// 4 words in plain Rust.
@@ -88,10 +140,10 @@ impl Isa {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
                 all.push(Isa::Avx512);
             }
-            if is_x86_feature_detected!("avx2") {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 all.push(Isa::Avx2);
             }
         }
@@ -110,6 +162,17 @@ impl Isa {
         }
     }
 
+    /// Doubles of a vector, where there are vectors of doubles with fused products.
+    pub(super) fn reals(self) -> Option<usize> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => Some(avx512::Avx512::REALS),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Some(avx2::Avx2::REALS),
+            Isa::Portable => None,
+        }
+    }
+
     /// The name in `fhe_engine`.
     pub fn name(self) -> &'static str {
         match self {
@@ -123,33 +186,48 @@ impl Isa {
 }
 
 /// Defines `fn name(isa, args)` that runs a generic kernel compiled for the instruction set. For this folder only: nothing
-/// checks that the processor has `isa`, or that slices have the lengths the kernel reads.
+/// checks that the processor has `isa`, or that slices have the lengths the kernel reads. `reals`: the kernel is over
+/// [`SimdReals`], and `isa` is one that has them.
 macro_rules! dispatch {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
+    ($(#[$meta:meta])* reals $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?)) => {
+        $crate::cpu::simd::dispatch! {
+            @portable unreachable!("vectors of doubles are not in plain Rust");
+            $(#[$meta])* $vis fn $name = $kernel($($arg: $ty),*)
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),* $(,)?)) => {
+        $crate::cpu::simd::dispatch! {
+            // SAFETY: plain Rust runs everywhere.
+            @portable unsafe { $kernel::<$crate::cpu::simd::portable::Portable>($($arg),*) };
+            $(#[$meta])* $vis fn $name = $kernel($($arg: $ty),*)
+        }
+    };
+    (@portable $portable:expr;
+        $(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),*)) => {
         $(#[$meta])*
-        $vis fn $name(isa: $crate::cpu::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
+        $vis fn $name(isa: $crate::cpu::simd::Isa, $($arg: $ty),*) {
             use $crate::cpu::simd::{self, Isa};
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx2,bmi2")]
-            fn avx512($($arg: $ty),*) $(-> $ret)? {
+            #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
+            fn avx512($($arg: $ty),*) {
                 // SAFETY: the instruction set is enabled here.
                 unsafe { $kernel::<simd::avx512::Avx512>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2")]
-            fn avx2($($arg: $ty),*) $(-> $ret)? {
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $ty),*) {
                 // SAFETY: the instruction set is enabled here.
                 unsafe { $kernel::<simd::avx2::Avx2>($($arg),*) }
             }
             match isa {
-                // SAFETY: callers inside this folder take it from `Cpu::with` or `Tables::new`, which ask the processor.
+                // SAFETY: callers inside this folder take it from `Cpu::with` or a transform's tables, which ask the
+                // processor.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => unsafe { avx2($($arg),*) },
-                // SAFETY: plain Rust runs everywhere.
-                Isa::Portable => unsafe { $kernel::<simd::portable::Portable>($($arg),*) },
+                Isa::Portable => $portable,
             }
         }
     };

@@ -1,11 +1,12 @@
-//! Eight words: AVX2.
+//! Eight words: AVX2 and FMA.
 
 use std::arch::x86_64::*;
 
-use super::Simd;
+use super::{Simd, SimdReals};
+use crate::cpu::fft;
 use crate::cpu::ntt::{self, Ahead, Tables};
 
-/// AVX2.
+/// AVX2 and FMA.
 #[derive(Clone, Copy)]
 pub struct Avx2;
 
@@ -21,7 +22,7 @@ unsafe fn high_words(even: __m256i, odd: __m256i) -> __m256i {
     unsafe { _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(even), odd) }
 }
 
-// SAFETY: called where AVX2 is enabled; pointers are used as the trait says.
+// SAFETY: called where AVX2 and FMA are enabled; pointers are used as the trait says.
 unsafe impl Simd for Avx2 {
     const LANES: usize = 8;
     type V = __m256i;
@@ -62,6 +63,14 @@ unsafe impl Simd for Avx2 {
         unsafe { _mm256_and_si256(a, b) }
     }
     #[inline(always)]
+    unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_or_si256(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn xor(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_xor_si256(a, b) }
+    }
+    #[inline(always)]
     unsafe fn min(a: __m256i, b: __m256i) -> __m256i {
         unsafe { _mm256_min_epu32(a, b) }
     }
@@ -71,7 +80,15 @@ unsafe impl Simd for Avx2 {
     }
     #[inline(always)]
     unsafe fn shift_right(a: __m256i, bits: u32) -> __m256i {
-        unsafe { _mm256_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+        unsafe { _mm256_srlv_epi32(a, Self::splat(bits)) }
+    }
+    #[inline(always)]
+    unsafe fn shift_left_by(a: __m256i, bits: u32) -> __m256i {
+        unsafe { _mm256_sllv_epi32(a, Self::splat(bits)) }
+    }
+    #[inline(always)]
+    unsafe fn shift_right_signed<const BITS: u32>(a: __m256i) -> __m256i {
+        unsafe { _mm256_sra_epi32(a, _mm_cvtsi32_si128(BITS as i32)) }
     }
     #[inline(always)]
     unsafe fn mul_low(a: __m256i, b: __m256i) -> __m256i {
@@ -131,13 +148,105 @@ unsafe impl Simd for Avx2 {
         }
     }
     #[inline(never)]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,fma")]
     unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
         unsafe { ntt::forward::<Avx2>(tables, row, ahead) }
     }
     #[inline(never)]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,fma")]
     unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
         unsafe { ntt::inverse::<Avx2>(tables, row) }
+    }
+}
+
+// SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
+unsafe impl SimdReals for Avx2 {
+    const REALS: usize = 4;
+    type R = __m256d;
+    type SquareOfReals = [__m256d; 4];
+
+    #[inline(always)]
+    unsafe fn load_reals(from: *const f64) -> __m256d {
+        unsafe { _mm256_loadu_pd(from) }
+    }
+    #[inline(always)]
+    unsafe fn store_reals(to: *mut f64, v: __m256d) {
+        unsafe { _mm256_storeu_pd(to, v) }
+    }
+    #[inline(always)]
+    unsafe fn splat_real(real: f64) -> __m256d {
+        unsafe { _mm256_set1_pd(real) }
+    }
+    #[inline(always)]
+    unsafe fn from_words(from: *const u32) -> __m256d {
+        unsafe { _mm256_cvtepi32_pd(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn add_reals(a: __m256d, b: __m256d) -> __m256d {
+        unsafe { _mm256_add_pd(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub_reals(a: __m256d, b: __m256d) -> __m256d {
+        unsafe { _mm256_sub_pd(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_reals(a: __m256d, b: __m256d) -> __m256d {
+        unsafe { _mm256_mul_pd(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        unsafe { _mm256_fmadd_pd(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn mul_sub(a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        unsafe { _mm256_fmsub_pd(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn neg_mul_add(a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        unsafe { _mm256_fnmadd_pd(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn fraction(a: __m256d) -> __m256d {
+        unsafe {
+            const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+            _mm256_sub_pd(a, _mm256_round_pd::<NEAREST>(a))
+        }
+    }
+    #[inline(always)]
+    unsafe fn low_words(a: __m256d, b: __m256d) -> __m256i {
+        unsafe {
+            // low words of each 128-bit half of a, then of b
+            let words = _mm256_shuffle_ps::<0b10_00_10_00>(_mm256_castpd_ps(a), _mm256_castpd_ps(b));
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(words))
+        }
+    }
+    #[inline(always)]
+    unsafe fn square_of_reals() -> [__m256d; 4] {
+        unsafe { [_mm256_setzero_pd(); 4] }
+    }
+    /// Two rounds of two-vector shuffles: doubles, halves.
+    #[inline(always)]
+    unsafe fn transpose_reals(s: &mut [__m256d; 4]) {
+        unsafe {
+            let mut t = [_mm256_setzero_pd(); 4];
+            for i in 0..2 {
+                t[2 * i] = _mm256_unpacklo_pd(s[2 * i], s[2 * i + 1]);
+                t[2 * i + 1] = _mm256_unpackhi_pd(s[2 * i], s[2 * i + 1]);
+            }
+            for c in 0..2 {
+                s[c] = _mm256_permute2f128_pd::<0x20>(t[c], t[2 + c]);
+                s[2 + c] = _mm256_permute2f128_pd::<0x31>(t[c], t[2 + c]);
+            }
+        }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]) {
+        unsafe { fft::forward_passes::<Avx2>(tables, words, out) }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn fft_inverse_passes(tables: &fft::Tables, values: &mut [f64]) {
+        unsafe { fft::inverse_passes::<Avx2>(tables, values) }
     }
 }

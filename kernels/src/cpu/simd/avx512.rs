@@ -1,11 +1,12 @@
-//! Sixteen words: AVX-512 F.
+//! Sixteen words: AVX-512 F and DQ.
 
 use std::arch::x86_64::*;
 
-use super::Simd;
+use super::{Simd, SimdReals};
+use crate::cpu::fft;
 use crate::cpu::ntt::{self, Ahead, Tables};
 
-/// AVX-512 F.
+/// AVX-512 F and DQ.
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
@@ -24,7 +25,7 @@ unsafe fn high_words(even: __m512i, odd: __m512i) -> __m512i {
     unsafe { _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, EVEN, even) }
 }
 
-// SAFETY: called where AVX-512 F is enabled; pointers are used as the trait says.
+// SAFETY: called where AVX-512 F and DQ are enabled; pointers are used as the trait says.
 unsafe impl Simd for Avx512 {
     const LANES: usize = 16;
     type V = __m512i;
@@ -65,6 +66,14 @@ unsafe impl Simd for Avx512 {
         unsafe { _mm512_and_si512(a, b) }
     }
     #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+    #[inline(always)]
     unsafe fn min(a: __m512i, b: __m512i) -> __m512i {
         unsafe { _mm512_min_epu32(a, b) }
     }
@@ -74,7 +83,15 @@ unsafe impl Simd for Avx512 {
     }
     #[inline(always)]
     unsafe fn shift_right(a: __m512i, bits: u32) -> __m512i {
-        unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32)) }
+        unsafe { _mm512_srlv_epi32(a, Self::splat(bits)) }
+    }
+    #[inline(always)]
+    unsafe fn shift_left_by(a: __m512i, bits: u32) -> __m512i {
+        unsafe { _mm512_sllv_epi32(a, Self::splat(bits)) }
+    }
+    #[inline(always)]
+    unsafe fn shift_right_signed<const BITS: u32>(a: __m512i) -> __m512i {
+        unsafe { _mm512_srai_epi32::<BITS>(a) }
     }
     #[inline(always)]
     unsafe fn mul_low(a: __m512i, b: __m512i) -> __m512i {
@@ -143,13 +160,112 @@ unsafe impl Simd for Avx512 {
         }
     }
     #[inline(never)]
-    #[target_feature(enable = "avx512f,avx2,bmi2")]
+    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
     unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
         unsafe { ntt::forward::<Avx512>(tables, row, ahead) }
     }
     #[inline(never)]
-    #[target_feature(enable = "avx512f,avx2,bmi2")]
+    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
     unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
         unsafe { ntt::inverse::<Avx512>(tables, row) }
+    }
+}
+
+// SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
+unsafe impl SimdReals for Avx512 {
+    const REALS: usize = 8;
+    type R = __m512d;
+    type SquareOfReals = [__m512d; 8];
+
+    #[inline(always)]
+    unsafe fn load_reals(from: *const f64) -> __m512d {
+        unsafe { _mm512_loadu_pd(from) }
+    }
+    #[inline(always)]
+    unsafe fn store_reals(to: *mut f64, v: __m512d) {
+        unsafe { _mm512_storeu_pd(to, v) }
+    }
+    #[inline(always)]
+    unsafe fn splat_real(real: f64) -> __m512d {
+        unsafe { _mm512_set1_pd(real) }
+    }
+    #[inline(always)]
+    unsafe fn from_words(from: *const u32) -> __m512d {
+        unsafe { _mm512_cvtepi32_pd(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn add_reals(a: __m512d, b: __m512d) -> __m512d {
+        unsafe { _mm512_add_pd(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub_reals(a: __m512d, b: __m512d) -> __m512d {
+        unsafe { _mm512_sub_pd(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_reals(a: __m512d, b: __m512d) -> __m512d {
+        unsafe { _mm512_mul_pd(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m512d, b: __m512d, c: __m512d) -> __m512d {
+        unsafe { _mm512_fmadd_pd(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn mul_sub(a: __m512d, b: __m512d, c: __m512d) -> __m512d {
+        unsafe { _mm512_fmsub_pd(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn neg_mul_add(a: __m512d, b: __m512d, c: __m512d) -> __m512d {
+        unsafe { _mm512_fnmadd_pd(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn fraction(a: __m512d) -> __m512d {
+        unsafe { _mm512_reduce_pd::<_MM_FROUND_TO_NEAREST_INT>(a) }
+    }
+    #[inline(always)]
+    unsafe fn low_words(a: __m512d, b: __m512d) -> __m512i {
+        unsafe {
+            let places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            _mm512_permutex2var_epi32(_mm512_castpd_si512(a), places, _mm512_castpd_si512(b))
+        }
+    }
+    #[inline(always)]
+    unsafe fn square_of_reals() -> [__m512d; 8] {
+        unsafe { [_mm512_setzero_pd(); 8] }
+    }
+    /// Three rounds of two-vector shuffles: doubles, pairs, halves.
+    #[inline(always)]
+    unsafe fn transpose_reals(s: &mut [__m512d; 8]) {
+        unsafe {
+            let mut t = [_mm512_setzero_pd(); 8];
+            for i in 0..4 {
+                t[2 * i] = _mm512_unpacklo_pd(s[2 * i], s[2 * i + 1]);
+                t[2 * i + 1] = _mm512_unpackhi_pd(s[2 * i], s[2 * i + 1]);
+            }
+            // t[2r + c] now holds, in each 128-bit quarter p, column 2p + c of rows 2r, 2r + 1
+            for c in 0..2 {
+                s[c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(t[c], t[2 + c]);
+                s[2 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(t[c], t[2 + c]);
+                s[4 + c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(t[4 + c], t[6 + c]);
+                s[6 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(t[4 + c], t[6 + c]);
+            }
+            // s[c]: quarters 0 and 2 of rows 0..4 (as 0, 2, 0, 2); s[2 + c]: quarters 1 and 3
+            for c in 0..2 {
+                t[c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(s[c], s[4 + c]);
+                t[4 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(s[c], s[4 + c]);
+                t[2 + c] = _mm512_shuffle_f64x2::<0b10_00_10_00>(s[2 + c], s[6 + c]);
+                t[6 + c] = _mm512_shuffle_f64x2::<0b11_01_11_01>(s[2 + c], s[6 + c]);
+            }
+            *s = t;
+        }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
+    unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]) {
+        unsafe { fft::forward_passes::<Avx512>(tables, words, out) }
+    }
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
+    unsafe fn fft_inverse_passes(tables: &fft::Tables, values: &mut [f64]) {
+        unsafe { fft::inverse_passes::<Avx512>(tables, values) }
     }
 }

@@ -46,6 +46,14 @@ unsafe impl Simd for Portable {
         map2(a, b, |a, b| a & b)
     }
     #[inline(always)]
+    unsafe fn or(a: V, b: V) -> V {
+        map2(a, b, |a, b| a | b)
+    }
+    #[inline(always)]
+    unsafe fn xor(a: V, b: V) -> V {
+        map2(a, b, |a, b| a ^ b)
+    }
+    #[inline(always)]
     unsafe fn min(a: V, b: V) -> V {
         map2(a, b, u32::min)
     }
@@ -56,6 +64,14 @@ unsafe impl Simd for Portable {
     #[inline(always)]
     unsafe fn shift_right(a: V, bits: u32) -> V {
         a.map(|a| a >> bits)
+    }
+    #[inline(always)]
+    unsafe fn shift_left_by(a: V, bits: u32) -> V {
+        a.map(|a| a << bits)
+    }
+    #[inline(always)]
+    unsafe fn shift_right_signed<const BITS: u32>(a: V) -> V {
+        a.map(|a| (a as i32 >> BITS) as u32)
     }
     #[inline(always)]
     unsafe fn mul_low(a: V, b: V) -> V {
