@@ -11,7 +11,8 @@
 //   near: word i of thread t is value 8 t + i. The last three stages; N 1024 has one more before, between lanes.
 // The roots of mid and near stay in registers. The key is that of blind_rotate.warp.cu.
 //
-// Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `async`, `registers`.
+// Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `blind_rotate.async`
+// and `blind_rotate.registers`.
 
 constexpr unsigned COMPONENTS = K + 1;
 constexpr unsigned ROWS = LEVELS * COMPONENTS;  // of an RGSW ciphertext: the blocks of a row

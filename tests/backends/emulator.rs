@@ -251,7 +251,7 @@ fn run(host: &HostCuda, kernel: &Kernel, threads_of_a_row: u32) -> Result<Vec<u3
     let input: Vec<u32> = (0..count).collect();
     let text = format!(
         "{}\nextern \"C\" __global__ void kernel(const unsigned* in, unsigned* out, unsigned count) {{\n{}\n}}\n",
-        include_str!("../../shaders/async.cu"),
+        include_str!("../../shaders/blind_rotate.async.cu"),
         kernel.body
     );
     let module = host.compile(&Source { stem: "unit", text })?;

@@ -181,7 +181,7 @@ fn a_kernel_has_the_same_steps_in_every_language() {
     }
     let text = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
     for variant in ["shaders/blind_rotate.warp.cu", "shaders/blind_rotate.cluster.cu"] {
-        let found = steps(&(text("shaders/registers.cu") + &text(variant)));
+        let found = steps(&(text("shaders/blind_rotate.registers.cu") + &text(variant)));
         assert_eq!(found, steps(&text("kernels/src/cpu/blind_rotate.rs")), "{variant} and its helpers");
     }
 }

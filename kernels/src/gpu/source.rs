@@ -72,9 +72,9 @@ pub const MOD_SWITCH: Text = text!("mod_switch");
 /// Blind rotation.
 pub const BLIND_ROTATE: Text = text!("blind_rotate");
 /// Copies beside the threads, groups that see each other's memory.
-pub const ASYNC: Text = cuda_text!("async");
+pub const ASYNC: Text = cuda_text!("blind_rotate.async");
 /// Transforms in registers.
-pub const REGISTERS: Text = cuda_text!("registers");
+pub const REGISTERS: Text = cuda_text!("blind_rotate.registers");
 /// Blind rotation, a warp a polynomial.
 pub const BLIND_ROTATE_WARP: Text = cuda_text!("blind_rotate.warp");
 /// Blind rotation, a row over several groups.
