@@ -9,11 +9,13 @@ pub mod circuit;
 pub mod gates;
 pub mod keys;
 pub mod lwe;
+pub mod lwe_list;
 pub mod noise;
 pub mod params;
 
 pub use circuit::{Circuit, CircuitError, Plan};
-pub use gates::{Gate, GateRow};
+pub use gates::{Gate, GateList, GateRow};
 pub use keys::EvaluationKey;
 pub use lwe::Lwe;
+pub use lwe_list::LweList;
 pub use params::{Params, ParamsError, ParamsLiteral, Preset};

@@ -3,138 +3,32 @@
 //! `N` real coefficients are `M = N/2` complex points `z_j = a_j + i a_(j+M)`; their products modulo `X^M - i` are the
 //! negacyclic products of the reals. `forward`: points in natural order to values in *reading order*; `inverse`: back,
 //! times `M`. Reading order is that of the values `X = r_k` after the recursion `X^2h - w^2 = (X^h - w)(X^h + w)`,
-//! transposed within blocks of `LANES` vectors; it differs between vector widths, and nobody but this folder knows it.
+//! transposed within squares of `REALS` vectors; it differs between vector widths, and nobody but this folder knows it.
 //!
 //! Memory: `[M / REALS][2][REALS]`, a vector of real parts and one of imaginary parts in turn.
 //!
-//! `forward` is Cooley-Tukey with the twist folded into the roots, as in `ntt.rs`: a root a group. `inverse` is the
-//! textbook's: a root a place, and the twist at the end, because a butterfly that multiplies before it adds is six
-//! fused operations, the other way round it is eight.
+//! `forward` is Cooley-Tukey with the twist folded into the roots, as in `ntt.rs`: a root a group. How the stages are
+//! taken depends on the processor:
+//!
+//! - Where sums are done by the units of fused products, a butterfly that multiplies before it adds is six fused
+//!   operations, the other way round it is eight. So `inverse` is the textbook's: a root a place, and the twist at the
+//!   end. Passes are of three stages where vectors have 8 reals (and registers are 32), squares of six.
+//! - Where sums have units of their own, eight operations are no dearer: `inverse` is `forward` undone, with the same
+//!   roots and no twist. Passes are of two stages, whose three products and eight sums are not as deep as four
+//!   butterflies: such passes wait for their own results rather than for units.
 //!
 //! Every output of a butterfly is rounded twice and its root once, each to `2^-53` of its size; what comes of that is
 //! measured where it matters, in `blind_rotate/reals.rs`.
 
-use std::f64::consts::PI;
+mod tables;
 
-use crate::cpu::memory::Doubles;
-use crate::cpu::simd::{Isa, SimdReals};
-use crate::error::Result;
+use crate::cpu::simd::SimdReals;
+use tables::lane_roots_of_square;
+pub use tables::{Tables, vectors};
 
-/// Roots of one ring degree as one vector width reads them.
-pub struct Tables {
-    isa: Isa,
-    polynomial_size: usize,
-    /// `[M]`: group `g` of the forward stage with `m` groups uses `group_roots[m + g]`, real and imaginary part.
-    group_roots: Vec<[f64; 2]>,
-    /// For the stages within vectors, for each block, each stage and each part of it, a root a lane: `[2][REALS]`.
-    lane_roots: Doubles,
-    /// For inverse stages between vectors: those at distance `h` use vectors from `h / REALS` on, `[2][REALS]` each.
-    place_roots: Doubles,
-    /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points.
-    twist: Doubles,
-}
-
-impl Tables {
-    /// Tables for `N = polynomial_size` on `isa`, or on a narrower one where the ring is too small for its vectors.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfMemory`].
-    ///
-    /// # Panics
-    /// Where there is none with vectors of doubles: see [`vectors`].
-    pub fn new(isa: Isa, polynomial_size: usize) -> Result<Tables> {
-        let points = polynomial_size / 2;
-        let (isa, lanes) = vectors(isa, polynomial_size).expect("vectors of doubles");
-        let group_roots = group_roots(points);
-        // first one pair of vectors that no stage reads
-        let mut place_roots = vec![0.0; 2 * lanes];
-        for at in 1..points / lanes {
-            // stages at distance h: at = h / lanes + the vector's place
-            let first = 1 << at.ilog2();
-            extend(&mut place_roots, lanes, |lane| {
-                root(-(((at - first) * lanes + lane) as i64), 2 * (first * lanes) as i64)
-            });
-        }
-        let mut twist = Vec::with_capacity(2 * points);
-        for vector in 0..points / lanes {
-            extend(&mut twist, lanes, |lane| root(-((vector * lanes + lane) as i64), 4 * points as i64));
-        }
-        Ok(Tables {
-            isa,
-            polynomial_size,
-            lane_roots: Doubles::copy_of(&lane_roots(&group_roots, lanes))?,
-            place_roots: Doubles::copy_of(&place_roots)?,
-            twist: Doubles::copy_of(&twist)?,
-            group_roots,
-        })
-    }
-
-    /// `N`.
-    pub fn polynomial_size(&self) -> usize {
-        self.polynomial_size
-    }
-
-    /// The instruction set the tables are for; this processor has it.
-    pub fn isa(&self) -> Isa {
-        self.isa
-    }
-}
-
-/// The instruction set, not better than `isa`, whose vectors of doubles suit a ring of this degree, and their length.
-pub fn vectors(isa: Isa, polynomial_size: usize) -> Option<(Isa, usize)> {
-    let narrower = Isa::available().into_iter().skip_while(|&candidate| candidate != isa);
-    let with_reals = narrower.filter_map(|candidate| Some((candidate, candidate.reals()?)));
-    // a pass or more before the last one, which takes a square of vectors
-    with_reals.into_iter().find(|(_, lanes)| 4 * lanes * lanes <= polynomial_size)
-}
-
-/// `exp(2 pi i turn / of)`, each part to about half a unit in its last place: angles are taken within an eighth of a
-/// turn.
-fn root(turn: i64, of: i64) -> [f64; 2] {
-    let turn = turn.rem_euclid(of);
-    // nearest quarter
-    let quarter = (4 * turn + of / 2) / of;
-    let angle = 2.0 * PI * ((4 * turn - quarter * of) as f64 / (4 * of) as f64);
-    let (sine, cosine) = (libm::sin(angle), libm::cos(angle));
-    match quarter % 4 {
-        0 => [cosine, sine],
-        1 => [-sine, cosine],
-        2 => [-cosine, -sine],
-        _ => [sine, -cosine],
-    }
-}
-
-/// Appends the roots of a vector: real parts, then imaginary parts.
-fn extend(out: &mut Vec<f64>, lanes: usize, root: impl Fn(usize) -> [f64; 2]) {
-    out.extend((0..lanes).map(|lane| root(lane)[0]));
-    out.extend((0..lanes).map(|lane| root(lane)[1]));
-}
-
-/// Group `g` of `m` splits `X^2h - w^2`, `h = M / 2m`, with `w = r_g^h`, `r_g` the `4M`-th root of unity with index
-/// `1 + 4 bitreverse(g)`.
-fn group_roots(points: usize) -> Vec<[f64; 2]> {
-    let mut roots = vec![[0.0; 2]; points];
-    for (at, out) in roots.iter_mut().enumerate().skip(1) {
-        let groups = 1usize << at.ilog2();
-        let group = at - groups;
-        let reversed = if groups == 1 { 0 } else { group.reverse_bits() >> (usize::BITS - groups.ilog2()) };
-        *out = root(1 + 4 * reversed as i64, 8 * groups as i64);
-    }
-    roots
-}
-
-fn lane_roots(group_roots: &[[f64; 2]], lanes: usize) -> Vec<f64> {
-    let vectors = group_roots.len() / lanes;
-    let mut out = Vec::new();
-    for first in (0..vectors).step_by(lanes) {
-        for stage in 0..lanes.ilog2() {
-            for part in 0..1 << stage {
-                extend(&mut out, lanes, |lane| group_roots[((vectors + first + lane) << stage) + part]);
-            }
-        }
-    }
-    out
-}
+/// Points of a block, within which the last forward and the first inverse pass stay: a square of vectors of 8, four
+/// squares of vectors of 4.
+pub(super) const BLOCK_POINTS: usize = 64;
 
 /// A vector of complex numbers.
 #[derive(Clone, Copy)]
@@ -177,6 +71,28 @@ impl<S: SimdReals> Complex<S> {
         }
     }
 
+    /// By the conjugate of `w`.
+    #[inline(always)]
+    unsafe fn mul_conjugate(self, w: Self) -> Self {
+        unsafe {
+            Complex {
+                re: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
+                im: S::neg_mul_add(self.re, w.im, S::mul_reals(self.im, w.re)),
+            }
+        }
+    }
+
+    /// By `i` and the conjugate of `w`.
+    #[inline(always)]
+    unsafe fn mul_i_conjugate(self, w: Self) -> Self {
+        unsafe {
+            Complex {
+                re: S::neg_mul_add(self.im, w.re, S::mul_reals(self.re, w.im)),
+                im: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
+            }
+        }
+    }
+
     /// `self + y w`.
     #[inline(always)]
     pub(super) unsafe fn mul_add(self, y: Self, w: Self) -> Self {
@@ -184,6 +100,17 @@ impl<S: SimdReals> Complex<S> {
             Complex {
                 re: S::neg_mul_add(y.im, w.im, S::mul_add(y.re, w.re, self.re)),
                 im: S::mul_add(y.im, w.re, S::mul_add(y.re, w.im, self.im)),
+            }
+        }
+    }
+
+    /// `self + i y w`.
+    #[inline(always)]
+    unsafe fn mul_add_i(self, y: Self, w: Self) -> Self {
+        unsafe {
+            Complex {
+                re: S::neg_mul_add(y.im, w.re, S::neg_mul_add(y.re, w.im, self.re)),
+                im: S::neg_mul_add(y.im, w.im, S::mul_add(y.re, w.re, self.im)),
             }
         }
     }
@@ -207,88 +134,97 @@ unsafe fn butterfly_by_one<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Compl
     }
 }
 
-/// The same for `w = -i`.
+/// The same for `w = i`.
 #[inline(always)]
-unsafe fn butterfly_by_minus_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
+unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
     unsafe {
-        let sum = Complex { re: S::add_reals(x.re, y.im), im: S::sub_reals(x.im, y.re) };
-        (sum, Complex { re: S::sub_reals(x.re, y.im), im: S::add_reals(x.im, y.re) })
+        let sum = Complex { re: S::sub_reals(x.re, y.im), im: S::add_reals(x.im, y.re) };
+        (sum, Complex { re: S::add_reals(x.re, y.im), im: S::sub_reals(x.im, y.re) })
     }
 }
 
-/// Where a pass finds its roots. (A loop over stages would be shorter than the lists below; but then vectors go through
-/// memory.)
-trait Roots<S: SimdReals>: Copy {
-    /// The root of part `part` of stage `stage` of the pass.
-    unsafe fn at(self, stage: usize, part: usize) -> Complex<S>;
-}
-
-/// The roots of a group: one for all lanes.
-#[derive(Clone, Copy)]
-struct GroupRoots<'a> {
-    roots: &'a [[f64; 2]],
-    /// Groups of the first stage and the number of this one.
-    group: usize,
-}
-
-impl<S: SimdReals> Roots<S> for GroupRoots<'_> {
-    #[inline(always)]
-    unsafe fn at(self, stage: usize, part: usize) -> Complex<S> {
-        unsafe { Complex::splat(*self.roots.get_unchecked((self.group << stage) + part)) }
+/// `(x + i w y, x - i w y)`.
+#[inline(always)]
+unsafe fn butterfly_by_i_times<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
+    unsafe {
+        let (two, sum) = (S::splat_real(2.0), x.mul_add_i(y, w));
+        (sum, Complex { re: S::mul_sub(two, x.re, sum.re), im: S::mul_sub(two, x.im, sum.im) })
     }
 }
 
-/// The roots of a block's stages within vectors.
-#[derive(Clone, Copy)]
-struct LaneRoots(*const f64);
+/// The roots of a pass: for one stage its own; for two stages one each and the product of both; for three stages one,
+/// one and two. Other parts' are `i` or `-i` times these. (They are read before a loop that stores: for all that the
+/// compiler knows, a store might change the tables.)
+type Roots<S> = [Complex<S>; 4];
 
-impl<S: SimdReals> Roots<S> for LaneRoots {
-    #[inline(always)]
-    unsafe fn at(self, stage: usize, part: usize) -> Complex<S> {
-        unsafe { Complex::load(self.0.add(2 * S::REALS * ((1 << stage) - 1 + part))) }
+/// A group's for a forward pass, one for all lanes; `group`: groups of the first stage and the number of this one.
+#[inline(always)]
+unsafe fn group_roots_of<S: SimdReals, const RADIX: usize>(tables: &Tables, group: usize) -> Roots<S> {
+    unsafe {
+        let at = |i: usize| Complex::splat(*tables.group_roots.get_unchecked(i));
+        let zero = Complex::zero();
+        match RADIX {
+            2 => [at(group), zero, zero, zero],
+            4 => [at(group), at(2 * group), Complex::splat(*tables.group_products.get_unchecked(group)), zero],
+            _ => [at(group), at(2 * group), at(4 * group), at(4 * group + 2)],
+        }
     }
 }
 
-/// The roots of inverse stages at a place.
-#[derive(Clone, Copy)]
-struct PlaceRoots {
-    roots: *const f64,
-    /// Distance of the first stage, in vectors.
-    stride: usize,
-    at: usize,
-}
-
-impl<S: SimdReals> Roots<S> for PlaceRoots {
-    #[inline(always)]
-    unsafe fn at(self, stage: usize, part: usize) -> Complex<S> {
-        unsafe { Complex::load(self.roots.add(2 * S::REALS * (((1 << stage) + part) * self.stride + self.at))) }
+/// A place's for an inverse pass; `stride`: distance of the first stage, in vectors.
+#[inline(always)]
+unsafe fn place_roots_of<S: SimdReals, const RADIX: usize>(tables: &Tables, stride: usize, at: usize) -> Roots<S> {
+    unsafe {
+        let at = |i: usize| Complex::load(tables.place_roots.as_ptr().add(2 * S::REALS * (i * stride + at)));
+        let zero = Complex::zero();
+        match RADIX {
+            2 => [at(1), zero, zero, zero],
+            4 => [at(1), at(2), zero, zero],
+            _ => [at(1), at(2), at(4), at(5)],
+        }
     }
 }
 
-/// Butterflies between vectors of `$v`: for each root, the pairs it serves.
+/// A square's for the stages within vectors.
+#[inline(always)]
+unsafe fn lane_roots_of<S: SimdReals>(tables: &Tables, square: usize) -> Roots<S> {
+    unsafe {
+        let number = lane_roots_of_square(S::REALS);
+        let first = tables.lane_roots.as_ptr().add(2 * S::REALS * number * square);
+        std::array::from_fn(|i| if i < number { Complex::load(first.add(2 * S::REALS * i)) } else { Complex::zero() })
+    }
+}
+
+/// Butterflies between vectors of `$v`: for each root, the pairs it serves, and those that `i` or `-i` times it does.
 macro_rules! butterflies {
-    ($v:ident, $roots:ident; $($stage:literal $part:literal: $($x:literal $y:literal),+;)+) => {{
+    ($v:ident, $roots:ident; $($root:literal: $($x:literal $y:literal),+;
+        $(by_i: $($ix:literal $iy:literal),+;)? $(by_minus_i: $($jx:literal $jy:literal),+;)?)+) => {{
         $(
-            let w = $roots.at($stage, $part);
-            $(($v[$x], $v[$y]) = butterfly($v[$x], $v[$y], w);)+
+            $(($v[$x], $v[$y]) = butterfly($v[$x], $v[$y], $roots[$root]);)+
+            $($(($v[$ix], $v[$iy]) = butterfly_by_i_times($v[$ix], $v[$iy], $roots[$root]);)+)?
+            $($(($v[$jy], $v[$jx]) = butterfly_by_i_times($v[$jx], $v[$jy], $roots[$root]);)+)?
         )+
     }};
 }
 
 /// RADIX vectors through as many forward stages as halve it to one.
 #[inline(always)]
-unsafe fn stages<S: SimdReals, const RADIX: usize>(
-    mut v: [Complex<S>; RADIX],
-    roots: impl Roots<S>,
-) -> [Complex<S>; RADIX] {
+unsafe fn stages<S: SimdReals, const RADIX: usize>(mut v: [Complex<S>; RADIX], roots: Roots<S>) -> [Complex<S>; RADIX] {
     unsafe {
         match RADIX {
-            2 => butterflies!(v, roots; 0 0: 0 1;),
-            4 => butterflies!(v, roots; 0 0: 0 2, 1 3; 1 0: 0 1; 1 1: 2 3;),
+            2 => butterflies!(v, roots; 0: 0 1;),
+            4 if S::UNITS_FOR_SUMS => {
+                let (x, y) = butterfly(v[0], v[2], roots[0]);
+                let (z, t) = butterfly_by_one(v[1].mul(roots[1]), v[3].mul(roots[2]));
+                (v[0], v[1]) = butterfly_by_one(x, z);
+                (v[2], v[3]) = butterfly_by_i(y, t);
+            }
+            4 => butterflies!(v, roots; 0: 0 2, 1 3; 1: 0 1; by_i: 2 3;),
             _ => butterflies!(v, roots;
-                0 0: 0 4, 1 5, 2 6, 3 7;
-                1 0: 0 2, 1 3; 1 1: 4 6, 5 7;
-                2 0: 0 1; 2 1: 2 3; 2 2: 4 5; 2 3: 6 7;),
+                0: 0 4, 1 5, 2 6, 3 7;
+                1: 0 2, 1 3; by_i: 4 6, 5 7;
+                2: 0 1; by_i: 2 3;
+                3: 4 5; by_i: 6 7;),
         }
         v
     }
@@ -298,16 +234,38 @@ unsafe fn stages<S: SimdReals, const RADIX: usize>(
 #[inline(always)]
 unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
-    roots: impl Roots<S>,
+    roots: Roots<S>,
 ) -> [Complex<S>; RADIX] {
     unsafe {
         match RADIX {
-            2 => butterflies!(v, roots; 0 0: 0 1;),
-            4 => butterflies!(v, roots; 0 0: 0 1, 2 3; 1 0: 0 2; 1 1: 1 3;),
+            2 => butterflies!(v, roots; 0: 0 1;),
+            4 => butterflies!(v, roots; 0: 0 1, 2 3; 1: 0 2; by_minus_i: 1 3;),
             _ => butterflies!(v, roots;
-                0 0: 0 1, 2 3, 4 5, 6 7;
-                1 0: 0 2, 4 6; 1 1: 1 3, 5 7;
-                2 0: 0 4; 2 1: 1 5; 2 2: 2 6; 2 3: 3 7;),
+                0: 0 1, 2 3, 4 5, 6 7;
+                1: 0 2, 4 6; by_minus_i: 1 3, 5 7;
+                2: 0 4; by_minus_i: 2 6;
+                3: 1 5; by_minus_i: 3 7;),
+        }
+        v
+    }
+}
+
+/// RADIX vectors, 2 or 4, back through as many forward stages, times RADIX: sums, then products.
+#[inline(always)]
+unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+    roots: Roots<S>,
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        if RADIX == 2 {
+            let (x, y) = butterfly_by_one(v[0], v[1]);
+            return std::array::from_fn(|i| if i == 0 { x } else { y.mul_conjugate(roots[0]) });
+        }
+        let ((x, z), (y, t)) = (butterfly_by_one(v[0], v[1]), butterfly_by_one(v[2], v[3]));
+        (v[0], v[2]) = butterfly_by_one(x, y);
+        (v[3], v[1]) = butterfly_by_i(z, t);
+        for (x, root) in [(1, 1), (2, 0), (3, 2)] {
+            v[x] = v[x].mul_conjugate(roots[root]);
         }
         v
     }
@@ -323,12 +281,12 @@ unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(mut v: [Complex
         }
         for i in 0..RADIX / 4 {
             (v[4 * i], v[4 * i + 2]) = butterfly_by_one(v[4 * i], v[4 * i + 2]);
-            (v[4 * i + 1], v[4 * i + 3]) = butterfly_by_minus_i(v[4 * i + 1], v[4 * i + 3]);
+            (v[4 * i + 3], v[4 * i + 1]) = butterfly_by_i(v[4 * i + 1], v[4 * i + 3]);
         }
         if RADIX == 8 {
             (v[0], v[4]) = butterfly_by_one(v[0], v[4]);
             (v[1], v[5]) = butterfly(v[1], v[5], Complex::splat([C, -C]));
-            (v[2], v[6]) = butterfly_by_minus_i(v[2], v[6]);
+            (v[6], v[2]) = butterfly_by_i(v[2], v[6]);
             (v[3], v[7]) = butterfly(v[3], v[7], Complex::splat([-C, -C]));
         }
         v
@@ -341,7 +299,7 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &Tables, words: *
     unsafe {
         let points = tables.polynomial_size / 2;
         let stride = points / RADIX;
-        let roots = GroupRoots { roots: &tables.group_roots, group: 1 };
+        let roots = group_roots_of::<S, RADIX>(tables, 1);
         for at in (0..stride).step_by(S::REALS) {
             let v: [Complex<S>; RADIX] = std::array::from_fn(|i| {
                 let from = words.add(at + i * stride);
@@ -362,7 +320,7 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f
         let length = tables.polynomial_size / groups;
         let stride = length / RADIX;
         for group in 0..groups {
-            let roots = GroupRoots { roots: &tables.group_roots, group: groups + group };
+            let roots = group_roots_of::<S, RADIX>(tables, groups + group);
             for at in (0..stride).step_by(2 * S::REALS) {
                 let base = values.add(group * length + at);
                 let v = stages::<S, RADIX>(std::array::from_fn(|i| Complex::load(base.add(i * stride))), roots);
@@ -374,7 +332,7 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f
     }
 }
 
-/// An inverse pass in place, whose first stage has distance `half` points; `LAST`: then the twist.
+/// An inverse pass in place, whose first stage has distance `half` points; `LAST`: then the twist, where there is one.
 #[inline(always)]
 unsafe fn inverse_pass<S: SimdReals, const RADIX: usize, const LAST: bool>(
     tables: &Tables,
@@ -382,15 +340,23 @@ unsafe fn inverse_pass<S: SimdReals, const RADIX: usize, const LAST: bool>(
     half: usize,
 ) {
     unsafe {
-        let stride = half / S::REALS;
-        for group in (0..tables.polynomial_size / 2).step_by(half * RADIX) {
+        let points = tables.polynomial_size / 2;
+        let (stride, groups) = (half / S::REALS, points / (half * RADIX));
+        for group in 0..groups {
+            let roots = group_roots_of::<S, RADIX>(tables, groups + group);
             for at in 0..stride {
-                let base = 2 * (group + at * S::REALS);
-                let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(base + 2 * i * half)));
-                let v = inverse_stages(v, PlaceRoots { roots: tables.place_roots.as_ptr(), stride, at });
+                let base = 2 * (group * half * RADIX + at * S::REALS);
+                let mut v: [Complex<S>; RADIX] =
+                    std::array::from_fn(|i| Complex::load(values.add(base + 2 * i * half)));
+                if S::UNITS_FOR_SUMS {
+                    v = undo_stages(v, roots);
+                } else {
+                    v = inverse_stages(v, place_roots_of::<S, RADIX>(tables, stride, at));
+                }
                 for i in 0..RADIX {
                     let at = base + 2 * i * half;
-                    let x = if LAST { v[i].mul(Complex::load(tables.twist.as_ptr().add(at))) } else { v[i] };
+                    let twist = LAST && !S::UNITS_FOR_SUMS;
+                    let x = if twist { v[i].mul(Complex::load(tables.twist.as_ptr().add(at))) } else { v[i] };
                     x.store(values.add(at));
                 }
             }
@@ -398,18 +364,23 @@ unsafe fn inverse_pass<S: SimdReals, const RADIX: usize, const LAST: bool>(
     }
 }
 
-/// Stages of a pass, and stages within a vector.
+/// Stages of a pass.
 const fn pass_stages<S: SimdReals>() -> u32 {
     S::REALS.ilog2()
+}
+
+/// Stages of the pass over blocks: those within vectors and some before them, in vectors of 4 only one.
+const fn block_stages<S: SimdReals>() -> u32 {
+    if S::REALS == 8 { 6 } else { 3 }
 }
 
 /// Stages of the first forward and the last inverse pass: what whole passes leave over.
 #[inline(always)]
 fn odd_stages<S: SimdReals>(points: usize) -> u32 {
-    (points.ilog2() - 1) % pass_stages::<S>() + 1
+    (points.ilog2() - block_stages::<S>() - 1) % pass_stages::<S>() + 1
 }
 
-/// All forward passes but the last: `words` `[N]` signed integers, out `[M / REALS][2][REALS]`.
+/// The forward passes before those of a block: `words` `[N]` signed integers, out `[M / REALS][2][REALS]`.
 #[inline(always)]
 pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
     unsafe {
@@ -421,7 +392,7 @@ pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &Tables, words: &[u32]
             2 => first_pass::<S, 4>(tables, words, out),
             _ => first_pass::<S, 8>(tables, words, out),
         }
-        while points >> done > S::REALS * S::REALS {
+        while points >> done > 1 << block_stages::<S>() {
             match pass_stages::<S>() {
                 2 => pass::<S, 4>(tables, out, 1 << done),
                 _ => pass::<S, 8>(tables, out, 1 << done),
@@ -431,55 +402,75 @@ pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &Tables, words: &[u32]
     }
 }
 
-/// The last forward pass for one block of `REALS` vectors: the last stages between vectors, and those within.
+/// The last forward pass, for one block.
 #[inline(always)]
 pub(super) unsafe fn last_block<S: SimdReals>(tables: &Tables, values: *mut f64, block: usize) {
     unsafe {
-        let blocks = tables.polynomial_size / 2 / (S::REALS * S::REALS);
-        let values = values.add(2 * S::REALS * S::REALS * block);
         match S::REALS {
-            4 => last_block_of::<S, 4>(tables, values, blocks, block),
-            _ => last_block_of::<S, 8>(tables, values, blocks, block),
+            4 => {
+                for square in 4 * block..4 * block + 4 {
+                    last_square::<S, 4>(tables, values, square);
+                }
+            }
+            _ => last_square::<S, 8>(tables, values, block),
         }
     }
 }
 
+/// The same for a square, RADIX vectors: stages between them, then those within.
 #[inline(always)]
-unsafe fn last_block_of<S: SimdReals, const RADIX: usize>(
-    tables: &Tables,
-    values: *mut f64,
-    blocks: usize,
-    block: usize,
-) {
+unsafe fn last_square<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f64, square: usize) {
     unsafe {
-        let between = GroupRoots { roots: &tables.group_roots, group: blocks + block };
-        let within = LaneRoots(tables.lane_roots.as_ptr().add(2 * S::REALS * (RADIX - 1) * block));
-        let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
-        let v = stages(transpose(stages(v, between)), within);
+        let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
+        let values = values.add(2 * RADIX * RADIX * square);
+        let mut v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
+        let group = squares + square;
+        if RADIX == 4 {
+            let w = Complex::splat(*tables.group_roots.get_unchecked(2 * group));
+            (v[0], v[1]) = butterfly(v[0], v[1], w);
+            (v[2], v[3]) = butterfly_by_i_times(v[2], v[3], w);
+        } else {
+            v = stages(v, group_roots_of::<S, RADIX>(tables, group));
+        }
+        let v = stages(transpose(v), lane_roots_of(tables, square));
         for i in 0..RADIX {
             v[i].store(values.add(2 * S::REALS * i));
         }
     }
 }
 
-/// The first inverse pass for one block.
+/// The first inverse pass, for one block.
 #[inline(always)]
 pub(super) unsafe fn first_inverse_block<S: SimdReals>(tables: &Tables, values: *mut f64, block: usize) {
     unsafe {
-        let values = values.add(2 * S::REALS * S::REALS * block);
         match S::REALS {
-            4 => first_inverse_block_of::<S, 4>(tables, values),
-            _ => first_inverse_block_of::<S, 8>(tables, values),
+            4 => {
+                for square in 4 * block..4 * block + 4 {
+                    first_inverse_square::<S, 4>(tables, values, square);
+                }
+            }
+            _ => first_inverse_square::<S, 8>(tables, values, block),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn first_inverse_block_of<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f64) {
+unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f64, square: usize) {
     unsafe {
-        let between = PlaceRoots { roots: tables.place_roots.as_ptr(), stride: 1, at: 0 };
+        let values = values.add(2 * RADIX * RADIX * square);
         let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
-        let v = inverse_stages(transpose(first_inverse_stages(v)), between);
+        let v = if RADIX == 4 {
+            let mut v = transpose(undo_stages(v, lane_roots_of(tables, square)));
+            let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
+            let w = Complex::splat(*tables.group_roots.get_unchecked(2 * (squares + square)));
+            let (x, y) = butterfly_by_one(v[0], v[1]);
+            (v[0], v[1]) = (x, y.mul_conjugate(w));
+            let (x, y) = butterfly_by_one(v[3], v[2]);
+            (v[2], v[3]) = (x, y.mul_i_conjugate(w));
+            v
+        } else {
+            inverse_stages(transpose(first_inverse_stages(v)), place_roots_of::<S, RADIX>(tables, 1, 0))
+        };
         for i in 0..RADIX {
             v[i].store(values.add(2 * S::REALS * i));
         }
@@ -500,13 +491,13 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
     }
 }
 
-/// All inverse passes but the first, in place.
+/// The inverse passes after those of a block, in place.
 #[inline(always)]
 pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &Tables, values: &mut [f64]) {
     unsafe {
         let points = tables.polynomial_size / 2;
         let values = values.as_mut_ptr();
-        let (mut half, odd) = (S::REALS * S::REALS, odd_stages::<S>(points));
+        let (mut half, odd) = (1 << block_stages::<S>(), odd_stages::<S>(points));
         while half < points >> odd {
             match pass_stages::<S>() {
                 2 => inverse_pass::<S, 4, false>(tables, values, half),
@@ -527,7 +518,7 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &Tables, values: &mut 
 pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
     unsafe {
         S::fft_forward_passes(tables, words, out);
-        for block in 0..out.len() / (2 * S::REALS * S::REALS) {
+        for block in 0..tables.polynomial_size / 2 / BLOCK_POINTS {
             last_block::<S>(tables, out.as_mut_ptr(), block);
         }
     }
@@ -537,7 +528,7 @@ pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: 
 #[inline(always)]
 pub(super) unsafe fn inverse<S: SimdReals>(tables: &Tables, values: &mut [f64]) {
     unsafe {
-        for block in 0..values.len() / (2 * S::REALS * S::REALS) {
+        for block in 0..tables.polynomial_size / 2 / BLOCK_POINTS {
             first_inverse_block::<S>(tables, values.as_mut_ptr(), block);
         }
         S::fft_inverse_passes(tables, values);
@@ -547,6 +538,7 @@ pub(super) unsafe fn inverse<S: SimdReals>(tables: &Tables, values: &mut [f64]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::simd::Isa;
 
     #[inline(always)]
     unsafe fn there_and_back<S: SimdReals>(tables: &Tables, words: &[u32], values: &mut [f64]) {
@@ -564,7 +556,7 @@ mod tests {
     #[test]
     fn inverse_undoes_forward_times_half_the_degree() {
         for isa in Isa::available() {
-            for n in [64, 128, 256, 512, 1024, 2048] {
+            for n in [256, 512, 1024, 2048, 4096] {
                 let Some((narrower, lanes)) = vectors(isa, n) else { continue };
                 let tables = Tables::new(isa, n).expect("memory");
                 let words: Vec<u32> = (0..n as u32).map(|i| (i ^ 5).wrapping_mul(2_891_336_453)).collect();

@@ -83,6 +83,11 @@ pub(super) unsafe trait Simd: Copy + 'static {
 pub(super) unsafe trait SimdReals: Simd {
     /// Doubles in a vector: `LANES / 2`.
     const REALS: usize;
+    /// Whether sums are added by units of their own, beside those of fused products.
+    const UNITS_FOR_SUMS: bool;
+    /// Whether a stream out of the second-level cache is faster when its lines are called into the first; else the
+    /// processor does that by itself.
+    const CALLS_NEAR: bool;
     /// The vector.
     type R: Copy;
     /// `REALS` vectors, for [`SimdReals::transpose_reals`].

@@ -2,8 +2,9 @@
 
 use crate::backend::{Backend, SlotGate};
 use crate::error::Result;
-use crate::tfhe::gates::GateRow;
+use crate::tfhe::gates::{Gate, GateList, GateRow};
 use crate::tfhe::lwe::Lwe;
+use crate::tfhe::lwe_list::LweList;
 use crate::tfhe::params::Params;
 
 /// Evaluates gates under one key; one ciphertext a row, in order. See [`Backend::evaluate`].
@@ -17,23 +18,20 @@ pub fn evaluate<B: Backend>(backend: &B, key: &B::Key, params: &Params, rows: &[
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let words = params.lwe_dimension + 1;
-    let operand_count: usize = rows.iter().map(|row| row.operands.len()).sum();
-    let mut operands = Vec::with_capacity(operand_count * words);
-    let mut gates = Vec::with_capacity(rows.len());
-    for (row, result) in rows.iter().zip(operand_count as u32..) {
-        assert_eq!(row.operands.len(), row.gate.arity(), "{}", row.gate.name());
-        let mut slots = [0; 3];
-        for (slot, operand) in slots.iter_mut().zip(&row.operands) {
-            assert_eq!(operand.words().len(), words, "operand of another dimension");
-            *slot = (operands.len() / words) as u32;
-            operands.extend_from_slice(operand.words());
+    let list = GateList::of_rows(rows);
+    assert_eq!(list.operands().dimension(), params.lwe_dimension, "operands of another dimension");
+    let results_from = list.operands().len() as u32;
+    let mut arena = backend.arena(params, list.operands().len() + rows.len())?;
+    backend.write(&mut arena, 0, list.operands().words())?;
+    let slot_gate = |(at, &gate): (usize, &Gate)| {
+        let mut operands = [0; 3];
+        for (operand, slot) in operands.iter_mut().zip(list.operands_of(at..at + 1)) {
+            *operand = slot as u32;
         }
-        gates.push(SlotGate { gate: row.gate, operands: slots, result });
-    }
-    let mut arena = backend.arena(params, operand_count + rows.len())?;
-    backend.write(&mut arena, 0, &operands)?;
+        SlotGate { gate, operands, result: results_from + at as u32 }
+    };
+    let gates: Vec<SlotGate> = list.gates().iter().enumerate().map(slot_gate).collect();
     let reads: Vec<u32> = gates.iter().map(|gate| gate.result).collect();
     let results = backend.finish(backend.evaluate(key, &mut arena, &gates, &reads)?)?;
-    Ok(results.chunks_exact(words).map(|words| Lwe::new(words.to_vec())).collect())
+    Ok(LweList::from_words(params.lwe_dimension, results).to_lwes())
 }

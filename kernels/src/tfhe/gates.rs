@@ -3,7 +3,10 @@
 //! Every gate is a row of this table: a constant and a factor for its operands. Binary gates share one bootstrap to
 //! `+-1/8`, MUX takes two and one key switch, NOT none (readings P29: the tariff is another matter and lives in the service).
 
+use std::ops::Range;
+
 use super::lwe::Lwe;
+use super::lwe_list::LweList;
 
 /// A Boolean gate (specification, gate sessions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +98,65 @@ pub struct GateRow {
     pub gate: Gate,
     /// Its operands, each `[n + 1]` words.
     pub operands: Vec<Lwe>,
+}
+
+/// Gates that do not depend on one another, with all their operands in one block.
+#[derive(Clone, Debug)]
+pub struct GateList {
+    gates: Vec<Gate>,
+    /// Of each gate its first operand, and where the last gate's end.
+    starts: Vec<usize>,
+    operands: LweList,
+}
+
+impl GateList {
+    /// These gates on these operands: gate after gate, each in the order a, b, sel.
+    ///
+    /// # Panics
+    /// When there are not as many operands as the gates take.
+    pub fn new(gates: Vec<Gate>, operands: LweList) -> Self {
+        let mut starts = Vec::with_capacity(gates.len() + 1);
+        let mut end = 0;
+        starts.push(end);
+        for gate in &gates {
+            end += gate.arity();
+            starts.push(end);
+        }
+        assert_eq!(operands.len(), end, "operands of {} gates", gates.len());
+        Self { gates, starts, operands }
+    }
+
+    /// The same gates, their operands gathered.
+    ///
+    /// # Panics
+    /// When a row has not as many operands as its gate, or operands differ in dimension; without rows.
+    pub fn of_rows(rows: &[GateRow]) -> Self {
+        let operands: Vec<&Lwe> = rows.iter().flat_map(|row| &row.operands).collect();
+        let mut list = LweList::with_capacity(operands[0].dimension(), operands.len());
+        operands.iter().for_each(|operand| list.push(operand.words()));
+        for row in rows {
+            assert_eq!(row.operands.len(), row.gate.arity(), "{}", row.gate.name());
+        }
+        Self::new(rows.iter().map(|row| row.gate).collect(), list)
+    }
+
+    /// The gates.
+    pub fn gates(&self) -> &[Gate] {
+        &self.gates
+    }
+
+    /// Their operands.
+    pub fn operands(&self) -> &LweList {
+        &self.operands
+    }
+
+    /// Which of the operands are those of these gates.
+    ///
+    /// # Panics
+    /// When there are not so many gates.
+    pub fn operands_of(&self, gates: Range<usize>) -> Range<usize> {
+        self.starts[gates.start]..self.starts[gates.end]
+    }
 }
 
 /// A bootstrap's input: `constant + factor_a * x + factor_b * y`, constant in units of 1/8 of a turn.

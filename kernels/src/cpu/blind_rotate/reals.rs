@@ -111,6 +111,15 @@ impl Scratch {
 /// Doubles of a cache line.
 const LINE: usize = 8;
 
+/// What a step of a row calls into the caches.
+#[derive(Clone, Copy)]
+struct Calls<'a> {
+    /// Whether the step's key may be further away than the second level: no row of the group had it yet.
+    first: bool,
+    /// The row's share of the next step's key.
+    ahead: &'a [f64],
+}
+
 /// The next step's key, called into the cache a few lines at a time, so that memory and arithmetic overlap.
 struct Ahead<'a> {
     values: &'a [f64],
@@ -133,17 +142,34 @@ impl Ahead<'_> {
 struct HighDigits {
     digits: *mut u32,
     n: usize,
+    /// The highest bit of every digit.
+    signs: u32,
+}
+
+impl HighDigits {
+    fn new(digits: *mut u32, n: usize, d: Decomposition) -> Self {
+        let signs = (0..d.levels as u32).map(|level| 1 << (31 - d.base_log * level)).sum();
+        Self { digits, n, signs }
+    }
 }
 
 impl Digits for HighDigits {
     #[inline(always)]
     unsafe fn store<S: Simd>(self, raised: S::V, i: usize, d: Decomposition) {
         unsafe {
-            let (mask, sign) = (S::splat(u32::MAX << (32 - d.base_log)), S::splat(1 << 31));
-            S::store(self.digits.add(i), S::xor(S::and(raised, mask), sign));
-            for level in 1..d.levels {
-                let high = S::shift_left_by(raised, d.base_log * level as u32);
-                S::store(self.digits.add(level * self.n + i), S::xor(S::and(high, mask), sign));
+            let mask = S::splat(u32::MAX << (32 - d.base_log));
+            // less B/2: the highest bit of each digit turned
+            let digits = S::xor(raised, S::splat(self.signs));
+            let store = |level: usize| {
+                let high = S::shift_left_by(digits, d.base_log * level as u32);
+                S::store(self.digits.add(level * self.n + i), S::and(high, mask));
+            };
+            S::store(self.digits.add(i), S::and(digits, mask));
+            // a loop of one turn would cost more than what it does
+            if d.levels == 2 {
+                store(1);
+            } else {
+                (1..d.levels).for_each(store);
             }
         }
     }
@@ -161,7 +187,7 @@ unsafe fn multiply_sum<S: SimdReals, const COMPONENTS: usize>(
     unsafe {
         let mut key = key;
         // (4) multiply by the key of step i, sum up
-        for v in 0..S::REALS {
+        for v in 0..fft::BLOCK_POINTS / S::REALS {
             let at = values.add(2 * S::REALS * v);
             let mut sums = [Complex::<S>::zero(); COMPONENTS];
             for row in 0..rows {
@@ -209,7 +235,7 @@ unsafe fn round_sums<S: SimdReals>(values: &[f64], sums: &mut [u32]) -> u32 {
 }
 
 /// Steps (1) to (5) of one row for one i: leaves the sums, in turns of `q`, in the first k + 1 rows of the scratch's
-/// values. `accumulator` is `[k + 1][N]`; `ahead` is called into the cache meanwhile.
+/// values. `accumulator` is `[k + 1][N]`.
 #[inline(always)]
 unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
     key: &Key,
@@ -217,29 +243,32 @@ unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
     exponent: usize,
     accumulator: &[u32],
     scratch: &mut Scratch,
-    ahead: &[f64],
+    calls: Calls,
 ) {
     unsafe {
         let (tables, d) = (&key.tables, Decomposition::new(&key.params));
         let (n, rows) = (tables.polynomial_size(), d.levels * COMPONENTS);
         for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
-            rotated_digits::<S>(polynomial, exponent, d, HighDigits { digits: scratch.digits.as_mut_ptr(), n });
+            rotated_digits::<S>(polynomial, exponent, d, HighDigits::new(scratch.digits.as_mut_ptr(), n, d));
             // (3) transform the digits
             for (level, digits) in scratch.digits.chunks_exact(n).enumerate() {
                 let row = level * COMPONENTS + c;
                 S::fft_forward_passes(tables, digits, &mut scratch.values[row * n..][..n]);
             }
         }
-        let block_values = 2 * S::REALS * S::REALS;
+        let block_values = 2 * fft::BLOCK_POINTS;
         let blocks = n / block_values;
-        let mut ahead = Ahead { values: ahead, at_once: ahead.len().div_ceil(blocks * (rows + COMPONENTS)) };
+        let at_once = calls.ahead.len().div_ceil(blocks * (rows + COMPONENTS));
+        let mut ahead = Ahead { values: calls.ahead, at_once };
         let values = scratch.values.as_mut_ptr();
         for block in 0..blocks {
             let key_block = key.step(i)[block * block_values * rows * COMPONENTS..].as_ptr();
             for row in 0..rows {
                 // the block's key comes nearer meanwhile
-                for line in 0..block_values * COMPONENTS / LINE {
-                    S::prefetch(key_block.add(row * block_values * COMPONENTS + line * LINE).cast());
+                if S::CALLS_NEAR || calls.first {
+                    for line in 0..block_values * COMPONENTS / LINE {
+                        S::prefetch(key_block.add(row * block_values * COMPONENTS + line * LINE).cast());
+                    }
                 }
                 ahead.call::<S>();
                 fft::last_block::<S>(tables, values.add(row * n), block);
@@ -265,11 +294,11 @@ unsafe fn step<S: SimdReals, const COMPONENTS: usize>(
     exponent: usize,
     accumulator: &mut [u32],
     scratch: &mut Scratch,
-    ahead: &[f64],
+    calls: Calls,
 ) {
     unsafe {
         let n = key.tables.polynomial_size();
-        sums_in_turns::<S, COMPONENTS>(key, i, exponent, accumulator, scratch, ahead);
+        sums_in_turns::<S, COMPONENTS>(key, i, exponent, accumulator, scratch, calls);
         let mut bits = 0;
         for (values, sums) in scratch.values.chunks_exact(n).zip(scratch.sums.chunks_exact_mut(n)) {
             bits |= round_sums::<S>(values, sums);
@@ -303,7 +332,7 @@ unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usize, accumul
     for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
         let mut levels = vec![0; d.levels * n];
         // SAFETY: the caller enabled the instruction set.
-        unsafe { rotated_digits::<S>(polynomial, exponent, d, HighDigits { digits: levels.as_mut_ptr(), n }) };
+        unsafe { rotated_digits::<S>(polynomial, exponent, d, HighDigits::new(levels.as_mut_ptr(), n, d)) };
         residues(&mut levels, 32 - d.base_log);
         for (level, words) in levels.chunks_exact(n).enumerate() {
             digits[(level * components + c) * n..][..n].copy_from_slice(words);
@@ -405,9 +434,10 @@ unsafe fn steps<S: SimdReals, const COMPONENTS: usize>(
         let next = if i + 1 < params.lwe_dimension { key.step(i + 1) } else { &[] };
         let shares = next.chunks(share).chain(std::iter::repeat(&[][..]));
         let rows = inputs.chunks_exact(params.lwe_dimension + 1).zip(accumulators.chunks_exact_mut(words));
-        for ((input, accumulator), ahead) in rows.zip(shares) {
+        for (row, ((input, accumulator), ahead)) in rows.zip(shares).enumerate() {
+            let calls = Calls { first: row == 0, ahead };
             // SAFETY: the caller enabled the instruction set.
-            unsafe { step::<S, COMPONENTS>(key, i, input[i] as usize, accumulator, scratch, ahead) };
+            unsafe { step::<S, COMPONENTS>(key, i, input[i] as usize, accumulator, scratch, calls) };
         }
     }
 }
@@ -461,11 +491,12 @@ mod tests {
     unsafe fn distance_of<S: SimdReals>(key: &Key, accumulator: &[u32], largest: &mut f64) {
         let n = key.params.polynomial_size;
         let scratch = &mut Scratch::new(&key.params).expect("memory");
+        let calls = Calls { first: true, ahead: &[] };
         // SAFETY: the caller enabled the instruction set.
         unsafe {
             match key.params.glwe_dimension {
-                1 => sums_in_turns::<S, 2>(key, 0, n, accumulator, scratch, &[]),
-                _ => sums_in_turns::<S, 4>(key, 0, n, accumulator, scratch, &[]),
+                1 => sums_in_turns::<S, 2>(key, 0, n, accumulator, scratch, calls),
+                _ => sums_in_turns::<S, 4>(key, 0, n, accumulator, scratch, calls),
             }
             exact_sums::<S>(key, 0, n, accumulator, &mut scratch.sums);
         }

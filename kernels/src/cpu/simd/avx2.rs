@@ -162,6 +162,9 @@ unsafe impl Simd for Avx2 {
 // SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
 unsafe impl SimdReals for Avx2 {
     const REALS: usize = 4;
+    /// AMD's have since Zen, Intel's without AVX-512 since Golden Cove.
+    const UNITS_FOR_SUMS: bool = true;
+    const CALLS_NEAR: bool = false;
     type R = __m256d;
     type SquareOfReals = [__m256d; 4];
 

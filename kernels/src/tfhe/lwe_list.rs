@@ -1,0 +1,124 @@
+//! Many LWE ciphertexts in one block of words, as devices and networks want them.
+
+use std::ops::Range;
+
+use zeroize::Zeroize;
+
+use crate::tfhe::lwe::Lwe;
+
+/// LWE ciphertexts of one dimension, one after another: `[count][n + 1]` words, each ciphertext mask then body.
+#[derive(Clone, Debug, PartialEq, Eq, Zeroize)]
+pub struct LweList {
+    words: Vec<u32>,
+    /// `n + 1`.
+    row_words: usize,
+}
+
+impl LweList {
+    /// No ciphertexts, and room for `count` of dimension n.
+    pub fn with_capacity(lwe_dimension: usize, count: usize) -> Self {
+        let row_words = lwe_dimension + 1;
+        Self { words: Vec::with_capacity(count * row_words), row_words }
+    }
+
+    /// The ciphertexts that these words are.
+    ///
+    /// # Panics
+    /// When the last of them is cut short.
+    pub fn from_words(lwe_dimension: usize, words: Vec<u32>) -> Self {
+        let row_words = lwe_dimension + 1;
+        assert!(words.len().is_multiple_of(row_words), "whole ciphertexts");
+        Self { words, row_words }
+    }
+
+    /// `n`, the number of mask words of each.
+    pub fn dimension(&self) -> usize {
+        self.row_words - 1
+    }
+
+    /// Ciphertexts.
+    pub fn len(&self) -> usize {
+        self.words.len() / self.row_words
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Appends a ciphertext, `[n + 1]` words.
+    ///
+    /// # Panics
+    /// When it has another dimension.
+    pub fn push(&mut self, ciphertext: &[u32]) {
+        assert_eq!(ciphertext.len(), self.row_words, "a ciphertext of another dimension");
+        self.words.extend_from_slice(ciphertext);
+    }
+
+    /// Appends ciphertexts of the same dimension.
+    ///
+    /// # Panics
+    /// When they are of another one.
+    pub fn append(&mut self, others: &LweList) {
+        assert_eq!(others.row_words, self.row_words, "ciphertexts of another dimension");
+        self.words.extend_from_slice(&others.words);
+    }
+
+    /// The words of one.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn row(&self, at: usize) -> &[u32] {
+        self.rows(at..at + 1)
+    }
+
+    /// The words of some, one after another.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn rows(&self, range: Range<usize>) -> &[u32] {
+        &self.words[range.start * self.row_words..range.end * self.row_words]
+    }
+
+    /// The words of each in turn.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
+        self.words.chunks_exact(self.row_words)
+    }
+
+    /// All words.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// All words, given away.
+    pub fn into_words(self) -> Vec<u32> {
+        self.words
+    }
+
+    /// Each as a ciphertext of its own.
+    pub fn to_lwes(&self) -> Vec<Lwe> {
+        self.iter().map(|words| Lwe::new(words.to_vec())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ciphertexts_stand_one_after_another() {
+        let mut list = LweList::with_capacity(2, 3);
+        assert!(list.is_empty());
+        list.push(&[1, 2, 3]);
+        list.append(&LweList::from_words(2, vec![4, 5, 6, 7, 8, 9]));
+        assert_eq!((list.len(), list.dimension(), list.row(1)), (3, 2, &[4, 5, 6][..]));
+        assert_eq!(list.rows(1..3), [4, 5, 6, 7, 8, 9]);
+        assert_eq!(list.to_lwes()[2], Lwe::new(vec![7, 8, 9]));
+    }
+
+    #[test]
+    #[should_panic(expected = "another dimension")]
+    fn a_ciphertext_of_another_dimension_is_a_bug() {
+        LweList::with_capacity(2, 1).push(&[1, 2]);
+    }
+}
