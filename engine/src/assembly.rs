@@ -1,56 +1,58 @@
 //! A batch as one device call: its parts side by side over the slots of the session's arena.
 
+use std::borrow::Cow;
+
 use kernels::SlotGate;
-use kernels::tfhe::{GateRow, Lwe};
+use kernels::tfhe::{GateList, Lwe, LweList};
 
 use crate::batch::{Batch, Part};
 use crate::operation::{Job, Load};
 
 /// What a device writes, evaluates and reads for a batch.
-#[derive(Default)]
-pub(crate) struct Assembly {
-    /// First slot and whole rows of words; as few and as long as the slots' numbers allow.
-    pub(crate) writes: Vec<(u32, Vec<u32>)>,
+pub(crate) struct Assembly<'a> {
+    /// `n + 1`.
+    row_words: usize,
+    /// First slot and whole rows of words; as few and as long as the slots' numbers allow, copied only to be joined.
+    pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     pub(crate) gates: Vec<SlotGate>,
     /// Slots, part by part.
     pub(crate) reads: Vec<u32>,
 }
 
-impl Assembly {
-    /// `row_words`: words of a ciphertext, `n + 1`.
-    pub(crate) fn of(batch: &Batch, loads: &[Load], row_words: usize) -> Assembly {
-        let mut assembly = Assembly { gates: Vec::with_capacity(batch.rows()), ..Assembly::default() };
+impl<'a> Assembly<'a> {
+    pub(crate) fn of(batch: &Batch, loads: &'a [Load], lwe_dimension: usize) -> Assembly<'a> {
+        let gates = Vec::with_capacity(batch.rows());
+        let mut assembly = Assembly { row_words: lwe_dimension + 1, writes: Vec::new(), gates, reads: Vec::new() };
         for (part, load) in batch.parts.iter().zip(loads) {
             match load {
-                Load::Gates(rows) => assembly.add_gates(part, rows),
-                Load::Circuit(job) => assembly.add_circuit(part, job, row_words),
+                Load::Gates(list) => assembly.add_gates(part, list),
+                Load::Circuit(job) => assembly.add_circuit(part, job),
             }
         }
         assembly
     }
 
-    fn add_gates(&mut self, part: &Part, rows: &[GateRow]) {
-        let (operand_slots, result_slots) = part.slots.split_at(part.slots.len() - rows.len());
-        let mut operand_slots = operand_slots.iter();
-        for (row, &result) in rows.iter().zip(result_slots) {
+    fn add_gates(&mut self, part: &Part, list: &'a GateList) {
+        let (operand_slots, result_slots) = part.slots.split_at(part.slots.len() - part.rows.len());
+        let first = list.operands_of(part.rows.clone()).start;
+        self.write(operand_slots, list.operands(), first);
+        for (row, &result) in part.rows.clone().zip(result_slots) {
             let mut operands = [0; 3];
-            for (operand, lwe) in operands.iter_mut().zip(&row.operands) {
-                *operand = *operand_slots.next().expect("a slot an operand");
-                self.write(*operand, lwe);
+            for (slot, operand) in operands.iter_mut().zip(list.operands_of(row..row + 1)) {
+                *slot = operand_slots[operand - first];
             }
-            self.gates.push(SlotGate { gate: row.gate, operands, result });
-            self.reads.push(result);
+            self.gates.push(SlotGate { gate: list.gates()[row], operands, result });
         }
+        self.reads.extend(result_slots);
     }
 
-    fn add_circuit(&mut self, part: &Part, job: &Job, row_words: usize) {
+    fn add_circuit(&mut self, part: &Part, job: &'a Job) {
         let at = |slot: u32| part.slots[slot as usize];
         if part.rows.start == 0 {
-            for (&slot, lwe) in job.plan.inputs().iter().zip(&job.inputs) {
-                self.write(at(slot), lwe);
-            }
+            let inputs: Vec<u32> = job.plan.inputs().iter().map(|&slot| at(slot)).collect();
+            self.write(&inputs, &job.inputs, 0);
             for &(slot, bit) in job.plan.constants() {
-                self.write(at(slot), &Lwe::trivial(row_words - 1, bit));
+                self.write_run(at(slot), Lwe::trivial(self.row_words - 1, bit).into_words().into());
             }
         }
         self.gates.extend(job.plan.gates()[part.rows.clone()].iter().map(|gate| SlotGate {
@@ -63,29 +65,41 @@ impl Assembly {
         }
     }
 
-    fn write(&mut self, slot: u32, lwe: &Lwe) {
-        let words = lwe.words();
+    /// Writes ciphertexts, from the list's `first` on, to these slots.
+    fn write(&mut self, slots: &[u32], list: &'a LweList, mut first: usize) {
+        for run in slots.chunk_by(|a, b| a + 1 == *b) {
+            self.write_run(run[0], list.rows(first..first + run.len()).into());
+            first += run.len();
+        }
+    }
+
+    fn write_run(&mut self, slot: u32, words: Cow<'a, [u32]>) {
         match self.writes.last_mut() {
-            Some((first, run)) if *first as usize + run.len() / words.len() == slot as usize => {
-                run.extend_from_slice(words);
+            Some((first, run)) if *first as usize + run.len() / self.row_words == slot as usize => {
+                run.to_mut().extend_from_slice(&words);
             }
-            _ => self.writes.push((slot, words.to_vec())),
+            _ => self.writes.push((slot, words)),
         }
     }
 }
 
-/// Cuts the words of an assembly's reads into ciphertexts, part by part.
-pub(crate) fn results(batch: &Batch, loads: &[Load], words: &[u32], row_words: usize) -> Vec<Vec<Lwe>> {
-    let mut rows = words.chunks_exact(row_words).map(|words| Lwe::new(words.to_vec()));
-    let parts = batch.parts.iter().zip(loads).map(|(part, load)| {
-        let count = match load {
-            Load::Gates(gates) => gates.len(),
-            Load::Circuit(job) if part.completes => job.plan.outputs().len(),
-            Load::Circuit(_) => 0,
-        };
-        let of_part: Vec<Lwe> = rows.by_ref().take(count).collect();
-        assert_eq!(of_part.len(), count, "a device reads what it was told to");
-        of_part
-    });
-    parts.collect()
+/// Cuts the words of an assembly's reads into the parts' results.
+pub(crate) fn results(batch: &Batch, loads: &[Load], words: Vec<u32>, lwe_dimension: usize) -> Vec<LweList> {
+    let count = |(part, load): (&Part, &Load)| match load {
+        Load::Gates(_) => part.rows.len(),
+        Load::Circuit(job) if part.completes => job.plan.outputs().len(),
+        Load::Circuit(_) => 0,
+    };
+    let counts: Vec<usize> = batch.parts.iter().zip(loads).map(count).collect();
+    let all = LweList::from_words(lwe_dimension, words);
+    assert_eq!(all.len(), counts.iter().sum::<usize>(), "a device reads what it was told to");
+    if counts.len() == 1 {
+        return vec![all];
+    }
+    let mut at = 0;
+    let part = |count| {
+        at += count;
+        LweList::from_words(lwe_dimension, all.rows(at - count..at).to_vec())
+    };
+    counts.into_iter().map(part).collect()
 }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use kernels::tfhe::{EvaluationKey, Lwe, Params};
+use kernels::tfhe::{EvaluationKey, LweList, Params};
 use kernels::{Backend, DeviceInfo};
 
 use crate::assembly::{self, Assembly};
@@ -31,8 +31,8 @@ pub(crate) enum Report {
     Loaded(SessionId),
     LoadFailed { session: SessionId, failure: Failure },
     Evicted(SessionId),
-    BatchDone { batch: Batch, loads: Vec<Load>, results: Vec<Vec<Lwe>> },
-    BatchFailed { batch: Batch, loads: Vec<Load>, failure: Failure },
+    BatchDone { batch: Batch, results: Vec<LweList> },
+    BatchFailed { batch: Batch, failure: Failure },
     Retired,
 }
 
@@ -171,7 +171,7 @@ impl<B: Backend> Served<'_, B> {
         let Resident { key, params } = keys.get(&batch.session).expect("a batch follows its key's load");
         let started = guarded(lost, || {
             let arena = arena_for(*backend, arenas, &batch, params)?;
-            let assembly = Assembly::of(&batch, &loads, params.lwe_dimension + 1);
+            let assembly = Assembly::of(&batch, &loads, params.lwe_dimension);
             for (first, words) in &assembly.writes {
                 backend.write(arena, *first, words)?;
             }
@@ -179,20 +179,20 @@ impl<B: Backend> Served<'_, B> {
         });
         match started {
             Ok(pending) => self.pending.push_back((batch, loads, pending)),
-            Err(failure) => (self.report)(Report::BatchFailed { batch, loads, failure }),
+            Err(failure) => (self.report)(Report::BatchFailed { batch, failure }),
         }
     }
 
     fn finish_oldest(&mut self) {
         let (batch, loads, pending) = self.pending.pop_front().expect("something was started");
-        let (backend, row_words) = (self.backend, self.keys[&batch.session].params.lwe_dimension + 1);
+        let (backend, dimension) = (self.backend, self.keys[&batch.session].params.lwe_dimension);
         let finished = guarded(&mut self.lost, || backend.finish(pending));
         (self.report)(match finished {
             Ok(words) => {
-                let results = assembly::results(&batch, &loads, &words, row_words);
-                Report::BatchDone { batch, loads, results }
+                let results = assembly::results(&batch, &loads, words, dimension);
+                Report::BatchDone { batch, results }
             }
-            Err(failure) => Report::BatchFailed { batch, loads, failure },
+            Err(failure) => Report::BatchFailed { batch, failure },
         });
     }
 

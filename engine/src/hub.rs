@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kernels::tfhe::EvaluationKey;
 
-use crate::batch::{Batch, DeviceId};
+use crate::batch::{Batch, DeviceId, Part};
 use crate::device::{Order, Report};
 use crate::error::Error;
 use crate::operation::{Done, Failed, Load, Operation, OperationId, Progress};
@@ -157,22 +157,15 @@ impl Hub {
             Report::Loaded(session) => Event::Loaded { device, session },
             Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
             Report::Evicted(session) => Event::Evicted { device, session },
-            Report::BatchDone { batch, loads, results } => {
-                for ((part, load), results) in batch.parts.iter().zip(&loads).zip(results) {
+            Report::BatchDone { batch, results } => {
+                for (part, results) in batch.parts.iter().zip(results) {
                     if let Some(operation) = state.operations.get_mut(&part.operation) {
-                        operation.store(part.rows.clone(), load, results);
+                        operation.store(part.rows.clone(), results);
                     }
                 }
                 Event::BatchDone(batch.id)
             }
-            Report::BatchFailed { batch, loads, failure } => {
-                for (part, load) in batch.parts.iter().zip(loads) {
-                    if let Some(operation) = state.operations.get_mut(&part.operation) {
-                        operation.put_back(part.rows.clone(), load);
-                    }
-                }
-                Event::BatchFailed { batch: batch.id, failure }
-            }
+            Report::BatchFailed { batch, failure } => Event::BatchFailed { batch: batch.id, failure },
             Report::Retired => Event::Retired(device),
         };
         self.feed_locked(state, event);
@@ -293,12 +286,9 @@ impl State {
     }
 
     /// What the device needs of the operations in a batch.
-    fn collect(&mut self, batch: &Batch) -> Vec<Load> {
-        let loads = batch.parts.iter().map(|part| {
-            let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");
-            operation.take(part.rows.clone())
-        });
-        loads.collect()
+    fn collect(&self, batch: &Batch) -> Vec<Load> {
+        let load = |part: &Part| self.operations.get(&part.operation).expect("what starts has not ended").load();
+        batch.parts.iter().map(load).collect()
     }
 }
 

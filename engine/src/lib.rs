@@ -32,7 +32,9 @@ pub use error::Error;
 pub use kernels::container;
 pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
-pub use kernels::tfhe::{Circuit, CircuitError, EvaluationKey, Gate, GateRow, Lwe, Params, Plan, Preset, noise};
+pub use kernels::tfhe::{
+    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Plan, Preset, noise,
+};
 pub use kernels::{Backend, DeviceInfo};
 pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progress};
 pub use session::{OnErased, SessionId, WEIGHTS};
@@ -164,26 +166,21 @@ impl Engine {
     /// Queues rows of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
     /// from here it is not called.
     ///
-    /// 1 to [`OPERATION_ROWS_MAX`] rows, each with the operands of its gate, all of the session's dimension (the caller
-    /// parsed them against its preset): assertion otherwise. [`Error::Busy`] when a queue is full, [`Error::Gone`] when the
+    /// 1 to [`OPERATION_ROWS_MAX`] rows of the session's dimension (the caller parsed them against its preset): assertion
+    /// otherwise. [`Error::Busy`] when a queue is full, [`Error::Gone`] when the
     /// session is closed. A result that is not there at `deadline` is [`Error::DeadlinePassed`].
     pub fn submit(
         &self,
         session: SessionId,
-        rows: Vec<GateRow>,
+        list: GateList,
         deadline: Option<Instant>,
         done: OnDone,
     ) -> Result<OperationId, Error> {
-        assert!((1..=OPERATION_ROWS_MAX).contains(&rows.len()), "an operation has 1 to {OPERATION_ROWS_MAX} rows");
+        let rows = list.gates().len();
+        assert!((1..=OPERATION_ROWS_MAX).contains(&rows), "an operation has 1 to {OPERATION_ROWS_MAX} rows");
         let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
-        for row in &rows {
-            assert_eq!(row.operands.len(), row.gate.arity(), "operands of {}", row.gate.name());
-            assert!(
-                row.operands.iter().all(|lwe| lwe.dimension() == dimension),
-                "operands have the session's dimension"
-            );
-        }
-        self.handle.hub.submit(session, Operation::gates(rows, done), deadline)
+        assert_eq!(list.operands().dimension(), dimension, "operands have the session's dimension");
+        self.handle.hub.submit(session, Operation::gates(list, done), deadline)
     }
 
     /// Queues a circuit: its results are its outputs, in order. `inputs`: a ciphertext an input bit, in the order of
@@ -194,13 +191,13 @@ impl Engine {
         &self,
         session: SessionId,
         plan: Arc<Plan>,
-        inputs: Vec<Lwe>,
+        inputs: LweList,
         deadline: Option<Instant>,
         done: OnDone,
     ) -> Result<OperationId, Error> {
         assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
         let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
-        assert!(inputs.iter().all(|lwe| lwe.dimension() == dimension), "inputs have the session's dimension");
+        assert_eq!(inputs.dimension(), dimension, "inputs have the session's dimension");
         self.handle.hub.submit(session, Operation::circuit(plan, inputs, done), deadline)
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernels::tfhe::{Gate, GateRow, Lwe, Plan};
+use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
 use crate::error::Error;
 use crate::scheduler::{Shape, Work};
@@ -20,7 +20,7 @@ pub struct OperationId(pub u64);
 #[derive(Debug)]
 pub struct Done {
     /// One ciphertext a row, or a circuit's outputs, in order.
-    pub results: Vec<Lwe>,
+    pub results: LweList,
     /// Wall time from the first row's start to the last row's end (readings G12).
     pub compute: Duration,
     /// Bootstraps of its gates (an internal figure; the tariff is the service's, readings P29).
@@ -57,47 +57,47 @@ pub(crate) struct Operation {
 }
 
 enum Task {
-    Gates(Vec<Place>),
-    Circuit { job: Arc<Job>, outputs: Vec<Lwe> },
-}
-
-/// One row's place. Operands and results are moved through it, never copied.
-enum Place {
-    Waiting(GateRow),
-    Running,
-    Finished(Lwe),
+    /// `results`: the rows that have run and what they gave, in the order in which that came.
+    Gates {
+        list: Arc<GateList>,
+        results: Vec<(Range<usize>, LweList)>,
+    },
+    Circuit {
+        job: Arc<Job>,
+        outputs: Option<LweList>,
+    },
 }
 
 /// A circuit and its inputs, which are kept until its end: it may have to begin anew.
 pub(crate) struct Job {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) inputs: Vec<Lwe>,
+    pub(crate) inputs: LweList,
 }
 
-/// What a device needs for a part of a batch.
+/// What a device needs for a part of a batch, shared: a failed batch leaves it where it was.
 pub(crate) enum Load {
-    Gates(Vec<GateRow>),
+    Gates(Arc<GateList>),
     Circuit(Arc<Job>),
 }
 
 impl Operation {
-    pub(crate) fn gates(rows: Vec<GateRow>, on_done: OnDone) -> Self {
-        let task = Task::Gates(rows.into_iter().map(Place::Waiting).collect());
+    pub(crate) fn gates(list: GateList, on_done: OnDone) -> Self {
+        let task = Task::Gates { list: Arc::new(list), results: Vec::new() };
         Self { task, done: Default::default(), on_done }
     }
 
-    pub(crate) fn circuit(plan: Arc<Plan>, inputs: Vec<Lwe>, on_done: OnDone) -> Self {
-        let task = Task::Circuit { job: Arc::new(Job { plan, inputs }), outputs: Vec::new() };
+    pub(crate) fn circuit(plan: Arc<Plan>, inputs: LweList, on_done: OnDone) -> Self {
+        let task = Task::Circuit { job: Arc::new(Job { plan, inputs }), outputs: None };
         Self { task, done: Default::default(), on_done }
     }
 
     /// What the scheduler must know of it; nothing of it has run.
     pub(crate) fn work(&self) -> Work {
         match &self.task {
-            Task::Gates(places) => Work::Gates(places.iter().map(|place| place.waiting().bootstraps() as u8).collect()),
+            Task::Gates { list, .. } => Work::Gates(list.gates().iter().map(|gate| gate.bootstraps() as u8).collect()),
             Task::Circuit { job, .. } => {
                 let Job { plan, inputs } = &**job;
-                let row_bytes = inputs.first().map_or(0, |lwe| size_of_val(lwe.words()));
+                let row_bytes = 4 * (inputs.dimension() + 1);
                 Work::Circuit(Shape {
                     bootstraps: plan.gates().iter().map(|gate| gate.gate.bootstraps() as u8).collect(),
                     level_ends: plan.levels().map(|level| level.end).collect(),
@@ -110,43 +110,31 @@ impl Operation {
 
     pub(crate) fn progress(&self) -> Progress {
         let gates_total = match &self.task {
-            Task::Gates(places) => places.len(),
+            Task::Gates { list, .. } => list.gates().len(),
             Task::Circuit { job, .. } => job.plan.gates().len(),
         };
         Progress { gates_done: self.done.iter().sum(), gates_total: gates_total as u64 }
     }
 
-    /// What a device needs to run these rows: operands of gates are moved.
-    pub(crate) fn take(&mut self, rows: Range<usize>) -> Load {
-        match &mut self.task {
-            Task::Gates(places) => Load::Gates(places[rows].iter_mut().map(Place::start).collect()),
+    /// What a device needs to run rows of it.
+    pub(crate) fn load(&self) -> Load {
+        match &self.task {
+            Task::Gates { list, .. } => Load::Gates(list.clone()),
             Task::Circuit { job, .. } => Load::Circuit(job.clone()),
         }
     }
 
-    /// Moves operands of a failed batch back, to be taken again.
-    pub(crate) fn put_back(&mut self, rows: Range<usize>, load: Load) {
-        if let (Task::Gates(places), Load::Gates(operands)) = (&mut self.task, load) {
-            for (place, row) in places[rows].iter_mut().zip(operands) {
-                *place = Place::Waiting(row);
-            }
-        }
-    }
-
     /// These rows have run. Keeps their results; of a circuit, its outputs if they were its last.
-    pub(crate) fn store(&mut self, rows: Range<usize>, load: &Load, results: Vec<Lwe>) {
-        match (&mut self.task, load) {
-            (Task::Gates(places), Load::Gates(operands)) => {
-                for ((place, lwe), row) in places[rows].iter_mut().zip(results).zip(operands) {
-                    *place = Place::Finished(lwe);
-                    count(&mut self.done, row.gate);
-                }
+    pub(crate) fn store(&mut self, rows: Range<usize>, given: LweList) {
+        match &mut self.task {
+            Task::Gates { list, results } => {
+                list.gates()[rows.clone()].iter().for_each(|&gate| count(&mut self.done, gate));
+                results.push((rows, given));
             }
-            (Task::Circuit { job, outputs }, Load::Circuit(_)) => {
+            Task::Circuit { job, outputs } => {
                 job.plan.gates()[rows].iter().for_each(|gate| count(&mut self.done, gate.gate));
-                *outputs = results;
+                *outputs = Some(given);
             }
-            _ => unreachable!("an operation gets back what it gave"),
         }
     }
 
@@ -159,11 +147,12 @@ impl Operation {
     ///
     /// # Panics
     /// When something has not run.
-    pub(crate) fn finish(self) -> (Vec<Lwe>, OnDone) {
+    pub(crate) fn finish(self) -> (LweList, OnDone) {
         let results = match self.task {
-            Task::Gates(places) => places.into_iter().map(Place::finished).collect(),
+            Task::Gates { list, results } => in_order(list.gates().len(), results),
             Task::Circuit { job, .. } if job.plan.gates().is_empty() => job.outputs_without_gates(),
             Task::Circuit { job, outputs } => {
+                let outputs = outputs.expect("the last rows bring the outputs");
                 assert_eq!(outputs.len(), job.plan.outputs().len(), "a circuit is done when its outputs were read");
                 outputs
             }
@@ -178,41 +167,33 @@ impl Operation {
     }
 }
 
-impl Place {
-    fn waiting(&self) -> Gate {
-        match self {
-            Place::Waiting(row) => row.gate,
-            Place::Running | Place::Finished(_) => panic!("nothing has run"),
-        }
-    }
-
-    fn start(&mut self) -> GateRow {
-        match std::mem::replace(self, Place::Running) {
-            Place::Waiting(row) => row,
-            Place::Running | Place::Finished(_) => panic!("a row runs once at a time"),
-        }
-    }
-
-    fn finished(self) -> Lwe {
-        match self {
-            Place::Finished(lwe) => lwe,
-            Place::Waiting(_) | Place::Running => panic!("an operation is done when all its rows are"),
-        }
-    }
+/// What all rows gave, in their order. Mostly they ran in one batch, and there is nothing to copy.
+fn in_order(rows: usize, mut results: Vec<(Range<usize>, LweList)>) -> LweList {
+    results.sort_unstable_by_key(|(range, _)| range.start);
+    let all = results.iter().try_fold(0, |end, (range, _)| (range.start == end).then_some(range.end));
+    assert_eq!(all, Some(rows), "an operation is done when each of its rows has run once");
+    let mut results = results.into_iter().map(|(_, given)| given);
+    let mut first = results.next().expect("an operation has rows");
+    results.for_each(|given| first.append(&given));
+    first
 }
 
 impl Job {
     /// The outputs of a circuit that hands inputs and constants through.
-    fn outputs_without_gates(&self) -> Vec<Lwe> {
-        let plan = &self.plan;
-        let output = |slot| match plan.inputs().iter().position(|&input| input == slot) {
-            Some(bit) => self.inputs[bit].clone(),
-            None => {
-                let constant = plan.constants().iter().find(|&&(of, _)| of == slot);
-                Lwe::trivial(self.inputs[0].dimension(), constant.expect("inputs and constants are all there is").1)
+    fn outputs_without_gates(&self) -> LweList {
+        let Job { plan, inputs } = self;
+        let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
+        for slot in plan.outputs() {
+            match plan.inputs().iter().position(|input| input == slot) {
+                Some(bit) => outputs.push(inputs.row(bit)),
+                None => {
+                    let constant = plan.constants().iter().find(|(of, _)| of == slot);
+                    let (_, bit) = constant.expect("inputs and constants are all there is");
+                    outputs.push(Lwe::trivial(inputs.dimension(), *bit).words());
+                }
             }
-        };
-        plan.outputs().iter().map(|&slot| output(slot)).collect()
+        }
+        outputs
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Config, Engine, Error, Failed, Gate, Usage};
+use engine::{Config, Engine, Error, Failed, Gate, LweList, Usage};
 
 use crate::client::{Sum, bits, close, eventually, soon, start, start_with, submit};
 use crate::dice::{Dice, for_each_seed};
@@ -222,5 +222,11 @@ fn shutdown_finishes_circuits() {
 fn a_circuit_without_its_inputs_is_a_bug_of_the_caller() {
     let (engine, _) = start();
     let session = engine.open(toy::key(), 1).unwrap();
-    let _ = engine.submit_circuit(session, Sum::chain(3).plan, Vec::new(), None, Box::new(|_| {}));
+    let _ = engine.submit_circuit(
+        session,
+        Sum::chain(3).plan,
+        LweList::with_capacity(toy::LWE_DIMENSION, 0),
+        None,
+        Box::new(|_| {}),
+    );
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use engine::{Circuit, Config, Done, Engine, Error, Failed, GateRow, OnDone, OperationId, Plan, SessionId};
+use engine::{Circuit, Config, Done, Engine, Error, Failed, GateList, LweList, OnDone, OperationId, Plan, SessionId};
 use kernels::tfhe::circuit::split;
 
 use crate::dice::Dice;
@@ -28,11 +28,11 @@ pub fn callback() -> (OnDone, Receiver<Outcome>) {
     (Box::new(move |result| say.send(result.map_err(|failed| failed.error)).expect("the test listens")), outcome)
 }
 
-pub fn submit(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> Receiver<Outcome> {
+pub fn submit(engine: &Engine, session: SessionId, rows: GateList) -> Receiver<Outcome> {
     submit_named(engine, session, rows).1
 }
 
-pub fn submit_named(engine: &Engine, session: SessionId, rows: Vec<GateRow>) -> (OperationId, Receiver<Outcome>) {
+pub fn submit_named(engine: &Engine, session: SessionId, rows: GateList) -> (OperationId, Receiver<Outcome>) {
     let (done, outcome) = callback();
     (engine.submit(session, rows, None, done).expect("there is room"), outcome)
 }
@@ -52,7 +52,7 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 }
 
 pub fn bits(outcome: Outcome) -> Vec<bool> {
-    outcome.expect("it succeeds").results.iter().map(toy::decrypt).collect()
+    toy::decrypt(&outcome.expect("it succeeds").results)
 }
 
 pub fn close(engine: &Engine, session: SessionId) -> Receiver<()> {
@@ -128,7 +128,8 @@ impl Sum {
         deadline: Option<Instant>,
     ) -> Result<(OperationId, Receiver<Result<Done, Failed>>), Error> {
         let (say, outcome) = channel();
-        let inputs = self.inputs.iter().map(|&bit| toy::encrypt(bit)).collect();
+        let mut inputs = LweList::with_capacity(toy::LWE_DIMENSION, self.inputs.len());
+        self.inputs.iter().for_each(|&bit| inputs.push(toy::encrypt(bit).words()));
         let done = Box::new(move |result| say.send(result).expect("the test listens"));
         Ok((engine.submit_circuit(session, self.plan.clone(), inputs, deadline, done)?, outcome))
     }
@@ -136,7 +137,7 @@ impl Sum {
     /// Waits for the end and looks at the results.
     pub fn check(&self, outcome: &Receiver<Result<Done, Failed>>) {
         let done = soon(outcome).expect("it succeeds");
-        assert_eq!(done.results.iter().map(toy::decrypt).collect::<Vec<_>>(), self.outputs);
+        assert_eq!(toy::decrypt(&done.results), self.outputs);
         assert_eq!(done.bootstraps, self.plan.bootstraps());
         assert!(outcome.recv().is_err(), "said once, then dropped");
     }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use engine::{Config, Engine, Error, Gate, GateRow, OnDone, SessionId, Usage};
+use engine::{Config, Engine, Error, Gate, GateList, LweList, OnDone, SessionId, Usage};
 
 use crate::client::{bits, callback, close, soon, start, start_with, submit, submit_named};
 use crate::toy::{self, KEY_BYTES, Mood, Toy};
@@ -21,9 +21,9 @@ fn all_gates_on_all_inputs_come_back_in_order() {
             expected.push(gate.plain(&operands));
         }
     }
-    let done = soon(&submit(&engine, session, rows)).unwrap();
+    let done = soon(&submit(&engine, session, GateList::of_rows(&rows))).unwrap();
     assert_eq!(done.bootstraps, 6 * 4 + 2 * 8);
-    assert_eq!(done.results.iter().map(toy::decrypt).collect::<Vec<_>>(), expected);
+    assert_eq!(toy::decrypt(&done.results), expected);
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_crowd_of_threads_gets_every_result_once() {
                 let outcomes: Vec<_> = (0..OPERATIONS)
                     .map(|at| {
                         let inputs: Vec<_> = (0..1 + at % 20).map(|bit| (thread + at + bit) % 3 == 0).collect();
-                        let rows = inputs.iter().map(|&bit| toy::row(Gate::And, &[bit, true])).collect();
-                        (inputs, submit(&engine, session, rows))
+                        let rows: Vec<_> = inputs.iter().map(|&bit| toy::row(Gate::And, &[bit, true])).collect();
+                        (inputs, submit(&engine, session, GateList::of_rows(&rows)))
                     })
                     .collect();
                 for (inputs, outcome) in outcomes {
@@ -324,7 +324,7 @@ fn a_wrong_setting_is_refused_at_start() {
 fn operands_of_another_dimension_are_a_bug_of_the_caller() {
     let (engine, _) = start();
     let session = engine.open(toy::key(), 1).unwrap();
-    let row = GateRow { gate: Gate::Not, operands: vec![engine::Lwe::trivial(5, true)] };
+    let row = GateList::new(vec![Gate::Not], LweList::from_words(5, engine::Lwe::trivial(5, true).into_words()));
     let (done, _) = callback();
-    let _ = engine.submit(session, vec![row], None, done);
+    let _ = engine.submit(session, row, None, done);
 }

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateRow, Lwe, Params, Preset};
+use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Preset};
 use kernels::SlotGate;
+use kernels::tfhe::GateRow;
 use kernels::tfhe::ParamsLiteral;
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
 
 pub const KEY_BYTES: u64 = 100;
-const LWE_DIMENSION: usize = 3;
+pub const LWE_DIMENSION: usize = 3;
 const ROW_WORDS: usize = LWE_DIMENSION + 1;
 
 /// What the device does with a call.
@@ -295,8 +296,9 @@ pub fn encrypt(bit: bool) -> Lwe {
     Lwe::trivial(LWE_DIMENSION, bit)
 }
 
-pub fn decrypt(lwe: &Lwe) -> bool {
-    lwe.words()[LWE_DIMENSION] == EIGHTH
+/// The bits of ciphertexts.
+pub fn decrypt(results: &LweList) -> Vec<bool> {
+    results.iter().map(|words| words[LWE_DIMENSION] == EIGHTH).collect()
 }
 
 pub fn row(gate: Gate, bits: &[bool]) -> GateRow {
@@ -304,6 +306,6 @@ pub fn row(gate: Gate, bits: &[bool]) -> GateRow {
 }
 
 /// NAND of true and true, `count` times.
-pub fn rows(count: usize) -> Vec<GateRow> {
-    (0..count).map(|_| row(Gate::Nand, &[true, true])).collect()
+pub fn rows(count: usize) -> GateList {
+    GateList::of_rows(&vec![row(Gate::Nand, &[true, true]); count])
 }
