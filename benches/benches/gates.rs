@@ -1,6 +1,6 @@
 //! Gates of this engine against the `tfhe` crate at the same dimensions, in one run, as a table.
 //!
-//! `cargo bench -p benches --bench gates`; both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key
+//! `cargo bench -p benches --features peer --bench gates`; both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key
 //! switches differ as their presets do: base 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
 
 use benches::{in_turns, ms_each};

@@ -1,5 +1,7 @@
 //! What the benches share: a measuring loop that is fair to both sides of a ratio, and the head of a table.
 
+pub mod idle;
+
 use std::time::{Duration, Instant};
 
 /// Whether the bench was asked to run once, as a test (`cargo bench -- --test`).
@@ -38,4 +40,12 @@ pub fn median(mut samples: Vec<Duration>) -> Duration {
 /// Milliseconds a piece, for a batch of `pieces`.
 pub fn ms_each(time: Duration, pieces: usize) -> f64 {
     time.as_secs_f64() * 1e3 / pieces as f64
+}
+
+/// Processor time of this process so far, to a hundredth of a second; zero where the system does not tell.
+pub fn cpu_time() -> Duration {
+    let times = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = times.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(10 * ticks)
 }
