@@ -1,4 +1,4 @@
-//! Migrations are compiled in: build again when one is added.
+//! Migrations are read when the crate is compiled: a new one must make it be compiled again.
 
 fn main() {
     println!("cargo:rerun-if-changed=migrations");

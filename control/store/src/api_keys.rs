@@ -1,5 +1,7 @@
 //! API keys and the accounts that own them.
 
+use crate::database::{Tx, values};
+use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
 /// A key to remember. The key itself is not here: only its digest is.
@@ -19,6 +21,10 @@ pub struct NewApiKey<'a> {
     pub role: &'a str,
     /// `live`, `test`, `dev` or `trial`.
     pub environment: &'a str,
+    /// May be used under `/v1`; under `/api/v1` any key may (readings A4).
+    pub office: bool,
+    /// The plan of the account if that is new.
+    pub plan: &'a str,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
     /// When it stops working by itself.
@@ -40,87 +46,161 @@ pub struct ApiKey {
     pub role: String,
     /// `live`, `test`, `dev` or `trial`.
     pub environment: String,
+    /// May be used under `/api/v1` (readings A4).
+    pub platform: bool,
+    /// May be used under `/v1`.
+    pub office: bool,
+    /// The account's plan.
+    pub plan: String,
     /// When it was made.
     pub created_at: i64,
     /// When it stops working by itself.
     pub expires_at: Option<i64>,
     /// When it was revoked.
     pub revoked_at: Option<i64>,
+    /// When a successor took its place; it works until it expires (readings A18).
+    pub rotated_at: Option<i64>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<i64>,
+}
+
+impl ApiKey {
+    /// `active`, `rotating`, `revoked` or `expired` (readings A16).
+    pub fn status(&self, now: i64) -> &'static str {
+        match self {
+            ApiKey { revoked_at: Some(_), .. } => "revoked",
+            ApiKey { expires_at: Some(end), .. } if *end <= now => "expired",
+            ApiKey { rotated_at: Some(_), .. } => "rotating",
+            _ => "active",
+        }
+    }
+}
+
+/// Selects whole [`ApiKey`]s; what follows the tables is given.
+macro_rules! select_keys {
+    ($rest:literal) => {
+        concat!(
+            "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, ",
+            "k.created_at, expires_at, revoked_at, rotated_at, last_used_at ",
+            "FROM api_keys k JOIN accounts a ON a.account_id = k.account_id ",
+            $rest
+        )
+    };
 }
 
 impl Store {
     /// Remembers a key, and its account if that is new.
     pub async fn insert_api_key(&self, key: &NewApiKey<'_>) -> Result<()> {
-        let mut tx = self.pool.begin().await?;
-        sqlx::query(
-            "INSERT INTO accounts (account_id, created_at) VALUES ($1, $2) ON CONFLICT (account_id) DO NOTHING",
-        )
-        .bind(key.account_id)
-        .bind(key.created_at)
-        .execute(&mut *tx)
-        .await?;
-        sqlx::query(
-            "INSERT INTO api_keys (key_id, account_id, lineage_id, digest, key_prefix, role, environment, created_at, \
-             expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        )
-        .bind(key.key_id)
-        .bind(key.account_id)
-        .bind(key.lineage_id)
-        .bind(&key.digest[..])
-        .bind(key.key_prefix)
-        .bind(key.role)
-        .bind(key.environment)
-        .bind(key.created_at)
-        .bind(key.expires_at)
-        .execute(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(())
+        let mut tx = self.db.begin().await?;
+        insert(&mut tx, key).await?;
+        tx.commit().await
     }
 
     /// The key of this digest, revoked and expired ones too.
     pub async fn api_key(&self, digest: &[u8; 32]) -> Result<Option<ApiKey>> {
-        Ok(sqlx::query_as(
-            "SELECT key_id, account_id, lineage_id, key_prefix, role, environment, created_at, expires_at, revoked_at \
-             FROM api_keys WHERE digest = $1",
-        )
-        .bind(&digest[..])
-        .fetch_optional(&self.pool)
-        .await?)
+        self.db.fetch_optional(select_keys!("WHERE digest = $1"), values![digest]).await
+    }
+
+    /// The key of this id, revoked and expired ones too.
+    pub async fn api_key_of_id(&self, key_id: &str) -> Result<Option<ApiKey>> {
+        self.db.fetch_optional(select_keys!("WHERE key_id = $1"), values![key_id]).await
+    }
+
+    /// Puts a new key in the place of an old one, which works until `old_ends_at`. False: the old one was rotated before,
+    /// or does not work any more; nothing was done.
+    pub async fn rotate_api_key(
+        &self,
+        old_key_id: &str,
+        old_ends_at: i64,
+        new: &NewApiKey<'_>,
+        prefix_tags: Option<&[u8]>,
+        kept: Option<&KeptAnswer>,
+    ) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let sql = "UPDATE api_keys SET rotated_at = $2, expires_at = $3 WHERE key_id = $1 AND rotated_at IS NULL \
+             AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
+        if tx.execute(sql, values![old_key_id, new.created_at, old_ends_at]).await? == 0 {
+            return Ok(false);
+        }
+        insert(&mut tx, new).await?;
+        let sql = "UPDATE api_keys SET prefix_tags = $2 WHERE key_id = $1";
+        tx.execute(sql, values![new.key_id, prefix_tags]).await?;
+        keep(&mut tx, kept).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Ends a key with its predecessors and successors at once (readings A17). How many of them worked until now.
+    pub async fn revoke_lineage(&self, lineage_id: &str, at: i64) -> Result<u64> {
+        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE lineage_id = $1 AND revoked_at IS NULL";
+        self.db.execute(sql, values![lineage_id, at]).await
+    }
+
+    /// Remembers when keys were last used.
+    pub async fn keys_used(&self, used: &[(String, i64)]) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        for (key_id, at) in used {
+            let sql = "UPDATE api_keys SET last_used_at = $2 \
+                 WHERE key_id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
+            tx.execute(sql, values![key_id, *at]).await?;
+        }
+        tx.commit().await
     }
 
     /// All keys, revoked and expired ones too, oldest first.
     pub async fn api_keys(&self) -> Result<Vec<ApiKey>> {
-        Ok(sqlx::query_as(
-            "SELECT key_id, account_id, lineage_id, key_prefix, role, environment, created_at, expires_at, revoked_at \
-             FROM api_keys ORDER BY created_at, key_id",
-        )
-        .fetch_all(&self.pool)
-        .await?)
+        self.db.fetch_all(select_keys!("ORDER BY k.created_at, key_id"), values![]).await
     }
 
     /// Ends a key at once. False: there is no such key, or it was revoked before.
     pub async fn revoke_api_key(&self, key_id: &str, at: i64) -> Result<bool> {
-        let done = sqlx::query("UPDATE api_keys SET revoked_at = $2 WHERE key_id = $1 AND revoked_at IS NULL")
-            .bind(key_id)
-            .bind(at)
-            .execute(&self.pool)
+        let done = self
+            .db
+            .execute(
+                "UPDATE api_keys SET revoked_at = $2 WHERE key_id = $1 AND revoked_at IS NULL",
+                values![key_id, at],
+            )
             .await?;
-        Ok(done.rows_affected() == 1)
+        Ok(done == 1)
     }
 
     /// Whether any key was ever made here.
     pub async fn has_api_keys(&self) -> Result<bool> {
-        let row: Option<(i64,)> = sqlx::query_as("SELECT 1 FROM api_keys LIMIT 1").fetch_optional(&self.pool).await?;
+        let row: Option<(i64,)> =
+            self.db.fetch_optional("SELECT CAST(1 AS BIGINT) FROM api_keys LIMIT 1", values![]).await?;
         Ok(row.is_some())
     }
+}
 
-    /// Whether there is such an account.
-    pub async fn has_account(&self, account_id: &str) -> Result<bool> {
-        let row: Option<(i64,)> = sqlx::query_as("SELECT 1 FROM accounts WHERE account_id = $1")
-            .bind(account_id)
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(row.is_some())
+/// Writes a key, its account if that is new, and its trial if it is a trial key.
+pub(crate) async fn insert(tx: &mut Tx, key: &NewApiKey<'_>) -> Result<()> {
+    tx.execute(
+        "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3) ON CONFLICT (account_id) DO NOTHING",
+        values![key.account_id, key.created_at, key.plan],
+    )
+    .await?;
+    tx.execute(
+        "INSERT INTO api_keys (key_id, account_id, lineage_id, digest, key_prefix, role, environment, created_at, \
+         expires_at, office) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        values![
+            key.key_id,
+            key.account_id,
+            key.lineage_id,
+            key.digest,
+            key.key_prefix,
+            key.role,
+            key.environment,
+            key.created_at,
+            key.expires_at,
+            key.office,
+        ],
+    )
+    .await?;
+    if key.environment == "trial"
+        && let Some(expires_at) = key.expires_at
+    {
+        let sql = "INSERT INTO trials (account_id, expires_at) VALUES ($1, $2) ON CONFLICT (account_id) DO NOTHING";
+        tx.execute(sql, values![key.account_id, expires_at]).await?;
     }
+    Ok(())
 }

@@ -1,6 +1,8 @@
 //! What became of circuits that were run.
 
+use crate::database::{Tx, values};
 use crate::gate_sessions::{GateUsage, charge};
+use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
 /// A run of a circuit that was accepted.
@@ -79,102 +81,103 @@ pub struct CircuitOperationRecord {
 }
 
 impl Store {
-    /// Remembers a run that nobody waits for.
-    pub async fn insert_circuit_operation(&self, operation: &NewCircuitOperation<'_>) -> Result<()> {
-        let mut connection = self.pool.acquire().await?;
-        insert(&mut connection, operation).await
+    /// Remembers a run that nobody waits for, and the answer that tells of it.
+    pub async fn insert_circuit_operation(
+        &self,
+        operation: &NewCircuitOperation<'_>,
+        kept: Option<&KeptAnswer>,
+    ) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        insert(&mut tx, operation).await?;
+        keep(&mut tx, kept).await?;
+        tx.commit().await
     }
 
-    /// Ends a run, and charges it when there is something to charge: all of it or nothing. `false`: it had ended before,
-    /// and nothing was done.
+    /// Ends a run, charges it when there is something to charge and keeps the answer with its results: all of it or nothing.
+    /// `false`: it had ended before, and nothing was done.
     pub async fn end_circuit_operation(
         &self,
         operation: &NewCircuitOperation<'_>,
         end: &CircuitOperationEnd<'_>,
         usage: Option<&GateUsage<'_>>,
+        kept: Option<&KeptAnswer>,
     ) -> Result<bool> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.db.begin().await?;
         // a run that somebody waited for has no row yet
         insert(&mut tx, operation).await?;
         let (code, message) = end.error.unzip();
-        let done = sqlx::query(
-            "UPDATE circuit_operations SET status = $2, gates_done = $3, bootstrap_ops = $4, cost_milli_yen = $5, \
+        let done = tx
+            .execute(
+                "UPDATE circuit_operations SET status = $2, gates_done = $3, bootstrap_ops = $4, cost_milli_yen = $5, \
              discounted = $6, compute_us = $7, error_code = $8, error_message = $9, ended_at = $10 \
              WHERE op_id = $1 AND status = 'pending'",
-        )
-        .bind(operation.op_id)
-        .bind(end.status)
-        .bind(end.gates_done)
-        .bind(end.bootstrap_ops)
-        .bind(end.cost_milli_yen)
-        .bind(end.discounted)
-        .bind(end.compute_us)
-        .bind(code)
-        .bind(message)
-        .bind(end.ended_at)
-        .execute(&mut *tx)
-        .await?;
-        if done.rows_affected() == 0 {
+                values![
+                    operation.op_id,
+                    end.status,
+                    end.gates_done,
+                    end.bootstrap_ops,
+                    end.cost_milli_yen,
+                    end.discounted,
+                    end.compute_us,
+                    code,
+                    message,
+                    end.ended_at
+                ],
+            )
+            .await?;
+        if done == 0 {
             return Ok(false);
         }
         if let Some(usage) = usage {
             charge(&mut tx, usage).await?;
         }
+        keep(&mut tx, kept).await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// A run of this account.
     pub async fn circuit_operation(&self, account_id: &str, op_id: &str) -> Result<Option<CircuitOperationRecord>> {
-        Ok(sqlx::query_as(
-            "SELECT op_id, session_digest, status, gates_total, gates_done, by_gate, levels, bootstrap_ops, \
+        self.db
+            .fetch_optional(
+                "SELECT op_id, session_digest, status, gates_total, gates_done, by_gate, levels, bootstrap_ops, \
              cost_milli_yen, discounted, compute_us, error_code, error_message, created_at, ended_at \
              FROM circuit_operations WHERE op_id = $1 AND account_id = $2",
-        )
-        .bind(op_id)
-        .bind(account_id)
-        .fetch_optional(&self.pool)
-        .await?)
+                values![op_id, account_id],
+            )
+            .await
     }
 
-    /// Ends every run of an earlier process as failed. Returns how many.
-    pub async fn fail_circuit_operations(&self, code: &str, message: &str, at: i64) -> Result<u64> {
-        let done = sqlx::query(
-            "UPDATE circuit_operations SET status = 'failed', error_code = $1, error_message = $2, ended_at = $3, \
-             bootstrap_ops = 0, cost_milli_yen = 0, discounted = 0 WHERE status = 'pending'",
-        )
-        .bind(code)
-        .bind(message)
-        .bind(at)
-        .execute(&self.pool)
-        .await?;
-        Ok(done.rows_affected())
+    /// Ends every run of an earlier process of this node as failed, and of nodes without names. Returns how many.
+    pub async fn fail_circuit_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
+        let sql = "UPDATE circuit_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
+             bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND session_digest IN \
+             (SELECT digest FROM gate_sessions WHERE node_id = $1 OR node_id IS NULL)";
+        self.db.execute(sql, values![node_id, code, message, at]).await
     }
 
     /// Forgets runs that ended before this time.
     pub async fn forget_circuit_operations(&self, ended_before: i64) -> Result<u64> {
-        let done = sqlx::query("DELETE FROM circuit_operations WHERE ended_at < $1")
-            .bind(ended_before)
-            .execute(&self.pool)
-            .await?;
-        Ok(done.rows_affected())
+        let done = self.db.execute("DELETE FROM circuit_operations WHERE ended_at < $1", values![ended_before]).await?;
+        Ok(done)
     }
 }
 
 /// Writes a run's row unless it is there.
-async fn insert(connection: &mut sqlx::SqliteConnection, operation: &NewCircuitOperation<'_>) -> Result<()> {
-    sqlx::query(
+async fn insert(tx: &mut Tx, operation: &NewCircuitOperation<'_>) -> Result<()> {
+    tx.execute(
         "INSERT INTO circuit_operations (op_id, account_id, session_digest, status, gates_total, by_gate, levels, \
          created_at) VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7) ON CONFLICT (op_id) DO NOTHING",
+        values![
+            operation.op_id,
+            operation.account_id,
+            operation.session_digest,
+            operation.gates_total,
+            operation.by_gate,
+            operation.levels,
+            operation.created_at
+        ],
     )
-    .bind(operation.op_id)
-    .bind(operation.account_id)
-    .bind(&operation.session_digest[..])
-    .bind(operation.gates_total)
-    .bind(operation.by_gate)
-    .bind(operation.levels)
-    .bind(operation.created_at)
-    .execute(connection)
     .await?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Uploaded circuits, by account and name.
 
+use crate::database::values;
+use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
 /// A circuit to keep.
@@ -75,38 +77,41 @@ pub enum CircuitKept {
 impl Store {
     /// Keeps a circuit within the account's bounds; one of the same name is replaced.
     pub async fn put_circuit(&self, circuit: &NewCircuit<'_>, max: CircuitsMax) -> Result<CircuitKept> {
-        let mut tx = self.pool.begin().await?;
-        // written before anything is counted: of two uploads at once the second counts the first
-        let record: CircuitRecord = sqlx::query_as(
-            "INSERT INTO circuits (account_id, name, text, bytes, sha256, gates, by_gate, levels, input_widths, \
+        let mut tx = self.db.begin().await?;
+        // of two uploads at once the second counts the first
+        tx.lock_account(circuit.account_id).await?;
+        let sql = "INSERT INTO circuits (account_id, name, text, bytes, sha256, gates, by_gate, levels, input_widths, \
              output_widths, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11) \
              ON CONFLICT (account_id, name) DO UPDATE SET text = excluded.text, bytes = excluded.bytes, \
              sha256 = excluded.sha256, gates = excluded.gates, by_gate = excluded.by_gate, levels = excluded.levels, \
              input_widths = excluded.input_widths, output_widths = excluded.output_widths, \
              updated_at = excluded.updated_at \
-             RETURNING name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at",
-        )
-        .bind(circuit.account_id)
-        .bind(circuit.name)
-        .bind(circuit.text)
-        .bind(circuit.text.len() as i64)
-        .bind(&circuit.sha256[..])
-        .bind(circuit.gates)
-        .bind(circuit.by_gate)
-        .bind(circuit.levels)
-        .bind(circuit.input_widths)
-        .bind(circuit.output_widths)
-        .bind(circuit.now)
-        .fetch_one(&mut *tx)
-        .await?;
-        let (count, bytes): (i64, i64) = sqlx::query_as(
-            "SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM circuits WHERE account_id = $1",
-        )
-        .bind(circuit.account_id)
-        .fetch_one(&mut *tx)
-        .await?;
+             RETURNING name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at";
+        let record: CircuitRecord = tx
+            .fetch_one(
+                sql,
+                values![
+                    circuit.account_id,
+                    circuit.name,
+                    circuit.text,
+                    circuit.text.len() as i64,
+                    circuit.sha256,
+                    circuit.gates,
+                    circuit.by_gate,
+                    circuit.levels,
+                    circuit.input_widths,
+                    circuit.output_widths,
+                    circuit.now
+                ],
+            )
+            .await?;
+        let (count, bytes): (i64, i64) = tx
+            .fetch_one(
+                "SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM circuits WHERE account_id = $1",
+                values![circuit.account_id],
+            )
+            .await?;
         if count > max.count || bytes > max.bytes {
-            tx.rollback().await?;
             return Ok(CircuitKept::TooMuch);
         }
         tx.commit().await?;
@@ -114,46 +119,50 @@ impl Store {
         Ok(if created { CircuitKept::Created(record) } else { CircuitKept::Replaced(record) })
     }
 
-    /// The circuits of this account, by name.
-    pub async fn circuits(&self, account_id: &str) -> Result<Vec<CircuitRecord>> {
-        Ok(sqlx::query_as(
-            "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at \
-             FROM circuits WHERE account_id = $1 ORDER BY name",
+    /// A page of this account's circuits; a name keeps its place when its netlist is replaced.
+    pub async fn circuits_page(
+        &self,
+        account_id: &str,
+        after: Option<(i64, &str)>,
+        rows_max: i64,
+    ) -> Result<Rows<CircuitRecord>> {
+        let (created_at, name) = after.unwrap_or((i64::MAX, ""));
+        page(
+            &self.db,
+            (
+                "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at, \
+                 (SELECT COUNT(*) FROM circuits WHERE account_id = $1) AS total_count FROM circuits \
+                 WHERE account_id = $1 AND (created_at, name) < ($2, $3) \
+                 ORDER BY created_at DESC, name DESC LIMIT $4",
+                values![account_id, created_at, name, rows_max],
+            ),
+            ("SELECT COUNT(*) FROM circuits WHERE account_id = $1", values![account_id]),
         )
-        .bind(account_id)
-        .fetch_all(&self.pool)
-        .await?)
+        .await
     }
 
     /// A circuit of this account.
     pub async fn circuit(&self, account_id: &str, name: &str) -> Result<Option<CircuitRecord>> {
-        Ok(sqlx::query_as(
-            "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at \
-             FROM circuits WHERE account_id = $1 AND name = $2",
-        )
-        .bind(account_id)
-        .bind(name)
-        .fetch_optional(&self.pool)
-        .await?)
+        let sql = "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at \
+             FROM circuits WHERE account_id = $1 AND name = $2";
+        self.db.fetch_optional(sql, values![account_id, name]).await
     }
 
     /// The netlist of a circuit of this account.
     pub async fn circuit_text(&self, account_id: &str, name: &str) -> Result<Option<String>> {
-        let row: Option<(String,)> = sqlx::query_as("SELECT text FROM circuits WHERE account_id = $1 AND name = $2")
-            .bind(account_id)
-            .bind(name)
-            .fetch_optional(&self.pool)
+        let row: Option<(String,)> = self
+            .db
+            .fetch_optional("SELECT text FROM circuits WHERE account_id = $1 AND name = $2", values![account_id, name])
             .await?;
         Ok(row.map(|(text,)| text))
     }
 
     /// Forgets a circuit. False: there is none of this name.
     pub async fn delete_circuit(&self, account_id: &str, name: &str) -> Result<bool> {
-        let done = sqlx::query("DELETE FROM circuits WHERE account_id = $1 AND name = $2")
-            .bind(account_id)
-            .bind(name)
-            .execute(&self.pool)
+        let done = self
+            .db
+            .execute("DELETE FROM circuits WHERE account_id = $1 AND name = $2", values![account_id, name])
             .await?;
-        Ok(done.rows_affected() == 1)
+        Ok(done == 1)
     }
 }

@@ -1,5 +1,8 @@
 //! Gate sessions and the usage record of their gates.
 
+use crate::database::{Tx, values};
+use crate::kept_answers::{KeptAnswer, keep};
+use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
 /// A session that was just opened.
@@ -11,6 +14,8 @@ pub struct NewGateSession<'a> {
     pub account_id: &'a str,
     /// Environment of the key that opened it (readings X15).
     pub environment: &'a str,
+    /// The node that holds its key.
+    pub node_id: &'a str,
     /// The specification's name of its preset.
     pub preset: &'a str,
     /// The server holds no secret key of it.
@@ -19,6 +24,8 @@ pub struct NewGateSession<'a> {
     pub created_at: i64,
     /// When it ends (readings G2: fixed).
     pub expires_at: i64,
+    /// Open sessions that the account may have, with this one; `None`: any number.
+    pub open_max: Option<i64>,
 }
 
 /// A session as remembered. Times in microseconds since 1970.
@@ -66,6 +73,20 @@ impl SessionEnd {
     }
 }
 
+/// How opening a session went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionOpened {
+    /// It is on record.
+    Opened,
+    /// The account has as many open ones as it may.
+    TooMany {
+        /// When the first of them ends, in microseconds since 1970.
+        first_ends_at: i64,
+    },
+    /// There is no such account, or it was erased.
+    NoAccount,
+}
+
 /// What one operation used and costs.
 #[derive(Clone, Debug)]
 pub struct GateUsage<'a> {
@@ -94,119 +115,153 @@ pub struct GateUsage<'a> {
 }
 
 impl Store {
-    /// Remembers an opened session.
-    pub async fn insert_gate_session(&self, session: &NewGateSession<'_>) -> Result<()> {
-        sqlx::query(
-            "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, 'active', $6, $7)",
+    /// Remembers an opened session, and the answer that tells of it, if the account may have one more.
+    pub async fn insert_gate_session(
+        &self,
+        session: &NewGateSession<'_>,
+        kept: Option<&KeptAnswer>,
+    ) -> Result<SessionOpened> {
+        let mut tx = self.db.begin().await?;
+        // of two sessions at once the second counts the first
+        let lock = "UPDATE accounts SET created_at = created_at WHERE account_id = $1 AND erased_at IS NULL";
+        if tx.execute(lock, values![session.account_id]).await? == 0 {
+            return Ok(SessionOpened::NoAccount);
+        }
+        let sql = "SELECT COUNT(*), MIN(expires_at) FROM gate_sessions \
+             WHERE account_id = $1 AND state = 'active' AND expires_at > $2";
+        let (open, first_ends_at): (i64, Option<i64>) =
+            tx.fetch_one(sql, values![session.account_id, session.created_at]).await?;
+        if let (Some(max), Some(first_ends_at)) = (session.open_max, first_ends_at)
+            && open >= max
+        {
+            return Ok(SessionOpened::TooMany { first_ends_at });
+        }
+        let sql = "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
+             node_id) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8)";
+        tx.execute(
+            sql,
+            values![
+                session.digest,
+                session.account_id,
+                session.environment,
+                session.preset,
+                session.is_blind,
+                session.created_at,
+                session.expires_at,
+                session.node_id
+            ],
         )
-        .bind(&session.digest[..])
-        .bind(session.account_id)
-        .bind(session.environment)
-        .bind(session.preset)
-        .bind(session.is_blind)
-        .bind(session.created_at)
-        .bind(session.expires_at)
-        .execute(&self.pool)
         .await?;
-        Ok(())
+        keep(&mut tx, kept).await?;
+        tx.commit().await?;
+        Ok(SessionOpened::Opened)
     }
 
     /// A session of this account, in whatever state.
     pub async fn gate_session(&self, account_id: &str, digest: &[u8; 32]) -> Result<Option<GateSession>> {
-        Ok(sqlx::query_as(
-            "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen \
-             FROM gate_sessions WHERE digest = $1 AND account_id = $2",
-        )
-        .bind(&digest[..])
-        .bind(account_id)
-        .fetch_optional(&self.pool)
-        .await?)
+        let sql = "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen \
+             FROM gate_sessions WHERE digest = $1 AND account_id = $2";
+        self.db.fetch_optional(sql, values![digest, account_id]).await
     }
 
-    /// The active sessions of this account, newest first.
-    pub async fn active_gate_sessions(&self, account_id: &str) -> Result<Vec<GateSession>> {
-        Ok(sqlx::query_as(
-            "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen \
-             FROM gate_sessions WHERE account_id = $1 AND state = 'active' ORDER BY created_at DESC, digest",
+    /// A page of this account's sessions that are active and have not expired.
+    pub async fn gate_sessions_page(
+        &self,
+        account_id: &str,
+        now: i64,
+        after: Option<(i64, &[u8])>,
+        rows_max: i64,
+    ) -> Result<Rows<GateSession>> {
+        let (created_at, digest) = after.unwrap_or((i64::MAX, &[]));
+        page(
+            &self.db,
+            (
+                "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, \
+                 total_cost_milli_yen, (SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 AND \
+                 state = 'active' AND expires_at > $2) AS total_count FROM gate_sessions WHERE account_id = $1 AND \
+                 state = 'active' AND expires_at > $2 AND (created_at, digest) < ($3, $4) \
+                 ORDER BY created_at DESC, digest DESC LIMIT $5",
+                values![account_id, now, created_at, digest, rows_max],
+            ),
+            (
+                "SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 AND state = 'active' AND expires_at > $2",
+                values![account_id, now],
+            ),
         )
-        .bind(account_id)
-        .fetch_all(&self.pool)
-        .await?)
+        .await
     }
 
     /// Ends a session. False: it was not active.
     pub async fn end_gate_session(&self, digest: &[u8; 32], end: SessionEnd, at: i64) -> Result<bool> {
-        let done =
-            sqlx::query("UPDATE gate_sessions SET state = $2, ended_at = $3 WHERE digest = $1 AND state = 'active'")
-                .bind(&digest[..])
-                .bind(end.as_str())
-                .bind(at)
-                .execute(&self.pool)
-                .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
-    /// Ends every active session as lost (readings G13): their keys are in no process any more. Returns how many.
-    pub async fn lose_gate_sessions(&self, at: i64) -> Result<u64> {
-        let done = sqlx::query("UPDATE gate_sessions SET state = 'lost', ended_at = $1 WHERE state = 'active'")
-            .bind(at)
-            .execute(&self.pool)
+        let done = self
+            .db
+            .execute(
+                "UPDATE gate_sessions SET state = $2, ended_at = $3 WHERE digest = $1 AND state = 'active'",
+                values![digest, end.as_str(), at],
+            )
             .await?;
-        Ok(done.rows_affected())
+        Ok(done == 1)
     }
 
-    /// Charges an operation: its usage row and its session's totals, both or neither. A session that ended while the
-    /// operation ran is charged too: the work was completed (readings P24).
-    pub async fn charge_gates(&self, usage: &GateUsage<'_>) -> Result<()> {
-        let mut tx = self.pool.begin().await?;
+    /// Ends every active session of this node as lost (readings G13): their keys are in no process any more. So are those
+    /// from before nodes had names. Returns how many.
+    pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {
+        let sql = "UPDATE gate_sessions SET state = 'lost', ended_at = $2 \
+             WHERE state = 'active' AND (node_id = $1 OR node_id IS NULL)";
+        self.db.execute(sql, values![node_id, at]).await
+    }
+
+    /// Charges an operation: its usage row, its session's totals and the answer to keep, all or nothing. A session that
+    /// ended while the operation ran is charged too: the work was completed (readings P24).
+    pub async fn charge_gates(&self, usage: &GateUsage<'_>, kept: Option<&KeptAnswer>) -> Result<()> {
+        let mut tx = self.db.begin().await?;
         charge(&mut tx, usage).await?;
-        tx.commit().await?;
-        Ok(())
+        keep(&mut tx, kept).await?;
+        tx.commit().await
     }
 
     /// Gates, tariff bootstraps and milli-yen of all usage rows of an account.
     pub async fn gate_usage_totals(&self, account_id: &str) -> Result<(i64, i64, i64)> {
-        Ok(sqlx::query_as(
-            "SELECT CAST(COALESCE(SUM(gates), 0) AS BIGINT), CAST(COALESCE(SUM(bootstrap_ops), 0) AS BIGINT), \
+        self.db
+            .fetch_one(
+                "SELECT CAST(COALESCE(SUM(gates), 0) AS BIGINT), CAST(COALESCE(SUM(bootstrap_ops), 0) AS BIGINT), \
              CAST(COALESCE(SUM(cost_milli_yen), 0) AS BIGINT) FROM gate_usage WHERE account_id = $1",
-        )
-        .bind(account_id)
-        .fetch_one(&self.pool)
-        .await?)
+                values![account_id],
+            )
+            .await
     }
 }
 
 /// Adds to the session's totals and writes the usage row, within the caller's transaction.
-pub(crate) async fn charge(connection: &mut sqlx::SqliteConnection, usage: &GateUsage<'_>) -> Result<()> {
-    let session = sqlx::query(
-        "UPDATE gate_sessions SET gates_used = gates_used + $2, \
+pub(crate) async fn charge(tx: &mut Tx, usage: &GateUsage<'_>) -> Result<()> {
+    let session = tx
+        .execute(
+            "UPDATE gate_sessions SET gates_used = gates_used + $2, \
          total_cost_milli_yen = total_cost_milli_yen + $3 WHERE digest = $1",
-    )
-    .bind(&usage.session_digest[..])
-    .bind(usage.gates)
-    .bind(usage.cost_milli_yen)
-    .execute(&mut *connection)
-    .await?;
-    if session.rows_affected() != 1 {
+            values![usage.session_digest, usage.gates, usage.cost_milli_yen],
+        )
+        .await?;
+    if session != 1 {
         return Err(sqlx::Error::RowNotFound.into());
     }
-    sqlx::query(
-        "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
-         bootstraps_done, cost_milli_yen, compute_us, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    let sql = "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
+         bootstraps_done, cost_milli_yen, compute_us, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    tx.execute(
+        sql,
+        values![
+            usage.usage_id,
+            usage.session_digest,
+            usage.account_id,
+            usage.environment,
+            usage.gates,
+            usage.by_gate,
+            usage.bootstrap_ops,
+            usage.bootstraps_done,
+            usage.cost_milli_yen,
+            usage.compute_us,
+            usage.created_at
+        ],
     )
-    .bind(usage.usage_id)
-    .bind(&usage.session_digest[..])
-    .bind(usage.account_id)
-    .bind(usage.environment)
-    .bind(usage.gates)
-    .bind(usage.by_gate)
-    .bind(usage.bootstrap_ops)
-    .bind(usage.bootstraps_done)
-    .bind(usage.cost_milli_yen)
-    .bind(usage.compute_us)
-    .bind(usage.created_at)
-    .execute(&mut *connection)
     .await?;
     Ok(())
 }

@@ -1,28 +1,45 @@
-//! What the service remembers, in SQL: one file per table, SQLite for now.
+//! What the service remembers, in SQL: one file per table, for SQLite and PostgreSQL alike (`database.rs`).
 //!
 //! No clock and no randomness here: times (microseconds since 1970) and identifiers come in. Effects that belong together
 //! are one function and one transaction.
 
+pub mod accounts;
 pub mod api_keys;
 pub mod circuit_operations;
 pub mod circuits;
 pub mod gate_sessions;
+pub mod kept_answers;
+pub mod lockouts;
+pub mod pages;
+pub mod request_counts;
+pub mod server_secret;
+pub mod sign_ins;
+pub mod trials;
+pub mod user_keys;
+pub mod users;
+
+mod database;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::SqliteConnectOptions;
 
+use database::{Database, values};
+
+pub use accounts::Account;
 pub use api_keys::{ApiKey, NewApiKey};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
-pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd};
-
-/// How long a writer waits for another one before it gives up.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections a node holds; SQLite has one writer anyway.
-const CONNECTIONS_MAX: u32 = 4;
+pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, SessionOpened};
+pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
+pub use lockouts::{Locked, Lockout};
+pub use pages::Rows;
+pub use request_counts::{Settled, Settlement, Wish};
+pub use sign_ins::{NewSignIn, Refreshed, TokenStanding};
+pub use trials::{Trial, TrialKey};
+pub use user_keys::{UserKeyMade, UserKeysSeen};
+pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
 
 /// Why the database did not do as asked.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +61,9 @@ pub enum Error {
     /// A statement failed. The text holds the whole cause already, so there is no source to say it again.
     #[error("{0}")]
     Database(sqlx::Error),
+    /// A request ran so long that its claim was taken for lost; what it did is undone.
+    #[error("the request's claim was lost")]
+    ClaimLost,
 }
 
 impl From<sqlx::Error> for Error {
@@ -58,46 +78,64 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The database; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pool: SqlitePool,
+    db: Database,
 }
 
 impl Store {
-    /// Opens the database of a `sqlite:` URL, makes it (mode 0600) if it is not there, and brings its schema up to date.
+    /// Opens the database of a URL and brings its schema up to date. The file of a `sqlite:` URL is made (mode 0600) if it
+    /// is not there.
     pub async fn open(url: &str) -> Result<Store> {
-        let path = sqlite_path(url)?;
-        make_private(&path)?;
-        let options = SqliteConnectOptions::new()
-            .filename(&path)
-            .journal_mode(SqliteJournalMode::Wal)
-            // full: what was charged stays charged after a power cut
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .foreign_keys(true);
-        let pool = SqlitePoolOptions::new()
-            .max_connections(CONNECTIONS_MAX)
-            .acquire_timeout(BUSY_TIMEOUT)
-            .connect_with(options)
-            .await?;
-        sqlx::migrate!("./migrations/sqlite").run(&pool).await?;
-        Ok(Store { pool })
+        let db = match Url::parse(url)? {
+            Url::Sqlite(path) => {
+                make_private(&path)?;
+                Database::sqlite(SqliteConnectOptions::new().filename(&path)).await?
+            }
+            Url::Postgres => Database::postgres(url).await?,
+        };
+        Ok(Store { db })
+    }
+
+    /// `sqlite` or `postgres`.
+    pub fn database(&self) -> &'static str {
+        self.db.name()
     }
 
     /// Asks the database for the smallest possible answer.
     pub async fn probe(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.pool).await?;
-        Ok(())
+        self.db.execute("SELECT 1", values![]).await.map(drop)
     }
 
     /// Closes all connections; later calls fail.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.db.close().await;
     }
 }
 
-/// The file of a `sqlite:` URL.
-pub fn sqlite_path(url: &str) -> Result<PathBuf> {
+/// Which database a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Url {
+    /// A file.
+    Sqlite(PathBuf),
+    /// A server.
+    Postgres,
+}
+
+impl Url {
+    /// Reads a `sqlite:` or `postgres:` URL.
+    pub fn parse(url: &str) -> Result<Url> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            // the text may hold a password: the driver's words about it are not repeated
+            sqlx::postgres::PgConnectOptions::from_str(url)
+                .map_err(|_| Error::Url("not a postgres: URL that can be read".to_owned()))?;
+            return Ok(Url::Postgres);
+        }
+        sqlite_path(url).map(Url::Sqlite)
+    }
+}
+
+fn sqlite_path(url: &str) -> Result<PathBuf> {
     if !url.starts_with("sqlite:") {
-        return Err(Error::Url("only sqlite: URLs are supported in this build".to_owned()));
+        return Err(Error::Url("it must be a sqlite: or a postgres: URL".to_owned()));
     }
     let options = SqliteConnectOptions::from_str(url).map_err(|error| Error::Url(error.to_string()))?;
     let path = options.get_filename();
@@ -115,6 +153,3 @@ fn make_private(path: &Path) -> Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(drop).map_err(|source| Error::File { path: path.to_owned(), source })
 }
-
-#[cfg(test)]
-mod tests;

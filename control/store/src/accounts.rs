@@ -1,0 +1,40 @@
+//! Accounts: who owns keys, sessions and everything else.
+
+use crate::database::values;
+use crate::{Result, Store};
+
+/// An account as remembered.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Account {
+    /// `acct_...`
+    pub account_id: String,
+    /// Its plan.
+    pub plan: String,
+    /// When it came into being, in microseconds since 1970.
+    pub created_at: i64,
+    /// Its API keys that are not revoked.
+    pub keys: i64,
+}
+
+impl Store {
+    /// All accounts, oldest first.
+    pub async fn accounts(&self) -> Result<Vec<Account>> {
+        let sql = "SELECT a.account_id, plan, a.created_at, COUNT(k.key_id) AS keys FROM accounts a \
+             LEFT JOIN api_keys k ON k.account_id = a.account_id AND k.revoked_at IS NULL \
+             GROUP BY a.account_id, plan, a.created_at ORDER BY a.created_at, a.account_id";
+        self.db.fetch_all(sql, values![]).await
+    }
+
+    /// Whether there is such an account.
+    pub async fn has_account(&self, account_id: &str) -> Result<bool> {
+        let sql = "SELECT CAST(1 AS BIGINT) FROM accounts WHERE account_id = $1";
+        let row: Option<(i64,)> = self.db.fetch_optional(sql, values![account_id]).await?;
+        Ok(row.is_some())
+    }
+
+    /// Puts an account on a plan. False: there is no such account.
+    pub async fn set_plan(&self, account_id: &str, plan: &str) -> Result<bool> {
+        let sql = "UPDATE accounts SET plan = $2 WHERE account_id = $1";
+        Ok(self.db.execute(sql, values![account_id, plan]).await? == 1)
+    }
+}

@@ -1,0 +1,226 @@
+//! One way to say SQL to two databases: statements are written once, with `$1` placeholders, and mean the same on both.
+//!
+//! What they may use: text, 64-bit integers, booleans, bytes; `ON CONFLICT`, `RETURNING`; no clock, no sequence, no JSON.
+//! A transaction begins with a write on SQLite, so that of two writers the second waits; on PostgreSQL, whose readers see
+//! what was committed before each statement, what must not change in between is locked by writing it first.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgPool, PgPoolOptions, PgRow};
+use sqlx::sqlite::SqliteSynchronous;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+};
+use sqlx::{Arguments, FromRow};
+
+use crate::{Error, Result};
+
+/// How long a call waits for a connection or, on SQLite, for another writer.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call waits for PostgreSQL before it says that the database does not answer.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Connections a node holds; SQLite has one writer anyway.
+const SQLITE_CONNECTIONS_MAX: u32 = 4;
+const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+
+/// A value for a placeholder. Each kind knows its type when it is null too, which PostgreSQL wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'a> {
+    Integer(Option<i64>),
+    Text(Option<&'a str>),
+    Bytes(Option<&'a [u8]>),
+    Boolean(Option<bool>),
+}
+
+macro_rules! value_from {
+    ($($from:ty, $kind:ident, $value:ident => $some:expr;)*) => {$(
+        impl<'a> From<$from> for Value<'a> {
+            fn from($value: $from) -> Self {
+                Value::$kind($some)
+            }
+        }
+    )*};
+}
+
+value_from! {
+    i64, Integer, value => Some(value);
+    Option<i64>, Integer, value => value;
+    &'a str, Text, value => Some(value);
+    &'a String, Text, value => Some(value);
+    Option<&'a str>, Text, value => value;
+    &'a [u8], Bytes, value => Some(value);
+    &'a [u8; 32], Bytes, value => Some(value);
+    &'a Vec<u8>, Bytes, value => Some(value);
+    Option<&'a [u8]>, Bytes, value => value;
+    bool, Boolean, value => Some(value);
+    Option<bool>, Boolean, value => value;
+}
+
+/// The values of a statement's placeholders, in order.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { &[$($crate::database::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+/// What a row of both databases can be read as.
+pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
+
+/// A database; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) enum Database {
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+}
+
+/// A transaction; rolled back when dropped.
+pub(crate) enum Tx {
+    Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
+    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+}
+
+/// The same statement on whichever database it is.
+macro_rules! on {
+    ($what:expr, $values:expr, $enum:ident, $on:ident, $arguments:ident => $body:expr) => {
+        match $what {
+            $enum::Sqlite($on) => {
+                let $arguments: SqliteArguments = arguments($values)?;
+                $body
+            }
+            $enum::Postgres($on) => {
+                let $arguments: PgArguments = arguments($values)?;
+                $body
+            }
+        }
+    };
+}
+
+impl Database {
+    /// Opens a SQLite file that is there.
+    pub(crate) async fn sqlite(options: SqliteConnectOptions) -> Result<Database> {
+        let options = options
+            .journal_mode(SqliteJournalMode::Wal)
+            // full: what was charged stays charged after a power cut
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY_TIMEOUT)
+            .foreign_keys(true);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(SQLITE_CONNECTIONS_MAX)
+            .acquire_timeout(BUSY_TIMEOUT)
+            .connect_with(options)
+            .await?;
+        sqlx::migrate!("./migrations/sqlite").run(&pool).await?;
+        Ok(Database::Sqlite(pool))
+    }
+
+    /// Connects to PostgreSQL. The schema is brought up to date under a lock: nodes may start together.
+    pub(crate) async fn postgres(url: &str) -> Result<Database> {
+        let pool = PgPoolOptions::new()
+            .max_connections(POSTGRES_CONNECTIONS_MAX)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect(url)
+            .await?;
+        sqlx::migrate!("./migrations/postgres").run(&pool).await?;
+        Ok(Database::Postgres(pool))
+    }
+
+    /// How health calls it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Database::Sqlite(_) => "sqlite",
+            Database::Postgres(_) => "postgres",
+        }
+    }
+
+    pub(crate) async fn close(&self) {
+        match self {
+            Database::Sqlite(pool) => pool.close().await,
+            Database::Postgres(pool) => pool.close().await,
+        }
+    }
+
+    /// Runs a statement; rows it changed.
+    pub(crate) async fn execute(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
+        on!(self, values, Database, pool, arguments => {
+            Ok(sqlx::query_with(sql, arguments).execute(pool).await?.rows_affected())
+        })
+    }
+
+    pub(crate) async fn fetch_one<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
+        on!(self, values, Database, pool, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_one(pool).await?))
+    }
+
+    pub(crate) async fn fetch_optional<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<T>> {
+        on!(self, values, Database, pool, arguments => {
+            Ok(sqlx::query_as_with(sql, arguments).fetch_optional(pool).await?)
+        })
+    }
+
+    pub(crate) async fn fetch_all<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<T>> {
+        on!(self, values, Database, pool, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_all(pool).await?))
+    }
+
+    /// Begins a transaction that will write.
+    pub(crate) async fn begin(&self) -> Result<Tx> {
+        Ok(match self {
+            Database::Sqlite(pool) => Tx::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
+            Database::Postgres(pool) => Tx::Postgres(pool.begin().await?),
+        })
+    }
+}
+
+impl Tx {
+    pub(crate) async fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
+        on!(self, values, Tx, tx, arguments => {
+            Ok(sqlx::query_with(sql, arguments).execute(&mut **tx).await?.rows_affected())
+        })
+    }
+
+    pub(crate) async fn fetch_one<T: Row>(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
+        on!(self, values, Tx, tx, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_one(&mut **tx).await?))
+    }
+
+    pub(crate) async fn fetch_optional<T: Row>(
+        &mut self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Option<T>> {
+        on!(self, values, Tx, tx, arguments => {
+            Ok(sqlx::query_as_with(sql, arguments).fetch_optional(&mut **tx).await?)
+        })
+    }
+
+    /// Makes whoever else writes to this account wait until this transaction ends.
+    pub(crate) async fn lock_account(&mut self, account_id: &str) -> Result<()> {
+        let sql = "UPDATE accounts SET created_at = created_at WHERE account_id = $1";
+        self.execute(sql, values![account_id]).await.map(drop)
+    }
+
+    pub(crate) async fn commit(self) -> Result<()> {
+        match self {
+            Tx::Sqlite(tx) => Ok(tx.commit().await?),
+            Tx::Postgres(tx) => Ok(tx.commit().await?),
+        }
+    }
+}
+
+fn arguments<A: Arguments>(values: &[Value<'_>]) -> Result<A>
+where
+    for<'q> Option<i64>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
+    for<'q> Option<&'q str>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
+    for<'q> Option<&'q [u8]>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
+    for<'q> Option<bool>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
+{
+    let mut arguments = A::default();
+    for value in values {
+        match *value {
+            Value::Integer(value) => arguments.add(value),
+            Value::Text(value) => arguments.add(value),
+            Value::Bytes(value) => arguments.add(value),
+            Value::Boolean(value) => arguments.add(value),
+        }
+        .map_err(|error| Error::Database(sqlx::Error::Encode(error)))?;
+    }
+    Ok(arguments)
+}

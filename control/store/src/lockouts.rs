@@ -1,0 +1,143 @@
+//! Failed attempts to show a credential, and who is locked for them (readings A20, A21).
+
+use crate::database::values;
+use crate::{Result, Store};
+
+/// What is known of one subject. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lockout {
+    /// Keyed digest of what was shown, or of the network that it came from.
+    pub subject: [u8; 32],
+    /// `key` or `address`.
+    pub kind: String,
+    /// Failures that still count, oldest first.
+    pub failures: Vec<i64>,
+    /// End of the lock, if it is locked.
+    pub locked_until: Option<i64>,
+    /// When nothing of it counts any more.
+    pub expires_at: i64,
+}
+
+/// A locked subject as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Locked {
+    /// Keyed digest.
+    pub subject: Vec<u8>,
+    /// `key` or `address`.
+    pub kind: String,
+    /// End of the lock.
+    pub locked_until: i64,
+    /// The API key, if what was shown was one once.
+    pub key_id: Option<String>,
+    /// Its owner.
+    pub account_id: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    subject: Vec<u8>,
+    kind: String,
+    failures: Vec<u8>,
+    locked_until: Option<i64>,
+    expires_at: i64,
+    version: i64,
+}
+
+impl Row {
+    fn lockout(self) -> Option<Lockout> {
+        let failures = self.failures.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes)).collect();
+        Some(Lockout {
+            subject: self.subject.try_into().ok()?,
+            kind: self.kind,
+            failures,
+            locked_until: self.locked_until,
+            expires_at: self.expires_at,
+        })
+    }
+}
+
+impl Store {
+    /// Adds what happened to what is known, in one transaction: `add` gets the row (a new one has no failures) and the
+    /// entry of `news` with its subject, whose failures are the new ones. What is known afterwards, in the order of `news`.
+    pub async fn add_lockout_failures(
+        &self,
+        news: &[Lockout],
+        add: impl Fn(&mut Lockout, &Lockout) + Send,
+    ) -> Result<Vec<Lockout>> {
+        let mut tx = self.db.begin().await?;
+        let (version,): (i64,) = tx.fetch_one(NEXT_VERSION, values![]).await?;
+        let mut known = Vec::with_capacity(news.len());
+        for new in news {
+            let row: Option<Row> = tx
+                .fetch_optional(
+                    "SELECT subject, kind, failures, locked_until, expires_at, version FROM lockouts WHERE subject = $1",
+                    values![&new.subject],
+                )
+                .await?;
+            let mut lockout = row.and_then(Row::lockout).unwrap_or_else(|| Lockout {
+                failures: Vec::new(),
+                locked_until: None,
+                ..new.clone()
+            });
+            add(&mut lockout, new);
+            let failures: Vec<u8> = lockout.failures.iter().flat_map(|at| at.to_be_bytes()).collect();
+            tx.execute(
+                "INSERT INTO lockouts (subject, kind, failures, locked_until, expires_at, version) \
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures, \
+                 locked_until = excluded.locked_until, expires_at = excluded.expires_at, version = excluded.version",
+                values![&lockout.subject, &lockout.kind, &failures, lockout.locked_until, lockout.expires_at, version],
+            )
+            .await?;
+            known.push(lockout);
+        }
+        tx.commit().await?;
+        Ok(known)
+    }
+
+    /// What changed after this version, and the version to ask with next time.
+    pub async fn lockouts_since(&self, version: i64) -> Result<(Vec<Lockout>, i64)> {
+        let rows: Vec<Row> = self
+            .db
+            .fetch_all(
+                "SELECT subject, kind, failures, locked_until, expires_at, version FROM lockouts WHERE version > $1",
+                values![version],
+            )
+            .await?;
+        let next = rows.iter().map(|row| row.version).max().unwrap_or(version);
+        Ok((rows.into_iter().filter_map(Row::lockout).collect(), next))
+    }
+
+    /// Who is locked now, the longest lock first.
+    pub async fn locked(&self, now: i64) -> Result<Vec<Locked>> {
+        let sql = "SELECT subject, kind, locked_until, key_id, account_id FROM lockouts \
+                   LEFT JOIN api_keys ON kind = 'key' AND digest = subject \
+                   WHERE locked_until > $1 ORDER BY locked_until DESC, subject";
+        self.db.fetch_all(sql, values![now]).await
+    }
+
+    /// Forgives: of this subject, or of all. How many were locked or had failures that counted.
+    pub async fn clear_lockouts(&self, subject: Option<&[u8; 32]>, now: i64) -> Result<u64> {
+        let mut tx = self.db.begin().await?;
+        let (version,): (i64,) = tx.fetch_one(NEXT_VERSION, values![]).await?;
+        let none: &[u8] = &[];
+        // the row stays until its end: its new version is how nodes learn of this
+        let cleared = tx
+            .execute(
+                "UPDATE lockouts SET failures = $1, locked_until = NULL, version = $2 \
+                 WHERE expires_at > $3 AND length(failures) + COALESCE(locked_until, 0) > 0 \
+                 AND (subject = $4 OR $5)",
+                values![none, version, now, subject.map(|subject| &subject[..]), subject.is_none()],
+            )
+            .await?;
+        tx.commit().await?;
+        Ok(cleared)
+    }
+
+    /// Forgets what counts no more.
+    pub async fn forget_lockouts(&self, now: i64) -> Result<u64> {
+        self.db.execute("DELETE FROM lockouts WHERE expires_at <= $1", values![now]).await
+    }
+}
+
+/// Raises the version and makes whoever else wants to wait until this transaction ends.
+const NEXT_VERSION: &str = "UPDATE lockout_version SET version = version + 1 WHERE id = 1 RETURNING version";

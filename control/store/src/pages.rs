@@ -1,0 +1,44 @@
+//! Pages of lists: newest first by (`created_at`, id), with the exact number of rows on all pages (readings I7).
+//!
+//! A page begins after a row, not at a number: rows that come while somebody pages are newer than all that are still to
+//! be read, so nothing is skipped and nothing repeated. Rows and their number are one statement, so one moment.
+
+use sqlx::FromRow;
+
+use crate::Result;
+use crate::database::{Database, Row, Value};
+
+/// A page's rows and how many rows there are on all pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows<T> {
+    /// At most as many as were asked for.
+    pub rows: Vec<T>,
+    /// Rows on all pages.
+    pub total: i64,
+}
+
+/// A row of a page.
+#[derive(Debug, FromRow)]
+pub(crate) struct Counted<T> {
+    #[sqlx(flatten)]
+    row: T,
+    total_count: i64,
+}
+
+/// A page: `rows` selects its rows, each with the number of all in a column `total_count`; `count` selects that number alone,
+/// for a page after the last row.
+pub(crate) async fn page<T: Row>(
+    db: &Database,
+    (rows, values): (&'static str, &[Value<'_>]),
+    (count, count_values): (&'static str, &[Value<'_>]),
+) -> Result<Rows<T>>
+where
+    Counted<T>: Row,
+{
+    let counted: Vec<Counted<T>> = db.fetch_all(rows, values).await?;
+    let total = match counted.first() {
+        Some(first) => first.total_count,
+        None => db.fetch_one::<(i64,)>(count, count_values).await?.0,
+    };
+    Ok(Rows { rows: counted.into_iter().map(|counted| counted.row).collect(), total })
+}

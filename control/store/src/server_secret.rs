@@ -1,0 +1,20 @@
+//! Whether nodes of one database have one secret.
+
+use crate::database::values;
+use crate::{Result, Store};
+
+impl Store {
+    /// Whether this is the digest of the secret that the database knows; the first one given becomes it.
+    pub async fn is_server_secret(&self, digest: &[u8; 32]) -> Result<bool> {
+        let sql = "INSERT INTO server_secret (id, digest) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
+        self.db.execute(sql, values![digest]).await?;
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM server_secret WHERE digest = $1";
+        let (known,): (i64,) = self.db.fetch_one(sql, values![digest]).await?;
+        Ok(known == 1)
+    }
+
+    /// Forgets the secret that the database knew: nothing was made under it.
+    pub async fn forget_server_secret(&self) -> Result<()> {
+        self.db.execute("DELETE FROM server_secret", values![]).await.map(drop)
+    }
+}

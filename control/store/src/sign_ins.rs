@@ -1,0 +1,180 @@
+//! Sign-ins: what a refresh token is exchanged under, and access tokens that ended before their time.
+
+use crate::database::values;
+use crate::{Result, Store};
+
+/// A sign-in that has just been earned.
+#[derive(Clone, Debug)]
+pub struct NewSignIn<'a> {
+    /// `sgn_...`
+    pub sign_in_id: &'a str,
+    /// Whose.
+    pub user_id: &'a str,
+    /// `acct_...`, for a user who has no account yet.
+    pub account_id: &'a str,
+    /// The plan of a new account.
+    pub plan: &'a str,
+    /// Digest of its first refresh token.
+    pub refresh: &'a [u8; 32],
+    /// Now, in microseconds since 1970.
+    pub now: i64,
+    /// When its refresh tokens end.
+    pub expires_at: i64,
+}
+
+/// How an exchange of a refresh token went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refreshed {
+    /// The new one is valid.
+    Exchanged {
+        /// `sgn_...`
+        sign_in_id: String,
+        /// Whose.
+        user_id: String,
+        /// When the sign-in ends.
+        expires_at: i64,
+    },
+    /// It was exchanged before: somebody has a copy. The sign-in is ended.
+    Reused,
+    /// No such token, or its sign-in has ended.
+    Unknown,
+}
+
+#[derive(sqlx::FromRow)]
+struct Family {
+    sign_in_id: String,
+    user_id: String,
+    expires_at: i64,
+    revoked_at: Option<i64>,
+    disabled_at: Option<i64>,
+}
+
+/// What decides whether an access token still holds.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct TokenStanding {
+    /// The account's plan.
+    pub plan: String,
+    /// When the operator shut the user out.
+    pub disabled_at: Option<i64>,
+    /// When the sign-in was ended.
+    pub revoked_at: Option<i64>,
+}
+
+impl Store {
+    /// Writes a sign-in down, and makes the user's account if there is none yet (readings A24). Returns the account;
+    /// `None`: there is no such user, or they are shut out.
+    pub async fn begin_sign_in(&self, sign_in: &NewSignIn<'_>) -> Result<Option<String>> {
+        let mut tx = self.db.begin().await?;
+        let sql = "UPDATE users SET last_sign_in_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
+        if tx.execute(sql, values![sign_in.user_id, sign_in.now]).await? == 0 {
+            return Ok(None);
+        }
+        let sql = "SELECT account_id FROM users WHERE user_id = $1";
+        let (account_id,): (Option<String>,) = tx.fetch_one(sql, values![sign_in.user_id]).await?;
+        let account_id = match account_id {
+            Some(account_id) => account_id,
+            None => {
+                let sql = "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3)";
+                tx.execute(sql, values![sign_in.account_id, sign_in.now, sign_in.plan]).await?;
+                let sql = "UPDATE users SET account_id = $2 WHERE user_id = $1";
+                tx.execute(sql, values![sign_in.user_id, sign_in.account_id]).await?;
+                sign_in.account_id.to_owned()
+            }
+        };
+        let sql = "INSERT INTO sign_ins (sign_in_id, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4)";
+        tx.execute(sql, values![sign_in.sign_in_id, sign_in.user_id, sign_in.now, sign_in.expires_at]).await?;
+        let sql = "INSERT INTO refresh_tokens (digest, sign_in_id, created_at) VALUES ($1, $2, $3)";
+        tx.execute(sql, values![sign_in.refresh, sign_in.sign_in_id, sign_in.now]).await?;
+        tx.commit().await?;
+        Ok(Some(account_id))
+    }
+
+    /// Exchanges a refresh token for the next one, once.
+    pub async fn exchange_refresh_token(&self, old: &[u8; 32], new: &[u8; 32], now: i64) -> Result<Refreshed> {
+        let mut tx = self.db.begin().await?;
+        let sql = "UPDATE refresh_tokens SET used_at = $2 WHERE digest = $1 AND used_at IS NULL";
+        let first = tx.execute(sql, values![old, now]).await? == 1;
+        let sql = "SELECT s.sign_in_id, s.user_id, s.expires_at, s.revoked_at, u.disabled_at FROM refresh_tokens r \
+             JOIN sign_ins s ON s.sign_in_id = r.sign_in_id JOIN users u ON u.user_id = s.user_id WHERE r.digest = $1";
+        let Some(family) = tx.fetch_optional::<Family>(sql, values![old]).await? else {
+            return Ok(Refreshed::Unknown);
+        };
+        if family.revoked_at.is_some() || family.disabled_at.is_some() || family.expires_at <= now {
+            return Ok(Refreshed::Unknown);
+        }
+        if !first {
+            let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1";
+            tx.execute(sql, values![&family.sign_in_id, now]).await?;
+            tx.commit().await?;
+            return Ok(Refreshed::Reused);
+        }
+        let sql = "INSERT INTO refresh_tokens (digest, sign_in_id, created_at) VALUES ($1, $2, $3)";
+        tx.execute(sql, values![new, &family.sign_in_id, now]).await?;
+        tx.commit().await?;
+        let Family { sign_in_id, user_id, expires_at, .. } = family;
+        Ok(Refreshed::Exchanged { sign_in_id, user_id, expires_at })
+    }
+
+    /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11).
+    pub async fn end_token(
+        &self,
+        digest: &[u8; 32],
+        expires_at: i64,
+        sign_in_id: Option<&str>,
+        now: i64,
+    ) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        let sql = "INSERT INTO ended_tokens (digest, expires_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING";
+        tx.execute(sql, values![digest, expires_at]).await?;
+        if let Some(sign_in_id) = sign_in_id {
+            let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1 AND revoked_at IS NULL";
+            tx.execute(sql, values![sign_in_id, now]).await?;
+        }
+        tx.commit().await
+    }
+
+    /// Whether a token was ended before its time.
+    pub async fn is_token_ended(&self, digest: &[u8; 32]) -> Result<bool> {
+        let sql = "SELECT expires_at FROM ended_tokens WHERE digest = $1";
+        let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest]).await?;
+        Ok(row.is_some())
+    }
+
+    /// How things stand with a sign-in of this user and account; `None`: there is no such thing.
+    pub async fn token_standing(
+        &self,
+        user_id: &str,
+        sign_in_id: &str,
+        account_id: &str,
+    ) -> Result<Option<TokenStanding>> {
+        let sql = "SELECT a.plan, u.disabled_at, s.revoked_at FROM users u \
+             JOIN sign_ins s ON s.user_id = u.user_id JOIN accounts a ON a.account_id = u.account_id \
+             WHERE u.user_id = $1 AND s.sign_in_id = $2 AND a.account_id = $3";
+        self.db.fetch_optional(sql, values![user_id, sign_in_id, account_id]).await
+    }
+
+    /// Forgets sign-ins, ended tokens and setup links that have ended by themselves. `sign_ins_before` is earlier than
+    /// `now` by the life of an access token: those of a forgotten sign-in are refused.
+    pub async fn forget_sign_ins(&self, sign_ins_before: i64, now: i64) -> Result<()> {
+        self.db.execute("DELETE FROM sign_ins WHERE expires_at < $1", values![sign_ins_before]).await?;
+        self.db.execute("DELETE FROM ended_tokens WHERE expires_at < $1", values![now]).await?;
+        Ok(())
+    }
+
+    /// The sealed key that access tokens are signed with: the one that is there, else this one.
+    pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
+        let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
+             ON CONFLICT (purpose) DO NOTHING";
+        self.db.execute(sql, values![fresh]).await?;
+        let (sealed,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
+        Ok(sealed)
+    }
+
+    /// Puts another signing key in the place of this one. Returns the key that is there then: another node may have been
+    /// quicker.
+    pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
+        let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
+        self.db.execute(sql, values![old, fresh]).await?;
+        self.signing_key(fresh).await
+    }
+}

@@ -1,0 +1,100 @@
+//! Trials: accounts of one key that end by themselves, with everything they own (readings A12-A15).
+
+use crate::api_keys::{NewApiKey, insert};
+use crate::database::values;
+use crate::{Result, Store};
+
+/// A trial that is not erased yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Trial {
+    /// When it ends by itself, in microseconds since 1970.
+    pub expires_at: i64,
+    /// Operations done or under way.
+    pub operations_used: i64,
+}
+
+/// A key of a trial that is neither revoked nor expired.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct TrialKey {
+    /// Owner.
+    pub account_id: String,
+    /// Shared with rotated successors.
+    pub lineage_id: String,
+    /// Tags of the key's longer beginnings, if it has any.
+    pub prefix_tags: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// Remembers a trial key and begins its trial; `prefix_tags` tell keys of one display prefix apart.
+    pub async fn insert_trial_key(&self, key: &NewApiKey<'_>, prefix_tags: &[u8]) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        insert(&mut tx, key).await?;
+        let sql = "UPDATE api_keys SET prefix_tags = $2 WHERE key_id = $1";
+        tx.execute(sql, values![key.key_id, prefix_tags]).await?;
+        tx.commit().await
+    }
+
+    /// The trial keys of this display prefix that work.
+    pub async fn trial_keys(&self, key_prefix: &str, now: i64) -> Result<Vec<TrialKey>> {
+        let sql = "SELECT account_id, lineage_id, prefix_tags FROM api_keys WHERE environment = 'trial' AND key_prefix = $1 \
+             AND revoked_at IS NULL AND expires_at > $2";
+        self.db.fetch_all(sql, values![key_prefix, now]).await
+    }
+
+    /// The trial of this account.
+    pub async fn trial(&self, account_id: &str) -> Result<Option<Trial>> {
+        let sql = "SELECT expires_at, operations_used FROM trials WHERE account_id = $1";
+        self.db.fetch_optional(sql, values![account_id]).await
+    }
+
+    /// Counts operations of a trial before they begin. False: that would be more than `max`, and nothing was counted.
+    pub async fn take_trial_operations(&self, account_id: &str, count: i64, max: i64) -> Result<bool> {
+        let sql = "UPDATE trials SET operations_used = operations_used + $2 \
+             WHERE account_id = $1 AND operations_used + $2 <= $3";
+        Ok(self.db.execute(sql, values![account_id, count, max]).await? == 1)
+    }
+
+    /// Takes back operations that were counted and not completed.
+    pub async fn give_back_trial_operations(&self, account_id: &str, count: i64) -> Result<()> {
+        let sql =
+            "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1 AND operations_used >= $2";
+        self.db.execute(sql, values![account_id, count]).await.map(drop)
+    }
+
+    /// Accounts of trials that have expired or have no key left, the oldest first.
+    pub async fn ended_trials(&self, now: i64, limit: i64) -> Result<Vec<String>> {
+        let sql = "SELECT account_id FROM trials t WHERE t.expires_at <= $1 OR NOT EXISTS (SELECT 1 FROM api_keys k \
+             WHERE k.account_id = t.account_id AND k.revoked_at IS NULL AND k.expires_at > $1) \
+             ORDER BY t.expires_at, account_id LIMIT $2";
+        let rows: Vec<(String,)> = self.db.fetch_all(sql, values![now, limit]).await?;
+        Ok(rows.into_iter().map(|(account_id,)| account_id).collect())
+    }
+
+    /// Erases what an ended trial owns: sessions, usage, circuits and their runs, kept answers, keys. The account's row stays
+    /// and says when. False: a session of it was open after `quiet_since`, so that work under way may still be recorded;
+    /// nothing was erased.
+    pub async fn erase_trial(&self, account_id: &str, quiet_since: i64, now: i64) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        tx.lock_account(account_id).await?;
+        let sql = "SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 \
+             AND (ended_at > $2 OR (state = 'active' AND expires_at > $2))";
+        let (open,): (i64,) = tx.fetch_one(sql, values![account_id, quiet_since]).await?;
+        if open > 0 {
+            return Ok(false);
+        }
+        for sql in [
+            "DELETE FROM gate_usage WHERE account_id = $1",
+            "DELETE FROM circuit_operations WHERE account_id = $1",
+            "DELETE FROM gate_sessions WHERE account_id = $1",
+            "DELETE FROM circuits WHERE account_id = $1",
+            "DELETE FROM kept_answers WHERE account_id = $1",
+            "DELETE FROM api_keys WHERE account_id = $1",
+            "DELETE FROM trials WHERE account_id = $1",
+        ] {
+            tx.execute(sql, values![account_id]).await?;
+        }
+        tx.execute("UPDATE accounts SET erased_at = $2 WHERE account_id = $1", values![account_id, now]).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}

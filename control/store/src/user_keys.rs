@@ -1,0 +1,98 @@
+//! API keys as users of the dashboard make, list and revoke them.
+
+use crate::api_keys::{ApiKey, NewApiKey, insert};
+use crate::database::values;
+use crate::kept_answers::{KeptAnswer, keep};
+use crate::pages::{Rows, page};
+use crate::{Result, Store};
+
+/// How making a key went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserKeyMade {
+    /// It is there.
+    Made,
+    /// The user has made as many as they may of late.
+    TooMany {
+        /// When the oldest of those was made.
+        oldest_at: i64,
+    },
+}
+
+/// Which keys of an account a user sees.
+#[derive(Clone, Copy, Debug)]
+pub struct UserKeysSeen<'a> {
+    /// The account.
+    pub account_id: &'a str,
+    /// Only those this user made, and their successors; `None`: all.
+    pub user_id: Option<&'a str>,
+    /// Those that were revoked or expired before this are left out (readings A16).
+    pub ended_after: i64,
+}
+
+impl Store {
+    /// Remembers a key that a user made, and the answer that says so, unless they made `max` since `since` (readings A23).
+    pub async fn insert_user_key(
+        &self,
+        key: &NewApiKey<'_>,
+        user_id: &str,
+        since: i64,
+        max: i64,
+        kept: Option<&KeptAnswer>,
+    ) -> Result<UserKeyMade> {
+        let mut tx = self.db.begin().await?;
+        // of two requests at once the second counts the first
+        tx.execute("UPDATE users SET created_at = created_at WHERE user_id = $1", values![user_id]).await?;
+        let sql = "SELECT COUNT(*), MIN(created_at) FROM user_keys WHERE user_id = $1 AND created_at > $2";
+        let (made, oldest_at): (i64, Option<i64>) = tx.fetch_one(sql, values![user_id, since]).await?;
+        if made >= max {
+            return Ok(UserKeyMade::TooMany { oldest_at: oldest_at.unwrap_or(since) });
+        }
+        insert(&mut tx, key).await?;
+        let sql = "INSERT INTO user_keys (lineage_id, user_id, created_at) VALUES ($1, $2, $3)";
+        tx.execute(sql, values![key.lineage_id, user_id, key.created_at]).await?;
+        keep(&mut tx, kept).await?;
+        tx.commit().await?;
+        Ok(UserKeyMade::Made)
+    }
+
+    /// A page of the keys that a user sees, after this row.
+    pub async fn user_keys_page(
+        &self,
+        seen: UserKeysSeen<'_>,
+        after: Option<(i64, &str)>,
+        rows_max: i64,
+    ) -> Result<Rows<ApiKey>> {
+        let (created_at, key_id) = after.unwrap_or((i64::MAX, ""));
+        let rows = "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, \
+             k.created_at, expires_at, revoked_at, rotated_at, last_used_at, \
+             (SELECT COUNT(*) FROM api_keys WHERE account_id = $1 AND (revoked_at IS NULL OR revoked_at > $3) \
+             AND (expires_at IS NULL OR expires_at > $3) \
+             AND ($2 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $2))) AS total_count \
+             FROM api_keys k JOIN accounts a ON a.account_id = k.account_id \
+             WHERE k.account_id = $1 AND (revoked_at IS NULL OR revoked_at > $3) \
+             AND (expires_at IS NULL OR expires_at > $3) \
+             AND ($2 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $2)) \
+             AND (k.created_at, key_id) < ($4, $5) ORDER BY k.created_at DESC, key_id DESC LIMIT $6";
+        let count = "SELECT COUNT(*) FROM api_keys WHERE account_id = $1 AND (revoked_at IS NULL OR revoked_at > $3) \
+             AND (expires_at IS NULL OR expires_at > $3) \
+             AND ($2 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $2))";
+        let of_rows = values![seen.account_id, seen.user_id, seen.ended_after, created_at, key_id, rows_max];
+        let of_count = values![seen.account_id, seen.user_id, seen.ended_after];
+        page(&self.db, (rows, of_rows), (count, of_count)).await
+    }
+
+    /// Revokes a key that a user sees, with its predecessors and successors (readings A17). The lineage; `None`: there is
+    /// no such key, or it was revoked before.
+    pub async fn revoke_user_key(&self, seen: UserKeysSeen<'_>, key_id: &str, at: i64) -> Result<Option<String>> {
+        let mut tx = self.db.begin().await?;
+        let sql = "UPDATE api_keys SET revoked_at = $4 WHERE key_id = $1 AND account_id = $2 AND revoked_at IS NULL \
+             AND ($3 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $3)) \
+             RETURNING lineage_id";
+        let revoked = tx.fetch_optional(sql, values![key_id, seen.account_id, seen.user_id, at]).await?;
+        let Some((lineage_id,)): Option<(String,)> = revoked else { return Ok(None) };
+        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE lineage_id = $1 AND revoked_at IS NULL";
+        tx.execute(sql, values![&lineage_id, at]).await?;
+        tx.commit().await?;
+        Ok(Some(lineage_id))
+    }
+}

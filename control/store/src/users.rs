@@ -1,0 +1,251 @@
+//! Users of the dashboard: with a password here, or known to an external issuer.
+
+use crate::database::{Tx, values};
+use crate::{Result, Store};
+
+/// A user with a password.
+#[derive(Clone, Debug)]
+pub struct NewUser<'a> {
+    /// `usr_...`
+    pub user_id: &'a str,
+    /// An account that is there; `None`: one is made at the first sign-in.
+    pub account_id: Option<&'a str>,
+    /// Lower case.
+    pub email: &'a str,
+    /// argon2id, as a PHC string.
+    pub password_hash: &'a str,
+    /// `viewer`, `developer` or `account_admin`.
+    pub role: &'a str,
+    /// Now, in microseconds since 1970.
+    pub created_at: i64,
+}
+
+/// A user as remembered. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct User {
+    /// `usr_...`
+    pub user_id: String,
+    /// None before the first sign-in.
+    pub account_id: Option<String>,
+    /// None for users of an external issuer.
+    pub email: Option<String>,
+    /// argon2id, as a PHC string.
+    pub password_hash: Option<String>,
+    /// Address of the external issuer.
+    pub issuer: Option<String>,
+    /// The external issuer's name of the user.
+    pub subject: Option<String>,
+    /// `viewer`, `developer` or `account_admin`.
+    pub role: String,
+    /// When it was made.
+    pub created_at: i64,
+    /// When it last gave its password.
+    pub last_sign_in_at: Option<i64>,
+    /// When the operator shut it out.
+    pub disabled_at: Option<i64>,
+}
+
+/// How making the first user went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstUser {
+    /// It is made, and the link is used up.
+    Made,
+    /// No such link, or its time is over, or it was used.
+    BadLink,
+    /// There are users.
+    NotTheFirst,
+}
+
+/// A user of an external issuer, seen for the first time.
+#[derive(Clone, Debug)]
+pub struct NewExternalUser<'a> {
+    /// `usr_...`, for when it is new.
+    pub user_id: &'a str,
+    /// `acct_...`, for when there is none yet.
+    pub account_id: &'a str,
+    /// The issuer's address.
+    pub issuer: &'a str,
+    /// Its name of the user.
+    pub subject: &'a str,
+    /// Its name of the account, if it says one.
+    pub account: Option<&'a str>,
+    /// The role of a new user.
+    pub role: &'a str,
+    /// The plan of a new account.
+    pub plan: &'a str,
+    /// Now, in microseconds since 1970.
+    pub now: i64,
+}
+
+/// Who a user of an external issuer is here.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ExternalUser {
+    /// `usr_...`
+    pub user_id: String,
+    /// The account of this token.
+    pub account_id: String,
+    /// The user's own role, for tokens that say none.
+    pub role: String,
+    /// The account's plan.
+    pub plan: String,
+    /// When the operator shut it out.
+    pub disabled_at: Option<i64>,
+}
+
+impl Store {
+    /// Remembers a user. False: the e-mail is another user's.
+    pub async fn insert_user(&self, user: &NewUser<'_>) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let made = insert(&mut tx, user).await?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// Makes the first user, by the link of this digest.
+    pub async fn insert_first_user(&self, link: &[u8; 32], user: &NewUser<'_>) -> Result<FirstUser> {
+        let mut tx = self.db.begin().await?;
+        let sql = "UPDATE setup_links SET used_at = $2 WHERE digest = $1 AND used_at IS NULL AND expires_at > $2";
+        if tx.execute(sql, values![link, user.created_at]).await? == 0 {
+            return Ok(FirstUser::BadLink);
+        }
+        let (users,): (i64,) = tx.fetch_one("SELECT COUNT(*) FROM users", values![]).await?;
+        if users > 0 || !insert(&mut tx, user).await? {
+            return Ok(FirstUser::NotTheFirst);
+        }
+        tx.commit().await?;
+        Ok(FirstUser::Made)
+    }
+
+    /// The user of this e-mail, in lower case.
+    pub async fn user_of_email(&self, email: &str) -> Result<Option<User>> {
+        let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
+             last_sign_in_at, disabled_at FROM users WHERE email = $1";
+        self.db.fetch_optional(sql, values![email]).await
+    }
+
+    /// The user of this id.
+    pub async fn user(&self, user_id: &str) -> Result<Option<User>> {
+        let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
+             last_sign_in_at, disabled_at FROM users WHERE user_id = $1";
+        self.db.fetch_optional(sql, values![user_id]).await
+    }
+
+    /// All users, oldest first.
+    pub async fn users(&self) -> Result<Vec<User>> {
+        let sql = "SELECT user_id, account_id, email, password_hash, issuer, subject, role, created_at, \
+             last_sign_in_at, disabled_at FROM users ORDER BY created_at, user_id";
+        self.db.fetch_all(sql, values![]).await
+    }
+
+    /// Whether there is any user.
+    pub async fn has_users(&self) -> Result<bool> {
+        let sql = "SELECT CAST(1 AS BIGINT) FROM users LIMIT 1";
+        let row: Option<(i64,)> = self.db.fetch_optional(sql, values![]).await?;
+        Ok(row.is_some())
+    }
+
+    /// Shuts a user out: no sign-in, no refresh, no token of theirs. False: no such user, or it was shut out before.
+    pub async fn disable_user(&self, user_id: &str, at: i64) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let sql = "UPDATE users SET disabled_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
+        let done = tx.execute(sql, values![user_id, at]).await? == 1;
+        let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+        tx.execute(sql, values![user_id, at]).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    /// Changes a password and ends every other sign-in of the user.
+    pub async fn set_password(&self, user_id: &str, hash: &str, keep_sign_in: &str, at: i64) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        tx.execute("UPDATE users SET password_hash = $2 WHERE user_id = $1", values![user_id, hash]).await?;
+        let sql = "UPDATE sign_ins SET revoked_at = $3 \
+             WHERE user_id = $1 AND sign_in_id <> $2 AND revoked_at IS NULL";
+        tx.execute(sql, values![user_id, keep_sign_in, at]).await?;
+        tx.commit().await
+    }
+
+    /// Puts a setup link in place of any unused one.
+    pub async fn put_setup_link(&self, digest: &[u8; 32], created_at: i64, expires_at: i64) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        tx.execute("DELETE FROM setup_links WHERE used_at IS NULL", values![]).await?;
+        let sql = "INSERT INTO setup_links (digest, created_at, expires_at) VALUES ($1, $2, $3)";
+        tx.execute(sql, values![digest, created_at, expires_at]).await?;
+        tx.commit().await
+    }
+
+    /// Whether a setup link was ever made.
+    pub async fn has_setup_link(&self) -> Result<bool> {
+        let sql = "SELECT CAST(1 AS BIGINT) FROM setup_links LIMIT 1";
+        let row: Option<(i64,)> = self.db.fetch_optional(sql, values![]).await?;
+        Ok(row.is_some())
+    }
+
+    /// The user and account behind a token of an external issuer; both are made when they are new (readings A24).
+    pub async fn external_user(&self, seen: &NewExternalUser<'_>) -> Result<ExternalUser> {
+        if let Some(user) = self.known_external_user(seen).await? {
+            return Ok(user);
+        }
+        let mut tx = self.db.begin().await?;
+        let account_id = match seen.account {
+            None => None,
+            Some(name) => Some(external_account(&mut tx, seen, name).await?),
+        };
+        let sql = "SELECT user_id, account_id FROM users WHERE issuer = $1 AND subject = $2";
+        let known: Option<(String, Option<String>)> =
+            tx.fetch_optional(sql, values![seen.issuer, seen.subject]).await?;
+        let own = known.as_ref().and_then(|(_, account_id)| account_id.clone()).or(account_id);
+        let own = match own {
+            Some(account_id) => account_id,
+            None => new_account(&mut tx, seen).await?,
+        };
+        let sql = "INSERT INTO users (user_id, account_id, issuer, subject, role, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (issuer, subject) DO NOTHING";
+        tx.execute(sql, values![seen.user_id, &own, seen.issuer, seen.subject, seen.role, seen.now]).await?;
+        tx.commit().await?;
+        // of two nodes that met the user at once, one wrote first
+        self.known_external_user(seen).await?.ok_or(crate::Error::Database(sqlx::Error::RowNotFound))
+    }
+
+    async fn known_external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
+        let Some(name) = seen.account else {
+            let sql = "SELECT user_id, u.account_id, role, plan, disabled_at FROM users u \
+                 JOIN accounts a ON a.account_id = u.account_id WHERE issuer = $1 AND subject = $2";
+            return self.db.fetch_optional(sql, values![seen.issuer, seen.subject]).await;
+        };
+        let sql = "SELECT user_id, a.account_id, role, plan, disabled_at FROM users u \
+             JOIN external_accounts e ON e.issuer = u.issuer JOIN accounts a ON a.account_id = e.account_id \
+             WHERE u.issuer = $1 AND subject = $2 AND e.name = $3";
+        self.db.fetch_optional(sql, values![seen.issuer, seen.subject, name]).await
+    }
+}
+
+async fn insert(tx: &mut Tx, user: &NewUser<'_>) -> Result<bool> {
+    let sql = "INSERT INTO users (user_id, account_id, email, password_hash, role, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (email) DO NOTHING";
+    let values = values![user.user_id, user.account_id, user.email, user.password_hash, user.role, user.created_at];
+    Ok(tx.execute(sql, values).await? == 1)
+}
+
+/// The account that an issuer calls so: one of ours by its own id, else one made for the name.
+async fn external_account(tx: &mut Tx, seen: &NewExternalUser<'_>, name: &str) -> Result<String> {
+    let sql = "SELECT account_id FROM external_accounts WHERE issuer = $1 AND name = $2";
+    if let Some((account_id,)) = tx.fetch_optional::<(String,)>(sql, values![seen.issuer, name]).await? {
+        return Ok(account_id);
+    }
+    let sql = "SELECT account_id FROM accounts WHERE account_id = $1";
+    let account_id = match tx.fetch_optional::<(String,)>(sql, values![name]).await? {
+        Some((account_id,)) => account_id,
+        None => new_account(tx, seen).await?,
+    };
+    let sql = "INSERT INTO external_accounts (issuer, name, account_id) VALUES ($1, $2, $3) \
+         ON CONFLICT (issuer, name) DO NOTHING";
+    tx.execute(sql, values![seen.issuer, name, &account_id]).await?;
+    Ok(account_id)
+}
+
+async fn new_account(tx: &mut Tx, seen: &NewExternalUser<'_>) -> Result<String> {
+    let sql = "INSERT INTO accounts (account_id, created_at, plan) VALUES ($1, $2, $3)";
+    tx.execute(sql, values![seen.account_id, seen.now, seen.plan]).await?;
+    Ok(seen.account_id.to_owned())
+}

@@ -1,0 +1,309 @@
+//! The store on both databases: one behaviour. Every test runs on SQLite and, where there is a server, on PostgreSQL.
+
+use store::*;
+use tests::database::{Kind, new_store};
+
+/// Makes of each test one a database.
+macro_rules! on_both {
+    ($($(#[$attribute:meta])* async fn $name:ident($store:ident: Store) $body:block)*) => {
+        mod on {
+            use super::*;
+            $(pub async fn $name($store: Store) $body)*
+        }
+        mod sqlite {
+            use super::*;
+            $(#[tokio::test] $(#[$attribute])* async fn $name() { run(Kind::Sqlite, on::$name).await })*
+        }
+        mod postgres {
+            use super::*;
+            $(#[tokio::test] $(#[$attribute])* async fn $name() { run(Kind::Postgres, on::$name).await })*
+        }
+    };
+}
+
+mod kept_answers;
+mod pages;
+mod trials;
+mod users;
+
+async fn run(kind: Kind, test: impl AsyncFnOnce(Store)) {
+    if let Some((_folder, store)) = new_store(kind).await {
+        test(store).await;
+    }
+}
+
+fn key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str) -> NewApiKey<'a> {
+    NewApiKey {
+        key_id,
+        account_id,
+        lineage_id: "lin_1",
+        digest,
+        key_prefix: "svc_live_0123456",
+        role: "developer",
+        environment: "live",
+        office: true,
+        plan: "free",
+        created_at: 5,
+        expires_at: None,
+    }
+}
+
+fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> {
+    NewGateSession {
+        digest,
+        account_id,
+        environment: "live",
+        node_id: "node_1",
+        preset: "fast_128",
+        is_blind: true,
+        created_at: 10,
+        expires_at: 20,
+        open_max: None,
+    }
+}
+
+fn usage<'a>(usage_id: &'a str, session_digest: &'a [u8; 32]) -> GateUsage<'a> {
+    GateUsage {
+        usage_id,
+        session_digest,
+        account_id: "acct_1",
+        environment: "live",
+        gates: 2,
+        by_gate: r#"{"NAND":1,"MUX":1}"#,
+        bootstrap_ops: 4,
+        bootstraps_done: 3,
+        cost_milli_yen: 400,
+        compute_us: 7,
+        created_at: 12,
+    }
+}
+
+fn circuit<'a>(account_id: &'a str, name: &'a str, text: &'a str, now: i64) -> NewCircuit<'a> {
+    NewCircuit {
+        account_id,
+        name,
+        text,
+        sha256: &[7; 32],
+        gates: 1,
+        by_gate: r#"{"AND":1}"#,
+        levels: 1,
+        input_widths: "[2]",
+        output_widths: "[1]",
+        now,
+    }
+}
+
+fn operation(op_id: &str) -> NewCircuitOperation<'_> {
+    NewCircuitOperation {
+        op_id,
+        account_id: "acct_1",
+        session_digest: &[1; 32],
+        gates_total: 2,
+        by_gate: r#"{"AND":2}"#,
+        levels: 1,
+        created_at: 10,
+    }
+}
+
+fn end(status: &str, ended_at: i64) -> CircuitOperationEnd<'_> {
+    CircuitOperationEnd {
+        status,
+        gates_done: 2,
+        bootstrap_ops: 4,
+        cost_milli_yen: 400,
+        discounted: false,
+        compute_us: 7,
+        error: None,
+        ended_at,
+    }
+}
+
+on_both! {
+    async fn a_key_is_found_by_its_digest_until_it_is_revoked_and_still_listed_after(store: Store) {
+        assert!(!store.has_api_keys().await.unwrap());
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_api_key(&key(&[2; 32], "ak_2", "acct_1")).await.unwrap();
+        assert!(store.has_api_keys().await.unwrap());
+        assert!(store.has_account("acct_1").await.unwrap());
+        assert!(!store.has_account("acct_2").await.unwrap());
+        assert_eq!(store.api_key(&[3; 32]).await.unwrap(), None);
+        assert_eq!(store.api_key(&[1; 32]).await.unwrap().unwrap().revoked_at, None);
+        assert!(store.revoke_api_key("ak_1", 9).await.unwrap());
+        assert!(!store.revoke_api_key("ak_1", 10).await.unwrap());
+        assert_eq!(store.api_key(&[1; 32]).await.unwrap().unwrap().revoked_at, Some(9));
+        assert_eq!(store.api_key(&[2; 32]).await.unwrap().unwrap().revoked_at, None);
+    }
+
+    async fn accounts_are_listed_with_their_plan_and_their_keys(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_api_key(&key(&[2; 32], "ak_2", "acct_1")).await.unwrap();
+        store.insert_api_key(&NewApiKey { created_at: 6, plan: "pro", ..key(&[3; 32], "ak_3", "acct_2") }).await.unwrap();
+        store.revoke_api_key("ak_1", 9).await.unwrap();
+        assert!(store.set_plan("acct_1", "scale").await.unwrap());
+        assert!(!store.set_plan("acct_3", "scale").await.unwrap());
+        assert!(store.set_plan("acct_1", "gold").await.is_err());
+        let accounts = store.accounts().await.unwrap();
+        let listed = accounts.iter().map(|one| (one.account_id.as_str(), one.plan.as_str(), one.keys));
+        assert_eq!(listed.collect::<Vec<_>>(), [("acct_1", "scale", 1), ("acct_2", "pro", 1)]);
+        assert_eq!(store.api_key(&[2; 32]).await.unwrap().unwrap().plan, "scale");
+    }
+
+    async fn the_schema_refuses_an_unknown_role(store: Store) {
+        let bad = NewApiKey { role: "root", ..key(&[1; 32], "ak_1", "acct_1") };
+        assert!(store.insert_api_key(&bad).await.is_err());
+        // and the account of the failed transaction is not there either
+        assert!(!store.has_account("acct_1").await.unwrap());
+    }
+
+    async fn a_session_is_visible_to_its_account_only_and_ends_once(store: Store) {
+        for account in ["acct_1", "acct_2"] {
+            store.insert_api_key(&key(&[account.as_bytes()[5]; 32], account, account)).await.unwrap();
+        }
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        assert_eq!(store.gate_session("acct_2", &[1; 32]).await.unwrap(), None);
+        assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, "active");
+        assert_eq!(store.gate_sessions_page("acct_1", 19, None, 9).await.unwrap().rows.len(), 1);
+        assert!(store.end_gate_session(&[1; 32], SessionEnd::Deleted, 15).await.unwrap());
+        assert!(!store.end_gate_session(&[1; 32], SessionEnd::Expired, 16).await.unwrap());
+        let ended = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
+        assert_eq!((ended.state.as_str(), ended.ended_at), ("deleted", Some(15)));
+        assert_eq!(store.gate_sessions_page("acct_1", 19, None, 9).await.unwrap(), Rows { rows: Vec::new(), total: 0 });
+    }
+
+    async fn a_charge_moves_the_session_and_the_record_together_or_not_at_all(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
+        // the same row again, and a session that does not exist: neither leaves a trace
+        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap_err();
+        store.charge_gates(&usage("use_2", &[9; 32]), None).await.unwrap_err();
+        let row = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
+        assert_eq!((row.gates_used, row.total_cost_milli_yen), (2, 400));
+        assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
+    }
+
+    async fn concurrent_charges_add_up(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        let tasks: Vec<_> = (0..50)
+            .map(|n| {
+                let store = store.clone();
+                tokio::spawn(async move { store.charge_gates(&usage(&format!("use_{n}"), &[1; 32]), None).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        let row = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
+        assert_eq!((row.gates_used, row.total_cost_milli_yen), (100, 20_000));
+        assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (100, 200, 20_000));
+    }
+
+    async fn sessions_of_an_earlier_process_are_lost(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        store.insert_gate_session(&session(&[2; 32], "acct_1"), None).await.unwrap();
+        store.end_gate_session(&[2; 32], SessionEnd::Deleted, 11).await.unwrap();
+        assert_eq!(store.lose_gate_sessions("node_2", 14).await.unwrap(), 0);
+        assert_eq!(store.lose_gate_sessions("node_1", 15).await.unwrap(), 1);
+        assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, "lost");
+        assert_eq!(store.gate_session("acct_1", &[2; 32]).await.unwrap().unwrap().state, "deleted");
+    }
+
+    async fn an_account_keeps_circuits_by_name_within_its_bounds(store: Store) {
+        for account in ["acct_1", "acct_2"] {
+            store.insert_api_key(&key(&[account.as_bytes()[5]; 32], account, account)).await.unwrap();
+        }
+        let max = CircuitsMax { count: 2, bytes: 10 };
+        let put =
+            async |account, name, text, now| store.put_circuit(&circuit(account, name, text, now), max).await.unwrap();
+        assert!(matches!(put("acct_1", "a", "1234", 5).await, CircuitKept::Created(_)));
+        assert!(matches!(put("acct_1", "b", "1234", 6).await, CircuitKept::Created(_)));
+        assert_eq!(put("acct_1", "c", "1", 7).await, CircuitKept::TooMuch);
+        assert_eq!(put("acct_1", "b", "1234567", 7).await, CircuitKept::TooMuch);
+        let CircuitKept::Replaced(replaced) = put("acct_1", "b", "123456", 8).await else { panic!("b was there") };
+        assert_eq!((replaced.bytes, replaced.created_at, replaced.updated_at), (6, 6, 8));
+        // what was refused left the older one in place
+        assert_eq!(store.circuit_text("acct_1", "b").await.unwrap().as_deref(), Some("123456"));
+        assert!(matches!(put("acct_2", "a", "x", 9).await, CircuitKept::Created(_)));
+        let names: Vec<_> = store.circuits_page("acct_1", None, 9).await.unwrap().rows.into_iter().map(|circuit| circuit.name).collect();
+        assert_eq!(names, ["b", "a"]);
+        assert!(store.delete_circuit("acct_1", "a").await.unwrap());
+        assert!(!store.delete_circuit("acct_1", "a").await.unwrap());
+        assert_eq!(store.circuit("acct_1", "a").await.unwrap(), None);
+        assert!(store.circuit("acct_2", "a").await.unwrap().is_some());
+    }
+
+    async fn a_run_ends_once_and_is_charged_in_the_same_step(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
+        assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap().status, "pending");
+        assert_eq!(store.circuit_operation("acct_2", "op_1").await.unwrap(), None);
+        let first = usage("use_1", &[1; 32]);
+        assert!(store.end_circuit_operation(&operation("op_1"), &end("completed", 12), Some(&first), None).await.unwrap());
+        let second = usage("use_2", &[1; 32]);
+        assert!(!store.end_circuit_operation(&operation("op_1"), &end("cancelled", 13), Some(&second), None).await.unwrap());
+        // one that was waited for has no row before its end; a charge that fails takes the row with it
+        assert!(store.end_circuit_operation(&operation("op_2"), &end("completed", 14), None, None).await.unwrap());
+        store.end_circuit_operation(&operation("op_3"), &end("completed", 14), Some(&first), None).await.unwrap_err();
+        assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);
+        assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
+        let row = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
+        assert_eq!((row.status.as_str(), row.cost_milli_yen, row.ended_at), ("completed", Some(400), Some(12)));
+    }
+
+    async fn runs_of_an_earlier_process_have_failed_and_old_ones_are_forgotten(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
+        store.end_circuit_operation(&operation("op_2"), &end("completed", 12), None, None).await.unwrap();
+        assert_eq!(store.fail_circuit_operations("node_2", "SERVICE_UNAVAILABLE", "", 19).await.unwrap(), 0);
+        assert_eq!(store.fail_circuit_operations("node_1", "SERVICE_UNAVAILABLE", "the node stopped", 20).await.unwrap(), 1);
+        let failed = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
+        assert_eq!((failed.status.as_str(), failed.error_code.as_deref()), ("failed", Some("SERVICE_UNAVAILABLE")));
+        assert_eq!(store.forget_circuit_operations(20).await.unwrap(), 1);
+        assert_eq!(store.circuit_operation("acct_1", "op_2").await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn opening_twice_keeps_what_was_there_and_the_file_is_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}/t.db", folder.path().display());
+    let first = Store::open(&url).await.unwrap();
+    first.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+    let second = Store::open(&url).await.unwrap();
+    assert!(second.has_api_keys().await.unwrap());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn urls_of_other_databases_are_refused() {
+    for url in ["sqlite::memory:", "sqlite:", "mysql://h/db", ""] {
+        assert!(matches!(Store::open(url).await, Err(Error::Url(_))), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_opened_is_told_with_its_cause_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_database = folder.path().join("t.db");
+    std::fs::write(&no_database, [7; 1000]).unwrap();
+    for (path, cause) in
+        [(no_database, "file is not a database"), (folder.path().join("none/t.db"), "No such file or directory")]
+    {
+        let error = Store::open(&format!("sqlite:{}", path.display())).await.unwrap_err();
+        let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let told = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        assert_eq!(told.matches(cause).count(), 1, "{told}");
+    }
+}

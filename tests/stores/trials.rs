@@ -1,0 +1,85 @@
+//! Rotated keys, trials and the bound on open sessions, on both databases.
+
+use super::*;
+
+fn trial_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str) -> NewApiKey<'a> {
+    let of_trial =
+        NewApiKey { role: "trial", environment: "trial", office: false, plan: "trial", ..key(digest, key_id, "") };
+    NewApiKey { account_id, lineage_id: account_id, expires_at: Some(100), key_prefix: "svc_trial_012345", ..of_trial }
+}
+
+on_both! {
+    async fn a18_a_key_is_rotated_once_and_keeps_what_it_was(store: Store) {
+        store.insert_api_key(&NewApiKey { expires_at: Some(90), ..key(&[1; 32], "ak_1", "acct_1") }).await.unwrap();
+        let new = NewApiKey { created_at: 20, expires_at: Some(90), ..key(&[2; 32], "ak_2", "acct_1") };
+        assert!(store.rotate_api_key("ak_1", 44, &new, None, None).await.unwrap());
+        let again = NewApiKey { key_id: "ak_3", digest: &[3; 32], ..new };
+        assert!(!store.rotate_api_key("ak_1", 44, &again, None, None).await.unwrap());
+        assert!(store.api_key(&[3; 32]).await.unwrap().is_none());
+        let old = store.api_key_of_id("ak_1").await.unwrap().unwrap();
+        assert_eq!((old.rotated_at, old.expires_at), (Some(20), Some(44)));
+        assert_eq!((old.status(43), old.status(44)), ("rotating", "expired"));
+        let new = store.api_key(&[2; 32]).await.unwrap().unwrap();
+        assert_eq!((new.expires_at, new.status(50)), (Some(90), "active"));
+        assert_eq!(store.revoke_lineage("lin_1", 60).await.unwrap(), 2);
+        // neither a revoked key nor an expired one rotates
+        assert!(!store.rotate_api_key("ak_2", 70, &again, None, None).await.unwrap());
+    }
+
+    async fn a_key_s_last_use_never_goes_back(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        for (at, seen) in [(30, 30), (20, 30), (40, 40)] {
+            store.keys_used(&[("ak_1".to_owned(), at), ("ak_unknown".to_owned(), at)]).await.unwrap();
+            assert_eq!(store.api_key_of_id("ak_1").await.unwrap().unwrap().last_used_at, Some(seen));
+        }
+    }
+
+    async fn a14_operations_of_a_trial_are_counted_up_to_their_bound(store: Store) {
+        store.insert_trial_key(&trial_key(&[1; 32], "ak_1", "acct_1"), &[7; 52]).await.unwrap();
+        assert!(store.take_trial_operations("acct_1", 7, 10).await.unwrap());
+        assert!(!store.take_trial_operations("acct_1", 4, 10).await.unwrap());
+        assert!(store.take_trial_operations("acct_1", 3, 10).await.unwrap());
+        store.give_back_trial_operations("acct_1", 4).await.unwrap();
+        assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 6 }));
+        assert!(!store.take_trial_operations("acct_2", 1, 10).await.unwrap());
+    }
+
+    async fn a12_an_ended_trial_is_erased_when_its_sessions_are_closed(store: Store) {
+        for (digest, key_id, account) in [([1; 32], "ak_1", "acct_1"), ([2; 32], "ak_2", "acct_2")] {
+            store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52]).await.unwrap();
+        }
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
+        store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
+        assert!(store.ended_trials(99, 10).await.unwrap().is_empty());
+        store.revoke_lineage("acct_2", 15).await.unwrap();
+        assert_eq!(store.ended_trials(16, 10).await.unwrap(), ["acct_2"]);
+        assert_eq!(store.ended_trials(100, 10).await.unwrap(), ["acct_1", "acct_2"]);
+        assert!(!store.erase_trial("acct_1", 19, 100).await.unwrap());
+        store.end_gate_session(&[1; 32], SessionEnd::Expired, 20).await.unwrap();
+        assert!(!store.erase_trial("acct_1", 19, 100).await.unwrap());
+        assert!(store.erase_trial("acct_1", 20, 100).await.unwrap());
+        assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
+        assert!(store.circuit_operation("acct_1", "op_1").await.unwrap().is_none());
+        assert!(store.api_key(&[1; 32]).await.unwrap().is_none() && store.trial("acct_1").await.unwrap().is_none());
+        assert_eq!(store.ended_trials(100, 10).await.unwrap(), ["acct_2"]);
+        // an erased account opens nothing any more
+        let opened = store.insert_gate_session(&session(&[3; 32], "acct_1"), None).await.unwrap();
+        assert_eq!(opened, SessionOpened::NoAccount);
+        assert!(store.api_key(&[2; 32]).await.unwrap().is_some());
+    }
+
+    async fn l9_open_sessions_are_counted_with_the_new_one(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        let one_of = |max| NewGateSession { open_max: Some(max), ..session(&[9; 32], "acct_1") };
+        let first = NewGateSession { digest: &[1; 32], ..one_of(1) };
+        assert_eq!(store.insert_gate_session(&first, None).await.unwrap(), SessionOpened::Opened);
+        let refused = store.insert_gate_session(&one_of(1), None).await.unwrap();
+        assert_eq!(refused, SessionOpened::TooMany { first_ends_at: 20 });
+        assert!(store.gate_session("acct_1", &[9; 32]).await.unwrap().is_none());
+        assert_eq!(store.insert_gate_session(&one_of(2), None).await.unwrap(), SessionOpened::Opened);
+        // one that has expired does not count, though nobody has ended it yet
+        let later = NewGateSession { digest: &[3; 32], created_at: 20, expires_at: 30, ..one_of(1) };
+        assert_eq!(store.insert_gate_session(&later, None).await.unwrap(), SessionOpened::Opened);
+    }
+}

@@ -1,0 +1,161 @@
+//! Users, sign-ins and the keys that users make (readings A10, A11, A23, A24).
+
+use super::*;
+
+fn user<'a>(user_id: &'a str, email: &'a str) -> NewUser<'a> {
+    NewUser { user_id, account_id: None, email, password_hash: "hash", role: "developer", created_at: 5 }
+}
+
+fn sign_in<'a>(sign_in_id: &'a str, account_id: &'a str, refresh: &'a [u8; 32]) -> NewSignIn<'a> {
+    NewSignIn { sign_in_id, user_id: "usr_1", account_id, plan: "free", refresh, now: 10, expires_at: 100 }
+}
+
+fn seen<'a>(subject: &'a str, account: Option<&'a str>, user_id: &'a str, account_id: &'a str) -> NewExternalUser<'a> {
+    NewExternalUser {
+        user_id,
+        account_id,
+        issuer: "https://id.example.org",
+        subject,
+        account,
+        role: "developer",
+        plan: "free",
+        now: 5,
+    }
+}
+
+fn exchanged(sign_in_id: &str) -> Refreshed {
+    Refreshed::Exchanged { sign_in_id: sign_in_id.to_owned(), user_id: "usr_1".to_owned(), expires_at: 100 }
+}
+
+on_both! {
+    async fn a24_an_e_mail_is_one_user_s_and_the_first_sign_in_makes_the_account(store: Store) {
+        assert!(!store.has_users().await.unwrap());
+        assert!(store.insert_user(&user("usr_1", "a@b")).await.unwrap());
+        assert!(!store.insert_user(&user("usr_2", "a@b")).await.unwrap());
+        assert_eq!(store.user_of_email("a@b").await.unwrap().unwrap().account_id, None);
+        let made = store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        assert_eq!(made.as_deref(), Some("acct_1"));
+        let again = store.begin_sign_in(&sign_in("sgn_2", "acct_2", &[2; 32])).await.unwrap();
+        assert_eq!(again.as_deref(), Some("acct_1"));
+        assert!(!store.has_account("acct_2").await.unwrap());
+    }
+
+    async fn a10_a_setup_link_makes_the_first_user_once(store: Store) {
+        store.put_setup_link(&[1; 32], 1, 100).await.unwrap();
+        store.put_setup_link(&[2; 32], 2, 100).await.unwrap();
+        let first = user("usr_1", "a@b");
+        assert_eq!(store.insert_first_user(&[1; 32], &first).await.unwrap(), FirstUser::BadLink);
+        let late = NewUser { created_at: 100, ..first.clone() };
+        assert_eq!(store.insert_first_user(&[2; 32], &late).await.unwrap(), FirstUser::BadLink);
+        assert_eq!(store.insert_first_user(&[2; 32], &first).await.unwrap(), FirstUser::Made);
+        assert_eq!(store.insert_first_user(&[2; 32], &user("usr_2", "c@d")).await.unwrap(), FirstUser::BadLink);
+        store.put_setup_link(&[3; 32], 3, 100).await.unwrap();
+        assert_eq!(store.insert_first_user(&[3; 32], &user("usr_2", "c@d")).await.unwrap(), FirstUser::NotTheFirst);
+        assert!(store.has_setup_link().await.unwrap());
+    }
+
+    async fn a10_a_refresh_token_is_exchanged_once_and_a_second_time_ends_the_family(store: Store) {
+        store.insert_user(&user("usr_1", "a@b")).await.unwrap();
+        store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        let exchange = async |old, new, now| store.exchange_refresh_token(&[old; 32], &[new; 32], now).await.unwrap();
+        assert_eq!(exchange(9, 2, 20).await, Refreshed::Unknown);
+        assert_eq!(exchange(1, 2, 20).await, exchanged("sgn_1"));
+        assert_eq!(exchange(2, 3, 100).await, Refreshed::Unknown, "its end has come");
+        assert_eq!(exchange(2, 3, 21).await, exchanged("sgn_1"), "what was refused is not used up");
+        assert_eq!(exchange(1, 4, 22).await, Refreshed::Reused);
+        assert_eq!(exchange(3, 5, 23).await, Refreshed::Unknown);
+        let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
+        assert_eq!(standing.revoked_at, Some(22));
+    }
+
+    async fn a11_an_ended_token_is_known_until_it_would_have_ended(store: Store) {
+        store.insert_user(&user("usr_1", "a@b")).await.unwrap();
+        store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        store.end_token(&[7; 32], 50, Some("sgn_1"), 20).await.unwrap();
+        store.end_token(&[7; 32], 50, None, 21).await.unwrap();
+        assert!(store.is_token_ended(&[7; 32]).await.unwrap());
+        assert!(!store.is_token_ended(&[8; 32]).await.unwrap());
+        let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
+        assert_eq!((standing.revoked_at, standing.plan.as_str()), (Some(20), "free"));
+        assert_eq!(store.token_standing("usr_1", "sgn_1", "acct_2").await.unwrap(), None);
+        store.forget_sign_ins(101, 51).await.unwrap();
+        assert!(!store.is_token_ended(&[7; 32]).await.unwrap());
+        assert_eq!(store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap(), None);
+    }
+
+    async fn a_disabled_user_s_sign_ins_end(store: Store) {
+        store.insert_user(&user("usr_1", "a@b")).await.unwrap();
+        store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        assert!(store.disable_user("usr_1", 20).await.unwrap());
+        assert!(!store.disable_user("usr_1", 21).await.unwrap());
+        assert_eq!(store.exchange_refresh_token(&[1; 32], &[2; 32], 30).await.unwrap(), Refreshed::Unknown);
+        assert_eq!(store.begin_sign_in(&sign_in("sgn_2", "acct_2", &[3; 32])).await.unwrap(), None);
+    }
+
+    async fn a10_nodes_that_start_at_once_sign_with_one_key(store: Store) {
+        let first = store.signing_key(b"first").await.unwrap();
+        assert_eq!(store.signing_key(b"second").await.unwrap(), first);
+        assert_eq!(store.replace_signing_key(b"first", b"third").await.unwrap(), b"third");
+        assert_eq!(store.replace_signing_key(b"first", b"fourth").await.unwrap(), b"third", "another was quicker");
+    }
+
+    async fn a24_external_users_and_accounts_are_made_once(store: Store) {
+        let alone = store.external_user(&seen("ada", None, "usr_1", "acct_1")).await.unwrap();
+        assert_eq!((alone.user_id.as_str(), alone.account_id.as_str()), ("usr_1", "acct_1"));
+        assert_eq!(store.external_user(&seen("ada", None, "usr_2", "acct_2")).await.unwrap(), alone);
+        let named = store.external_user(&seen("bob", Some("acme"), "usr_3", "acct_3")).await.unwrap();
+        let colleague = store.external_user(&seen("cid", Some("acme"), "usr_4", "acct_4")).await.unwrap();
+        assert_eq!((named.account_id.as_str(), colleague.account_id.as_str()), ("acct_3", "acct_3"));
+        // an account of ours by its own id
+        let ours = store.external_user(&seen("ada", Some("acct_3"), "usr_5", "acct_5")).await.unwrap();
+        assert_eq!((ours.user_id.as_str(), ours.account_id.as_str()), ("usr_1", "acct_3"));
+        assert_eq!(store.external_user(&seen("ada", None, "usr_6", "acct_6")).await.unwrap(), alone);
+    }
+
+    async fn a24_of_nodes_that_meet_an_external_user_at_once_all_see_the_same(store: Store) {
+        let tasks: Vec<_> = (0..8)
+            .map(|n| {
+                let store = store.clone();
+                tokio::spawn(async move {
+                    let (user_id, account_id) = (format!("usr_{n}"), format!("acct_{n}"));
+                    store.external_user(&seen("ada", Some("acme"), &user_id, &account_id)).await
+                })
+            })
+            .collect();
+        let mut users = Vec::new();
+        for task in tasks {
+            users.push(task.await.unwrap().unwrap());
+        }
+        users.dedup();
+        assert_eq!(users.len(), 1, "{users:?}");
+    }
+
+    async fn a23_keys_of_a_user_are_counted_and_revoked_by_lineage(store: Store) {
+        store.insert_user(&user("usr_1", "a@b")).await.unwrap();
+        store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        for (digest, key_id) in [([1; 32], "ak_1"), ([2; 32], "ak_2")] {
+            let lineage_id = if key_id == "ak_1" { "lin_1" } else { "lin_2" };
+            let key = NewApiKey { lineage_id, ..key(&digest, key_id, "acct_1") };
+            assert_eq!(store.insert_user_key(&key, "usr_1", 0, 2, None).await.unwrap(), UserKeyMade::Made);
+        }
+        let third = NewApiKey { lineage_id: "lin_3", ..key(&[3; 32], "ak_3", "acct_1") };
+        let refused = store.insert_user_key(&third, "usr_1", 0, 2, None).await.unwrap();
+        assert_eq!(refused, UserKeyMade::TooMany { oldest_at: 5 });
+        // a successor of the first
+        store.insert_api_key(&key(&[4; 32], "ak_4", "acct_1")).await.unwrap();
+        let all = UserKeysSeen { account_id: "acct_1", user_id: None, ended_after: 0 };
+        let own = UserKeysSeen { user_id: Some("usr_1"), ..all };
+        let strangers = UserKeysSeen { user_id: Some("usr_2"), ..all };
+        let ids = async |seen, after| -> Vec<String> {
+            store.user_keys_page(seen, after, 10).await.unwrap().rows.into_iter().map(|key| key.key_id).collect()
+        };
+        assert_eq!(ids(own, None).await, ["ak_4", "ak_2", "ak_1"]);
+        assert_eq!(ids(own, Some((5, "ak_2"))).await, ["ak_1"]);
+        assert!(ids(strangers, None).await.is_empty());
+        assert_eq!(store.revoke_user_key(strangers, "ak_4", 20).await.unwrap(), None);
+        assert_eq!(store.revoke_user_key(own, "ak_4", 20).await.unwrap().as_deref(), Some("lin_1"));
+        assert_eq!(store.revoke_user_key(own, "ak_1", 21).await.unwrap(), None);
+        let left = store.user_keys_page(UserKeysSeen { ended_after: 20, ..own }, None, 10).await.unwrap();
+        assert_eq!((left.rows.len(), left.total), (1, 1));
+    }
+}
