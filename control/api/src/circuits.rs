@@ -58,12 +58,21 @@ pub struct CircuitFacts {
     pub updated_at: String,
 }
 
-/// `GET /tfhe/circuits`: the circuits that the account keeps.
+/// `GET /tfhe/circuits`: a page of the circuits that the account keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Circuits {
-    /// By name.
+    /// Newest names first.
     pub circuits: Vec<CircuitFacts>,
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
+    /// Whether there is a next page.
+    #[serde(default)]
+    pub has_more: bool,
+    /// Circuits on all pages.
+    #[serde(default)]
+    pub total_count: u64,
 }
 
 /// An encrypted number on its way to or from a circuit: its ciphertexts in base64, bit 0 first; or the handle of a result

@@ -184,6 +184,9 @@ codes! {
     InvalidSessionToken = "INVALID_SESSION_TOKEN", 401,
         "The endpoint needs a dashboard session token and this is none, or it has expired.",
         "Sign in again. API keys are not accepted here.";
+    InvalidCredentials = "INVALID_CREDENTIALS", 401,
+        "The e-mail or password is wrong, or the refresh token or setup link is unknown, used or too old.",
+        "Check both and try again, or sign in anew. An operator makes a new setup link with `ango admin setup-link`.";
     RateLimited = "RATE_LIMITED", 429,
         "Too many requests.",
         "Wait as long as the Retry-After header says.";

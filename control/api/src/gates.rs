@@ -88,12 +88,22 @@ pub struct Session {
     pub expires_at: String,
 }
 
-/// `GET /tfhe/sessions`: the open sessions of the account.
+// Readings I8: the documented member, and those of a page beside it.
+/// `GET /tfhe/sessions`: a page of the open sessions of the account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sessions {
     /// Newest first.
     pub sessions: Vec<Session>,
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
+    /// Whether there is a next page.
+    #[serde(default)]
+    pub has_more: bool,
+    /// Sessions on all pages.
+    #[serde(default)]
+    pub total_count: u64,
 }
 
 /// `POST /tfhe/gate`: one gate.

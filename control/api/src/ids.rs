@@ -131,6 +131,14 @@ open_id!(
     /// A value that the node keeps for a session; of use within that session only.
     HandleId, "hdl_"
 );
+open_id!(
+    /// A user of the dashboard.
+    UserId, "usr_"
+);
+open_id!(
+    /// A sign-in: what the tokens of one log-in share.
+    SignInId, "sgn_"
+);
 id!(
     /// A gate session. Purely random and a secret of its account (readings X4, X16): never logged, stored as a digest.
     SessionId, "sess_"

@@ -8,12 +8,16 @@ pub mod error;
 pub mod gates;
 pub mod health;
 pub mod ids;
+pub mod keys;
 pub mod models;
 pub mod money;
 mod objects;
 pub mod octets;
+pub mod pages;
 pub mod params;
+pub mod sign_in;
+pub mod user_keys;
 
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
-pub use ids::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, UsageId};
+pub use ids::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId, UsageId, UserId};
 pub use money::MilliYen;

@@ -1,0 +1,70 @@
+//! API keys (platform specification, Onboarding and API-key management).
+//!
+//! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
+
+use serde::{Deserialize, Serialize};
+
+use crate::KeyId;
+
+/// A trial key that was just made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TrialKey {
+    /// The key. It is shown only this once.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^svc_trial_[0-9a-f]{32}$"))]
+    pub key: String,
+    /// Its first 16 characters.
+    pub key_prefix: String,
+    /// `trial`.
+    pub environment: String,
+    /// `trial`.
+    pub role: String,
+    /// When it was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// When it ends, and everything that was made with it.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub expires_at: String,
+    /// Seconds from the one to the other.
+    pub ttl_seconds: u64,
+    /// Gates and compute operations that it may do altogether.
+    pub operations_limit: u64,
+    /// Those that are left.
+    pub operations_remaining: u64,
+}
+
+/// A trial key that was revoked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RevokedTrialKey {
+    /// Its first 16 characters.
+    pub key_prefix: String,
+    /// `revoked`.
+    pub status: String,
+}
+
+/// A key in the place of an older one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RotatedKey {
+    /// The new key. It is shown only this once.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^svc_(live|test|dev|trial)_[0-9a-f]{32}$"))]
+    pub key: String,
+    /// Names the new key.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "ak_01h2xcejqtf2nbrexx3vqjhp41"))]
+    pub key_id: KeyId,
+    /// Its first 16 characters.
+    pub key_prefix: String,
+    /// `live`, `test`, `dev` or `trial`, as before.
+    pub environment: String,
+    /// `viewer`, `developer`, `account_admin` or `trial`, as before.
+    pub role: String,
+    /// When it was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// First 16 characters of the old key.
+    pub old_key_prefix: String,
+    /// When the old key ends: after 24 hours at the latest.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub old_key_expires_at: String,
+}
