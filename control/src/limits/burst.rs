@@ -1,0 +1,90 @@
+//! Token buckets (readings L6): each holds a second's worth of tokens and fills as fast.
+//!
+//! A bucket is one number, the moment when it is full again, so one that is full need not be remembered.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+const SECOND_US: i64 = 1_000_000;
+/// Buckets remembered at once. One is full again after a second, so this is more callers than a node serves in one.
+const BUCKETS_MAX: usize = 65_536;
+
+/// The buckets that are not full.
+#[derive(Default)]
+pub struct Bursts {
+    full_at: Mutex<HashMap<Box<str>, i64>>,
+}
+
+impl Bursts {
+    /// Takes a token, or tells how long until there is one.
+    pub fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
+        let token_us = SECOND_US / i64::from(rate_a_second.max(1));
+        let mut buckets = self.buckets();
+        let known = buckets.get_mut(subject);
+        let full_at = known.as_ref().map_or(now.0, |full_at| (**full_at).max(now.0)) + token_us;
+        // a clock that was set back must not lock anybody out
+        let wait_us = (full_at - now.0 - SECOND_US).min(SECOND_US);
+        if wait_us > 0 {
+            return Err(Duration::from_micros(wait_us as u64));
+        }
+        match known {
+            Some(known) => *known = full_at,
+            None => {
+                if buckets.len() >= BUCKETS_MAX {
+                    buckets.retain(|_, full_at| *full_at > now.0);
+                }
+                // beyond the bound buckets are full: better than locking out who is new
+                if buckets.len() < BUCKETS_MAX {
+                    buckets.insert(subject.into(), full_at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets buckets that are full.
+    pub fn sweep(&self, now: Timestamp) {
+        self.buckets().retain(|_, full_at| *full_at > now.0);
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, HashMap<Box<str>, i64>> {
+        self.full_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l6_a_bucket_gives_its_rate_at_once_and_then_one_by_one() {
+        let bursts = Bursts::default();
+        let now = Timestamp(5_000_000);
+        for _ in 0..5 {
+            assert_eq!(bursts.take("a", 5, now), Ok(()));
+        }
+        assert_eq!(bursts.take("a", 5, now), Err(Duration::from_millis(200)));
+        assert_eq!(bursts.take("b", 5, now), Ok(()));
+        let later = now.plus(Duration::from_millis(200));
+        assert_eq!(bursts.take("a", 5, later), Ok(()));
+        assert_eq!(bursts.take("a", 5, later), Err(Duration::from_millis(200)));
+        let much_later = now.plus(Duration::from_secs(60));
+        assert_eq!((0..9).filter(|_| bursts.take("a", 5, much_later).is_ok()).count(), 5);
+    }
+
+    #[test]
+    fn a_flood_of_callers_is_not_remembered_for_ever() {
+        let bursts = Bursts::default();
+        let mut now = Timestamp(0);
+        for caller in 0..3 * BUCKETS_MAX {
+            now = now.plus(Duration::from_micros(100));
+            assert_eq!(bursts.take(&caller.to_string(), 5, now), Ok(()));
+        }
+        assert!(bursts.buckets().len() <= BUCKETS_MAX);
+        bursts.sweep(now.plus(Duration::from_secs(1)));
+        assert!(bursts.buckets().is_empty());
+    }
+}

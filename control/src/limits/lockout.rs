@@ -1,0 +1,287 @@
+//! Who tried too many wrong credentials (specification, Authentication 8; readings A20, A21).
+//!
+//! Failures are counted by the digest of the whole text that was shown and by the network it came from: never by a part
+//! of a key, with which anybody could lock its owner out. All is decided in memory; nodes tell one another through the
+//! database once a second.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::Code;
+use store::{Lockout, Store};
+
+use super::Subject;
+use crate::auth::Pepper;
+use crate::clock::Timestamp;
+use crate::error::ApiError;
+use crate::peer::ClientAddress;
+use crate::secrets::{Purpose, Secrets};
+
+/// Failures of one text within the window that lock it.
+const KEY_FAILURES_MAX: usize = 10;
+/// Failures from one network within the window that lock it.
+const ADDRESS_FAILURES_MAX: usize = 20;
+/// The window slides.
+const WINDOW: Duration = Duration::from_secs(5 * 60);
+/// Length of a lock.
+const LOCK: Duration = Duration::from_secs(15 * 60);
+/// Subjects remembered at once.
+const SUBJECTS_MAX: usize = 100_000;
+/// Subjects told to the database in one transaction.
+const TOLD_MAX: usize = 1000;
+
+/// A keyed digest.
+pub type Digest = [u8; 32];
+
+/// Digests of addresses and of what was shown. Neither is stored as it is.
+pub struct Digests {
+    shown: Pepper,
+    addresses: Pepper,
+}
+
+impl Digests {
+    /// Under the server's secret.
+    pub fn new(secrets: &Secrets) -> Digests {
+        Digests { shown: secrets.pepper(), addresses: Pepper(secrets.key(Purpose::Addresses)) }
+    }
+
+    /// Of a text that was shown: for an API key the digest that it is found by.
+    pub fn shown(&self, text: &str) -> Digest {
+        self.shown.digest(text)
+    }
+
+    /// Of a caller's network: the address, or the /64 of an IPv6 one (readings A22).
+    pub fn address(&self, address: IpAddr) -> Digest {
+        self.addresses.digest(&ClientAddress(address).network().to_string())
+    }
+
+    /// The network as a subject of counters.
+    pub fn address_subject(&self, address: IpAddr) -> Subject {
+        let digest = self.address(address);
+        format!("addr_{}", hex::encode(&digest[..16])).into()
+    }
+}
+
+/// What failures are counted of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Key,
+    Address,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Kind::Key => "key",
+            Kind::Address => "address",
+        }
+    }
+
+    fn failures_max(self) -> usize {
+        match self {
+            Kind::Key => KEY_FAILURES_MAX,
+            Kind::Address => ADDRESS_FAILURES_MAX,
+        }
+    }
+}
+
+/// The lockouts as a node knows them.
+pub struct Lockouts {
+    store: Store,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    subjects: HashMap<Digest, Entry>,
+    /// Subjects with failures that the database does not know.
+    untold: HashSet<Digest>,
+    /// The last change of the database that was read.
+    version: i64,
+}
+
+struct Entry {
+    lockout: Lockout,
+    untold: Vec<i64>,
+}
+
+impl Lockouts {
+    /// Nothing known yet.
+    pub fn new(store: Store) -> Lockouts {
+        Lockouts { store, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses a locked network, and a locked text from wherever it comes.
+    pub fn check(&self, subjects: [Option<Digest>; 2], now: Timestamp) -> Result<(), ApiError> {
+        let known = self.known();
+        let ends = subjects.into_iter().flatten().filter_map(|subject| {
+            let until = known.subjects.get(&subject)?.lockout.locked_until?;
+            (until > now.0).then_some(Timestamp(until))
+        });
+        match ends.max() {
+            None => Ok(()),
+            Some(end) => {
+                let message = "too many invalid attempts with this key or from this address";
+                Err(ApiError::new(Code::BruteForceLockout, message).retry_after(end.since(now)))
+            }
+        }
+    }
+
+    /// Counts a failed attempt.
+    pub fn failed(&self, address: Option<Digest>, shown: Option<Digest>, now: Timestamp) {
+        let mut known = self.known();
+        for (subject, kind) in [(address, Kind::Address), (shown, Kind::Key)] {
+            if let Some(subject) = subject {
+                known.add(subject, kind, now);
+            }
+        }
+    }
+
+    /// Tells the database what is new here and takes from it what is new there. While it does not answer, the node goes by
+    /// what it knows (readings L10).
+    pub async fn exchange(&self, now: Timestamp) {
+        let (news, version) = {
+            let mut known = self.known();
+            (known.news(), known.version)
+        };
+        let told = match news.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await,
+        };
+        if let Err(error) = &told {
+            tracing::error!(cause = %error, "lockouts stay on this node: the database failed");
+            let mut known = self.known();
+            for new in news {
+                known.untell(new);
+            }
+            return;
+        }
+        match self.store.lockouts_since(version).await {
+            Ok((changed, version)) => {
+                let mut known = self.known();
+                for lockout in told.into_iter().flatten().chain(changed) {
+                    known.learn(lockout, now);
+                }
+                known.version = version;
+            }
+            Err(error) => tracing::error!(cause = %error, "lockouts of other nodes are not known"),
+        }
+    }
+
+    /// Forgets what counts no more.
+    pub async fn sweep(&self, now: Timestamp) {
+        self.known().forget(now);
+        if let Err(error) = self.store.forget_lockouts(now.0).await {
+            tracing::error!(cause = %error, "old lockouts stay");
+        }
+    }
+}
+
+impl Known {
+    fn add(&mut self, subject: Digest, kind: Kind, now: Timestamp) {
+        if self.subjects.len() >= SUBJECTS_MAX && !self.subjects.contains_key(&subject) {
+            self.make_room(now);
+        }
+        let entry = self.subjects.entry(subject).or_insert_with(|| Entry {
+            lockout: Lockout {
+                subject,
+                kind: kind.as_str().to_owned(),
+                failures: Vec::new(),
+                locked_until: None,
+                expires_at: 0,
+            },
+            untold: Vec::new(),
+        });
+        if entry.lockout.locked_until.is_some_and(|until| until > now.0) {
+            return;
+        }
+        add(&mut entry.lockout, &[now.0], now);
+        entry.untold.push(now.0);
+        self.untold.insert(subject);
+    }
+
+    /// Some of what the database does not know; from now on it is being told.
+    fn news(&mut self) -> Vec<Lockout> {
+        let chosen: Vec<Digest> = self.untold.iter().take(TOLD_MAX).copied().collect();
+        let tell = |subject: Digest| {
+            self.untold.remove(&subject);
+            let entry = self.subjects.get_mut(&subject)?;
+            let failures = std::mem::take(&mut entry.untold);
+            Some(Lockout { failures, ..entry.lockout.clone() })
+        };
+        chosen.into_iter().filter_map(tell).collect()
+    }
+
+    fn untell(&mut self, new: Lockout) {
+        if let Some(entry) = self.subjects.get_mut(&new.subject) {
+            entry.untold.extend(&new.failures);
+            self.untold.insert(new.subject);
+        }
+    }
+
+    /// What the database says, and what happened here since.
+    fn learn(&mut self, mut lockout: Lockout, now: Timestamp) {
+        let room = self.subjects.len() < SUBJECTS_MAX;
+        match self.subjects.get_mut(&lockout.subject) {
+            Some(entry) => {
+                add(&mut lockout, &entry.untold, now);
+                entry.lockout = lockout;
+            }
+            None if lockout.expires_at > now.0 && room => {
+                self.subjects.insert(lockout.subject, Entry { lockout, untold: Vec::new() });
+            }
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.subjects.retain(|_, entry| entry.lockout.expires_at > now.0 || !entry.untold.is_empty());
+    }
+
+    /// Forgets what counts no more, else the older half of what locks nobody: a flood of made-up keys pushes itself out,
+    /// and its networks stay counted since they fail again and again.
+    fn make_room(&mut self, now: Timestamp) {
+        self.forget(now);
+        if self.subjects.len() < SUBJECTS_MAX {
+            return;
+        }
+        let rank = |entry: &Entry| (entry.lockout.locked_until.is_some(), entry.lockout.expires_at);
+        let mut ranks: Vec<_> = self.subjects.values().map(rank).collect();
+        let (_, &mut middle, _) = ranks.select_nth_unstable(SUBJECTS_MAX / 2);
+        self.subjects.retain(|_, entry| rank(entry) > middle);
+        self.untold.retain(|subject| self.subjects.contains_key(subject));
+    }
+}
+
+/// Adds failures to what is known, and locks when they are too many within the window.
+fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
+    let max = if lockout.kind == Kind::Key.as_str() { Kind::Key } else { Kind::Address }.failures_max();
+    let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);
+    let mut failures = failures.to_vec();
+    failures.sort_unstable();
+    for at in failures {
+        // another node may have locked it in the meantime: what came after that does not count
+        if is_locked(lockout, at) {
+            continue;
+        }
+        let place = lockout.failures.partition_point(|&known| known <= at);
+        lockout.failures.insert(place, at);
+        let newest = Timestamp(lockout.failures[lockout.failures.len() - 1]);
+        lockout.failures.retain(|&known| newest.since(Timestamp(known)) < WINDOW);
+        if lockout.failures.len() >= max {
+            lockout.locked_until = Some(newest.plus(LOCK).0);
+            lockout.failures.clear();
+        }
+    }
+    if !is_locked(lockout, now.0) {
+        lockout.locked_until = None;
+    }
+    let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(WINDOW).0);
+    lockout.expires_at = lockout.expires_at.max(last_failure.max(lockout.locked_until).unwrap_or(0));
+}
