@@ -1,0 +1,157 @@
+//! The server's one secret, and the keys made of it, one for each purpose.
+//!
+//! Nodes on one database need the same secret: `ANGO_SECRET`. A lone node makes its own and keeps it in its data folder.
+
+use anyhow::bail;
+use hkdf::Hkdf;
+use sha2::Sha256;
+use store::Store;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::auth::Pepper;
+use crate::config::Config;
+use crate::data_dir::DataDir;
+
+/// A 256-bit key that overwrites itself.
+pub type Key = Zeroizing<[u8; 32]>;
+
+/// The server's secret.
+pub struct Secrets {
+    root: Key,
+}
+
+/// What a derived key is for. The names below are part of the derivation: they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Encrypts kept answers (readings I5).
+    KeptAnswers,
+    /// Authenticates page cursors (readings I7).
+    Cursors,
+    /// Encrypts the signing keys of the embedded issuer (readings A10).
+    SigningKeys,
+    /// Digests tokens of sessions and links (readings A10, A11).
+    Tokens,
+    /// Digests client addresses that are kept (readings X16).
+    Addresses,
+    /// Kept in the database, where nodes find that they have the same secret.
+    Recognition,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::KeptAnswers => "ango kept answers",
+            Purpose::Cursors => "ango page cursors",
+            Purpose::SigningKeys => "ango signing keys",
+            Purpose::Tokens => "ango tokens",
+            Purpose::Addresses => "ango addresses",
+            Purpose::Recognition => "ango recognition",
+        }
+    }
+}
+
+impl Secrets {
+    /// The secret of the settings, else that of the data folder, which is made at the first start.
+    ///
+    /// # Errors
+    /// When the folder has another one, under which there are API keys.
+    pub fn load(config: &Config, folder: &DataDir, has_keys: bool) -> anyhow::Result<Secrets> {
+        let Some(given) = &config.secret else {
+            return Ok(Secrets { root: folder.pepper(has_keys)? });
+        };
+        if has_keys
+            && let Some(kept) = folder.kept_pepper()?
+            && !bool::from(kept[..].ct_eq(&given.0[..]))
+        {
+            bail!(
+                "ANGO_SECRET: it is not the secret in {}, under which API keys were made; give that one in hexadecimal",
+                folder.pepper_path().display()
+            );
+        }
+        Ok(Secrets { root: given.0.clone() })
+    }
+
+    /// Refuses a database whose keys were made under another secret.
+    pub async fn check(&self, store: &Store, has_keys: bool) -> anyhow::Result<()> {
+        if !has_keys {
+            store.forget_server_secret().await?;
+        }
+        if !store.is_server_secret(&self.key(Purpose::Recognition)).await? {
+            bail!(
+                "ANGO_SECRET: the database's API keys were made under another secret; all its nodes need the same one"
+            );
+        }
+        Ok(())
+    }
+
+    /// What API keys' digests are made with: the secret itself, as it was before other keys were derived from it.
+    pub fn pepper(&self) -> Pepper {
+        Pepper(self.root.clone())
+    }
+
+    /// The key for a purpose: HKDF-SHA-256 (RFC 5869) without salt, the purpose's name as info.
+    pub fn key(&self, purpose: Purpose) -> Key {
+        let mut key = Key::default();
+        Hkdf::<Sha256>::new(None, &self.root[..])
+            .expand(purpose.name().as_bytes(), &mut key[..])
+            .expect("32 bytes are fewer than 255 hashes");
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ServerSecret;
+
+    const PURPOSES: [Purpose; 6] = [
+        Purpose::KeptAnswers,
+        Purpose::Cursors,
+        Purpose::SigningKeys,
+        Purpose::Tokens,
+        Purpose::Addresses,
+        Purpose::Recognition,
+    ];
+
+    fn config(folder: &std::path::Path, secret: Option<[u8; 32]>) -> Config {
+        let mut config = Config::in_folder(folder);
+        config.secret = secret.map(|bytes| ServerSecret(Zeroizing::new(bytes)));
+        config
+    }
+
+    #[test]
+    fn every_purpose_has_a_key_of_its_own_and_none_is_the_secret() {
+        let secrets = Secrets { root: Zeroizing::new([7; 32]) };
+        let mut keys: Vec<[u8; 32]> = PURPOSES.iter().map(|&purpose| *secrets.key(purpose)).collect();
+        keys.push([7; 32]);
+        keys.push(*Secrets { root: Zeroizing::new([8; 32]) }.key(Purpose::Cursors));
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), PURPOSES.len() + 2);
+        assert_eq!(*secrets.key(Purpose::Cursors), *secrets.key(Purpose::Cursors));
+    }
+
+    #[test]
+    fn a_given_secret_makes_no_file_and_works_in_every_folder() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let digests = [first.path(), second.path()].map(|path| {
+            let folder = DataDir::open(path).unwrap();
+            let secrets = Secrets::load(&config(path, Some([3; 32])), &folder, true).unwrap();
+            assert!(!folder.pepper_path().exists());
+            secrets.pepper().digest("k")
+        });
+        assert_eq!(digests[0], digests[1]);
+    }
+
+    #[test]
+    fn a3_keys_that_were_made_under_the_folder_s_secret_go_on_under_the_same_one_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::open(folder.path()).unwrap();
+        let own = Secrets::load(&config(folder.path(), None), &data, false).unwrap();
+        let same = Secrets::load(&config(folder.path(), Some(*own.root)), &data, true).unwrap();
+        assert_eq!(own.pepper().digest("k"), same.pepper().digest("k"));
+        let error = Secrets::load(&config(folder.path(), Some([1; 32])), &data, true).err().unwrap().to_string();
+        assert!(error.starts_with("ANGO_SECRET: "), "{error}");
+    }
+}
