@@ -1,23 +1,32 @@
-//! Who is calling, and may they (specification, Authentication; readings A1-A8).
+//! Who is calling, and may they (specification, Authentication; readings A1-A9).
 //!
 //! [`require`] stands in front of every route that is not public and leaves a [`Caller`] for the handler.
 
 pub mod api_key;
+pub mod attempts;
+pub mod issuer;
+pub mod key_set;
+pub mod passwords;
 pub mod role;
+pub mod session_token;
+pub mod sign_in;
 
 use std::sync::Arc;
 
-use api::{AccountId, Code};
+use api::{AccountId, Code, KeyId, LineageId, SignInId, UserId};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use crate::app::Node;
+use crate::clock::Timestamp;
 use crate::error::ApiError;
+use crate::limits::{Plan, Quota, trial};
+use crate::peer::ClientAddress;
 
-pub use api_key::{ApiKeys, Pepper};
+pub use api_key::{ApiKeys, Area, Pepper};
 pub use role::{Environment, Level, Role};
 
 /// Whose request this is.
@@ -25,10 +34,37 @@ pub use role::{Environment, Level, Role};
 pub struct Caller {
     /// Owner of everything the request may touch.
     pub account: AccountId,
-    /// Environment of the key.
+    /// Environment of the key; live for a session token.
     pub environment: Environment,
-    /// Role of the key.
+    /// Role of the key or of the user.
     pub role: Role,
+    /// Plan of the account.
+    pub plan: Plan,
+    /// What they showed.
+    pub credential: Credential,
+}
+
+/// What a caller showed to be let in.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// An API key.
+    Key {
+        /// Its record's id.
+        key_id: KeyId,
+        /// What it shares with its rotated successors (readings A19).
+        lineage_id: LineageId,
+    },
+    /// A session token of the dashboard (readings A9).
+    Token {
+        /// Whose.
+        user_id: UserId,
+        /// The sign-in it belongs to; none for tokens of an external issuer.
+        sign_in_id: Option<SignInId>,
+        /// Digest of what names the token.
+        id: [u8; 32],
+        /// When it ends by itself.
+        ends: Timestamp,
+    },
 }
 
 /// Lets a request pass when its key is valid and its role permits the route.
@@ -38,24 +74,64 @@ pub async fn require(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let key = presented_key(request.headers())?;
-    let caller = node.api_keys.caller(key, node.clock.now()).await?;
+    let now = node.clock.now();
+    let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
+    // a locked network is refused whatever it shows (readings A21)
+    node.limits.check_lockout(address, None, now)?;
+    let shown = presented_key(request.headers())?;
+    node.limits.check_lockout(None, Some(shown), now)?;
+    let caller = match (session_token::looks_like_a_token(shown), level) {
+        (true, _) => node.session_tokens.caller(shown, now).await,
+        // an API key in the wrong place: nothing was tried, and nothing learned of it (readings A8, A21)
+        (false, Level::Session) => return Err(session_token::invalid_token()),
+        (false, _) => node.api_keys.caller(shown, Area::Platform, now).await,
+    };
+    let caller = caller.inspect_err(|refused| node.limits.failed(refused.code, address, shown, now))?;
     // the definition of a viewer, GET only, wins over what a route admits (readings A5)
-    let mutating = !matches!(*request.method(), Method::GET | Method::HEAD);
+    let own = matches!(level, Level::Own | Level::Session);
+    let mutating = !own && !matches!(*request.method(), Method::GET | Method::HEAD);
     if !caller.role.permits(level) || (mutating && caller.role == Role::Viewer) {
         return Err(ApiError::new(
             Code::InsufficientRole,
-            format!("a key with the role {} may not use this endpoint", caller.role.as_str()),
+            format!("the role {} may not use this endpoint", caller.role.as_str()),
         ));
     }
+    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
+    if caller.plan == Plan::Trial {
+        return of_trial(&node, &quota, caller, request, next, now).await;
+    }
+    node.limits.admit(&quota, &caller, now).await?;
     request.extensions_mut().insert(caller);
-    Ok(next.run(request).await.into_response())
+    Ok(next.run(request).await)
+}
+
+/// A trial's operations are counted in the database; its headers show what is left of them afterwards (readings L1).
+async fn of_trial(
+    node: &Arc<Node>,
+    quota: &Quota,
+    caller: Caller,
+    mut request: Request,
+    next: Next,
+    now: Timestamp,
+) -> Result<Response, ApiError> {
+    let account = caller.account.clone();
+    let answer = match node.limits.admit(quota, &caller, now).await {
+        Ok(()) => {
+            request.extensions_mut().insert(caller);
+            Ok(next.run(request).await)
+        }
+        Err(refused) => Err(refused),
+    };
+    quota.show_trial(trial::operations_left(node, account.as_str()).await?);
+    answer
 }
 
 /// The key as sent: after `Bearer` in any case, or bare (readings A1).
 fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let missing = || ApiError::new(Code::MissingAuthHeader, "send the API key as `Authorization: Bearer <key>`");
+    let missing = || {
+        ApiError::new(Code::MissingAuthHeader, "send the API key or session token as `Authorization: Bearer <text>`")
+    };
     let value = values.next().ok_or_else(missing)?;
     if values.next().is_some() {
         return Err(ApiError::new(Code::InvalidRequest, "more than one Authorization header"));
@@ -72,7 +148,7 @@ fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
 }
 
 /// One answer for malformed, unknown, revoked and expired keys.
-fn invalid_key() -> ApiError {
+pub(crate) fn invalid_key() -> ApiError {
     ApiError::new(Code::InvalidApiKey, "the API key is not valid")
 }
 

@@ -4,25 +4,31 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use api::AccountId;
+use api::Code;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use store::{ApiKey, Store};
 use zeroize::Zeroizing;
 
-use super::{Caller, Environment, Role, invalid_key};
+use super::{Caller, Credential, Environment, Role, invalid_key};
 use crate::clock::Timestamp;
 use crate::error::ApiError;
 use crate::ids;
+use crate::limits::Plan;
 
 /// Characters of a key that may be shown again.
-const DISPLAY_CHARACTERS: usize = 16;
+pub const DISPLAY_CHARACTERS: usize = 16;
 /// Hex characters after the prefix: 128 random bits.
 const SECRET_CHARACTERS: usize = 32;
+/// Characters of the longest keys, those of trials.
+pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
 /// How long a key found in the database is believed without asking again (readings A17: at most 1 s).
 const CACHE_TTL: Duration = Duration::from_secs(1);
 /// Keys remembered at once.
 const CACHE_KEYS_MAX: usize = 10_000;
+
+/// Entries of the record of used keys that are written at once.
+const USED_MAX: usize = 1000;
 
 /// A digest of a key under the node's pepper.
 type Digest = [u8; 32];
@@ -50,14 +56,7 @@ pub struct FreshKey {
 impl FreshKey {
     /// A random key: prefix and 32 lower-case hex characters (readings A2).
     pub fn generate(environment: Environment) -> FreshKey {
-        let bits = Zeroizing::new(ids::random::<{ SECRET_CHARACTERS / 2 }>());
-        let mut secret = Zeroizing::new(String::with_capacity(64));
-        secret.push_str(environment.key_prefix());
-        for byte in bits.iter() {
-            for digit in [byte >> 4, byte & 15] {
-                secret.push(char::from_digit(digit.into(), 16).expect("four bits are a hex digit"));
-            }
-        }
+        let secret = ids::random_hex::<{ SECRET_CHARACTERS / 2 }>(environment.key_prefix());
         let display_prefix = secret[..DISPLAY_CHARACTERS].to_owned();
         FreshKey { secret, display_prefix }
     }
@@ -71,60 +70,143 @@ fn looks_like_a_key(text: &str) -> bool {
     })
 }
 
+/// The two halves of the interface. Trial keys have only the first (readings A4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// `/api/v1`.
+    Platform,
+    /// `/v1`.
+    Office,
+}
+
+/// A valid key.
+#[derive(Clone, Debug)]
+struct Known {
+    caller: Caller,
+    platform: bool,
+    office: bool,
+    expires_at: Option<Timestamp>,
+}
+
+impl Known {
+    fn read(record: &ApiKey) -> Option<Known> {
+        Some(Known {
+            caller: Caller {
+                account: record.account_id.parse().ok()?,
+                environment: Environment::from_name(&record.environment)?,
+                role: Role::from_name(&record.role)?,
+                plan: Plan::from_name(&record.plan)?,
+                credential: Credential::Key {
+                    key_id: record.key_id.parse().ok()?,
+                    lineage_id: record.lineage_id.parse().ok()?,
+                },
+            },
+            platform: record.platform,
+            office: record.office,
+            expires_at: record.expires_at.map(Timestamp),
+        })
+    }
+
+    /// Whose key this is, if it still works and may be used there.
+    fn admit(self, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
+        if self.expires_at.is_some_and(|end| end <= now) {
+            return Err(invalid_key());
+        }
+        let admitted = match area {
+            Area::Platform => self.platform,
+            Area::Office => self.office,
+        };
+        if !admitted {
+            return Err(ApiError::new(Code::InsufficientRole, "this key may not be used in this area of the service"));
+        }
+        Ok(self.caller)
+    }
+}
+
 /// Finds the callers of keys.
 pub struct ApiKeys {
     store: Store,
     pepper: Pepper,
     /// Valid keys by digest and when they were read.
-    cache: Mutex<HashMap<Digest, (Timestamp, ApiKey)>>,
+    cache: Mutex<HashMap<Digest, (Timestamp, Known)>>,
+    /// When keys were used that the database does not know of yet.
+    used: Mutex<HashMap<String, i64>>,
 }
 
 impl ApiKeys {
     /// Keys of this database under this pepper.
     pub fn new(store: Store, pepper: Pepper) -> Self {
-        Self { store, pepper, cache: Mutex::default() }
+        Self { store, pepper, cache: Mutex::default(), used: Mutex::default() }
+    }
+
+    /// What is stored of a key.
+    pub fn digest(&self, key: &str) -> Digest {
+        self.pepper.digest(key)
+    }
+
+    /// The secret that digests are made with.
+    pub fn pepper(&self) -> &Pepper {
+        &self.pepper
     }
 
     /// Whose key this is. One answer for every reason why it is nobody's.
-    pub async fn caller(&self, key: &str, now: Timestamp) -> Result<Caller, ApiError> {
+    pub async fn caller(&self, key: &str, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if !looks_like_a_key(key) {
             return Err(invalid_key());
         }
         let digest = self.pepper.digest(key);
-        let record = match self.cached(&digest, now) {
-            Some(record) => record,
+        let known = match self.cached(&digest, now) {
+            Some(known) => known,
             None => self.look_up(digest, now).await?,
         };
-        if record.expires_at.is_some_and(|end| end <= now.0) {
-            return Err(invalid_key());
+        known.admit(area, now)
+    }
+
+    /// Believes nothing about a key any more: it was revoked or rotated here, which must not take the second that other
+    /// nodes take to see it.
+    pub fn forget(&self, lineage: &str) {
+        let of_lineage = |known: &Known| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, (_, known)| !of_lineage(known));
+    }
+
+    /// Puts on record when keys were last used. Called once a minute and at the end, never by requests.
+    pub async fn record_use(&self) {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let used: Vec<_> = used.into_iter().collect();
+        for some in used.chunks(USED_MAX) {
+            if let Err(error) = self.store.keys_used(some).await {
+                tracing::warn!(%error, "when keys were last used is not on record");
+            }
         }
-        let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
-        Ok(Caller {
-            account: record.account_id.parse::<AccountId>().map_err(|_| broken())?,
-            environment: Environment::from_name(&record.environment).ok_or_else(broken)?,
-            role: Role::from_name(&record.role).ok_or_else(broken)?,
-        })
     }
 
-    fn cached(&self, digest: &Digest, now: Timestamp) -> Option<ApiKey> {
+    fn cached(&self, digest: &Digest, now: Timestamp) -> Option<Known> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(digest).filter(|(read_at, _)| now.since(*read_at) < CACHE_TTL).map(|(_, record)| record.clone())
+        cache.get(digest).filter(|(read_at, _)| now.since(*read_at) < CACHE_TTL).map(|(_, known)| known.clone())
     }
 
-    async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<ApiKey, ApiError> {
+    async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<Known, ApiError> {
         let record = self.store.api_key(&digest).await?.filter(|record| record.revoked_at.is_none());
         let record = record.ok_or_else(invalid_key)?;
+        let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
+        let known = Known::read(&record).ok_or_else(broken)?;
+        // once a second and key is often enough to tell the minute
+        if known.expires_at.is_none_or(|end| now < end) {
+            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(record.key_id, now.0);
+        }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHE_KEYS_MAX {
             cache.clear();
         }
-        cache.insert(digest, (now, record.clone()));
-        Ok(record)
+        cache.insert(digest, (now, known.clone()));
+        Ok(known)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use api::{AccountId, KeyId, LineageId};
+
     use super::*;
 
     #[test]
@@ -152,6 +234,36 @@ mod tests {
             good.replace("svc_live_", ""),
         ] {
             assert!(!looks_like_a_key(&bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a4_a_trial_key_is_403_in_the_back_office_and_an_expired_one_401_everywhere() {
+        let known = |office, expires_at: Option<i64>| {
+            Known::read(&ApiKey {
+                key_id: KeyId::from_bits(1).as_str().to_owned(),
+                account_id: AccountId::from_bits(1).as_str().to_owned(),
+                lineage_id: LineageId::from_bits(1).as_str().to_owned(),
+                key_prefix: "svc_trial_012345".to_owned(),
+                role: "trial".to_owned(),
+                environment: "trial".to_owned(),
+                platform: true,
+                office,
+                plan: "trial".to_owned(),
+                created_at: 1,
+                expires_at,
+                revoked_at: None,
+                rotated_at: None,
+                last_used_at: None,
+            })
+            .unwrap()
+        };
+        let admit = |known: Known, area| known.admit(area, Timestamp(10)).map(drop).map_err(|error| error.code);
+        assert_eq!(admit(known(false, Some(11)), Area::Platform), Ok(()));
+        assert_eq!(admit(known(false, Some(11)), Area::Office), Err(Code::InsufficientRole));
+        assert_eq!(admit(known(true, None), Area::Office), Ok(()));
+        for area in [Area::Platform, Area::Office] {
+            assert_eq!(admit(known(false, Some(10)), area), Err(Code::InvalidApiKey));
         }
     }
 

@@ -35,7 +35,7 @@ impl Role {
     /// Whether the role reaches a route of this level (readings A5, A7).
     pub fn permits(self, level: Level) -> bool {
         match level {
-            Level::Trial => true,
+            Level::Own | Level::Trial | Level::Session => true,
             Level::Read => self != Role::Trial,
             Level::Write => matches!(self, Role::Developer | Role::AccountAdmin),
             Level::Billing => self == Role::AccountAdmin,
@@ -46,6 +46,8 @@ impl Role {
 /// Which keys a route takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
+    /// Any valid key, a viewer too, for what concerns nothing but the key.
+    Own,
     /// Any valid key; a viewer only to read.
     Trial,
     /// viewer, developer, account_admin.
@@ -54,6 +56,8 @@ pub enum Level {
     Write,
     /// account_admin.
     Billing,
+    /// Any user who shows a session token; no key (readings A8).
+    Session,
 }
 
 /// What a key is for.

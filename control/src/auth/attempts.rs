@@ -1,0 +1,17 @@
+//! Attempts to sign in: wrong ones count against the network they come from (readings A21).
+
+use crate::app::Node;
+use crate::error::ApiError;
+use crate::peer::ClientAddress;
+
+/// Makes an attempt, unless its network is locked, and counts it if it was wrong.
+pub async fn count<T>(
+    node: &Node,
+    address: ClientAddress,
+    attempt: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    let (ClientAddress(address), now) = (address, node.clock.now());
+    node.limits.check_lockout(Some(address), None, now)?;
+    let result = attempt.await;
+    result.inspect_err(|refused| node.limits.failed(refused.code, Some(address), "", now))
+}
