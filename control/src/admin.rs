@@ -1,21 +1,22 @@
 //! What an operator does on a data folder, whether a node runs on it or not.
 
-use std::time::Duration;
+pub mod lockouts;
+pub mod users;
 
 use anyhow::bail;
 use api::{AccountId, KeyId};
+use serde::Serialize;
 use store::{NewApiKey, Store};
 use zeroize::Zeroizing;
 
 use crate::auth::api_key::FreshKey;
-use crate::auth::{Environment, Pepper, Role};
-use crate::clock::Clock;
+use crate::auth::{Environment, Role};
+use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::ids;
-
-/// Life of a trial key (specification, Limits).
-const TRIAL_TTL: Duration = Duration::from_secs(30 * 60);
+use crate::limits::{Plan, trial};
+use crate::secrets::Secrets;
 
 /// A key that was just made.
 pub struct CreatedKey {
@@ -27,19 +28,27 @@ pub struct CreatedKey {
     pub account_id: AccountId,
 }
 
-/// Makes an API key: of an existing account, else of a new one. Works while a node runs on the same folder.
+/// Makes an API key: of an existing account, else of a new one on this plan (by default free, of a trial key trial). Works
+/// while a node runs on the same folder.
 pub async fn create_key(
     config: &Config,
     role: Role,
     environment: Environment,
     account: Option<AccountId>,
+    plan: Option<Plan>,
 ) -> anyhow::Result<CreatedKey> {
     if (role == Role::Trial) != (environment == Environment::Trial) {
         bail!("the role trial and the environment trial go together");
     }
+    if role == Role::Trial && account.is_some() {
+        bail!("a trial key has an account of its own, which ends with it");
+    }
     let data_dir = DataDir::open(&config.data_dir)?;
     let store = Store::open(&config.database_url).await?;
-    let pepper = Pepper(data_dir.pepper(store.has_api_keys().await?)?);
+    let has_keys = store.has_api_keys().await?;
+    let secrets = Secrets::load(config, &data_dir, has_keys)?;
+    secrets.check(&store, has_keys).await?;
+    let pepper = secrets.pepper();
     let now = Clock::system().now();
     let account_id = match account {
         Some(account) if !store.has_account(account.as_str()).await? => bail!("there is no account {account}"),
@@ -56,10 +65,114 @@ pub async fn create_key(
         key_prefix: &fresh.display_prefix,
         role: role.as_str(),
         environment: environment.as_str(),
+        office: role != Role::Trial,
+        plan: plan.unwrap_or(if role == Role::Trial { Plan::Trial } else { Plan::Free }).as_str(),
         created_at: now.0,
-        expires_at: (role == Role::Trial).then(|| now.plus(TRIAL_TTL).0),
+        expires_at: (role == Role::Trial).then(|| now.plus(trial::TTL).0),
     };
     store.insert_api_key(&record).await?;
     store.close().await;
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
+}
+
+/// The database of a data folder in an operator's hands.
+pub struct Operator {
+    store: Store,
+    clock: Clock,
+}
+
+/// A key as an operator sees it.
+#[derive(Debug, Serialize)]
+pub struct KeyFacts {
+    /// `ak_...`
+    pub key_id: String,
+    /// Owner.
+    pub account_id: String,
+    /// First 16 characters of the key.
+    pub key_prefix: String,
+    /// What it may do.
+    pub role: String,
+    /// What it is for.
+    pub environment: String,
+    /// When it was made.
+    pub created_at: String,
+    /// When it ends by itself.
+    pub expires_at: Option<String>,
+    /// When it was revoked.
+    pub revoked_at: Option<String>,
+}
+
+/// An account as an operator sees it.
+#[derive(Debug, Serialize)]
+pub struct AccountFacts {
+    /// `acct_...`
+    pub account_id: String,
+    /// Its plan.
+    pub plan: String,
+    /// Its API keys that are not revoked.
+    pub keys: i64,
+    /// When it came into being.
+    pub created_at: String,
+}
+
+impl Operator {
+    /// Opens the database of these settings.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn open(config: &Config) -> anyhow::Result<Operator> {
+        DataDir::open(&config.data_dir)?;
+        Ok(Operator { store: Store::open(&config.database_url).await?, clock: Clock::system() })
+    }
+
+    /// All keys, or those of an account, oldest first.
+    pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
+        let keys = self.store.api_keys().await?;
+        let wanted = keys.into_iter().filter(|key| account.is_none_or(|account| key.account_id == account.as_str()));
+        let facts = wanted.map(|key| KeyFacts {
+            key_id: key.key_id,
+            account_id: key.account_id,
+            key_prefix: key.key_prefix,
+            role: key.role,
+            environment: key.environment,
+            created_at: Timestamp(key.created_at).rfc3339(),
+            expires_at: key.expires_at.map(|at| Timestamp(at).rfc3339()),
+            revoked_at: key.revoked_at.map(|at| Timestamp(at).rfc3339()),
+        });
+        Ok(facts.collect())
+    }
+
+    /// Ends a key at once.
+    ///
+    /// # Errors
+    /// When there is no such key, or it was revoked before.
+    pub async fn revoke_key(&self, key: &KeyId) -> anyhow::Result<()> {
+        match self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? {
+            true => Ok(()),
+            false => bail!("there is no key {key} that is not revoked yet"),
+        }
+    }
+
+    /// All accounts, oldest first.
+    pub async fn accounts(&self) -> anyhow::Result<Vec<AccountFacts>> {
+        let accounts = self.store.accounts().await?;
+        let facts = accounts.into_iter().map(|account| AccountFacts {
+            account_id: account.account_id,
+            plan: account.plan,
+            keys: account.keys,
+            created_at: Timestamp(account.created_at).rfc3339(),
+        });
+        Ok(facts.collect())
+    }
+
+    /// Puts an account on a plan.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<()> {
+        match self.store.set_plan(account.as_str(), plan.as_str()).await? {
+            true => Ok(()),
+            false => bail!("there is no account {account}"),
+        }
+    }
 }

@@ -12,17 +12,17 @@ mod files;
 #[cfg(feature = "client-tools")]
 mod progress;
 
+mod admin;
 mod serve;
+mod users;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use api::AccountId;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::auth::{Environment, Role};
 use crate::config::{Config, ConfigError, SETTINGS};
-use crate::{admin, openapi};
+use crate::openapi;
 
 /// Computes on encrypted bits that the server cannot read.
 #[derive(Debug, Parser)]
@@ -40,7 +40,7 @@ enum Subcommands {
     Serve(Settings),
     /// Work on a data folder, whether a node runs on it or not.
     #[command(subcommand)]
-    Admin(Admin),
+    Admin(admin::Admin),
     Devices(devices::DevicesArgs),
     /// Print the OpenAPI page.
     Openapi,
@@ -48,30 +48,6 @@ enum Subcommands {
     Client(self::client::ClientArgs),
     #[cfg(feature = "client-tools")]
     Demo(demo::DemoArgs),
-}
-
-#[derive(Debug, Subcommand)]
-enum Admin {
-    /// Make an API key and print it once.
-    CreateKey(CreateKey),
-}
-
-#[derive(Debug, Args)]
-struct CreateKey {
-    /// What the key may do.
-    #[arg(long, value_enum, default_value = "developer")]
-    role: Role,
-    /// What it is for; decides the prefix.
-    #[arg(long, value_enum, default_value = "live")]
-    environment: Environment,
-    /// An existing account that shall own the key; a new one by default.
-    #[arg(long, value_name = "ACCOUNT_ID")]
-    account: Option<AccountId>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    settings: Settings,
 }
 
 /// The settings of [`SETTINGS`] as flags; variables of the environment where a flag is not given.
@@ -137,7 +113,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         match cli.command {
             None => serve::run(cli.settings.config()?).await,
             Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
-            Some(Subcommands::Admin(Admin::CreateKey(args))) => create_key(args).await,
+            Some(Subcommands::Admin(command)) => admin::run(command).await,
             Some(Subcommands::Devices(args)) => devices::run(args),
             Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(openapi::json().as_bytes())?),
             #[cfg(feature = "client-tools")]
@@ -146,22 +122,6 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Some(Subcommands::Demo(args)) => demo::run(args).await,
         }
     })
-}
-
-async fn create_key(args: CreateKey) -> anyhow::Result<()> {
-    let config = args.settings.config()?;
-    let created = admin::create_key(&config, args.role, args.environment, args.account).await?;
-    if args.json {
-        let (key, key_id, account_id) = (&*created.key, &created.key_id, &created.account_id);
-        println!("{}", serde_json::json!({ "key": key, "key_id": key_id, "account_id": account_id }));
-    } else {
-        println!("{}", *created.key);
-        if args.role == Role::Trial {
-            eprintln!("it ends in 30 minutes; this build does not count its 10 operations");
-        }
-        eprintln!("key {} of account {}; it is shown only this once", created.key_id, created.account_id);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -188,6 +148,7 @@ mod tests {
     #[test]
     fn secrets_have_no_flag() {
         assert!(Cli::try_parse_from(["ango", "--admin-key", "x"]).is_err());
-        assert!(SETTINGS.iter().all(|setting| setting.flag.is_some() != (setting.name == "SERVICE_ADMIN_KEY")));
+        let secrets = ["ANGO_SECRET", "SERVICE_ADMIN_KEY"];
+        assert!(SETTINGS.iter().all(|setting| setting.flag.is_some() != secrets.contains(&setting.name)));
     }
 }

@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::auth::{Environment, Role};
 use crate::compute::BackendChoice;
 use crate::config::Config;
+use crate::limits::Plan;
 
 /// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt and check the result. Leaves nothing behind.
 #[derive(Debug, Args)]
@@ -93,7 +94,7 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
 async fn in_folder(folder: &Path, args: &DemoArgs, netlist: &Netlist, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
     let mut config = Config::in_folder(folder.join("data"));
     config.compute.backend = args.backend;
-    let key = admin::create_key(&config, Role::Developer, Environment::Dev, None).await?.key;
+    let key = admin::create_key(&config, Role::Developer, Environment::Dev, None, Some(Plan::Enterprise)).await?.key;
     let node = App::start(config).await?;
     args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;

@@ -16,6 +16,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = StopSignals::listen()?;
     let node = App::start(config).await?;
     announce(&node);
+    if let Some(link) = node.first_setup_link().await? {
+        println!();
+        println!("Create the first administrator of the dashboard within a day, by this link:");
+        println!("  {}", *link);
+    }
     signals.next().await;
     eprintln!("stopping: finishing what has begun; once more to stop at once");
     tokio::select! {

@@ -15,13 +15,14 @@ use api::circuits::{
     CIRCUIT_TEXT_BYTES_MAX, CancelledOperation, CircuitFacts, CircuitOperation, CircuitRequest, CircuitValue, Circuits,
     KeptValue, OperationStatus,
 };
+use api::pages::Page;
 use api::{Code, HandleId};
 use axum::Extension;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
-use store::Store;
+use axum::response::Response;
+use store::{CircuitRecord, Store};
 
 use crate::app::Node;
 use crate::auth::Caller;
@@ -30,13 +31,16 @@ use crate::clock::Timestamp;
 use crate::compute::{self, OpenKey};
 use crate::edge::Deadline;
 use crate::error::ApiError;
+use crate::idempotency::Claim;
+use crate::limits::Quota;
 use crate::octets::{self, HeadAndWords, OctetsHead, Upload};
+use crate::pagination::{PageQuery, Position};
 use crate::path::PathParts;
-use crate::workbench::{Output, Room, Value};
+use crate::workbench::{Output, Room};
 use found::{Found, REMEMBERED};
 use kept::CircuitText;
 use prepare::Given;
-use running::Finished;
+use running::Reply;
 
 /// RFC 7240: the client does not wait.
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -85,18 +89,28 @@ pub async fn put(
     Ok((if created { StatusCode::CREATED } else { StatusCode::OK }, Answer(facts)))
 }
 
-/// The circuits that the account keeps.
+/// The circuits that the account keeps, a page at a time.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits",
     operation_id = "listCircuits",
     tag = "Circuits",
-    responses((status = 200, description = "The circuits, by name.", body = Circuits))
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "The circuits, newest names first.", body = Circuits))
 )]
-pub async fn list(State(node): State<Arc<Node>>, caller: Caller) -> Result<Answer<Circuits>, ApiError> {
-    let records = node.store.circuits(caller.account.as_str()).await?;
-    let circuits = records.into_iter().map(kept::facts).collect::<Result<_, _>>()?;
-    Ok(Answer(Circuits { circuits }))
+pub async fn list(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    query: PageQuery,
+) -> Result<Answer<Circuits>, ApiError> {
+    let rows = node.store.circuits_page(caller.account.as_str(), query.after_text()?, query.rows_wanted()).await?;
+    let position = |row: &CircuitRecord| Position { created_at: row.created_at, id: row.name.clone().into_bytes() };
+    let Page { items, next_cursor, has_more, total_count } = query.page(&node, rows, position);
+    let circuits = items.into_iter().map(kept::facts).collect::<Result<_, _>>()?;
+    Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
 }
 
 /// What is known of a kept circuit.
@@ -163,21 +177,22 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
 pub async fn run(
     State(node): State<Arc<Node>>,
     caller: Caller,
+    claim: Claim,
     Extension(Deadline(deadline)): Extension<Deadline>,
     headers: HeaderMap,
+    quota: Quota,
     upload: Upload<CircuitRequest, CircuitRequest>,
 ) -> Result<Response, ApiError> {
     let given = match upload {
-        Upload::Json(Json { value, reserved }) => Given { request: value, words: None, reserved },
-        Upload::Octets { head, words, reserved } => Given { request: head, words: Some(words), reserved },
+        Upload::Json(Json { value, reserved }) => Given { request: value, words: None, reserved, quota },
+        Upload::Octets { head, words, reserved } => Given { request: head, words: Some(words), reserved, quota },
     };
+    let reply = Reply { claim, octets: octets::wanted(&headers) };
     if nobody_waits(&headers) {
         let deadline = Instant::now() + node.config.circuits.deadline;
-        let operation = running::begin(&node, caller, given, deadline).await?;
-        return Ok(([PREFERENCE_APPLIED], without_results(&operation, &headers)?).into_response());
+        return running::begin(&node, caller, given, deadline, reply).await;
     }
-    let Finished { key, operation, outputs, room } = running::run(&node, caller, given, deadline).await?;
-    answer(&node, key, operation, outputs, room, &headers).await
+    running::run(&node, caller, given, deadline, reply).await
 }
 
 /// How far a circuit's run is, and its results when it is completed.
@@ -203,10 +218,10 @@ pub async fn operation(
     let operation = found.operation(&node)?;
     let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
     let (Some(session), Some(outputs)) = (&found.session, results) else {
-        return without_results(&operation, &headers);
+        return without_results(&operation, octets::wanted(&headers));
     };
     let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(prepare::no_room)?;
-    answer(&node, *session.key, operation, outputs, room, &headers).await
+    answer(&node, *session.key, operation, outputs, room, octets::wanted(&headers)).await
 }
 
 /// Cancel a circuit's run, or drop the results of one that has ended.
@@ -254,11 +269,7 @@ pub async fn read_handle(
     let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(prepare::no_room)?;
     let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
     let written = node.offload.run(move || match octets {
-        true => {
-            let head = KeptValue { handle, bits, ciphertexts_b64: None };
-            let words_bytes = value.bits.len() * compute::words_bytes(&key);
-            octets::write_octets(&head, words_bytes, |out| put_value(out, &value))
-        }
+        true => octets::write_octets(&KeptValue { handle, bits, ciphertexts_b64: None }, vec![value.bits.clone()]),
         false => {
             let ciphertexts_b64 = Some(compute::write_value(&key, &value.bits, value.form));
             octets::write_json(&KeptValue { handle, bits, ciphertexts_b64 })
@@ -302,9 +313,9 @@ fn nobody_waits(headers: &HeaderMap) -> bool {
 }
 
 /// A run without its outputs, in the form that is wanted.
-fn without_results(operation: &CircuitOperation, headers: &HeaderMap) -> Result<Response, ApiError> {
-    let written = match octets::wanted(headers) {
-        true => octets::write_octets(operation, 0, |_| ()),
+fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
+    let written = match octets {
+        true => octets::write_octets(operation, Vec::new()),
         false => octets::write_json(operation),
     };
     Ok(written?.respond(StatusCode::OK, None))
@@ -317,22 +328,18 @@ async fn answer(
     mut operation: CircuitOperation,
     outputs: Vec<Output>,
     room: Room,
-    headers: &HeaderMap,
+    octets: bool,
 ) -> Result<Response, ApiError> {
-    let octets = octets::wanted(headers);
     let written = node.offload.run(move || {
         operation.outputs = Some(outputs.iter().map(|output| described(&key, output, octets)).collect());
         if !octets {
             return octets::write_json(&operation);
         }
-        let words_bytes = bytes_of(&key, &outputs) as usize;
-        octets::write_octets(&operation, words_bytes, |out| {
-            for output in &outputs {
-                if let Output::Value(value) = output {
-                    put_value(out, value);
-                }
-            }
-        })
+        let values = outputs.iter().filter_map(|output| match output {
+            Output::Handle(_) => None,
+            Output::Value(value) => Some(value.bits.clone()),
+        });
+        octets::write_octets(&operation, values.collect())
     });
     Ok(written.await??.respond(StatusCode::OK, Some(room)))
 }
@@ -344,10 +351,6 @@ fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
         Output::Value(value) if octets => CircuitValue::Bits(value.bits.len() as u64),
         Output::Value(value) => CircuitValue::Ciphertexts(compute::write_value(key, &value.bits, value.form)),
     }
-}
-
-fn put_value(out: &mut Vec<u8>, value: &Value) {
-    value.bits.iter().for_each(|bit| compute::put_words(out, bit));
 }
 
 /// Bytes of the ciphertexts among these outputs.
@@ -365,10 +368,11 @@ fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
 }
 
 /// Ends the runs of an earlier process on record: they are told as failed, not lost silently.
-pub async fn fail_unfinished(store: &Store, now: Timestamp) -> Result<(), store::Error> {
+pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
     let code = Code::ServiceUnavailable.as_str();
-    let failed =
-        store.fail_circuit_operations(code, "the node stopped while it ran; nothing was charged", now.0).await?;
+    let failed = store
+        .fail_circuit_operations(node_id, code, "the node stopped while it ran; nothing was charged", now.0)
+        .await?;
     if failed > 0 {
         tracing::info!(failed, "circuits of an earlier process have failed");
     }

@@ -11,25 +11,29 @@ use api::gates::{
     CreateEvalSession, CreateSession, CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult,
     GateRequest, GateResult, Pricing, Session, Sessions,
 };
+use api::pages::Page;
 use axum::Extension;
 use axum::Json as Answer;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 
 use crate::app::Node;
 use crate::auth::Caller;
 use crate::billing::tariff;
 use crate::body::{Json, JsonBody, base64_ceiling};
-use crate::compute::{self, Preset};
+use crate::compute::{self, OwnedKey, Preset};
 use crate::edge::Deadline;
 use crate::error::ApiError;
 use crate::held_keys::HeldKey;
+use crate::idempotency::Claim;
 use crate::key_upload::{KeyOctets, KeyUpload};
-use crate::octets::{self, HeadAndWords, OctetsHead, Upload, Written};
+use crate::limits::Quota;
+use crate::octets::{self, HeadAndWords, OctetsHead, Upload};
+use crate::pagination::PageQuery;
 use crate::path::PathParts;
 use crate::sessions::OpenSession;
-use evaluation::{Ran, Work, off_thread, run};
+use evaluation::{AnswerForm, Asked, Ran, Work, run};
 
 /// Says that the server holds, or held, a secret key (readings G8).
 const SECURITY_WARNING: (HeaderName, &str) = (
@@ -92,8 +96,9 @@ pub async fn pricing() -> Answer<Pricing> {
 pub async fn create_managed(
     State(node): State<Arc<Node>>,
     caller: Caller,
+    claim: Claim,
     Json { value: request, .. }: Json<CreateSession>,
-) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Answer<CreatedSession>), ApiError> {
+) -> Result<Response, ApiError> {
     let disabled = || ApiError::new(Code::FeatureDisabled, "sessions with a server-held key are switched off here");
     if !node.config.sessions.allow_server_held_key {
         return Err(disabled());
@@ -109,8 +114,30 @@ pub async fn create_managed(
         Ok::<_, ApiError>((held, compute.open(key)?))
     });
     let (held, key) = opening.await??;
-    let session = node.sessions.open(&caller, key, Some(held)).await?;
-    Ok((StatusCode::CREATED, [SECURITY_WARNING], Answer(session.created())))
+    open(node, caller, claim, key, Some(held)).await
+}
+
+/// Opens a session and answers with it. A task: a client that goes away now leaves a session that its answer tells of, or
+/// none.
+async fn open(
+    node: Arc<Node>,
+    caller: Caller,
+    claim: Claim,
+    key: OwnedKey,
+    held: Option<HeldKey>,
+) -> Result<Response, ApiError> {
+    let opened = tokio::spawn(async move {
+        let session = node.sessions.make(&caller, key, held).await?;
+        let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
+        if !session.is_blind() {
+            let (name, words) = SECURITY_WARNING;
+            answer.headers_mut().insert(name, HeaderValue::from_static(words));
+        }
+        let (answer, kept) = claim.keep(answer).await?;
+        node.sessions.open(&caller, session, kept.as_ref()).await?;
+        Ok(answer)
+    });
+    opened.await?
 }
 
 /// Open a blind session on an uploaded evaluation key.
@@ -128,16 +155,17 @@ pub async fn create_managed(
 pub async fn create_blind(
     State(node): State<Arc<Node>>,
     caller: Caller,
+    claim: Claim,
     KeyUpload { bytes, reserved }: KeyUpload,
-) -> Result<(StatusCode, Answer<CreatedSession>), ApiError> {
+) -> Result<Response, ApiError> {
     let compute = node.compute.clone();
     let opening = node.offload.run(move || {
         let opened = compute.open_upload(bytes);
         drop(reserved);
         opened
     });
-    let session = node.sessions.open(&caller, opening.await??, None).await?;
-    Ok((StatusCode::CREATED, Answer(session.created())))
+    let key = opening.await??;
+    open(node, caller, claim, key, None).await
 }
 
 /// Evaluate one gate.
@@ -152,20 +180,26 @@ pub async fn create_blind(
 pub async fn evaluate(
     State(node): State<Arc<Node>>,
     caller: Caller,
+    claim: Claim,
     Extension(deadline): Extension<Deadline>,
     Json { value: request, reserved }: Json<GateRequest>,
-) -> Result<Answer<GateResult>, ApiError> {
+) -> Result<Response, ApiError> {
     let GateRequest { session_id, op, a, b, sel } = request;
     let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
-    let ran = run(node, caller, session_id, work, deadline, reserved).await?;
+    let asked = Asked { session_id, work, reserved, answer: AnswerForm { octets: false, write: write_gate } };
+    run(node, caller, claim, asked, deadline).await
+}
+
+fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
     let mut results = compute::write_results(&ran.key, &ran.outcome);
-    Ok(Answer(GateResult {
+    let result = GateResult {
         result_b64: results.swap_remove(0),
         op: ran.gates[0].name().to_owned(),
         bootstrap_ops: ran.price.bootstrap_ops,
         cost_jpy: ran.price.cost,
         compute_ms: milliseconds(ran.outcome.compute),
-    }))
+    };
+    Ok(Answer(result).into_response())
 }
 
 /// Evaluate up to 1024 gates that do not depend on one another.
@@ -187,8 +221,10 @@ pub async fn evaluate(
 pub async fn evaluate_batch(
     State(node): State<Arc<Node>>,
     caller: Caller,
+    claim: Claim,
     Extension(deadline): Extension<Deadline>,
     headers: HeaderMap,
+    quota: Quota,
     upload: Upload<BatchRequest, BatchHead>,
 ) -> Result<Response, ApiError> {
     let (session_id, work, reserved) = match upload {
@@ -201,10 +237,9 @@ pub async fn evaluate_batch(
             (session_id, Work::from_words(&gates, words, fingerprint)?, reserved)
         }
     };
-    let ran = run(node.clone(), caller, session_id, work, deadline, reserved).await?;
-    let octets = octets::wanted(&headers);
-    let written = off_thread(&node, ran.gates.len(), move || write_batch(&ran, octets)).await??;
-    Ok(written.respond(StatusCode::OK, None))
+    node.limits.count_gates(&quota, work.gates(), node.clock.now()).await?;
+    let answer = AnswerForm { octets: octets::wanted(&headers), write: write_batch };
+    run(node, caller, claim, Asked { session_id, work, reserved, answer }, deadline).await
 }
 
 /// Refuses a batch of no gates or of too many.
@@ -219,23 +254,23 @@ fn bounded(gates: usize) -> Result<(), ApiError> {
     }
 }
 
-fn write_batch(Ran { key, outcome, price, gates }: &Ran, octets: bool) -> Result<Written, ApiError> {
+fn write_batch(Ran { key, outcome, price, gates }: Ran, octets: bool) -> Result<Response, ApiError> {
     let (total_bootstrap_ops, total_cost_jpy) = (price.bootstrap_ops, price.cost);
     let (total_compute_ms, batch_discount_applied) = (milliseconds(outcome.compute), price.discounted);
     if octets {
         let results = gates.len();
         let head =
             BatchResultHead { results, total_bootstrap_ops, total_cost_jpy, total_compute_ms, batch_discount_applied };
-        let words_bytes = results * compute::words_bytes(key);
-        return octets::write_octets(&head, words_bytes, |out| compute::put_results(out, outcome));
+        return Ok(octets::write_octets(&head, vec![outcome.into_results()])?.respond(StatusCode::OK, None));
     }
-    octets::write_json(&BatchResult {
-        results_b64: compute::write_results(key, outcome),
+    let written = octets::write_json(&BatchResult {
+        results_b64: compute::write_results(&key, &outcome),
         total_bootstrap_ops,
         total_cost_jpy,
         total_compute_ms,
         batch_discount_applied,
-    })
+    });
+    Ok(written?.respond(StatusCode::OK, None))
 }
 
 /// Encrypt a bit with the key that the server holds.
@@ -311,16 +346,25 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All open sessions of the account.
+/// The open sessions of the account, a page at a time.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/sessions",
     operation_id = "listSessions",
     tag = "Gate sessions",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+    ),
     responses((status = 200, description = "The sessions, newest first.", body = Sessions))
 )]
-pub async fn list(State(node): State<Arc<Node>>, caller: Caller) -> Result<Answer<Sessions>, ApiError> {
-    Ok(Answer(Sessions { sessions: node.sessions.list(&caller.account).await? }))
+pub async fn list(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    query: PageQuery,
+) -> Result<Answer<Sessions>, ApiError> {
+    let Page { items, next_cursor, has_more, total_count } = node.sessions.list(&node, &caller.account, &query).await?;
+    Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))
 }
 
 /// The secret key of a session that is not blind (readings G7).

@@ -1,25 +1,21 @@
 //! Health (specification, Health; readings O1-O7).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use api::health::{BriefHealth, Health, HealthStatus, Storage};
+use api::health::{BriefHealth, Dependency, Health, HealthStatus, Storage};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tokio::sync::Mutex;
 
 use crate::app::Node;
 use crate::compute::{Device, DeviceState};
+use crate::probe::Probed;
 
-/// Longest time for a probe (specification, Limits).
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Slower than this is degraded (specification, Health).
-const SLOW: Duration = Duration::from_millis(500);
-/// How long a probe's result is believed, so that a flood of health calls makes no flood of probes (readings O5).
-const BELIEVED: Duration = Duration::from_secs(2);
+/// A database that answers more slowly is degraded (specification, Health).
+pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
 /// Use of device memory from which eviction is near, in percent (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
@@ -32,33 +28,9 @@ pub const ROUTES: [&str; 2] = ["/health", "/api/v1/health"];
 /// When to ask again after a 503.
 const RETRY_AFTER_S: u64 = 2;
 
-/// The last probe of the database and when it ended.
-#[derive(Default)]
-pub struct LastProbe(Mutex<Option<(Instant, Storage)>>);
-
-/// How the database does. One probe at a time; others wait for its result.
-pub async fn storage(node: &Node) -> Storage {
-    let mut last = node.last_probe.0.lock().await;
-    if let Some((at, storage)) = &*last
-        && at.elapsed() < BELIEVED
-    {
-        return storage.clone();
-    }
-    let started = Instant::now();
-    let answered = tokio::time::timeout(PROBE_TIMEOUT, node.store.probe()).await;
-    let took = started.elapsed();
-    let (status, latency_ms) = match answered {
-        Ok(Ok(())) if took <= SLOW => (HealthStatus::Healthy, Some(milliseconds(took))),
-        Ok(Ok(())) => (HealthStatus::Degraded, Some(milliseconds(took))),
-        Ok(Err(error)) => {
-            tracing::error!(cause = %error, "database probe failed");
-            (HealthStatus::Unavailable, None)
-        }
-        Err(_) => (HealthStatus::Unavailable, None),
-    };
-    let storage = Storage { backend: "sqlite".to_owned(), status, latency_ms };
-    *last = Some((Instant::now(), storage.clone()));
-    storage
+/// How the database does.
+pub async fn database(node: &Node) -> Probed {
+    node.database_probe.ask(node.store.probe()).await
 }
 
 /// Health in short, for load balancers.
@@ -73,7 +45,7 @@ pub async fn storage(node: &Node) -> Storage {
     )
 )]
 pub async fn brief(State(node): State<Arc<Node>>) -> Response {
-    let status = overall(&node, &storage(&node).await, &node.compute.devices());
+    let status = overall(&node, &database(&node).await, &node.compute.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -94,15 +66,20 @@ pub async fn brief(State(node): State<Arc<Node>>) -> Response {
     )
 )]
 pub async fn full(State(node): State<Arc<Node>>) -> Response {
-    let storage = storage(&node).await;
+    let database = database(&node).await;
     let usage = node.compute.usage();
     let devices = node.compute.devices();
     let computes = computing(&devices);
     let gpu = devices.iter().find(|device| device.state == DeviceState::InService && is_gpu(device));
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
+    // an embedded database is no dependency (readings O3)
+    let (dependencies, storage) = match node.store.database() {
+        name @ "postgres" => (vec![dependency(name, database.clone())], None),
+        name => (Vec::new(), Some(storage(name, &database))),
+    };
     let health = Health {
-        status: overall(&node, &storage, &devices),
+        status: overall(&node, &database, &devices),
         version: VERSION.to_owned(),
         uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
         fhe_engine: computes.map_or("none", |device| &device.backend).to_owned(),
@@ -112,15 +89,22 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
         active_jobs: usage.operations,
         ciphertext_cache_usage_pct: cache_pct,
         ciphertext_cache_warning: cache_pct.is_some_and(|pct| pct >= CACHE_WARNING_PCT),
-        // none is configured: the database is embedded (readings O3)
-        dependencies: Vec::new(),
-        storage: Some(storage),
+        dependencies,
+        storage,
     };
     answer(health.status, health)
 }
 
-fn overall(node: &Node, storage: &Storage, devices: &[Device]) -> HealthStatus {
-    worst(storage.status, devices, node.is_draining())
+fn dependency(name: &str, Probed { status, latency_ms, error }: Probed) -> Dependency {
+    Dependency { name: name.to_owned(), status, latency_ms, error: error.map(str::to_owned) }
+}
+
+fn storage(backend: &str, probed: &Probed) -> Storage {
+    Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
+}
+
+fn overall(node: &Node, database: &Probed, devices: &[Device]) -> HealthStatus {
+    worst(database.status, devices, node.is_draining())
 }
 
 /// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when a device was
@@ -179,10 +163,6 @@ fn answer(status: HealthStatus, body: impl Serialize) -> Response {
         }
         _ => Json(body).into_response(),
     }
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
 }
 
 #[cfg(test)]

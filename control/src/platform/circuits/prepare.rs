@@ -12,9 +12,10 @@ use super::{kept, value_bytes};
 use crate::app::Node;
 use crate::auth::{Caller, Role};
 use crate::body::Reserved;
-use crate::compute::{self, Form, Lwe, Netlist, OpenKey, PlannedCircuit};
+use crate::compute::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit};
 use crate::config::CircuitsConfig;
 use crate::error::ApiError;
+use crate::limits::Quota;
 use crate::octets::Words;
 use crate::sessions::OpenSession;
 use crate::workbench::{Full, Memory, Room, Value, Workbench};
@@ -27,6 +28,8 @@ pub struct Given {
     pub words: Option<Words>,
     /// The memory for all that.
     pub reserved: Reserved,
+    /// What the request may use.
+    pub quota: Quota,
 }
 
 /// Bounds on a circuit.
@@ -49,7 +52,7 @@ pub struct Prepared {
     /// The circuit.
     pub circuit: PlannedCircuit,
     /// Its inputs, all in a row.
-    pub inputs: Vec<Lwe>,
+    pub inputs: LweList,
     /// Bits of each value it gives.
     pub output_widths: Vec<usize>,
     /// In which form its results are written.
@@ -68,7 +71,7 @@ const RECORD_OUTPUT_BYTES: u64 = 64;
 
 /// Checks everything there is to check about a request, cheapest first.
 pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
-    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, .. }, words, reserved } = given;
+    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, .. }, words, reserved, .. } = given;
     if outputs == Some(CircuitOutputs::Handles) && session.state(node.clock.now()) == SessionState::Idle {
         let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
         return Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"));
@@ -83,8 +86,8 @@ pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given:
     let prepared = node.offload.run(move || {
         let netlist = read_netlist(&text, &limits, "circuit")?;
         drop(text);
-        let prepared = read(&key, &memory, &netlist, sources, words.as_ref().map_or(&[], Words::bytes));
-        drop((words, reserved));
+        let prepared = read(&key, &memory, &netlist, sources, words.unwrap_or_default());
+        drop(reserved);
         prepared
     });
     prepared.await?
@@ -173,7 +176,7 @@ fn read(
     memory: &Memory,
     netlist: &Netlist,
     sources: Vec<Source>,
-    words: &[u8],
+    words: Words,
 ) -> Result<Prepared, ApiError> {
     check_widths(&sources, netlist.input_widths())?;
     let bits = |widths: &[usize]| widths.iter().sum::<usize>();
@@ -184,21 +187,23 @@ fn read(
     let record_room = memory.reserve(record_bytes).map_err(no_room)?;
 
     let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
-    let mut in_words = compute::read_words(key, words, in_words)?.into_iter();
-    let (mut inputs, mut first_form) = (Vec::with_capacity(bits(netlist.input_widths())), None);
+    let in_words = compute::read_words(key, words, in_words)?;
+    if sources.iter().all(|source| matches!(source, Source::Words(_))) {
+        let (circuit, inputs, form) = (netlist.plan(), in_words, Form::Ango);
+        return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
+    }
+    let (mut inputs, mut first_form) = (compute::empty_list(key, bits(netlist.input_widths())), None);
+    let mut words_taken = 0;
     for (index, source) in sources.into_iter().enumerate() {
         let form = match source {
-            Source::Texts(texts) => {
-                let (bits, form) = compute::read_value(key, &texts, &format!("inputs[{index}]"))?;
-                inputs.extend(bits);
-                form
-            }
+            Source::Texts(texts) => compute::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
             Source::Kept(value) => {
-                inputs.extend(value.bits.iter().cloned());
+                inputs.append(&value.bits);
                 Some(value.form)
             }
             Source::Words(bits) => {
-                inputs.extend(in_words.by_ref().take(bits));
+                in_words.iter().skip(words_taken).take(bits).for_each(|words| inputs.push(words));
+                words_taken += bits;
                 Some(Form::Ango)
             }
         };

@@ -7,44 +7,50 @@ use std::time::{Duration, Instant};
 
 use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
 use api::{Code, MilliYen};
-use store::{CircuitOperationEnd, NewCircuitOperation, SessionEnd};
+use axum::response::{IntoResponse, Response};
+use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd};
 use tokio::sync::oneshot;
 
+use super::PREFERENCE_APPLIED;
 use super::prepare::{Given, Prepared, prepare};
 use crate::app::Node;
 use crate::auth::Caller;
 use crate::billing::tariff::{self, Price};
 use crate::billing::usage::{self, Charge, ChargeTo};
 use crate::clock::Timestamp;
-use crate::compute::{CircuitEnd, EngineOperation, Form, Gate, Lwe, OpenKey, RunError};
+use crate::compute::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, RunError};
 use crate::error::ApiError;
+use crate::idempotency::Claim;
 use crate::ids;
 use crate::in_flight::Guard;
+use crate::limits::trial::Counted;
 use crate::platform::gates::milliseconds;
 use crate::sessions;
 use crate::workbench::{NotTaken, Output, Room, Run, Value, Workbench};
 
-/// A run that was completed and charged.
-pub struct Finished {
-    /// The session's key.
-    pub key: OpenKey,
-    /// The run, without its outputs.
-    pub operation: CircuitOperation,
-    /// Its outputs.
-    pub outputs: Vec<Output>,
-    /// The memory of outputs that are not kept.
-    pub room: Room,
+/// How the client wants its answer.
+pub struct Reply {
+    /// Keeps the answer with what it tells of.
+    pub claim: Claim,
+    /// As an octet-stream.
+    pub octets: bool,
 }
 
 /// Runs a circuit for a client that waits. If it goes away, the run goes on and is charged (readings P24).
-pub async fn run(node: &Arc<Node>, caller: Caller, given: Given, deadline: Instant) -> Result<Finished, ApiError> {
-    let submitted = submit(node, caller, given, true, deadline).await?;
+pub async fn run(
+    node: &Arc<Node>,
+    caller: Caller,
+    given: Given,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let submitted = submit(node, caller, given, Some(reply), deadline).await?;
     let in_flight = node.in_flight.enter();
     let finished = tokio::spawn(async move {
         let _in_flight = in_flight;
         submitted.finish().await
     });
-    finished.await?
+    finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
 }
 
 /// Begins a circuit for a client that does not wait, and puts it on record; its results are kept for whoever asks.
@@ -53,18 +59,21 @@ pub async fn begin(
     caller: Caller,
     given: Given,
     deadline: Instant,
-) -> Result<CircuitOperation, ApiError> {
-    let submitted = submit(node, caller, given, false, deadline).await?;
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let submitted = submit(node, caller, given, None, deadline).await?;
     // a task: a client that goes away now must not leave a run that nobody brings to its end
     let recorded = tokio::spawn(async move {
-        let job = &submitted.job;
-        if let Err(error) = job.node.store.insert_circuit_operation(&job.as_new()).await {
-            submitted.abandon();
-            return Err(ApiError::from(error));
+        match submitted.job.put_on_record(reply).await {
+            Ok(answer) => {
+                tokio::spawn(submitted.finish());
+                Ok(answer)
+            }
+            Err(error) => {
+                submitted.abandon();
+                Err(error)
+            }
         }
-        let operation = job.operation(OperationStatus::Pending, 0, None);
-        tokio::spawn(submitted.finish());
-        Ok(operation)
     });
     recorded.await?
 }
@@ -74,10 +83,11 @@ async fn submit(
     node: &Arc<Node>,
     caller: Caller,
     given: Given,
-    waited: bool,
+    reply: Option<Reply>,
     deadline: Instant,
 ) -> Result<Submitted, ApiError> {
     let outputs = given.request.outputs.unwrap_or_default();
+    let quota = given.quota.clone();
     let session = node.sessions.find(&caller.account, &given.request.session_id).await?;
     let prepared = prepare(node, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
@@ -88,6 +98,9 @@ async fn submit(
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
     let (created_at, counts, levels) = (node.clock.now(), circuit.gate_counts(), circuit.levels());
     let by_gate = usage::by_gate(&counts)?;
+    let gates = usage::total(&counts);
+    node.limits.count_gates(&quota, gates, created_at).await?;
+    let counted = Counted::take(node, &charge_to, gates).await?;
     let run = Arc::new(Run::new(ids::operation(created_at), record_room));
     bench.begin(run.clone()).map_err(|refused| match refused {
         NotTaken::Closed => gone(&bench),
@@ -109,6 +122,7 @@ async fn submit(
     };
     run.engine.get_or_init(|| operation);
     let job = Job {
+        counted,
         _running: node.circuits_running.enter(),
         node: node.clone(),
         charge_to,
@@ -122,7 +136,7 @@ async fn submit(
         output_widths,
         form,
         outputs,
-        waited,
+        reply,
         started: Instant::now(),
     };
     Ok(Submitted { job, operation, end, inputs_room, outputs_room })
@@ -138,8 +152,9 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Waits for the end, charges what there is to charge and puts the results where they belong.
-    async fn finish(self) -> Result<Finished, ApiError> {
+    /// Waits for the end, charges what there is to charge and puts the results where they belong. The answer for whoever
+    /// waited.
+    async fn finish(self) -> Result<Option<Response>, ApiError> {
         let Submitted { job, end, inputs_room, outputs_room, .. } = self;
         let end = end.await;
         drop(inputs_room);
@@ -152,7 +167,7 @@ impl Submitted {
             Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(gone(&job.bench)).await),
             Err(_) => Err(job.failed(ApiError::internal("the engine dropped an operation")).await),
         };
-        job.bench.end(&job.run, !job.waited && finished.is_ok());
+        job.bench.end(&job.run, job.reply.is_none() && finished.is_ok());
         finished
     }
 
@@ -170,6 +185,8 @@ fn gone(bench: &Workbench) -> ApiError {
 
 /// What a run is about.
 struct Job {
+    /// Its gates, if they are of a trial. Dropped before `_running`: what is given back is waited for too.
+    counted: Counted,
     /// Counts it among what must end before the node stops.
     _running: Guard,
     node: Arc<Node>,
@@ -185,44 +202,76 @@ struct Job {
     output_widths: Vec<usize>,
     form: Form,
     outputs: CircuitOutputs,
-    /// Whether a client waits for the results.
-    waited: bool,
+    /// Of a client that waits for the results.
+    reply: Option<Reply>,
     started: Instant,
 }
 
 impl Job {
     async fn complete(
         &self,
-        results: Vec<Lwe>,
+        results: LweList,
         mut room: Room,
         compute: Duration,
         bootstraps: u64,
-    ) -> Result<Finished, ApiError> {
+    ) -> Result<Option<Response>, ApiError> {
         let total = usage::total(&self.counts);
         let price = tariff::price_of(self.counts.iter().copied());
         // before the record says so: whoever reads `completed` finds the results
-        let Some(outputs) = self.shelve(results, &mut room) else {
+        let Some(outputs) = self.shelve(&results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
         };
         let charge = Charge { counts: &self.counts, price: &price, bootstraps, compute };
-        if let Err(error) = self.book(&charge).await {
+        let booked = async {
+            let operation = self.operation(OperationStatus::Completed, total, Some((&price, compute)));
+            let (answer, kept) = self.answer(operation, outputs.clone(), room).await?;
+            self.book(&charge, kept.as_ref()).await?;
+            Ok(answer)
+        };
+        let answer = booked.await;
+        if answer.is_err() {
             self.take_back(&outputs);
-            return Err(error);
         }
-        let operation = self.operation(OperationStatus::Completed, total, Some((&price, compute)));
-        Ok(Finished { key: self.key, operation, outputs, room })
+        if answer.is_ok() {
+            self.counted.keep();
+        }
+        answer
+    }
+
+    /// The answer for whoever waits, and what is to be kept of it. The room is of the outputs that nobody else keeps.
+    async fn answer(
+        &self,
+        operation: CircuitOperation,
+        outputs: Vec<Output>,
+        room: Room,
+    ) -> Result<(Option<Response>, Option<KeptAnswer>), ApiError> {
+        let Some(Reply { claim, octets }) = &self.reply else { return Ok((None, None)) };
+        let answer = super::answer(&self.node, self.key, operation, outputs, room, *octets).await?;
+        let (answer, kept) = claim.keep(answer).await?;
+        Ok((Some(answer), kept))
+    }
+
+    /// Puts a run that nobody waits for on record, and the answer that says so.
+    async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
+        let operation = self.operation(OperationStatus::Pending, 0, None);
+        let answer = super::without_results(&operation, octets)?;
+        let (answer, kept) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        self.node.store.insert_circuit_operation(&self.as_new(), kept.as_ref()).await?;
+        Ok(answer)
     }
 
     /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
     /// whoever waited.
     async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
+        self.counted.give_back().await;
         self.end_uncharged(OperationStatus::Cancelled, usage::total(&done), None).await;
         ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
     }
 
     /// Puts a failure on record, if the run is; the same failure.
     async fn failed(&self, error: ApiError) -> ApiError {
-        if !self.waited {
+        self.counted.give_back().await;
+        if self.reply.is_none() {
             self.end_uncharged(OperationStatus::Failed, 0, Some((error.code.as_str(), &error.message))).await;
         }
         error
@@ -239,13 +288,13 @@ impl Job {
             error,
             ended_at: self.node.clock.now().0,
         };
-        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None).await {
+        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None, None).await {
             tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record");
         }
     }
 
-    /// The completed end and its charge, both or neither.
-    async fn book(&self, charge: &Charge<'_>) -> Result<(), ApiError> {
+    /// The completed end, its charge and its answer, all or nothing.
+    async fn book(&self, charge: &Charge<'_>, kept: Option<&KeptAnswer>) -> Result<(), ApiError> {
         let (new, done) = (self.as_new(), usage::total(charge.counts));
         let end = CircuitOperationEnd {
             status: OperationStatus::Completed.as_str(),
@@ -259,9 +308,10 @@ impl Job {
         };
         let store = &self.node.store;
         let booked = match done {
-            0 => store.end_circuit_operation(&new, &end, None).await?,
+            0 => store.end_circuit_operation(&new, &end, None, kept).await?,
             _ => {
-                let write = async |row: &store::GateUsage<'_>| store.end_circuit_operation(&new, &end, Some(row)).await;
+                let write =
+                    async |row: &store::GateUsage<'_>| store.end_circuit_operation(&new, &end, Some(row), kept).await;
                 charge.book(&self.node, &self.charge_to, write).await?
             }
         };
@@ -269,13 +319,15 @@ impl Job {
     }
 
     /// Puts the results where they will be looked for. `None`: the session has ended.
-    fn shelve(&self, results: Vec<Lwe>, room: &mut Room) -> Option<Vec<Output>> {
-        let mut results = results.into_iter();
+    fn shelve(&self, results: &LweList, room: &mut Room) -> Option<Vec<Output>> {
         let mut outputs = Vec::with_capacity(self.output_widths.len());
-        let kept = !self.waited || self.outputs == CircuitOutputs::Handles;
+        let mut at = 0;
+        let kept = self.reply.is_none() || self.outputs == CircuitOutputs::Handles;
         for &width in &self.output_widths {
             let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
-            let value = Arc::new(Value::new(results.by_ref().take(width).collect(), self.form, room.part(bytes)));
+            let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
+            at += width;
+            let value = Arc::new(Value::new(bits, self.form, room.part(bytes)));
             outputs.push(match self.outputs {
                 CircuitOutputs::Ciphertexts => Output::Value(value),
                 CircuitOutputs::Handles => {
@@ -287,7 +339,7 @@ impl Job {
                 }
             });
         }
-        if !self.waited {
+        if self.reply.is_none() {
             self.bench.complete(&self.run, outputs.clone());
         }
         Some(outputs)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::Code;
 use api::gates::BatchGate;
+use axum::response::Response;
 
 use crate::app::Node;
 use crate::auth::Caller;
@@ -13,6 +14,8 @@ use crate::body::Reserved;
 use crate::compute::{self, Gate, GateText, OpenKey, Outcome, Program, RunError};
 use crate::edge::Deadline;
 use crate::error::ApiError;
+use crate::idempotency::Claim;
+use crate::limits::trial::Counted;
 use crate::octets::Words;
 
 /// Gates as a request has them, all known and with all their operands.
@@ -42,23 +45,36 @@ impl Work {
         Ok(Work { gates, operands: Operands::Words(words, fingerprint) })
     }
 
-    /// Reads the operands for a key. CPU work for large batches.
-    fn read(&self, key: &OpenKey) -> Result<Program, ApiError> {
+    /// How many gates.
+    pub fn gates(&self) -> u64 {
+        self.gates.len() as u64
+    }
+
+    /// Gates whose operands have to be decoded.
+    fn texts(&self) -> usize {
         match &self.operands {
+            Operands::Text(texts, _) => texts.len(),
+            Operands::Words(..) => 0,
+        }
+    }
+
+    /// Reads the operands for a key. CPU work for large batches.
+    fn read(self, key: &OpenKey) -> Result<Program, ApiError> {
+        match self.operands {
             Operands::Text(texts, place) => {
-                let gates = self.gates.iter().zip(texts);
+                let gates = self.gates.iter().zip(&texts);
                 let gates: Vec<GateText<'_>> = gates.map(|(gate, text)| operands(*gate, text)).collect();
                 compute::read_program(key, &gates, place)
             }
             Operands::Words(words, fingerprint) => {
                 fingerprint.iter().try_for_each(|digits| compute::check_fingerprint(key, digits))?;
-                compute::read_program_words(key, &self.gates, words.bytes())
+                compute::read_program_words(key, &self.gates, words)
             }
         }
     }
 }
 
-/// Gates that were run and charged.
+/// Gates that were run.
 pub struct Ran {
     /// The gates.
     pub gates: Vec<Gate>,
@@ -70,45 +86,73 @@ pub struct Ran {
     pub price: tariff::Price,
 }
 
-/// Checks, runs, charges. The run and the charge go on if the client disconnects: completed work is charged (readings P24).
+/// What a request asks for.
+pub struct Asked {
+    /// The session it names.
+    pub session_id: String,
+    /// Its gates.
+    pub work: Work,
+    /// Memory of the request's data.
+    pub reserved: Reserved,
+    /// How it wants its answer.
+    pub answer: AnswerForm,
+}
+
+/// How gates that were run become an answer.
+pub struct AnswerForm {
+    /// As an octet-stream, where there is that form.
+    pub octets: bool,
+    /// Writes it. CPU work for large batches in JSON.
+    pub write: fn(Ran, octets: bool) -> Result<Response, ApiError>,
+}
+
+/// Checks, runs, charges; the answer is written before the charge and kept with it. The run and the charge go on if the
+/// client disconnects: completed work is charged (readings P24).
 pub async fn run(
     node: Arc<Node>,
     caller: Caller,
-    session_id: String,
-    work: Work,
+    claim: Claim,
+    Asked { session_id, work, reserved, answer }: Asked,
     Deadline(deadline): Deadline,
-    reserved: Reserved,
-) -> Result<Ran, ApiError> {
+) -> Result<Response, ApiError> {
     let session = node.sessions.find(&caller.account, &session_id).await?;
     let key = *session.key;
     // the session itself is not held while gates run: its end must not wait for them
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
     drop(session);
 
-    let (program, gates) = off_thread(&node, work.gates.len(), move || {
+    let (program, gates) = off_thread(&node, work.texts(), move || {
+        let gates = work.gates.clone();
         let program = work.read(&key)?;
         drop(reserved);
-        Ok::<_, ApiError>((program, work.gates))
+        Ok::<_, ApiError>((program, gates))
     })
     .await??;
 
     let in_flight = node.in_flight.enter();
     let running = tokio::spawn(async move {
         let _in_flight = in_flight;
+        let counted = Counted::take(&node, &charge_to, gates.len() as u64).await?;
         let outcome = match node.compute.run(&key, program, deadline).await {
             Ok(outcome) => outcome,
-            Err(RunError::Api(error)) => return Err(error),
-            Err(RunError::Gone) => return Err(node.sessions.gone(&charge_to.account, &session_id).await),
+            Err(error) => {
+                counted.give_back().await;
+                return Err(match error {
+                    RunError::Api(error) => error,
+                    RunError::Gone => node.sessions.gone(&charge_to.account, &session_id).await,
+                });
+            }
         };
         let price = tariff::price(gates.iter().copied());
-        let charge = Charge {
-            counts: &usage::count(&gates),
-            price: &price,
-            bootstraps: outcome.bootstraps,
-            compute: outcome.compute,
-        };
-        charge.book(&node, &charge_to, async |row| node.store.charge_gates(row).await).await?;
-        Ok(Ran { gates, key, outcome, price })
+        let (counts, bootstraps, compute) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
+        let texts = if answer.octets { 0 } else { gates.len() };
+        let ran = Ran { gates, key, outcome, price };
+        let answer = off_thread(&node, texts, move || (answer.write)(ran, answer.octets)).await??;
+        let (answer, kept) = claim.keep(answer).await?;
+        let charge = Charge { counts: &counts, price: &price, bootstraps, compute };
+        charge.book(&node, &charge_to, async |row| node.store.charge_gates(row, kept.as_ref()).await).await?;
+        counted.keep();
+        Ok(answer)
     });
     running.await?
 }
@@ -116,13 +160,13 @@ pub async fn run(
 /// Gates from which reading and writing ciphertexts leaves the async threads.
 const OFF_THREAD_GATES_MIN: usize = 16;
 
-/// Runs CPU work for this many gates where it disturbs nobody.
-pub async fn off_thread<T: Send + 'static>(
+/// Runs CPU work for so many gates' texts where it disturbs nobody.
+async fn off_thread<T: Send + 'static>(
     node: &Node,
-    gates: usize,
+    texts: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    match gates {
+    match texts {
         0..OFF_THREAD_GATES_MIN => Ok(work()),
         _ => node.offload.run(work).await,
     }

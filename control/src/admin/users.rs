@@ -1,0 +1,142 @@
+//! Users of the dashboard, as an operator makes them and shuts them out.
+
+use anyhow::{Context, bail};
+use api::{AccountId, UserId};
+use serde::Serialize;
+use store::{NewUser, Store, User};
+use zeroize::Zeroizing;
+
+use super::Operator;
+use crate::auth::{Role, passwords, sign_in};
+use crate::clock::{Clock, Timestamp};
+use crate::config::Config;
+use crate::data_dir::DataDir;
+use crate::ids;
+use crate::secrets::Secrets;
+
+/// A user as an operator sees it.
+#[derive(Debug, Serialize)]
+pub struct UserFacts {
+    /// `usr_...`
+    pub user_id: String,
+    /// None for users of an external issuer.
+    pub email: Option<String>,
+    /// None before the first sign-in.
+    pub account_id: Option<String>,
+    /// `viewer`, `developer` or `account_admin`.
+    pub role: String,
+    /// Where they sign in, if not here.
+    pub issuer: Option<String>,
+    /// What that issuer calls them.
+    pub subject: Option<String>,
+    /// When the user was made.
+    pub created_at: String,
+    /// When they last gave their password.
+    pub last_sign_in_at: Option<String>,
+    /// When they were shut out.
+    pub disabled_at: Option<String>,
+}
+
+impl Operator {
+    /// Makes a user with a password. The account comes with the first sign-in unless one is named.
+    ///
+    /// # Errors
+    /// When e-mail, password, role or account will not do, or the e-mail is another user's.
+    pub async fn create_user(
+        &self,
+        email: &str,
+        password: &str,
+        role: Role,
+        account: Option<&AccountId>,
+    ) -> anyhow::Result<UserId> {
+        if role == Role::Trial {
+            bail!("the role trial is for keys");
+        }
+        let email = sign_in::normal_email(email).with_context(|| format!("{email:?} is not an e-mail address"))?;
+        if let Err(issue) = passwords::check(password) {
+            bail!("the password {issue}");
+        }
+        if let Some(account) = account
+            && !self.store.has_account(account.as_str()).await?
+        {
+            bail!("there is no account {account}");
+        }
+        let now = self.clock.now();
+        let user_id = ids::user(now);
+        let user = NewUser {
+            user_id: user_id.as_str(),
+            account_id: account.map(AccountId::as_str),
+            email: &email,
+            password_hash: &passwords::hash(password).map_err(anyhow::Error::msg)?,
+            role: role.as_str(),
+            created_at: now.0,
+        };
+        match self.store.insert_user(&user).await? {
+            true => Ok(user_id),
+            false => bail!("there is a user with the e-mail {email}"),
+        }
+    }
+
+    /// All users, oldest first.
+    pub async fn users(&self) -> anyhow::Result<Vec<UserFacts>> {
+        Ok(self.store.users().await?.into_iter().map(facts).collect())
+    }
+
+    /// Shuts a user out: no sign-in, and an end to all their session tokens within a second. Their API keys stay.
+    ///
+    /// # Errors
+    /// When there is no such user, or they were shut out before.
+    pub async fn disable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
+        let by_email = match sign_in::normal_email(email_or_id) {
+            Some(email) => self.store.user_of_email(&email).await?,
+            None => None,
+        };
+        let user = match by_email {
+            Some(user) => Some(user),
+            None => self.store.user(email_or_id).await?,
+        };
+        let user = user.with_context(|| format!("there is no user {email_or_id}"))?;
+        let now = self.clock.now();
+        if !self.store.disable_user(&user.user_id, now.0).await? {
+            bail!("{email_or_id} was disabled before");
+        }
+        Ok(facts(User { disabled_at: Some(now.0), ..user }))
+    }
+}
+
+/// A link that creates the first administrator; it ends the one before.
+///
+/// # Errors
+/// When there are users already.
+pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
+    let data_dir = DataDir::open(&config.data_dir)?;
+    let store = Store::open(&config.database_url).await?;
+    if config.auth.external_issuer.is_some() {
+        bail!("users of this node sign in with ANGO_OIDC_ISSUER");
+    }
+    if store.has_users().await? {
+        bail!("there are users already: make another one with `ango admin create-user`");
+    }
+    let has_keys = store.has_api_keys().await?;
+    let secrets = Secrets::load(config, &data_dir, has_keys)?;
+    secrets.check(&store, has_keys).await?;
+    let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{}", config.listen));
+    let link = sign_in::new_setup_link(&store, &secrets, &base_url, Clock::system().now()).await?;
+    store.close().await;
+    Ok(link)
+}
+
+fn facts(user: User) -> UserFacts {
+    let time = |at: Option<i64>| at.map(|at| Timestamp(at).rfc3339());
+    UserFacts {
+        user_id: user.user_id,
+        email: user.email,
+        account_id: user.account_id,
+        role: user.role,
+        issuer: user.issuer,
+        subject: user.subject,
+        created_at: Timestamp(user.created_at).rfc3339(),
+        last_sign_in_at: time(user.last_sign_in_at),
+        disabled_at: time(user.disabled_at),
+    }
+}

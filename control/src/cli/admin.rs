@@ -1,0 +1,231 @@
+//! `ango admin`: accounts, keys and plans, whether a node runs on the data folder or not. A table for people, JSON for scripts.
+
+use std::net::IpAddr;
+
+use api::{AccountId, KeyId};
+use clap::{Args, Subcommand};
+use comfy_table::Table;
+use serde_json::{Value, json};
+
+use super::{Settings, users};
+use crate::admin::lockouts::Forgiven;
+use crate::admin::{self, Operator};
+use crate::auth::{Environment, Role};
+use crate::limits::Plan;
+
+/// What an operator may do.
+#[derive(Debug, Subcommand)]
+pub enum Admin {
+    CreateKey(CreateKey),
+    ListKeys(ListKeys),
+    RevokeKey(RevokeKey),
+    ListAccounts(ListAccounts),
+    SetPlan(SetPlan),
+    #[command(flatten)]
+    Users(users::Users),
+    ListLockouts(ListLockouts),
+    ClearLockout(ClearLockout),
+}
+
+/// Make an API key and print it once.
+#[derive(Debug, Args)]
+pub struct CreateKey {
+    /// What the key may do.
+    #[arg(long, value_enum, default_value = "developer")]
+    role: Role,
+    /// What it is for; decides the prefix.
+    #[arg(long, value_enum, default_value = "live")]
+    environment: Environment,
+    /// An existing account that shall own the key; a new one by default.
+    #[arg(long, value_name = "ACCOUNT_ID")]
+    account: Option<AccountId>,
+    /// Plan of the new account.
+    #[arg(long, value_enum, conflicts_with = "account")]
+    plan: Option<Plan>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// List API keys, oldest first; the keys themselves are not known.
+#[derive(Debug, Args)]
+pub struct ListKeys {
+    /// Only of this account.
+    #[arg(long, value_name = "ACCOUNT_ID")]
+    account: Option<AccountId>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// End an API key at once.
+#[derive(Debug, Args)]
+pub struct RevokeKey {
+    /// As `list-keys` shows it.
+    #[arg(value_name = "KEY_ID")]
+    key: KeyId,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// List accounts, oldest first.
+#[derive(Debug, Args)]
+pub struct ListAccounts {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Put an account on a plan. Nodes that run see it within a second.
+#[derive(Debug, Args)]
+pub struct SetPlan {
+    /// As `list-accounts` shows it.
+    #[arg(value_name = "ACCOUNT_ID")]
+    account: AccountId,
+    /// The plan.
+    #[arg(value_enum)]
+    plan: Plan,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// List keys and addresses that are locked for too many invalid attempts.
+#[derive(Debug, Args)]
+pub struct ListLockouts {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// End a lock and forget failed attempts. Nodes that run see it within a second.
+#[derive(Debug, Args)]
+pub struct ClearLockout {
+    /// As `list-lockouts` shows it.
+    #[arg(value_name = "LOCKOUT_ID", required_unless_present_any = ["address", "all"])]
+    lockout: Option<String>,
+    /// A client's address; of an IPv6 address its /64.
+    #[arg(long, conflicts_with_all = ["lockout", "all"])]
+    address: Option<IpAddr>,
+    /// Everybody.
+    #[arg(long, conflicts_with = "lockout")]
+    all: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl Common {
+    /// The database.
+    pub async fn operator(&self) -> anyhow::Result<Operator> {
+        Operator::open(&self.settings.config()?).await
+    }
+
+    /// Prints what was done: as JSON, or as this line.
+    pub fn done(&self, done: Value, line: String) {
+        match self.json {
+            true => println!("{done}"),
+            false => println!("{line}"),
+        }
+    }
+
+    /// Prints a list: as JSON, or its members in columns.
+    pub fn list<const N: usize>(&self, columns: [&str; N], rows: Vec<Value>) {
+        if self.json {
+            println!("{}", Value::from(rows));
+            return;
+        }
+        let mut table = Table::new();
+        table.load_preset(comfy_table::presets::NOTHING).set_header(columns);
+        for row in &rows {
+            table.add_row(columns.map(|column| match &row[column] {
+                Value::Null => "-".to_owned(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            }));
+        }
+        println!("{table}");
+    }
+}
+
+/// Does it.
+///
+/// # Errors
+/// For settings that are refused, a database that does not answer, and what is not there.
+pub async fn run(command: Admin) -> anyhow::Result<()> {
+    match command {
+        Admin::CreateKey(args) => create_key(args).await,
+        Admin::ListKeys(args) => list_keys(args).await,
+        Admin::RevokeKey(args) => revoke_key(args).await,
+        Admin::ListAccounts(args) => list_accounts(args).await,
+        Admin::SetPlan(args) => set_plan(args).await,
+        Admin::Users(command) => users::run(command).await,
+        Admin::ListLockouts(args) => list_lockouts(args).await,
+        Admin::ClearLockout(args) => clear_lockout(args).await,
+    }
+}
+
+async fn create_key(args: CreateKey) -> anyhow::Result<()> {
+    let config = args.common.settings.config()?;
+    let created = admin::create_key(&config, args.role, args.environment, args.account, args.plan).await?;
+    if args.common.json {
+        let (key, key_id, account_id) = (&*created.key, &created.key_id, &created.account_id);
+        println!("{}", json!({ "key": key, "key_id": key_id, "account_id": account_id }));
+    } else {
+        println!("{}", *created.key);
+        eprintln!("key {} of account {}; it is shown only this once", created.key_id, created.account_id);
+    }
+    Ok(())
+}
+
+async fn list_keys(args: ListKeys) -> anyhow::Result<()> {
+    let operator = args.common.operator().await?;
+    let keys = operator.keys(args.account.as_ref()).await?;
+    let columns =
+        ["key_id", "account_id", "key_prefix", "role", "environment", "created_at", "expires_at", "revoked_at"];
+    args.common.list(columns, keys.iter().map(|key| json!(key)).collect());
+    Ok(())
+}
+
+async fn revoke_key(args: RevokeKey) -> anyhow::Result<()> {
+    args.common.operator().await?.revoke_key(&args.key).await?;
+    let line = format!("{} is revoked", args.key);
+    args.common.done(json!({ "key_id": args.key, "status": "revoked" }), line);
+    Ok(())
+}
+
+async fn list_accounts(args: ListAccounts) -> anyhow::Result<()> {
+    let accounts = args.common.operator().await?.accounts().await?;
+    args.common.list(["account_id", "plan", "keys", "created_at"], accounts.iter().map(|one| json!(one)).collect());
+    Ok(())
+}
+
+async fn set_plan(args: SetPlan) -> anyhow::Result<()> {
+    args.common.operator().await?.set_plan(&args.account, args.plan).await?;
+    let line = format!("{} is on the plan {}", args.account, args.plan.as_str());
+    args.common.done(json!({ "account_id": args.account, "plan": args.plan.as_str() }), line);
+    Ok(())
+}
+
+async fn list_lockouts(args: ListLockouts) -> anyhow::Result<()> {
+    let locked = args.common.operator().await?.lockouts().await?;
+    let columns = ["lockout_id", "kind", "locked_until", "key_id", "account_id"];
+    args.common.list(columns, locked.iter().map(|one| json!(one)).collect());
+    Ok(())
+}
+
+async fn clear_lockout(args: ClearLockout) -> anyhow::Result<()> {
+    let forgiven = match (args.lockout, args.address) {
+        (Some(id), _) => Forgiven::Lockout(id),
+        (None, Some(address)) => Forgiven::Address(address),
+        (None, None) => Forgiven::All,
+    };
+    let config = args.common.settings.config()?;
+    let cleared = Operator::open(&config).await?.clear_lockouts(&config, &forgiven).await?;
+    args.common.done(json!({ "cleared": cleared }), format!("{cleared} forgiven"));
+    Ok(())
+}

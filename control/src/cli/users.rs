@@ -1,0 +1,128 @@
+//! `ango admin` for users of the dashboard.
+
+use std::io::Read;
+
+use anyhow::Context;
+use api::AccountId;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::admin::Common;
+use crate::admin::users;
+use crate::auth::{Role, sign_in};
+
+/// Bytes of a password on the standard input at most.
+const PASSWORD_BYTES_MAX: u64 = 4096;
+
+/// What an operator may do with users.
+#[derive(Debug, Subcommand)]
+pub enum Users {
+    CreateUser(CreateUser),
+    ListUsers(ListUsers),
+    DisableUser(DisableUser),
+    SetupLink(SetupLink),
+}
+
+/// Make a user of the dashboard. Without --password-stdin a password is made up and printed once.
+#[derive(Debug, Args)]
+pub struct CreateUser {
+    /// The user's e-mail.
+    #[arg(value_name = "EMAIL")]
+    email: String,
+    /// What the user may do.
+    #[arg(long, value_enum, default_value = "developer")]
+    role: Role,
+    /// An existing account; by default the first sign-in makes a new one.
+    #[arg(long, value_name = "ACCOUNT_ID")]
+    account: Option<AccountId>,
+    /// Read the password from the standard input.
+    #[arg(long)]
+    password_stdin: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// List the users, oldest first.
+#[derive(Debug, Args)]
+pub struct ListUsers {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Shut a user out. Their session tokens end within a second; their API keys stay.
+#[derive(Debug, Args)]
+pub struct DisableUser {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Print a new link that creates the first administrator, once, within a day.
+#[derive(Debug, Args)]
+pub struct SetupLink {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Does it.
+///
+/// # Errors
+/// For settings that are refused, a database that does not answer, and what is not there.
+pub async fn run(command: Users) -> anyhow::Result<()> {
+    match command {
+        Users::CreateUser(args) => create_user(args).await,
+        Users::ListUsers(args) => list_users(args).await,
+        Users::DisableUser(args) => disable_user(args).await,
+        Users::SetupLink(args) => setup_link(args).await,
+    }
+}
+
+async fn create_user(args: CreateUser) -> anyhow::Result<()> {
+    let password = match args.password_stdin {
+        true => given_password()?,
+        false => sign_in::random_token(""),
+    };
+    let operator = args.common.operator().await?;
+    let user_id = operator.create_user(&args.email, &password, args.role, args.account.as_ref()).await?;
+    let shown = (!args.password_stdin).then_some(&*password);
+    if args.common.json {
+        println!("{}", json!({ "user_id": user_id, "email": args.email, "password": shown }));
+        return Ok(());
+    }
+    if let Some(password) = shown {
+        println!("{password}");
+        eprintln!("the password of {}; it is shown only this once", args.email);
+    }
+    eprintln!("user {user_id} is made");
+    Ok(())
+}
+
+/// The first line of the standard input.
+fn given_password() -> anyhow::Result<Zeroizing<String>> {
+    let mut text = Zeroizing::new(String::new());
+    std::io::stdin().take(PASSWORD_BYTES_MAX).read_to_string(&mut text).context("the password cannot be read")?;
+    Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
+}
+
+async fn list_users(args: ListUsers) -> anyhow::Result<()> {
+    let users = args.common.operator().await?.users().await?;
+    let columns = ["user_id", "email", "account_id", "role", "created_at", "last_sign_in_at", "disabled_at"];
+    args.common.list(columns, users.iter().map(|user| json!(user)).collect());
+    Ok(())
+}
+
+async fn disable_user(args: DisableUser) -> anyhow::Result<()> {
+    let user = args.common.operator().await?.disable_user(&args.user).await?;
+    let line = format!("{} is shut out", args.user);
+    args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
+    Ok(())
+}
+
+async fn setup_link(args: SetupLink) -> anyhow::Result<()> {
+    let link = users::setup_link(&args.common.settings.config()?).await?;
+    args.common.done(json!({ "setup_link": *link }), link.to_string());
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Signing in with a password, and what other programs need to check this node's tokens (readings A10, section 14).
+
+use std::sync::Arc;
+
+use api::Code;
+use api::sign_in::{
+    Hidden, KeySet, OpenIdConfiguration, PasswordChanged, PasswordRequest, RefreshRequest, SetupRequest, SignInRequest,
+    SignedIn,
+};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use zeroize::Zeroizing;
+
+use crate::app::Node;
+use crate::auth::issuer::EmbeddedIssuer;
+use crate::auth::{Caller, attempts, sign_in};
+use crate::body::{self, JsonBody};
+use crate::error::ApiError;
+use crate::peer::ClientAddress;
+
+/// Bytes of these requests at most.
+const BODY_BYTES_MAX: usize = 8 << 10;
+
+impl JsonBody for SignInRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for SetupRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for RefreshRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for PasswordRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+
+/// Sign in with e-mail and password.
+///
+/// The answer holds a session token for an hour and a refresh token for the next one.
+#[utoipa::path(
+    post,
+    path = "/auth/login",
+    operation_id = "logIn",
+    tag = "Signing in",
+    request_body = SignInRequest,
+    responses((status = 200, description = "Signed in.", body = SignedIn))
+)]
+pub async fn log_in(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<SignInRequest>,
+) -> Result<Json<SignedIn>, ApiError> {
+    let SignInRequest { email, password } = body.value;
+    let signing_in = sign_in::log_in(&node, &email, secret(password));
+    attempts::count(&node, address, signing_in).await.map(Json)
+}
+
+/// Exchange a refresh token for the next tokens.
+///
+/// A refresh token works once. When one comes a second time, somebody has a copy: the whole sign-in ends.
+#[utoipa::path(
+    post,
+    path = "/auth/refresh",
+    operation_id = "refreshTokens",
+    tag = "Signing in",
+    request_body = RefreshRequest,
+    responses((status = 200, description = "The next tokens.", body = SignedIn))
+)]
+pub async fn refresh(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<RefreshRequest>,
+) -> Result<Json<SignedIn>, ApiError> {
+    let refreshing = sign_in::refresh(&node, secret(body.value.refresh_token));
+    attempts::count(&node, address, refreshing).await.map(Json)
+}
+
+/// Create the first administrator.
+///
+/// By the one-time link that `ango serve` prints at its first start, and `ango admin setup-link` makes anew.
+#[utoipa::path(
+    post,
+    path = "/auth/setup",
+    operation_id = "setUp",
+    tag = "Signing in",
+    request_body = SetupRequest,
+    responses((status = 201, description = "The administrator is created and signed in.", body = SignedIn))
+)]
+pub async fn set_up(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<SetupRequest>,
+) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
+    let SetupRequest { token, email, password } = body.value;
+    let setting_up = sign_in::set_up(&node, secret(token), &email, secret(password));
+    let signed_in = attempts::count(&node, address, setting_up).await?;
+    Ok((StatusCode::CREATED, Json(signed_in)))
+}
+
+/// Become a user with an account of one's own, where the operator permits it.
+#[utoipa::path(
+    post,
+    path = "/auth/signup",
+    operation_id = "signUp",
+    tag = "Signing in",
+    request_body = SignInRequest,
+    responses((status = 201, description = "The user is created and signed in.", body = SignedIn))
+)]
+pub async fn sign_up(
+    State(node): State<Arc<Node>>,
+    body: body::Json<SignInRequest>,
+) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
+    let SignInRequest { email, password } = body.value;
+    let signed_in = sign_in::sign_up(&node, &email, secret(password)).await?;
+    Ok((StatusCode::CREATED, Json(signed_in)))
+}
+
+/// Change one's password. All other sign-ins of the user end.
+#[utoipa::path(
+    post,
+    path = "/auth/password",
+    operation_id = "changePassword",
+    tag = "Signing in",
+    request_body = PasswordRequest,
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+)]
+pub async fn change_password(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    caller: Caller,
+    body: body::Json<PasswordRequest>,
+) -> Result<Json<PasswordChanged>, ApiError> {
+    let PasswordRequest { current_password, new_password } = body.value;
+    let changing = sign_in::change_password(&node, &caller, secret(current_password), secret(new_password));
+    attempts::count(&node, address, changing).await?;
+    Ok(Json(PasswordChanged { status: "changed".to_owned() }))
+}
+
+/// What a program that checks this node's session tokens needs.
+#[utoipa::path(
+    get,
+    path = "/.well-known/openid-configuration",
+    operation_id = "getOpenIdConfiguration",
+    tag = "Signing in",
+    responses((status = 200, description = "The issuer and where its keys are.", body = OpenIdConfiguration))
+)]
+pub async fn openid_configuration(State(node): State<Arc<Node>>) -> Result<Json<OpenIdConfiguration>, ApiError> {
+    let address = &embedded(&node)?.address;
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    Ok(Json(OpenIdConfiguration {
+        issuer: address.clone(),
+        jwks_uri: format!("{address}/.well-known/jwks.json"),
+        token_endpoint: format!("{address}/auth/login"),
+        response_types_supported: Vec::new(),
+        subject_types_supported: words(&["public"]),
+        id_token_signing_alg_values_supported: words(&["ES256"]),
+        claims_supported: words(&["iss", "aud", "sub", "sid", "jti", "account_id", "role", "iat", "nbf", "exp"]),
+    }))
+}
+
+/// The public keys of this node's session tokens.
+#[utoipa::path(
+    get,
+    path = "/.well-known/jwks.json",
+    operation_id = "getKeySet",
+    tag = "Signing in",
+    responses((status = 200, description = "The keys (RFC 7517).", body = KeySet))
+)]
+pub async fn key_set(State(node): State<Arc<Node>>) -> Result<Json<KeySet>, ApiError> {
+    Ok(Json(KeySet { keys: vec![embedded(&node)?.public.clone()] }))
+}
+
+fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {
+    let issuer = node.session_tokens.embedded();
+    issuer.ok_or_else(|| ApiError::new(Code::NotFound, "this node does not issue session tokens"))
+}
+
+fn secret(text: Hidden) -> Zeroizing<String> {
+    Zeroizing::new(text.0)
+}
