@@ -1,6 +1,7 @@
 //! A node from start to stop.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,25 +11,38 @@ use store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use zeroize::Zeroizing;
 
-use crate::auth::{ApiKeys, Pepper};
+use crate::auth::issuer::EmbeddedIssuer;
+use crate::auth::key_set::KeySet;
+use crate::auth::passwords::Passwords;
+use crate::auth::session_token::{Issuer, SessionTokens};
+use crate::auth::{ApiKeys, sign_in};
+use crate::blobs::Blobs;
 use crate::body::BodyBudget;
 use crate::clock::Clock;
-use crate::compute::Compute;
-use crate::config::Config;
+use crate::compute::{Compute, EngineDevice};
+use crate::config::{ComputeConfig, Config};
 use crate::data_dir::{DataDir, NodeLock};
+use crate::idempotency::{self, Answers};
 use crate::in_flight::InFlight;
+use crate::limits::{Limits, trial};
 use crate::offload::Offload;
 use crate::platform::circuits;
-use crate::platform::health::{LastProbe, LostDevices};
+use crate::platform::health::{self, LostDevices};
+use crate::platform::onboarding::{self, TrialKeysGiven};
+use crate::probe::Probe;
+use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
-use crate::{listener, operations, router};
+use crate::{limits, listener, operations, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 /// Sweeps from one removal of old records to the next.
 const FORGET_TICKS: u64 = 3600;
+/// Sweeps from one record of used keys to the next.
+const USE_TICKS: u64 = 60;
 /// Open connections of the second listener at most.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
@@ -42,16 +56,22 @@ pub struct Node {
     pub(crate) started: Instant,
     pub(crate) clock: Clock,
     pub(crate) store: Store,
+    pub(crate) secrets: Secrets,
     pub(crate) compute: Compute,
     pub(crate) api_keys: ApiKeys,
+    pub(crate) session_tokens: SessionTokens,
+    pub(crate) passwords: Passwords,
+    pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
+    pub(crate) answers: Answers,
+    pub(crate) trial_keys_given: TrialKeysGiven,
     pub(crate) body_budget: BodyBudget,
     pub(crate) offload: Offload,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) in_flight: InFlight,
-    /// Circuits of clients that wait and of clients that do not.
+    /// Circuits of clients that wait and of clients that do not, and operations of trials that are given back.
     pub(crate) circuits_running: InFlight,
-    pub(crate) last_probe: LastProbe,
+    pub(crate) database_probe: Probe,
     draining: AtomicBool,
 }
 
@@ -59,6 +79,11 @@ impl Node {
     /// The node finishes what it has and takes nothing new.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// What is stored of a refresh token or the token of a setup link.
+    pub(crate) fn token_digest(&self, token: &str) -> [u8; 32] {
+        sign_in::token_digest(&self.secrets, token)
     }
 }
 
@@ -94,39 +119,77 @@ impl App {
 
     /// Starts a node that reads the time from this clock.
     pub async fn start_at(config: Config, clock: Clock) -> anyhow::Result<Running> {
+        App::start_with(config, clock, Compute::start).await
+    }
+
+    /// Starts a node that computes on these devices: for tests and benches of what is not a device's.
+    pub async fn start_on(config: Config, clock: Clock, devices: Vec<EngineDevice>) -> anyhow::Result<Running> {
+        App::start_with(config, clock, |bounds, _| Compute::start_on(bounds, devices)).await
+    }
+
+    async fn start_with(
+        config: Config,
+        clock: Clock,
+        compute: impl FnOnce(&ComputeConfig, PathBuf) -> anyhow::Result<Compute> + Send + 'static,
+    ) -> anyhow::Result<Running> {
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
         let store = Store::open(&config.database_url).await.context("ANGO_DATABASE_URL: cannot open the database")?;
         let has_api_keys = store.has_api_keys().await?;
-        let pepper = Pepper(data_dir.pepper(has_api_keys)?);
+        let secrets = Secrets::load(&config, &data_dir, has_api_keys)?;
+        secrets.check(&store, has_api_keys).await?;
         let api_listener = bind("ANGO_LISTEN", config.listen).await?;
         let metrics_listener = bind("ANGO_METRICS_LISTEN", config.metrics_listen).await?;
         let (api_addr, metrics_addr) = (api_listener.local_addr()?, metrics_listener.local_addr()?);
 
-        circuits::fail_unfinished(&store, clock.now()).await?;
+        let node_id = data_dir.node_id()?;
+        // this node's requests of an earlier process are gone
+        store.release_claims_of(&node_id).await?;
+        let blobs = Blobs::open(data_dir.answers()).context("ANGO_DATA_DIR: cannot make a folder for answers")?;
+        let answers = Answers::new(&secrets.key(Purpose::KeptAnswers), blobs, node_id.clone());
+        circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
-        let compute = tokio::task::spawn_blocking(move || Compute::start(&bounds, kernel_cache)).await??;
+        let compute = tokio::task::spawn_blocking(move || compute(&bounds, kernel_cache)).await??;
         let telemetry = Arc::new(Telemetry::new()?);
-        let (ttl, circuits) = (config.sessions.ttl, config.circuits.clone());
-        let sessions =
-            Sessions::start(store.clone(), compute.clone(), clock.clone(), telemetry.clone(), ttl, circuits).await?;
+        let (bounds, circuits) = (config.sessions.clone(), config.circuits.clone());
+        let sessions = Sessions::start(
+            store.clone(),
+            node_id,
+            compute.clone(),
+            clock.clone(),
+            telemetry.clone(),
+            bounds,
+            circuits,
+        )
+        .await?;
+        let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}"));
+        let issuer = issuer(&config, &store, &secrets, &base_url).await?;
         let node = Arc::new(Node {
-            base_url: config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}")),
+            base_url,
             started: Instant::now(),
-            api_keys: ApiKeys::new(store.clone(), pepper),
+            trial_keys_given: onboarding::trial_keys_given(),
+            api_keys: ApiKeys::new(store.clone(), secrets.pepper()),
+            session_tokens: SessionTokens::new(store.clone(), issuer),
+            passwords: Passwords::default(),
+            limits: Limits::new(config.plan_limits, store.clone(), &secrets),
             body_budget: BodyBudget::new(config.requests.body_memory_bytes),
             offload: Offload::new(),
             in_flight: InFlight::new(),
             circuits_running: InFlight::new(),
-            last_probe: LastProbe::default(),
+            database_probe: Probe::new("database", health::DATABASE_SLOW),
             draining: AtomicBool::new(false),
             config,
             clock,
             store,
+            secrets,
             compute,
             sessions,
+            answers,
             telemetry,
         });
+
+        // before the first request: who was locked stays locked
+        node.limits.exchange_lockouts(node.clock.now()).await;
 
         let (stop, stopped) = watch::channel(false);
         let connections_max = node.config.requests.connections_max;
@@ -138,6 +201,7 @@ impl App {
                 OPERATIONS_CONNECTIONS_MAX,
                 stopped.clone(),
             )),
+            tokio::spawn(limits::keep(node.clone(), stopped.clone())),
             tokio::spawn(keep_house(node.clone(), stopped)),
         ];
         Ok(Running {
@@ -166,6 +230,17 @@ impl Running {
         &self.node.config
     }
 
+    /// The link that creates the first administrator, at the first start of a node with users of its own.
+    pub async fn first_setup_link(&self) -> anyhow::Result<Option<Zeroizing<String>>> {
+        let node = &self.node;
+        let embedded = node.session_tokens.embedded().is_some();
+        if !embedded || node.store.has_users().await? || node.store.has_setup_link().await? {
+            return Ok(None);
+        }
+        let link = sign_in::new_setup_link(&node.store, &node.secrets, &node.base_url, node.clock.now()).await?;
+        Ok(Some(link))
+    }
+
     /// The node's database.
     pub fn store(&self) -> &Store {
         &self.node.store
@@ -185,12 +260,26 @@ impl Running {
         self.node.sessions.lose_all().await;
         // circuits that nobody waits for ended with their sessions; that must be on record
         self.node.circuits_running.idle().await;
+        self.node.api_keys.record_use().await;
         let compute = self.node.compute.clone();
         if tokio::task::spawn_blocking(move || compute.shutdown()).await.is_err() {
             tracing::error!("the engine did not stop in order");
         }
+        self.node.limits.close(self.node.clock.now()).await;
         self.node.store.close().await;
     }
+}
+
+/// Who issues the session tokens: the one that the operator named, else the node itself.
+async fn issuer(config: &Config, store: &Store, secrets: &Secrets, base_url: &str) -> anyhow::Result<Issuer> {
+    Ok(match &config.auth.external_issuer {
+        None => Issuer::Embedded(EmbeddedIssuer::open(store, secrets, base_url.to_owned()).await?),
+        Some(external) => Issuer::External {
+            address: external.address.clone(),
+            audience: external.audience.clone(),
+            keys: KeySet::new(external.address.clone(), external.jwks_url.clone())?,
+        },
+    })
 }
 
 async fn bind(variable: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -209,9 +298,15 @@ async fn keep_house(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         }
         if ticks % FORGET_TICKS == 0 {
             circuits::forget_old(&node).await;
+            idempotency::forget_old(&node).await;
+            sign_in::forget_old(&node).await;
         }
         lost_devices.watch(&node.compute.devices());
+        if ticks % USE_TICKS == USE_TICKS - 1 {
+            node.api_keys.record_use().await;
+        }
         node.sessions.sweep().await;
+        trial::end_trials(&node).await;
         node.telemetry.upkeep();
     }
 }

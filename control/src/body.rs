@@ -264,6 +264,15 @@ mod tests {
         assert!(pieces.next().await.unwrap().is_none());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_arriving_is_given_up() {
+        let first = futures_util::stream::once(async { Ok::<Bytes, std::io::Error>("1".into()) });
+        let stalled = futures_util::StreamExt::chain(first, futures_util::stream::pending());
+        let mut pieces = Pieces::new(Body::from_stream(stalled), 10).unwrap();
+        pieces.next().await.unwrap();
+        assert_eq!(pieces.next().await.unwrap_err().code, Code::InvalidRequest);
+    }
+
     #[tokio::test]
     async fn x6_a_body_of_unknown_length_is_cut_at_the_ceiling() {
         let chunks = futures_util::stream::iter(["12345678"; 2].map(|chunk| Ok::<Bytes, std::io::Error>(chunk.into())));

@@ -22,6 +22,11 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// Whole seconds since 1970.
+    pub fn seconds(self) -> u64 {
+        u64::try_from(self.0 / 1_000_000).unwrap_or(0)
+    }
+
     /// RFC 3339, UTC, milliseconds: `2026-01-31T23:59:59.123Z` (readings X3).
     pub fn rfc3339(self) -> String {
         let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");

@@ -10,7 +10,7 @@ use api::Code;
 use api::gates::CIPHERTEXT_BYTES_MAX;
 use api::params::PresetFacts;
 use engine::container;
-use engine::{Circuit, Engine, GateRow, Plan};
+use engine::{Circuit, Engine, GateList, Plan};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
@@ -18,11 +18,14 @@ use crate::base64_text::{self, Fault};
 use crate::config::ComputeConfig;
 use crate::error::ApiError;
 use crate::json::secret_key_rejected;
+use crate::octets::Words;
 
 pub use engine::Choice as BackendChoice;
+pub use engine::Device as EngineDevice;
 pub use engine::container::Form;
 pub use engine::{
-    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, OperationId as EngineOperation, PORT_BITS_MAX, Preset, Usage,
+    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperationId as EngineOperation, PORT_BITS_MAX, Preset,
+    Usage,
 };
 
 /// Names a key in the engine and says what its ciphertexts must match.
@@ -66,19 +69,26 @@ pub struct GateText<'a> {
 
 /// Gates that can be run.
 pub struct Program {
-    rows: Vec<GateRow>,
+    list: GateList,
     /// The form of each gate's first operand: its result goes back in it.
     forms: Vec<Form>,
 }
 
 /// What a program came to.
 pub struct Outcome {
-    results: Vec<Lwe>,
+    results: LweList,
     forms: Vec<Form>,
     /// Wall time of the evaluation.
     pub compute: Duration,
     /// Bootstraps really done.
     pub bootstraps: u64,
+}
+
+impl Outcome {
+    /// The results' ciphertexts.
+    pub fn into_results(self) -> LweList {
+        self.results
+    }
 }
 
 /// A netlist that was read.
@@ -136,7 +146,7 @@ pub enum CircuitEnd {
     /// With its outputs' ciphertexts, all outputs in a row.
     Completed {
         /// One ciphertext an output bit.
-        results: Vec<Lwe>,
+        results: LweList,
         /// Wall time of the evaluation.
         compute: Duration,
         /// Bootstraps really done.
@@ -219,15 +229,7 @@ impl Compute {
     /// Starts on the devices of this machine that the settings ask for. `kernel_cache`: folder of kernels that were compiled
     /// at an earlier start. A device that is passed over is a line of the log. Seconds of work for a GPU without the cache.
     pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Compute> {
-        let bounds = engine::Config {
-            queue_rows_max: config.queue_rows_max,
-            session_rows_max: config.session_rows_max,
-            wait_us_max: config.wait_us_max,
-            key_bytes_max: config.key_bytes_max,
-            resident_bytes_max: config.resident_bytes_max,
-            kernel_cache: Some(kernel_cache),
-            ..engine::Config::default()
-        };
+        let bounds = engine::Config { kernel_cache: Some(kernel_cache), ..bounds(config) };
         let engine = Engine::start(bounds, config.backend)?;
         for passed in engine.passed_over() {
             let (backend, reason) = (passed.backend, &passed.reason);
@@ -241,6 +243,11 @@ impl Compute {
             }
         }
         Ok(Compute { engine })
+    }
+
+    /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
+    pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Compute> {
+        Ok(Compute { engine: Engine::with_devices(bounds(config), devices)? })
     }
 
     /// Build string of the backend (readings O7).
@@ -295,8 +302,8 @@ impl Compute {
     /// Runs a program. A result that is not there at the deadline is an error and counts for nothing (readings E9).
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
-        let Program { rows, forms } = program;
-        self.engine.submit(key.session, rows, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
+        let Program { list, forms } = program;
+        self.engine.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
         let done = done.map_err(|failed| failed.error)?;
         Ok(Outcome { results: done.results, forms, compute: done.compute, bootstraps: done.bootstraps })
@@ -308,7 +315,7 @@ impl Compute {
         &self,
         key: &OpenKey,
         circuit: &PlannedCircuit,
-        inputs: Vec<Lwe>,
+        inputs: LweList,
         deadline: Instant,
     ) -> Result<(EngineOperation, oneshot::Receiver<CircuitEnd>), RunError> {
         let (tell, hears) = oneshot::channel();
@@ -343,6 +350,18 @@ impl Compute {
     /// Finishes what is queued, overwrites all keys and stops. Blocks.
     pub fn shutdown(&self) {
         self.engine.shutdown();
+    }
+}
+
+/// The engine's bounds, as far as settings say them.
+fn bounds(config: &ComputeConfig) -> engine::Config {
+    engine::Config {
+        queue_rows_max: config.queue_rows_max,
+        session_rows_max: config.session_rows_max,
+        wait_us_max: config.wait_us_max,
+        key_bytes_max: config.key_bytes_max,
+        resident_bytes_max: config.resident_bytes_max,
+        ..engine::Config::default()
     }
 }
 
@@ -398,26 +417,24 @@ pub fn read_program(
     gates: &[GateText<'_>],
     place: impl Fn(usize) -> String,
 ) -> Result<Program, ApiError> {
-    let mut program = Program { rows: Vec::with_capacity(gates.len()), forms: Vec::with_capacity(gates.len()) };
+    let mut operands = empty_list(key, gates.iter().map(|gate| gate.operands.len()).sum());
+    let mut forms = Vec::with_capacity(gates.len());
     for (i, gate) in gates.iter().enumerate() {
-        let mut operands = Vec::with_capacity(gate.operands.len());
-        for (member, text) in &gate.operands {
+        for (at, (member, text)) in gate.operands.iter().enumerate() {
             let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
-            if operands.is_empty() {
-                program.forms.push(form);
+            operands.push(lwe.words());
+            if at == 0 {
+                forms.push(form);
             }
-            operands.push(lwe);
         }
-        program.rows.push(GateRow { gate: gate.gate, operands });
     }
-    Ok(program)
+    Ok(Program { list: GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms })
 }
 
 /// A request's gates whose operands are bare words, one ciphertext after another: as [`read_program`].
-pub fn read_program_words(key: &OpenKey, gates: &[Gate], words: &[u8]) -> Result<Program, ApiError> {
-    let mut operands = read_words(key, words, gates.iter().map(|gate| gate.arity()).sum())?.into_iter();
-    let row = |&gate: &Gate| GateRow { gate, operands: operands.by_ref().take(gate.arity()).collect() };
-    Ok(Program { rows: gates.iter().map(row).collect(), forms: vec![Form::Ango; gates.len()] })
+pub fn read_program_words(key: &OpenKey, gates: &[Gate], words: Words) -> Result<Program, ApiError> {
+    let operands = read_words(key, words, gates.iter().map(|gate| gate.arity()).sum())?;
+    Ok(Program { list: GateList::new(gates.to_vec(), operands), forms: vec![Form::Ango; gates.len()] })
 }
 
 /// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
@@ -438,7 +455,7 @@ pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
 
 /// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
 pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
-    outcome.results.iter().zip(&outcome.forms).map(|(lwe, form)| write(key, lwe, *form)).collect()
+    outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
 }
 
 /// One ciphertext of a key.
@@ -448,24 +465,29 @@ pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiEr
 
 /// One ciphertext of a key, as base64 in our own form.
 pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
-    write(key, lwe, Form::Ango)
+    write(key, lwe.words(), Form::Ango)
 }
 
-/// A value's ciphertexts and the form of the first, which is `None` for a value without bits. `place` says where the value
-/// stands in the request. CPU work for wide ones.
-pub fn read_value(key: &OpenKey, texts: &[String], place: &str) -> Result<(Vec<Lwe>, Option<Form>), ApiError> {
-    let (mut bits, mut first) = (Vec::with_capacity(texts.len()), None);
+/// Room for ciphertexts of a key.
+pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
+    LweList::with_capacity(key.preset.params().lwe_dimension, count)
+}
+
+/// Appends a value's ciphertexts; the form of the first, which is `None` for a value without bits. `place` says where the
+/// value stands in the request. CPU work for wide ones.
+pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
+    let mut first = None;
     for (bit, text) in texts.iter().enumerate() {
         let (lwe, form) = read_ciphertext(key, text, || format!("{place}[{bit}]"))?;
         first.get_or_insert(form);
-        bits.push(lwe);
+        list.push(lwe.words());
     }
-    Ok((bits, first))
+    Ok(first)
 }
 
 /// A value's ciphertexts as base64. CPU work for wide ones.
-pub fn write_value(key: &OpenKey, bits: &[Lwe], form: Form) -> Vec<String> {
-    bits.iter().map(|lwe| write(key, lwe, form)).collect()
+pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
+    bits.iter().map(|words| write(key, words, form)).collect()
 }
 
 /// Bytes of a ciphertext as bare words.
@@ -475,35 +497,20 @@ pub fn words_bytes(key: &OpenKey) -> usize {
 
 /// As many ciphertexts as there must be, as bare words one after another. Every word is a ciphertext's: only the length can
 /// be wrong.
-pub fn read_words(key: &OpenKey, bytes: &[u8], ciphertexts: usize) -> Result<Vec<Lwe>, ApiError> {
-    let each = words_bytes(key);
-    if ciphertexts.checked_mul(each) != Some(bytes.len()) {
-        if let Err(container::Error::SecretKey) = container::read_ciphertext(bytes, key.preset, None) {
-            return Err(secret_key_rejected());
-        }
-        let found = bytes.len();
-        return Err(ApiError::new(
-            Code::InvalidCiphertext,
-            format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes"),
-        ));
+pub fn read_words(key: &OpenKey, words: Words, ciphertexts: usize) -> Result<LweList, ApiError> {
+    let (each, found) = (words_bytes(key), words.bytes());
+    if ciphertexts.checked_mul(each) == Some(found) {
+        return Ok(LweList::from_words(key.preset.params().lwe_dimension, words.into_words()));
     }
-    let word = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
-    let read = |bytes: &[u8]| Lwe::new(bytes.as_chunks().0.iter().map(word).collect());
-    Ok(bytes.chunks_exact(each).map(read).collect())
+    if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
+        return Err(secret_key_rejected());
+    }
+    let message = format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes");
+    Err(ApiError::new(Code::InvalidCiphertext, message))
 }
 
-/// Appends a ciphertext as bare words.
-pub fn put_words(out: &mut Vec<u8>, lwe: &Lwe) {
-    out.extend(lwe.words().iter().flat_map(|word| word.to_le_bytes()));
-}
-
-/// Appends a program's results as bare words.
-pub fn put_results(out: &mut Vec<u8>, outcome: &Outcome) {
-    outcome.results.iter().for_each(|lwe| put_words(out, lwe));
-}
-
-fn write(key: &OpenKey, lwe: &Lwe, form: Form) -> String {
-    base64_text::encode(&container::write_ciphertext(lwe, key.preset, key.fingerprint, form))
+fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
+    base64_text::encode(&container::write_ciphertext(&Lwe::new(words.to_vec()), key.preset, key.fingerprint, form))
 }
 
 fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {

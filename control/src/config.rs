@@ -11,7 +11,9 @@ use api::gates::BATCH_GATES_MAX;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
+use crate::auth::key_set;
 use crate::compute::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
+use crate::limits::{Plan, PlanTable};
 
 pub use settings::{SETTINGS, Setting};
 
@@ -36,12 +38,16 @@ pub struct Config {
     pub metrics_listen: SocketAddr,
     /// Folder of everything the node keeps.
     pub data_dir: PathBuf,
-    /// `sqlite:` URL; the data folder's `ango.db` by default.
+    /// `sqlite:` or `postgres:` URL; the data folder's `ango.db` by default. May hold a password.
     pub database_url: String,
+    /// The server's secret; that of the data folder when unset.
+    pub secret: Option<ServerSecret>,
     /// Base address in documentation links; from `listen` when unset.
     pub public_url: Option<String>,
     /// Networks of proxies that speak TLS for the node (readings X12).
     pub trusted_proxies: Vec<IpNet>,
+    /// Users and their tokens.
+    pub auth: AuthConfig,
     /// Gate sessions.
     pub sessions: SessionsConfig,
     /// Bounds on requests.
@@ -50,6 +56,8 @@ pub struct Config {
     pub compute: ComputeConfig,
     /// Bounds on circuits.
     pub circuits: CircuitsConfig,
+    /// What plans allow (readings section 16).
+    pub plan_limits: PlanTable,
     /// Administrator's secret (readings B3); no endpoint of this build reads it.
     pub admin_key: Option<AdminKey>,
     /// File of the audit chain (readings B39); no endpoint of this build writes it.
@@ -70,6 +78,38 @@ impl std::fmt::Debug for AdminKey {
     }
 }
 
+/// The server's secret: 256 bits. It hides itself from logs.
+#[derive(Clone)]
+pub struct ServerSecret(pub Zeroizing<[u8; 32]>);
+
+impl std::fmt::Debug for ServerSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerSecret(..)")
+    }
+}
+
+/// Settings of users and their tokens.
+#[derive(Clone, Debug)]
+pub struct AuthConfig {
+    /// Whether anybody may become a user (readings A24).
+    pub allow_signup: bool,
+    /// Whether users may make keys of the environment dev (readings A16).
+    pub allow_dev_keys: bool,
+    /// Who else issues session tokens instead of the node (readings A10).
+    pub external_issuer: Option<ExternalIssuer>,
+}
+
+/// An OpenID issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalIssuer {
+    /// The `iss` of its tokens.
+    pub address: String,
+    /// One of their `aud`.
+    pub audience: String,
+    /// Where its keys are; by discovery when unset.
+    pub jwks_url: Option<String>,
+}
+
 /// Settings of gate sessions.
 #[derive(Clone, Debug)]
 pub struct SessionsConfig {
@@ -77,6 +117,15 @@ pub struct SessionsConfig {
     pub ttl: Duration,
     /// Whether the server may make and hold secret keys (readings G8).
     pub allow_server_held_key: bool,
+    /// Open sessions of an account on each plan, in the order of [`Plan::ALL`]; `None`: any number (readings L9).
+    pub open_max: [Option<u32>; Plan::ALL.len()],
+}
+
+impl SessionsConfig {
+    /// Open sessions of an account on this plan.
+    pub fn open_max(&self, plan: Plan) -> Option<u32> {
+        self.open_max[plan as usize]
+    }
 }
 
 /// Bounds on requests.
@@ -149,11 +198,18 @@ impl Config {
             metrics_listen: read.parsed("ANGO_METRICS_LISTEN", "an address such as 127.0.0.1:9464")?,
             database_url: database_url(read.text("ANGO_DATABASE_URL"), &data_dir)?,
             data_dir,
+            secret: server_secret(&read.text("ANGO_SECRET"))?,
             public_url: public_url(read.text("ANGO_PUBLIC_URL"))?,
             trusted_proxies: networks(&read.text("ANGO_TRUSTED_PROXIES"))?,
+            auth: AuthConfig {
+                allow_signup: read.switch("ANGO_AUTH_ALLOW_SIGNUP")?,
+                allow_dev_keys: read.switch("ANGO_API_KEYS_ALLOW_DEV")?,
+                external_issuer: external_issuer(&read)?,
+            },
             sessions: SessionsConfig {
                 ttl: Duration::from_secs(read.number("ANGO_SESSION_TTL_S", 1, 7 * 24 * 3600)?),
                 allow_server_held_key: read.switch("ANGO_ALLOW_SERVER_HELD_KEY")?,
+                open_max: sessions_max(&read.text("ANGO_SESSIONS_MAX"))?,
             },
             requests: RequestsConfig {
                 deadline: Duration::from_secs(read.number("ANGO_REQUEST_DEADLINE_S", 1, 3600)?),
@@ -183,6 +239,7 @@ impl Config {
                 value_bytes_max: read.number("ANGO_VALUE_MEMORY_MB", 1, 1 << 24)? << 20,
                 session_value_bytes_max: read.number("ANGO_SESSION_VALUE_MEMORY_MB", 1, 1 << 24)? << 20,
             },
+            plan_limits: plan_limits(&read.text("ANGO_PLAN_LIMITS"))?,
             admin_key: admin_key(read.text("SERVICE_ADMIN_KEY"))?,
             audit_log: audit_log(read.text("SERVICE_AUDIT_LOG"))?,
             allow_sk_in_response: read.switch("SERVICE_ALLOW_SK_IN_RESPONSE")?,
@@ -271,11 +328,8 @@ fn database_url(text: String, data_dir: &Path) -> Result<String, ConfigError> {
     if text.is_empty() {
         return Ok(format!("sqlite:{}", data_dir.join("ango.db").display()));
     }
-    if text.starts_with("postgres:") || text.starts_with("postgresql:") {
-        return Err(wrong("ANGO_DATABASE_URL", "PostgreSQL is not in this build; use sqlite:FILE"));
-    }
     // the text may hold a password: it is not repeated
-    store::sqlite_path(&text).map_err(|error| wrong("ANGO_DATABASE_URL", &error.to_string()))?;
+    store::Url::parse(&text).map_err(|error| wrong("ANGO_DATABASE_URL", &error.to_string()))?;
     Ok(text)
 }
 
@@ -290,6 +344,30 @@ fn public_url(text: String) -> Result<Option<String>, ConfigError> {
         return Err(wrong("ANGO_PUBLIC_URL", &format!("{text:?} is not an address such as https://fhe.example.org")));
     }
     Ok(Some(text.trim_end_matches('/').to_owned()))
+}
+
+fn external_issuer(read: &Reader<impl Fn(&str) -> Option<String>>) -> Result<Option<ExternalIssuer>, ConfigError> {
+    let [address, audience, jwks_url] =
+        ["ANGO_OIDC_ISSUER", "ANGO_OIDC_AUDIENCE", "ANGO_OIDC_JWKS_URL"].map(|name| read.text(name));
+    if address.is_empty() {
+        let alone = [("ANGO_OIDC_AUDIENCE", &audience), ("ANGO_OIDC_JWKS_URL", &jwks_url)];
+        return match alone.into_iter().find(|(_, text)| !text.is_empty()) {
+            Some((name, _)) => Err(wrong(name, "is of use with ANGO_OIDC_ISSUER only")),
+            None => Ok(None),
+        };
+    }
+    for (name, url) in [("ANGO_OIDC_ISSUER", &address), ("ANGO_OIDC_JWKS_URL", &jwks_url)] {
+        if !url.is_empty() && !reqwest::Url::parse(url).is_ok_and(|url| key_set::is_safe(&url)) {
+            return Err(wrong(name, &format!("{url:?} is neither an https address nor on this machine")));
+        }
+    }
+    if audience.is_empty() {
+        return Err(wrong(
+            "ANGO_OIDC_AUDIENCE",
+            "must say which `aud` the tokens of ANGO_OIDC_ISSUER carry for this node",
+        ));
+    }
+    Ok(Some(ExternalIssuer { address, audience, jwks_url: Some(jwks_url).filter(|url| !url.is_empty()) }))
 }
 
 fn networks(text: &str) -> Result<Vec<IpNet>, ConfigError> {
@@ -307,12 +385,51 @@ fn networks(text: &str) -> Result<Vec<IpNet>, ConfigError> {
         .collect()
 }
 
+/// The defaults with what the text says of some plans.
+fn sessions_max(text: &str) -> Result<[Option<u32>; Plan::ALL.len()], ConfigError> {
+    let mut max = [Some(1), Some(2), Some(10), Some(10), Some(50), Some(200), None];
+    for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let read = || {
+            let (plan, number) = entry.split_once('=')?;
+            let number = match number.trim() {
+                "unlimited" => None,
+                number => Some(number.parse().ok()?),
+            };
+            Some((Plan::from_name(plan.trim())?, number))
+        };
+        let (plan, number) = read()
+            .ok_or_else(|| wrong("ANGO_SESSIONS_MAX", &format!("{entry:?} is not like pro=50 or scale=unlimited")))?;
+        max[plan as usize] = number;
+    }
+    Ok(max)
+}
+
+fn plan_limits(path: &str) -> Result<PlanTable, ConfigError> {
+    if path.is_empty() {
+        return Ok(PlanTable::default());
+    }
+    let told = |why: String| wrong("ANGO_PLAN_LIMITS", &format!("{path}: {why}"));
+    let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+    PlanTable::from_json(&text).map_err(told)
+}
+
 fn admin_key(text: String) -> Result<Option<AdminKey>, ConfigError> {
     match text.chars().count() {
         0 => Ok(None),
         1..32 => Err(wrong("SERVICE_ADMIN_KEY", "must have at least 32 characters")),
         _ => Ok(Some(AdminKey(Zeroizing::new(text)))),
     }
+}
+
+/// The text may be nearly right: it is not repeated.
+fn server_secret(text: &str) -> Result<Option<ServerSecret>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mut secret = ServerSecret(Zeroizing::default());
+    hex::decode_to_slice(text, &mut secret.0[..])
+        .map_err(|_| wrong("ANGO_SECRET", "must be 64 hexadecimal characters, as `openssl rand -hex 32` prints"))?;
+    Ok(Some(secret))
 }
 
 fn audit_log(text: String) -> Result<Option<PathBuf>, ConfigError> {
@@ -359,10 +476,12 @@ mod tests {
             ("ANGO_LISTEN", "localhost"),
             ("ANGO_LISTEN", "0.0.0.0:8080"),
             ("ANGO_METRICS_LISTEN", "9464"),
-            ("ANGO_DATABASE_URL", "postgres://user:word@host/db"),
+            ("ANGO_DATABASE_URL", "postgres://user:word@host:port/db"),
             ("ANGO_DATABASE_URL", "sqlite::memory:"),
             ("ANGO_DATABASE_URL", "ango.db"),
             ("ANGO_REDIS_URL", "redis://host"),
+            ("ANGO_SECRET", "0123"),
+            ("ANGO_SECRET", &"g".repeat(64)),
             ("ANGO_BACKEND", "fpga"),
             ("ANGO_BACKEND", "CUDA"),
             ("ANGO_CIRCUIT_GATES_MAX", "1048577"),
@@ -376,8 +495,16 @@ mod tests {
             ("ANGO_SESSION_VALUE_MEMORY_MB", "-1"),
             ("ANGO_PUBLIC_URL", "fhe.example.org"),
             ("ANGO_TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("ANGO_AUTH_ALLOW_SIGNUP", "yes"),
+            ("ANGO_API_KEYS_ALLOW_DEV", "1"),
+            ("ANGO_OIDC_ISSUER", "http://id.example.org"),
+            ("ANGO_OIDC_AUDIENCE", "ango"),
+            ("ANGO_OIDC_JWKS_URL", "https://id.example.org/keys"),
             ("ANGO_SESSION_TTL_S", "0"),
             ("ANGO_SESSION_TTL_S", "1h"),
+            ("ANGO_SESSIONS_MAX", "50"),
+            ("ANGO_SESSIONS_MAX", "pro=-1"),
+            ("ANGO_SESSIONS_MAX", "gold=5"),
             ("ANGO_REQUEST_DEADLINE_S", "-1"),
             ("ANGO_CONNECTIONS_MAX", "0"),
             ("ANGO_BODY_MEMORY_MB", "1"),
@@ -387,6 +514,7 @@ mod tests {
             ("ANGO_KEY_MEMORY_MB", "0"),
             ("ANGO_RESIDENT_MEMORY_MB", "much"),
             ("ANGO_ALLOW_SERVER_HELD_KEY", "yes"),
+            ("ANGO_PLAN_LIMITS", "/no/such/file.json"),
             ("SERVICE_ADMIN_KEY", "short"),
             ("SERVICE_AUDIT_LOG", "/no/such/folder/audit.log"),
             ("SERVICE_ALLOW_SK_IN_RESPONSE", "1"),
@@ -400,10 +528,12 @@ mod tests {
 
     #[test]
     fn secrets_are_not_repeated_in_errors() {
-        let error = config(&[("ANGO_DATABASE_URL", "postgres://user:word@host/db")]).unwrap_err().to_string();
+        let error = config(&[("ANGO_DATABASE_URL", "postgres://user:word@host:port/db")]).unwrap_err().to_string();
         assert!(!error.contains("word"));
         let error = config(&[("SERVICE_ADMIN_KEY", "hunter2")]).unwrap_err().to_string();
         assert!(!error.contains("hunter2"));
+        let error = config(&[("ANGO_SECRET", &"0ab".repeat(21))]).unwrap_err().to_string();
+        assert!(!error.contains("0ab"));
     }
 
     #[test]
@@ -414,9 +544,36 @@ mod tests {
     }
 
     #[test]
+    fn x16_the_server_s_secret_is_read_and_hides_itself_from_logs() {
+        let config = config(&[("ANGO_SECRET", &"0aF1".repeat(16))]).unwrap();
+        assert_eq!(config.secret.as_ref().unwrap().0[..2], [0x0a, 0xf1]);
+        assert!(format!("{config:?}").contains("ServerSecret(..)"));
+    }
+
+    #[test]
+    fn a10_an_external_issuer_needs_an_audience_and_a_safe_address() {
+        let issuer = ("ANGO_OIDC_ISSUER", "https://id.example.org");
+        let audience = ("ANGO_OIDC_AUDIENCE", "ango");
+        assert!(config(&[issuer]).unwrap_err().to_string().starts_with("ANGO_OIDC_AUDIENCE: "));
+        let jwks_url = ("ANGO_OIDC_JWKS_URL", "http://id.example.org/keys");
+        assert!(config(&[issuer, audience, jwks_url]).unwrap_err().to_string().starts_with("ANGO_OIDC_JWKS_URL: "));
+        assert!(config(&[issuer, audience]).unwrap().auth.external_issuer.is_some());
+        assert!(config(&[]).unwrap().auth.external_issuer.is_none());
+    }
+
+    #[test]
     fn beyond_loopback_needs_a_named_proxy() {
         let config = config(&[("ANGO_LISTEN", "0.0.0.0:8080"), ("ANGO_TRUSTED_PROXIES", "10.0.0.0/8, ::1")]).unwrap();
         assert_eq!(config.trusted_proxies.len(), 2);
+    }
+
+    #[test]
+    fn l9_open_sessions_of_some_plans_can_be_set() {
+        let sessions = |text| config(&[("ANGO_SESSIONS_MAX", text)]).unwrap().sessions;
+        let defaults = Plan::ALL.map(|plan| sessions("").open_max(plan));
+        assert_eq!(defaults, [Some(1), Some(2), Some(10), Some(10), Some(50), Some(200), None]);
+        let changed = sessions("free=5, scale=unlimited,");
+        assert_eq!([Plan::Free, Plan::Scale, Plan::Pro].map(|plan| changed.open_max(plan)), [Some(5), None, Some(50)]);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::ids;
 
 /// Bytes of the secret that API keys' digests are made with (readings A3).
 const PEPPER_BYTES: usize = 32;
+/// Bytes of a node's name.
+const NODE_ID_BYTES: usize = 16;
 
 /// The node's folder.
 #[derive(Clone, Debug)]
@@ -40,6 +42,26 @@ impl DataDir {
         self.path.join("kernels")
     }
 
+    /// Where large kept answers are.
+    pub fn answers(&self) -> PathBuf {
+        self.path.join("answers")
+    }
+
+    /// Names the node that serves this folder, from one start to the next. Only whoever holds the lock asks.
+    pub fn node_id(&self) -> anyhow::Result<String> {
+        let path = self.path.join("node-id");
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        if kept.len() == 2 * NODE_ID_BYTES && kept.bytes().all(|c| c.is_ascii_hexdigit()) {
+            return Ok(kept);
+        }
+        let id: String = ids::random::<NODE_ID_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut options = OpenOptions::new();
+        let mut file = private_file(options.create(true).write(true).truncate(true), &path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        file.write_all(id.as_bytes()).and_then(|()| file.sync_all())?;
+        Ok(id)
+    }
+
     /// Takes the folder for one node. Fails when another one serves it.
     pub fn lock(&self) -> anyhow::Result<NodeLock> {
         let path = self.path.join("node.lock");
@@ -59,14 +81,33 @@ impl DataDir {
     /// The secret that digests of API keys are made with. Made at the first start; when keys exist already, a missing
     /// one is an error, since a new one would silently end them all.
     pub fn pepper(&self, has_keys: bool) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
-        let path = self.path.join("pepper");
+        let path = self.pepper_path();
         if !path.exists() {
             if has_keys {
-                bail!("{} is missing: API keys of this folder cannot be checked without it", path.display());
+                bail!(
+                    "{} is missing: API keys of this database cannot be checked without it (nodes that share a database \
+                     share ANGO_SECRET)",
+                    path.display()
+                );
             }
             self.make_pepper(&path).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let bytes = Zeroizing::new(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+        self.read_pepper(&path)
+    }
+
+    /// The secret if the folder has one.
+    pub fn kept_pepper(&self) -> anyhow::Result<Option<Zeroizing<[u8; PEPPER_BYTES]>>> {
+        let path = self.pepper_path();
+        if path.exists() { self.read_pepper(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// Where the secret is kept.
+    pub fn pepper_path(&self) -> PathBuf {
+        self.path.join("pepper")
+    }
+
+    fn read_pepper(&self, path: &Path) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {
+        let bytes = Zeroizing::new(fs::read(path).with_context(|| format!("cannot read {}", path.display()))?);
         let Ok(pepper) = <[u8; PEPPER_BYTES]>::try_from(bytes.as_slice()) else {
             bail!("{} is damaged: it must hold {PEPPER_BYTES} bytes", path.display());
         };
@@ -119,6 +160,17 @@ mod tests {
         assert_eq!(*first, *data.pepper(true).unwrap());
         fs::write(folder.path().join("pepper"), b"short").unwrap();
         assert!(data.pepper(true).unwrap_err().to_string().contains("damaged"));
+    }
+
+    #[test]
+    fn a_node_keeps_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::open(folder.path()).unwrap();
+        let id = data.node_id().unwrap();
+        assert_eq!((data.node_id().unwrap(), id.len()), (id, 32));
+        // half a name, after a power cut, is none
+        fs::write(folder.path().join("node-id"), "0123").unwrap();
+        assert_eq!(data.node_id().unwrap().len(), 32);
     }
 
     #[cfg(unix)]

@@ -76,6 +76,44 @@ pub async fn redoc_script() -> Response {
     (headers, REDOC).into_response()
 }
 
+/// Where the setup link leads: a form for the first administrator. The token stands behind the `#`.
+pub async fn setup() -> Response {
+    let form = r#"<form id="setup">
+<p><label>E-mail<br><input name="email" type="email" autocomplete="username" required size="40"></label></p>
+<p><label>Password, 12 characters or more<br>
+<input name="password" type="password" autocomplete="new-password" required minlength="12" size="40"></label></p>
+<p><button>Create the administrator</button></p>
+</form>
+<p id="outcome" role="status"></p>
+<script src="/setup.js"></script>
+"#;
+    page("First administrator", form)
+}
+
+/// The program behind [`setup`].
+pub async fn setup_script() -> Response {
+    let script = r#"const form = document.getElementById("setup");
+const outcome = document.getElementById("outcome");
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const body = { token: location.hash.slice(1), email: form.email.value, password: form.password.value };
+  const headers = { "Content-Type": "application/json" };
+  try {
+    const answer = await fetch("/auth/setup", { method: "POST", headers, body: JSON.stringify(body) });
+    if (answer.ok) {
+      form.remove();
+      outcome.textContent = "The administrator is created. Sign in with this e-mail and password.";
+    } else {
+      outcome.textContent = (await answer.json()).error.message;
+    }
+  } catch {
+    outcome.textContent = "The node does not answer.";
+  }
+});
+"#;
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
+}
+
 /// All error codes.
 pub async fn error_list() -> Response {
     let rows: String = Code::ALL

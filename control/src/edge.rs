@@ -4,8 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{Code, ErrorBody, ErrorEnvelope, RequestId};
-use axum::Json;
+use api::{Code, RequestId};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -13,8 +12,11 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use crate::app::Node;
+use crate::envelope::{self, Area};
 use crate::error::ApiError;
 use crate::ids;
+use crate::limits::Quota;
+use crate::peer::{ClientAddress, Peer};
 use crate::platform::health;
 
 /// Names a request for support (readings X11).
@@ -37,9 +39,17 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     // the pattern, never the path: paths hold session ids (readings X16)
     let route =
         request.extensions().get::<MatchedPath>().map_or("unmatched".to_owned(), |path| path.as_str().to_owned());
+    let area = Area::of(request.uri().path());
     let client_id = client_request_id(request.headers()).map(str::to_owned);
     let deadline = node.config.requests.deadline;
     request.extensions_mut().insert(Deadline(started + deadline));
+    let peer = request.extensions().get::<Peer>().copied();
+    let address = peer.map(|peer| ClientAddress::of(peer, request.headers(), &node.config.trusted_proxies));
+    if let Some(address) = address {
+        request.extensions_mut().insert(address);
+    }
+    let quota = Quota::default();
+    request.extensions_mut().insert(quota.clone());
 
     let response = if node.is_draining() && !health::ROUTES.contains(&route.as_str()) {
         ApiError::draining().into_response()
@@ -53,8 +63,10 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
         }
     };
 
-    let mut response = with_error_object(response, &id, &node.base_url);
+    let mut response = with_error_object(response, area, &id, &node.base_url);
+    let standing = node.limits.settle(&quota, response.status(), address, node.clock.now());
     let headers = response.headers_mut();
+    standing.write(headers);
     headers.insert(X_REQUEST_ID, HeaderValue::from_str(id.as_str()).expect("ids are ASCII"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // answers hold ciphertexts and session ids; pages and their assets say otherwise themselves
@@ -70,21 +82,11 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     response
 }
 
-/// Writes the error object that the specification shows, if the answer is one of our errors (readings E4).
-fn with_error_object(mut response: Response, id: &RequestId, base_url: &str) -> Response {
+/// Writes the error object of the area, if the answer is one of our errors.
+fn with_error_object(mut response: Response, area: Area, id: &RequestId, base_url: &str) -> Response {
     let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() else { return response };
-    let code = error.code.as_str();
-    let envelope = ErrorEnvelope {
-        error: ErrorBody {
-            code: code.to_owned(),
-            message: error.message.clone(),
-            request_id: id.as_str().to_owned(),
-            documentation_url: format!("{base_url}/docs/errors/{code}"),
-            details: error.details.clone(),
-        },
-    };
     let (parts, _) = response.into_parts();
-    let mut answer = (parts.status, Json(envelope)).into_response();
+    let mut answer = envelope::write(&error, area, id, base_url);
     for (name, value) in &parts.headers {
         if *name != header::CONTENT_LENGTH {
             answer.headers_mut().insert(name, value.clone());

@@ -16,20 +16,47 @@ pub struct ApiError {
     pub message: String,
     /// Parts of the request at fault.
     pub details: Vec<Detail>,
+    /// Where those parts are.
+    pub place: Place,
     /// When to come back, in seconds. Every 503 says it.
     pub retry_after_s: Option<u64>,
+}
+
+/// Parts of a request that members can be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The body.
+    Body,
+    /// What follows the path.
+    Query,
+}
+
+impl Place {
+    /// As the back office's answers call it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Place::Body => "body",
+            Place::Query => "query",
+        }
+    }
 }
 
 impl ApiError {
     /// An error of this code in these words.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_s = (code.status() == 503).then_some(1);
-        Self { code, message: message.into(), details: Vec::new(), retry_after_s }
+        Self { code, message: message.into(), details: Vec::new(), place: Place::Body, retry_after_s }
     }
 
     /// With the member that is at fault.
     pub fn at(mut self, field: impl Into<String>, issue: impl Into<String>) -> Self {
         self.details.push(Detail { field: field.into(), issue: issue.into() });
+        self
+    }
+
+    /// The members at fault are the query's.
+    pub fn in_query(mut self) -> Self {
+        self.place = Place::Query;
         self
     }
 
@@ -45,6 +72,12 @@ impl ApiError {
         Self::new(Code::InternalError, "something went wrong inside the service")
     }
 
+    /// Another request with the same `Idempotency-Key` is running (readings I3).
+    pub fn in_progress() -> Self {
+        Self::new(Code::IdempotencyInProgress, "the first request with this Idempotency-Key is still running")
+            .retry_after(Duration::from_secs(1))
+    }
+
     /// The node takes no new work.
     pub fn draining() -> Self {
         Self::new(Code::ServiceUnavailable, "the node is shutting down").retry_after(Duration::from_secs(5))
@@ -52,8 +85,11 @@ impl ApiError {
 }
 
 impl From<store::Error> for ApiError {
-    /// Readings E8: the database failing is 503.
+    /// Readings E8: the database failing is 503. A lost claim is no failure: another request with its key runs (I3).
     fn from(error: store::Error) -> Self {
+        if matches!(error, store::Error::ClaimLost) {
+            return Self::in_progress();
+        }
         tracing::error!(cause = %error, "database failed");
         Self::new(Code::ServiceUnavailable, "the database did not answer").retry_after(Duration::from_secs(2))
     }

@@ -1,6 +1,8 @@
 //! Fresh identifiers (readings X4).
 
-use api::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, UsageId};
+use api::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId, UsageId, UserId};
+
+use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
 
@@ -9,6 +11,20 @@ pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
+}
+
+/// Random bytes from the operating system as lower-case hexadecimal, behind a prefix.
+pub fn random_hex<const N: usize>(prefix: &str) -> Zeroizing<String> {
+    let bytes = Zeroizing::new(random::<N>());
+    // as large as it will be: growing would leave a copy
+    let mut text = Zeroizing::new(String::with_capacity(prefix.len() + 2 * N));
+    text.push_str(prefix);
+    for byte in bytes.iter() {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).expect("four bits are a hex digit"));
+        }
+    }
+    text
 }
 
 /// 128 bits that sort by time: 48 bits of milliseconds, 80 random ones.
@@ -50,6 +66,16 @@ pub fn operation(now: Timestamp) -> OperationId {
 /// A new handle's id.
 pub fn handle() -> HandleId {
     HandleId::from_bits(u128::from_be_bytes(random()))
+}
+
+/// A new user's id.
+pub fn user(now: Timestamp) -> UserId {
+    UserId::from_bits(time_ordered(now))
+}
+
+/// A new sign-in's id.
+pub fn sign_in(now: Timestamp) -> SignInId {
+    SignInId::from_bits(time_ordered(now))
 }
 
 /// A new gate session's id: 128 random bits, since it is a secret.

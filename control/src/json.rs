@@ -56,7 +56,8 @@ fn check(bytes: &[u8]) -> Result<(), ApiError> {
         (Err(error), None) => Err(ApiError::new(
             Code::InvalidRequest,
             format!("the body is not JSON: fault at line {}, column {}", error.line(), error.column()),
-        )),
+        )
+        .at("", "not JSON")),
         (Ok(Kind::Object), None) => Ok(()),
         (Ok(Kind::Other), None) => {
             Err(ApiError::new(Code::ValidationError, "the body must be a JSON object").at("", "expected an object"))

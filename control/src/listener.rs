@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
 use crate::body::Lingering;
+use crate::peer::Peer;
 
 /// Longest time for a request's head; also the life of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,8 +40,8 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
             accepted = accepted => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, address)) => (stream, Peer(address)),
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -49,7 +50,10 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
         };
         // small answers go out at once; if the socket refuses, it is only slower
         let _ = stream.set_nodelay(true);
-        let service = router.clone().map_request(|request: hyper::Request<Incoming>| request.map(Lingering::new));
+        let service = router.clone().map_request(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            request.map(Lingering::new)
+        });
         let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

@@ -1,6 +1,7 @@
 //! Ciphertexts as bare words behind a JSON head ([`api::octets`], docs/wire-format.md 10): for clients whom base64 and
 //! JSON cost more than the network does.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,13 +23,14 @@ use zeroize::Zeroizing;
 
 use crate::app::Node;
 use crate::body::{Json, JsonBody, OFF_THREAD_BYTES_MIN, Pieces, Reserved, media_type};
+use crate::compute::LweList;
 use crate::error::ApiError;
 use crate::json;
 use crate::workbench::Room;
 
 /// The media type.
 pub const OCTET_STREAM: &str = "application/octet-stream";
-/// Memory that such a request needs for each byte of its body: the body, and the ciphertexts that are made of it.
+/// Memory that such a request needs for each byte of its body: the words, and a copy where handles stand between them.
 const COPIES: u64 = 2;
 
 /// How the octet-stream form describes itself.
@@ -57,16 +59,47 @@ pub trait OctetsHead: DeserializeOwned + Send + 'static {
     const BYTES_MAX: usize;
 }
 
-/// The ciphertexts behind a head, unread. Overwritten when they are dropped: who knows what they were.
+/// What stands behind a head, as words. Overwritten when it is dropped unread: who knows what it was.
+#[derive(Default)]
 pub struct Words {
-    body: Zeroizing<Vec<u8>>,
-    start: usize,
+    words: Zeroizing<Vec<u32>>,
+    /// Bytes of a word that is not whole yet.
+    part: Zeroizing<Vec<u8>>,
 }
 
 impl Words {
-    /// Their bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.body[self.start..]
+    /// Room for this many bytes, which is no more than has been set aside.
+    fn with_capacity(bytes: usize) -> Words {
+        Words { words: Zeroizing::new(Vec::with_capacity(bytes.div_ceil(4))), part: Zeroizing::default() }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let missing = (4 - self.part.len()) % 4;
+        let (end_of_word, bytes) = bytes.split_at(missing.min(bytes.len()));
+        self.part.extend_from_slice(end_of_word);
+        let (words, part) = bytes.as_chunks();
+        let whole = self.part.as_slice().try_into().ok();
+        self.words.extend(whole.into_iter().chain(words.iter().copied()).map(u32::from_le_bytes));
+        if whole.is_some() {
+            self.part.clear();
+        }
+        self.part.extend_from_slice(part);
+    }
+
+    /// How many bytes they are.
+    pub fn bytes(&self) -> usize {
+        4 * self.words.len() + self.part.len()
+    }
+
+    /// The bytes themselves, as they came.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let words = self.words.iter().flat_map(|word| word.to_le_bytes());
+        Zeroizing::new(words.chain(self.part.iter().copied()).collect())
+    }
+
+    /// The words, not to be overwritten: they are ciphertexts.
+    pub fn into_words(mut self) -> Vec<u32> {
+        std::mem::take(&mut *self.words)
     }
 }
 
@@ -101,28 +134,29 @@ impl<J: JsonBody, H: OctetsHead> FromRequest<Arc<Node>> for Upload<J, H> {
 }
 
 async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<Upload<J, H>, ApiError> {
-    let pieces = Pieces::new(request.into_body(), H::BYTES_MAX)?;
+    let mut pieces = Pieces::new(request.into_body(), H::BYTES_MAX)?;
     let reserved = node.body_budget.reserve(COPIES * pieces.bytes_max() as u64).await?;
-    let body = pieces.all().await?;
-    let (head, start) = match octets::split(&body, H::HEAD_BYTES_MAX) {
-        Ok((head, _)) => (head, octets::LENGTH_BYTES + head.len()),
-        Err(Fault::CutShort) => {
-            return Err(ApiError::new(Code::InvalidRequest, "the body ends before its head does"));
+    let mut begun = Zeroizing::new(Vec::new());
+    let start = loop {
+        match octets::split(&begun, H::HEAD_BYTES_MAX) {
+            Ok((head, _)) => break octets::LENGTH_BYTES + head.len(),
+            Err(Fault::HeadTooLong) => {
+                let message = format!("the head may have at most {} bytes here", H::HEAD_BYTES_MAX);
+                return Err(ApiError::new(Code::PayloadTooLarge, message));
+            }
+            Err(Fault::CutShort) => {}
         }
-        Err(Fault::HeadTooLong) => {
-            let most = H::HEAD_BYTES_MAX;
-            return Err(ApiError::new(Code::PayloadTooLarge, format!("the head may have at most {most} bytes here")));
-        }
+        let piece = pieces.next().await?;
+        let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;
+        begun.extend_from_slice(&piece);
     };
-    if head.len() < OFF_THREAD_BYTES_MIN {
-        let head = json::parse(head)?;
-        return Ok(Upload::Octets { head, words: Words { body, start }, reserved });
+    let mut words = Words::with_capacity(pieces.bytes_max().saturating_sub(octets::LENGTH_BYTES));
+    words.push(&begun[start..]);
+    while let Some(piece) = pieces.next().await? {
+        words.push(&piece);
     }
-    let parsed = node.offload.run(move || {
-        let head = json::parse(&body[octets::LENGTH_BYTES..start])?;
-        Ok::<_, ApiError>((head, Words { body, start }))
-    });
-    let (head, words) = parsed.await??;
+    let parse = move || json::parse(&begun[octets::LENGTH_BYTES..start]);
+    let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { node.offload.run(parse).await?? };
     Ok(Upload::Octets { head, words, reserved })
 }
 
@@ -138,38 +172,50 @@ pub fn wanted(headers: &HeaderMap) -> bool {
 /// An answer's bytes, ready to be sent.
 pub struct Written {
     content_type: &'static str,
-    bytes: Vec<u8>,
+    pieces: VecDeque<Bytes>,
 }
 
 /// An answer in JSON. CPU work for large ones.
 pub fn write_json(answer: &impl Serialize) -> Result<Written, ApiError> {
     let bytes = serde_json::to_vec(answer).map_err(ApiError::internal)?;
-    Ok(Written { content_type: "application/json", bytes })
+    Ok(Written { content_type: "application/json", pieces: [bytes.into()].into() })
 }
 
-/// An answer of a head and words, which `put` appends; `words_bytes` of them.
-pub fn write_octets(
-    head: &impl Serialize,
-    words_bytes: usize,
-    put: impl FnOnce(&mut Vec<u8>),
-) -> Result<Written, ApiError> {
+/// An answer of a head and ciphertexts, whose words are sent from where they are.
+pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<LweList>) -> Result<Written, ApiError> {
     let head = serde_json::to_vec(head).map_err(ApiError::internal)?;
-    let mut bytes = octets::begin(&head, words_bytes);
-    put(&mut bytes);
-    Ok(Written { content_type: OCTET_STREAM, bytes })
+    let begin = Bytes::from(octets::begin(&head, 0));
+    let words = ciphertexts.into_iter().map(|list| Bytes::from_owner(LittleEndian::of(list.into_words())));
+    Ok(Written { content_type: OCTET_STREAM, pieces: std::iter::once(begin).chain(words).collect() })
+}
+
+/// Words that are seen as their little-endian bytes.
+struct LittleEndian(Vec<u32>);
+
+impl LittleEndian {
+    fn of(mut words: Vec<u32>) -> LittleEndian {
+        words.iter_mut().for_each(|word| *word = word.to_le());
+        LittleEndian(words)
+    }
+}
+
+impl AsRef<[u8]> for LittleEndian {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
 }
 
 impl Written {
     /// The answer. The room is given back when all of it is sent, or nobody takes it any more.
     pub fn respond(self, status: StatusCode, room: Option<Room>) -> Response {
-        let body = Held { bytes: Bytes::from(self.bytes), _room: room };
+        let body = Held { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
     }
 }
 
-/// A body in one piece, and the memory that is set aside for it.
+/// A body that is there as a whole, and the memory that is set aside for it.
 struct Held {
-    bytes: Bytes,
+    pieces: VecDeque<Bytes>,
     _room: Option<Room>,
 }
 
@@ -181,18 +227,23 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
-        // in pieces: the next one is taken when the one before is on its way, so that the room is held for a slow reader
-        let length = self.bytes.len().min(PIECE_BYTES);
-        let piece = self.bytes.split_to(length);
-        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
+        // a little at a time: the next is taken when the one before is on its way, so that the room is held for a slow reader
+        while let Some(first) = self.pieces.front_mut() {
+            let piece = first.split_to(first.len().min(PIECE_BYTES));
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            self.pieces.pop_front();
+        }
+        Poll::Ready(None)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+        self.pieces.iter().all(Bytes::is_empty)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
+        SizeHint::with_exact(self.pieces.iter().map(|piece| piece.len() as u64).sum())
     }
 }
 
@@ -221,16 +272,35 @@ mod tests {
         assert!(!wanted(&HeaderMap::new()));
     }
 
+    #[test]
+    fn words_are_whole_however_the_pieces_are_cut() {
+        let bytes: Vec<u8> = (0..23).collect();
+        // every way to cut the first ten bytes
+        for cuts in 0..1u32 << 10 {
+            let (mut words, mut piece) = (Words::with_capacity(0), Vec::new());
+            for (at, &byte) in bytes.iter().enumerate() {
+                piece.push(byte);
+                if cuts >> at & 1 == 1 {
+                    words.push(&std::mem::take(&mut piece));
+                }
+            }
+            words.push(&piece);
+            assert_eq!((words.bytes(), &words.to_bytes()[..]), (23, &bytes[..]), "{cuts:b}");
+            assert_eq!(words.into_words()[..2], [0x0302_0100, 0x0706_0504], "{cuts:b}");
+        }
+    }
+
     #[tokio::test]
     async fn an_answer_holds_its_memory_until_it_is_sent() {
         let memory = Memory::of_node(1 << 20);
         let room = memory.reserve(700_000).unwrap();
-        let written = write_octets(&"head", 600_000, |out| out.resize(out.len() + 600_000, 7)).unwrap();
+        let ciphertexts = LweList::from_words(2, vec![0x0102_0304; 150_000]);
+        let written = write_octets(&"head", vec![ciphertexts]).unwrap();
         let response = written.respond(StatusCode::OK, Some(room));
         assert_eq!(response.headers()[header::CONTENT_TYPE], OCTET_STREAM);
         assert_eq!(memory.used(), 700_000);
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(octets::split(&body, 100).unwrap(), (&b"\"head\""[..], &[7; 600_000][..]));
+        assert_eq!(octets::split(&body, 100).unwrap(), (&b"\"head\""[..], &[4, 3, 2, 1].repeat(150_000)[..]));
         assert_eq!(memory.used(), 0);
     }
 }

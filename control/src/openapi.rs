@@ -9,9 +9,9 @@ use serde_json::json;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::example::{Example, ExampleBuilder};
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{ComponentsBuilder, Object, Type};
+use utoipa::openapi::schema::{ComponentsBuilder, Object, ObjectBuilder, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
@@ -22,8 +22,10 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::platform::health::VERSION;
 use crate::router;
 
-/// Name of the security scheme.
+/// Names of the security schemes.
 const API_KEY: &str = "api_key";
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+const SESSION_TOKEN: &str = "session_token";
 
 /// What the page says about the API as a whole.
 pub fn frame() -> OpenApi {
@@ -36,6 +38,11 @@ pub fn frame() -> OpenApi {
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("svc_(live|test|dev|trial)_[0-9a-f]{32}")
         .description(Some("An API key. Without the word `Bearer` it is accepted too."))
+        .build();
+    let session_token = Http::builder()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .description(Some("A session token of the dashboard: `POST /auth/login`, or the operator's own issuer."))
         .build();
     OpenApiBuilder::new()
         .info(
@@ -58,10 +65,19 @@ pub fn frame() -> OpenApi {
                 .name("Circuits")
                 .description(Some("Circuits of gates in one request; intermediate results do not leave the node."))
                 .build(),
+            TagBuilder::new()
+                .name("API keys")
+                .description(Some("Trial keys for everybody, keys that users of the dashboard make, rotation."))
+                .build(),
+            TagBuilder::new()
+                .name("Signing in")
+                .description(Some("Users of the dashboard, their session tokens, and what checks those."))
+                .build(),
         ]))
         .components(Some(
             ComponentsBuilder::new()
                 .security_scheme(API_KEY, SecurityScheme::Http(scheme))
+                .security_scheme(SESSION_TOKEN, SecurityScheme::Http(session_token))
                 .schema_from::<ErrorEnvelope>()
                 .schemas_from_iter(error_schemas())
                 .build(),
@@ -80,6 +96,9 @@ fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
 pub fn document() -> OpenApi {
     let mut document = router::description();
     for item in document.paths.paths.values_mut() {
+        for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
+            take_idempotency_key(operation);
+        }
         for operation in operations(item) {
             complete(operation);
         }
@@ -98,27 +117,72 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
+/// Says that an operation may be sent again under an `Idempotency-Key`, where that counts (readings I1).
+fn take_idempotency_key(operation: &mut Operation) {
+    let id = operation.operation_id.as_deref().expect("every operation has an id");
+    if errors(id).0 == Access::Everybody {
+        return;
+    }
+    let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"));
+    let parameter = ParameterBuilder::new()
+        .name(IDEMPOTENCY_KEY)
+        .parameter_in(ParameterIn::Header)
+        .description(Some(
+            "Names the request for 24 hours: sent again with the same body, it has no second effect and gets the first \
+             answer, with `Idempotent-Replayed: true`.",
+        ))
+        .schema(Some(key));
+    operation.parameters.get_or_insert_default().push(parameter.build().into());
+}
+
 /// Adds what follows from an operation's name: who may call it, and its errors with an example each.
 fn complete(operation: &mut Operation) {
     let id = operation.operation_id.clone().expect("every operation has an id");
     let (access, own) = errors(&id);
-    if access == Access::Key {
-        operation.security = Some(vec![SecurityRequirement::new::<_, _, String>(API_KEY, [])]);
-    } else {
+    let scheme = |name| SecurityRequirement::new::<_, _, String>(name, []);
+    operation.security = Some(match access {
+        Access::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
+        Access::User => vec![scheme(SESSION_TOKEN)],
         // said aloud: no key
-        operation.security = Some(vec![SecurityRequirement::default()]);
-    }
+        Access::Everybody => vec![SecurityRequirement::default()],
+    });
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     let shared: &[Code] = match access {
-        Access::Everybody => &[],
-        Access::Key => &[Code::InvalidRequest, Code::MissingAuthHeader, Code::InvalidApiKey, Code::InsufficientRole],
+        // health is never refused
+        Access::Everybody if id.ends_with("Health") => &[],
+        Access::Everybody => &[Code::RateLimited],
+        Access::Key => &[
+            Code::InvalidRequest,
+            Code::MissingAuthHeader,
+            Code::InvalidApiKey,
+            Code::InvalidSessionToken,
+            Code::InsufficientRole,
+            Code::RateLimited,
+            Code::BruteForceLockout,
+        ],
+        Access::User => &[
+            Code::InvalidRequest,
+            Code::MissingAuthHeader,
+            Code::InvalidSessionToken,
+            Code::RateLimited,
+            Code::BruteForceLockout,
+        ],
     };
-    for &code in shared.iter().chain(own).chain(&[Code::ServiceUnavailable, Code::InternalError]) {
-        by_status.entry(code.status()).or_default().push(code);
+    let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
+    let replayed = operation.parameters.iter().flatten().any(is_key);
+    let replay: &[Code] = if replayed { &[Code::IdempotencyInProgress, Code::IdempotencyKeyReused] } else { &[] };
+    for &code in shared.iter().chain(own).chain(replay).chain(&[Code::ServiceUnavailable, Code::InternalError]) {
+        let codes = by_status.entry(code.status()).or_default();
+        if !codes.contains(&code) {
+            codes.push(code);
+        }
     }
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response {
             response.headers.insert("X-Request-Id".to_owned(), request_id_header().into());
+            for (name, why) in RATE_LIMIT_HEADERS {
+                response.headers.insert(name.to_owned(), rate_limit_header(why).into());
+            }
         }
     }
     for (status, codes) in by_status {
@@ -134,7 +198,10 @@ fn complete(operation: &mut Operation) {
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
     Everybody,
+    /// Programs with an API key, and users.
     Key,
+    /// Users with a session token.
+    User,
 }
 
 /// Who may call an operation and what it refuses beyond what all of them do.
@@ -146,16 +213,22 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
     match operation_id {
         "getBriefHealth" | "getHealth" | "listModels" | "getGatePricing" => (Access::Everybody, &[]),
         "suggestParams" => (Access::Everybody, &[InvalidRequest, InvalidParams]),
+        "createTrialKey" => (Access::Everybody, &[IpRateLimited]),
+        "revokeTrialKey" => (Access::Everybody, &[InvalidRequest, KeyNotFound, Conflict]),
+        "rotateApiKey" => (Access::Key, &[Conflict]),
         "createManagedSession" => {
-            (Access::Key, &[SecretKeyRejected, FeatureDisabled, PayloadTooLarge, ValidationError])
+            (Access::Key, &[SecretKeyRejected, QuotaExceeded, FeatureDisabled, PayloadTooLarge, ValidationError])
         }
-        "createEvalSession" => (Access::Key, &[InvalidParams, SecretKeyRejected, PayloadTooLarge, ValidationError]),
+        "createEvalSession" => {
+            (Access::Key, &[InvalidParams, SecretKeyRejected, QuotaExceeded, PayloadTooLarge, ValidationError])
+        }
         "evaluateGate" => (
             Access::Key,
             &[
                 InvalidGateOp,
                 MissingOperand,
                 InvalidCiphertext,
+                TrialOpsExhausted,
                 SecretKeyRejected,
                 SessionNotFound,
                 SessionExpired,
@@ -170,6 +243,7 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
                 InvalidGateOp,
                 MissingOperand,
                 InvalidCiphertext,
+                TrialOpsExhausted,
                 SecretKeyRejected,
                 SessionNotFound,
                 SessionExpired,
@@ -185,7 +259,7 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
             &[InvalidCiphertext, SecretKeyRejected, SessionNotFound, SessionExpired, PayloadTooLarge, ValidationError],
         ),
         "getSession" | "deleteSession" => (Access::Key, &[SessionNotFound, SessionExpired]),
-        "listSessions" | "listCircuits" => (Access::Key, &[]),
+        "listSessions" | "listCircuits" => (Access::Key, &[InvalidRequest]),
         "putCircuit" => (Access::Key, &[InvalidParams, QuotaExceeded, PayloadTooLarge]),
         "getCircuit" | "deleteCircuit" => (Access::Key, &[NotFound]),
         "runCircuit" => (
@@ -195,6 +269,7 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
                 InvalidCiphertext,
                 SecretKeyRejected,
                 QuotaExceeded,
+                TrialOpsExhausted,
                 NotFound,
                 SessionNotFound,
                 CiphertextNotFound,
@@ -209,6 +284,22 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
         "cancelCircuitOperation" => (Access::Key, &[OperationNotFound]),
         "getHandle" => (Access::Key, &[QuotaExceeded, SessionNotFound, CiphertextNotFound, SessionExpired]),
         "deleteHandle" => (Access::Key, &[SessionNotFound, CiphertextNotFound, SessionExpired]),
+        "getOpenIdConfiguration" | "getKeySet" => (Access::Everybody, &[NotFound]),
+        "logIn" | "refreshTokens" => (
+            Access::Everybody,
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError],
+        ),
+        "setUp" => (
+            Access::Everybody,
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError],
+        ),
+        "signUp" => (Access::Everybody, &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError]),
+        "changePassword" => (Access::User, &[InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError]),
+        "logOut" | "listUserKeys" => (Access::User, &[]),
+        "createUserKey" => {
+            (Access::User, &[InsufficientRole, FeatureDisabled, RateLimited, PayloadTooLarge, ValidationError])
+        }
+        "revokeUserKey" => (Access::User, &[KeyNotFound]),
         unknown => panic!("the errors of {unknown} are not listed"),
     }
 }
@@ -222,7 +313,10 @@ fn error_response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
         .description(names.join(", "))
         .content("application/json", content)
         .header("X-Request-Id", request_id_header());
-    if status == 503 || status == 429 {
+    for (name, why) in RATE_LIMIT_HEADERS {
+        response = response.header(name, rate_limit_header(why));
+    }
+    if matches!(status, 429 | 503) || codes.contains(&Code::IdempotencyInProgress) {
         let seconds = Object::with_type(Type::Integer);
         response = response.header(
             "Retry-After",
@@ -253,6 +347,20 @@ fn example(code: Code) -> Example {
         .build()
 }
 
+/// On every answer (readings L3-L5).
+const RATE_LIMIT_HEADERS: [(&str, &str); 6] = [
+    ("X-RateLimit-Daily-Limit", "Requests a day (UTC); 9007199254740991 is unlimited."),
+    ("X-RateLimit-Daily-Remaining", "What is left of them."),
+    ("X-RateLimit-Daily-Reset", "When the next day begins, in seconds since 1970."),
+    ("X-RateLimit-Monthly-Limit", "Requests a month (UTC); 9007199254740991 is unlimited."),
+    ("X-RateLimit-Monthly-Remaining", "What is left of them."),
+    ("X-RateLimit-Monthly-Reset", "When the next month begins, in seconds since 1970."),
+];
+
+fn rate_limit_header(why: &str) -> utoipa::openapi::Header {
+    HeaderBuilder::new().schema(Some(Object::with_type(Type::Integer))).description(Some(why)).build()
+}
+
 fn request_id_header() -> utoipa::openapi::Header {
     HeaderBuilder::new().schema(Some(String::schema())).description(Some("Names this request for support.")).build()
 }
@@ -274,7 +382,8 @@ mod tests {
                 assert!(operation.responses.responses.contains_key("503"));
             }
         }
-        // pricing, models, two of health, params, nine of sessions, nine of circuits
-        assert_eq!(operations_seen, 23);
+        // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, seven of signing in,
+        // four of users
+        assert_eq!(operations_seen, 37);
     }
 }

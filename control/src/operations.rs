@@ -30,7 +30,7 @@ async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
 async fn readyz(State(node): State<Arc<Node>>) -> (StatusCode, &'static str) {
     if node.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else if health::storage(&node).await.status == api::health::HealthStatus::Unavailable {
+    } else if health::database(&node).await.status == api::health::HealthStatus::Unavailable {
         (StatusCode::SERVICE_UNAVAILABLE, "database unavailable\n")
     } else {
         (StatusCode::OK, "ok\n")

@@ -14,24 +14,40 @@ use crate::app::Node;
 use crate::auth::{self, Level};
 use crate::edge;
 use crate::error::ApiError;
-use crate::platform::{circuits, gates, health, models, params};
+use crate::idempotency;
+use crate::limits;
+use crate::platform::{api_keys, circuits, gates, health, models, onboarding, params, sign_in, user};
 use crate::{docs, openapi};
 
 /// The API's routes and their description.
 fn api(
     guard: impl Fn(Level, UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
+    anybody: impl Fn(UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
 ) -> OpenApiRouter<Arc<Node>> {
+    let own = |routes| guard(Level::Own, routes);
     let any_key = |routes| guard(Level::Trial, routes);
     let readers = |routes| guard(Level::Read, routes);
     let writers = |routes| guard(Level::Write, routes);
     let billing = |routes| guard(Level::Billing, routes);
+    let users = |routes| guard(Level::Session, routes);
     OpenApiRouter::with_openapi(openapi::frame())
-        // everybody
+        // everybody; health may be asked as often as a monitor likes
         .routes(routes!(health::brief))
         .routes(routes!(health::full))
-        .routes(routes!(models::list))
-        .routes(routes!(gates::pricing))
-        .routes(routes!(params::suggest))
+        .routes(anybody(routes!(models::list)))
+        .routes(anybody(routes!(gates::pricing)))
+        .routes(anybody(routes!(params::suggest)))
+        // has a limit of its own, which is lower
+        .routes(routes!(onboarding::create))
+        .routes(anybody(routes!(onboarding::revoke)))
+        .routes(anybody(routes!(sign_in::openid_configuration)))
+        .routes(anybody(routes!(sign_in::key_set)))
+        .routes(anybody(routes!(sign_in::log_in)))
+        .routes(anybody(routes!(sign_in::refresh)))
+        .routes(anybody(routes!(sign_in::set_up)))
+        .routes(anybody(routes!(sign_in::sign_up)))
+        // any valid key, to change itself too
+        .routes(own(routes!(api_keys::rotate)))
         // any valid key; a viewer only to read
         .routes(any_key(routes!(gates::create_managed)))
         .routes(any_key(routes!(gates::create_blind)))
@@ -50,6 +66,11 @@ fn api(
         .routes(writers(routes!(circuits::put, circuits::delete)))
         // account_admin
         .routes(billing(routes!(gates::list)))
+        // users of the dashboard, by their session token
+        .routes(users(routes!(sign_in::change_password)))
+        .routes(users(routes!(user::log_out)))
+        .routes(users(routes!(user::list_keys, user::create_key)))
+        .routes(users(routes!(user::revoke_key)))
 }
 
 /// The pages around the API, for everybody.
@@ -62,6 +83,8 @@ fn pages() -> Router<Arc<Node>> {
         .route("/docs/errors", get(docs::error_list))
         .route("/docs/errors/{code}", get(docs::error_page))
         .route("/redoc", get(docs::redoc))
+        .route("/setup", get(docs::setup))
+        .route("/setup.js", get(docs::setup_script))
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 
@@ -70,10 +93,14 @@ pub fn router(node: Arc<Node>) -> Router {
     let guard = |level: Level, (schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
         let layer =
             from_fn_with_state(node.clone(), move |state, request, next| auth::require(level, state, request, next));
+        let once = from_fn_with_state(node.clone(), idempotency::once);
         // of the handlers only: a wrong method is told as such before anybody asks for a key
-        (schemas, paths, methods.route_layer(layer))
+        (schemas, paths, methods.route_layer(once).route_layer(layer))
     };
-    let (api, _) = api(guard).split_for_parts();
+    let anybody = |(schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
+        (schemas, paths, methods.route_layer(from_fn_with_state(node.clone(), limits::anonymous)))
+    };
+    let (api, _) = api(guard, anybody).split_for_parts();
     api.merge(pages())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -83,7 +110,7 @@ pub fn router(node: Arc<Node>) -> Router {
 
 /// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
 pub fn description() -> utoipa::openapi::OpenApi {
-    api(|_, routes| routes).into_openapi()
+    api(|_, routes| routes, |routes| routes).into_openapi()
 }
 
 async fn not_found() -> ApiError {

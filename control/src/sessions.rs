@@ -8,18 +8,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use api::gates::{CreatedSession, Session, SessionState};
+use api::pages::Page;
 use api::{AccountId, Code, MilliYen, SessionId};
 use sha2::{Digest as _, Sha256};
-use store::{GateSession, NewGateSession, SessionEnd, Store};
+use store::{GateSession, KeptAnswer, NewGateSession, SessionEnd, SessionOpened, Store};
 use tokio::sync::oneshot;
 
-use crate::auth::Caller;
+use crate::app::Node;
+use crate::auth::{Caller, Environment, invalid_key};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::{Compute, OpenKey, OwnedKey};
-use crate::config::CircuitsConfig;
+use crate::config::{CircuitsConfig, SessionsConfig};
 use crate::error::ApiError;
 use crate::held_keys::HeldKey;
 use crate::ids;
+use crate::limits::Plan;
+use crate::pagination::{PageQuery, Position};
 use crate::telemetry::Telemetry;
 use crate::workbench::{Memory, Workbench};
 
@@ -96,10 +100,11 @@ impl OpenSession {
 /// The sessions of this node.
 pub struct Sessions {
     store: Store,
+    node_id: String,
     compute: Compute,
     clock: Clock,
     telemetry: Arc<Telemetry>,
-    ttl: Duration,
+    config: SessionsConfig,
     circuits: CircuitsConfig,
     /// Memory for values of all sessions.
     pub values: Memory,
@@ -108,33 +113,40 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// No sessions yet. Those of an earlier process are lost: their keys are gone (readings G13).
+    /// No sessions yet. Those of an earlier process of this node are lost: their keys are gone (readings G13).
     pub async fn start(
         store: Store,
+        node_id: String,
         compute: Compute,
         clock: Clock,
         telemetry: Arc<Telemetry>,
-        ttl: Duration,
+        config: SessionsConfig,
         circuits: CircuitsConfig,
     ) -> Result<Self, store::Error> {
-        let lost = store.lose_gate_sessions(clock.now().0).await?;
+        let lost = store.lose_gate_sessions(&node_id, clock.now().0).await?;
         if lost > 0 {
             tracing::info!(lost, "sessions of an earlier process are lost");
         }
         let values = Memory::of_node(circuits.value_bytes_max);
-        Ok(Self { store, compute, clock, telemetry, ttl, circuits, values, open: RwLock::default() })
+        Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, values, open: RwLock::default() })
     }
 
-    /// Opens a session on a key that is in the engine already.
-    pub async fn open(
+    /// A session on a key that is in the engine already; nobody finds it yet.
+    pub async fn make(
         &self,
         caller: &Caller,
         key: OwnedKey,
         held: Option<HeldKey>,
     ) -> Result<Arc<OpenSession>, ApiError> {
         let created_at = self.clock.now();
+        let mut expires_at = created_at.plus(self.config.ttl);
+        if caller.environment == Environment::Trial {
+            // a trial's sessions end with it, whichever node they are on
+            let trial = self.store.trial(caller.account.as_str()).await?.ok_or_else(invalid_key)?;
+            expires_at = expires_at.min(Timestamp(trial.expires_at));
+        }
         let id = ids::session();
-        let session = Arc::new(OpenSession {
+        Ok(Arc::new(OpenSession {
             digest: digest(&id),
             id,
             account: caller.account.clone(),
@@ -145,21 +157,41 @@ impl Sessions {
                 self.circuits.running_max,
             )),
             created_at,
-            expires_at: created_at.plus(self.ttl),
-        });
-        self.store
-            .insert_gate_session(&NewGateSession {
-                digest: &session.digest,
-                account_id: session.account.as_str(),
-                environment: caller.environment.as_str(),
-                preset: session.key.preset.name(),
-                is_blind: session.is_blind(),
-                created_at: session.created_at.0,
-                expires_at: session.expires_at.0,
-            })
+            expires_at,
+        }))
+    }
+
+    /// Opens a session that was made, and keeps the answer that tells of it.
+    pub async fn open(
+        &self,
+        caller: &Caller,
+        session: Arc<OpenSession>,
+        kept: Option<&KeptAnswer>,
+    ) -> Result<(), ApiError> {
+        let opened = self
+            .store
+            .insert_gate_session(
+                &NewGateSession {
+                    digest: &session.digest,
+                    account_id: session.account.as_str(),
+                    environment: caller.environment.as_str(),
+                    node_id: &self.node_id,
+                    preset: session.key.preset.name(),
+                    is_blind: session.is_blind(),
+                    created_at: session.created_at.0,
+                    expires_at: session.expires_at.0,
+                    open_max: self.config.open_max(caller.plan).map(i64::from),
+                },
+                kept,
+            )
             .await?;
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session.clone());
-        Ok(session)
+        match opened {
+            SessionOpened::Opened => {}
+            SessionOpened::TooMany { first_ends_at } => return Err(too_many(caller.plan, Timestamp(first_ends_at))),
+            SessionOpened::NoAccount => return Err(invalid_key()),
+        }
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session);
+        Ok(())
     }
 
     /// The open session of this id, if it is the account's; else why there is none. Somebody else's session and an
@@ -207,17 +239,20 @@ impl Sessions {
         Ok(session.described(&record, self.clock.now()))
     }
 
-    /// The open sessions of an account with their totals, newest first.
-    pub async fn list(&self, account: &AccountId) -> Result<Vec<Session>, ApiError> {
-        let records = self.store.active_gate_sessions(account.as_str()).await?;
+    /// A page of an account's open sessions with their totals.
+    pub async fn list(&self, node: &Node, account: &AccountId, query: &PageQuery) -> Result<Page<Session>, ApiError> {
         let now = self.clock.now();
+        let rows =
+            self.store.gate_sessions_page(account.as_str(), now.0, query.after_bytes(), query.rows_wanted()).await?;
+        let position = |row: &GateSession| Position { created_at: row.created_at, id: row.digest.clone() };
+        let page = query.page(node, rows, position);
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let sessions = records.iter().filter_map(|record| {
+        let sessions = page.items.iter().filter_map(|record| {
             let digest: &SessionDigest = record.digest.as_slice().try_into().ok()?;
-            let session = open.get(digest).filter(|session| now < session.expires_at)?;
-            Some(session.described(record, now))
+            // one that is just being ended is not shown
+            Some(open.get(digest)?.described(record, now))
         });
-        Ok(sessions.collect())
+        Ok(page.with(sessions.collect()))
     }
 
     /// Deletes a session; returns when its key is overwritten, or after 5 seconds if a batch still runs on it.
@@ -237,6 +272,15 @@ impl Sessions {
         for session in self.matching(|session| session.expires_at <= now) {
             if let Err(error) = self.end(&session, SessionEnd::Expired).await {
                 tracing::error!(code = error.code.as_str(), "an expired session's record was not updated");
+            }
+        }
+    }
+
+    /// Ends the sessions of an account that has ended.
+    pub async fn end_all_of(&self, account: &str) {
+        for session in self.matching(|session| session.account.as_str() == account) {
+            if let Err(error) = self.end(&session, SessionEnd::Deleted).await {
+                tracing::error!(code = error.code.as_str(), "an ended account's session was not updated");
             }
         }
     }
@@ -280,6 +324,16 @@ impl Sessions {
     }
 }
 
+/// Readings L9.
+fn too_many(plan: Plan, first_ends_at: Timestamp) -> ApiError {
+    let message = format!(
+        "as many gate sessions are open as the plan {} allows: delete one, or wait until {}, when the first of them ends",
+        plan.as_str(),
+        first_ends_at.rfc3339()
+    );
+    ApiError::new(Code::QuotaExceeded, message)
+}
+
 /// The answer to whoever asks for a session that ended like this (readings G1, G13).
 pub fn ended(end: SessionEnd) -> ApiError {
     match end {
@@ -295,8 +349,10 @@ fn digest(id: &SessionId) -> SessionDigest {
 
 #[cfg(all(test, feature = "held-keys"))]
 mod tests {
+    use api::{KeyId, LineageId};
+
     use super::*;
-    use crate::auth::{Environment, Role};
+    use crate::auth::{Credential, Role};
     use crate::compute::Preset;
     use crate::config::Config;
 
@@ -308,16 +364,27 @@ mod tests {
         let compute = Compute::start(&config.compute, folder.path().join("kernels")).unwrap();
         let telemetry = Arc::new(Telemetry::new().unwrap());
         let clock = Clock::system();
-        let sessions = Sessions::start(store.clone(), compute.clone(), clock, telemetry, IDLE, config.circuits.clone())
-            .await
-            .unwrap();
-        let caller = Caller { account: AccountId::from_bits(1), environment: Environment::Test, role: Role::Developer };
+        let sessions = Sessions::start(
+            store.clone(),
+            "node".to_owned(),
+            compute.clone(),
+            clock,
+            telemetry,
+            config.sessions.clone(),
+            config.circuits.clone(),
+        )
+        .await
+        .unwrap();
+        let credential = Credential::Key { key_id: KeyId::from_bits(1), lineage_id: LineageId::from_bits(1) };
+        let (account, plan) = (AccountId::from_bits(1), Plan::Free);
+        let caller = Caller { account, environment: Environment::Test, role: Role::Developer, plan, credential };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
         let key = compute.open(key).unwrap();
         assert_eq!(compute.usage().sessions, 1);
         // there is no such account, so the record cannot be written
-        let refused = sessions.open(&caller, key, Some(held)).await.err().unwrap();
-        assert_eq!(refused.code, Code::ServiceUnavailable);
+        let session = sessions.make(&caller, key, Some(held)).await.unwrap();
+        let refused = sessions.open(&caller, session, None).await.err().unwrap();
+        assert_eq!(refused.code, Code::InvalidApiKey);
         let closed = async {
             while compute.usage().sessions > 0 {
                 tokio::task::yield_now().await;

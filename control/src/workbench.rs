@@ -12,7 +12,7 @@ use store::SessionEnd;
 use tokio::sync::watch;
 use zeroize::Zeroize;
 
-use crate::compute::{EngineOperation, Form, Lwe};
+use crate::compute::{EngineOperation, Form, LweList};
 
 /// A bound on bytes; clones count together.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Drop for Room {
 /// An encrypted number, bit 0 first. Overwritten when nobody needs it any more.
 pub struct Value {
     /// Its ciphertexts.
-    pub bits: Vec<Lwe>,
+    pub bits: LweList,
     /// The form in which its ciphertexts are written.
     pub form: Form,
     _room: Room,
@@ -112,14 +112,14 @@ pub struct Value {
 
 impl Value {
     /// A value that takes this room.
-    pub fn new(bits: Vec<Lwe>, form: Form, room: Room) -> Value {
+    pub fn new(bits: LweList, form: Form, room: Room) -> Value {
         Value { bits, form, _room: room }
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
-        self.bits.iter_mut().for_each(Zeroize::zeroize);
+        self.bits.zeroize();
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn value(room: Room) -> Arc<Value> {
-        Arc::new(Value::new(vec![Lwe::trivial(4, true)], Form::Ango, room))
+        Arc::new(Value::new(LweList::from_words(4, vec![0, 0, 0, 0, 7]), Form::Ango, room))
     }
 
     fn run(bench: &Workbench, number: u128) -> Arc<Run> {
@@ -356,7 +356,7 @@ mod tests {
         bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap()));
         let reading = bench.value(&handle).unwrap();
         assert!(bench.forget(&handle) && !bench.forget(&handle));
-        assert_eq!((reading.bits[0].words()[4], node.used()), (Lwe::trivial(4, true).words()[4], 10));
+        assert_eq!((reading.bits.row(0)[4], node.used()), (7, 10));
         drop(reading);
         assert_eq!(node.used(), 0);
     }

@@ -9,6 +9,7 @@ use control::admin;
 use control::app::{App, Running};
 use control::auth::{Environment, Role};
 use control::config::Config;
+use control::limits::Plan;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -78,7 +79,10 @@ impl Node {
         let (runtime, folder, mut shell) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap(), Shell::new());
         let config = Config::in_folder(folder.path().join("data"));
         let (key, running) = runtime.block_on(async {
-            let key = admin::create_key(&config, Role::Developer, Environment::Test, None).await.unwrap().key;
+            let key = admin::create_key(&config, Role::Developer, Environment::Test, None, Some(Plan::Enterprise))
+                .await
+                .unwrap()
+                .key;
             (key, App::start(config).await.unwrap())
         });
         shell.variables = vec![("ANGO_URL", running.url()), ("ANGO_API_KEY", key.to_string())];

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use control::admin;
 use control::auth::{Environment, Role};
 use control::config::Config;
+use control::limits::Plan;
 use tempfile::TempDir;
 
 /// A node in a process of its own; ended when dropped.
@@ -65,7 +66,9 @@ impl Drop for Node {
 fn api_key(folder: &TempDir) -> String {
     let config = Config::in_folder(folder.path());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let created = runtime.block_on(admin::create_key(&config, Role::Developer, Environment::Test, None)).unwrap();
+    let created = runtime
+        .block_on(admin::create_key(&config, Role::Developer, Environment::Test, None, Some(Plan::Enterprise)))
+        .unwrap();
     created.key.to_string()
 }
 

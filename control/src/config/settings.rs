@@ -41,8 +41,14 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_DATABASE_URL",
         "database-url",
         "",
-        "sqlite:FILE; by default ango.db in the data folder. This build serves SQLite only.",
+        "sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE; by default ango.db in the data folder. With a password give it as a variable: flags are seen by other users of the machine.",
     ),
+    Setting {
+        name: "ANGO_SECRET",
+        flag: None,
+        default: "",
+        why: "The server's secret, 64 hexadecimal characters, the same on all nodes of a database; by default the data folder's own.",
+    },
     setting(
         "ANGO_REDIS_URL",
         "redis-url",
@@ -68,10 +74,46 @@ pub const SETTINGS: &[Setting] = &[
         "Networks of TLS proxies in front, as CIDR list. Needed to listen beyond loopback, since the node speaks plain HTTP.",
     ),
     setting(
+        "ANGO_AUTH_ALLOW_SIGNUP",
+        "auth-allow-signup",
+        "false",
+        "Whether anybody may become a user with an account of their own; else the operator makes users.",
+    ),
+    setting(
+        "ANGO_API_KEYS_ALLOW_DEV",
+        "api-keys-allow-dev",
+        "true",
+        "Whether users may make API keys of the environment dev.",
+    ),
+    setting(
+        "ANGO_OIDC_ISSUER",
+        "oidc-issuer",
+        "",
+        "Address of an OpenID issuer whose tokens the dashboard takes; by default the node issues its own.",
+    ),
+    setting(
+        "ANGO_OIDC_AUDIENCE",
+        "oidc-audience",
+        "",
+        "The `aud` that tokens of ANGO_OIDC_ISSUER carry for this node.",
+    ),
+    setting(
+        "ANGO_OIDC_JWKS_URL",
+        "oidc-jwks-url",
+        "",
+        "Where the keys of ANGO_OIDC_ISSUER are; by default its discovery document says it.",
+    ),
+    setting(
         "ANGO_SESSION_TTL_S",
         "session-ttl-s",
         "3600",
         "Life of a gate session in seconds, fixed from its creation.",
+    ),
+    setting(
+        "ANGO_SESSIONS_MAX",
+        "sessions-max",
+        "",
+        "Open gate sessions of an account, where a plan shall have others than trial=1,free=2,payg=10,starter=10,pro=50,scale=200,enterprise=unlimited.",
     ),
     setting(
         "ANGO_ALLOW_SERVER_HELD_KEY",
@@ -160,6 +202,12 @@ pub const SETTINGS: &[Setting] = &[
         "resident-memory-mb",
         "",
         "Memory for keys prepared for computing, in MB; by default what the device offers.",
+    ),
+    setting(
+        "ANGO_PLAN_LIMITS",
+        "plan-limits",
+        "",
+        "JSON file that replaces numbers of plans: {\"free\": {\"requests_a_day\": 2000, \"requests_a_month\": \"unlimited\", \"burst_a_second\": 20}, \"anonymous\": {..}}. Operations of trial keys are fixed.",
     ),
     Setting {
         name: "SERVICE_ADMIN_KEY",

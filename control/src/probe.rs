@@ -1,0 +1,101 @@
+//! Asks a dependency how it does: with a limit on the time, and not more often than is useful (readings O5).
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use api::health::HealthStatus;
+use tokio::sync::Mutex;
+
+/// Longest time for a probe (specification, Limits).
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a result is believed, so that a flood of health calls makes no flood of probes (readings O5).
+const BELIEVED: Duration = Duration::from_secs(2);
+
+/// A dependency that can be asked.
+pub struct Probe {
+    name: &'static str,
+    /// Answers that take longer are degraded.
+    slow: Duration,
+    last: Mutex<Option<(Instant, Probed)>>,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probed {
+    /// How the dependency does.
+    pub status: HealthStatus,
+    /// Time to its answer, if it answered.
+    pub latency_ms: Option<f64>,
+    /// Why it is unavailable, without internals: those are in the log.
+    pub error: Option<&'static str>,
+}
+
+impl Probe {
+    /// A dependency of this name, which is slow when it takes longer than that.
+    pub fn new(name: &'static str, slow: Duration) -> Probe {
+        Probe { name, slow, last: Mutex::default() }
+    }
+
+    /// How the dependency does. One call at a time; others wait for its result.
+    pub async fn ask<E: Display>(&self, call: impl Future<Output = Result<(), E>>) -> Probed {
+        let mut last = self.last.lock().await;
+        if let Some((at, probed)) = &*last
+            && at.elapsed() < BELIEVED
+        {
+            return probed.clone();
+        }
+        let started = Instant::now();
+        let answered = tokio::time::timeout(TIMEOUT, call).await;
+        let took = started.elapsed();
+        let unavailable = |error| Probed { status: HealthStatus::Unavailable, latency_ms: None, error: Some(error) };
+        let probed = match answered {
+            Ok(Ok(())) => Probed {
+                status: if took <= self.slow { HealthStatus::Healthy } else { HealthStatus::Degraded },
+                latency_ms: Some(took.as_micros() as f64 / 1000.0),
+                error: None,
+            },
+            Ok(Err(error)) => {
+                tracing::error!(dependency = self.name, cause = %error, "probe failed");
+                unavailable("it cannot be reached")
+            }
+            Err(_) => {
+                tracing::error!(dependency = self.name, "probe timed out");
+                unavailable("it did not answer in 2 seconds")
+            }
+        };
+        *last = Some((Instant::now(), probed.clone()));
+        probed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn o2_what_answers_is_healthy_what_fails_or_hangs_is_unavailable() {
+        let probe = || Probe::new("postgres", Duration::from_millis(500));
+        let healthy = probe().ask(async { Ok::<_, String>(()) }).await;
+        assert_eq!((healthy.status, healthy.error), (HealthStatus::Healthy, None));
+        let down = probe().ask(async { Err("password of host db1 is wrong") }).await;
+        assert_eq!((down.status, down.latency_ms), (HealthStatus::Unavailable, None));
+        assert!(!down.error.unwrap().contains("db1"));
+        let hangs = probe().ask(std::future::pending::<Result<(), String>>()).await;
+        assert_eq!(hangs.error, Some("it did not answer in 2 seconds"));
+    }
+
+    #[tokio::test]
+    async fn o5_a_flood_of_health_calls_is_one_probe() {
+        let probe = Probe::new("postgres", Duration::from_millis(500));
+        let mut calls = 0;
+        for _ in 0..100 {
+            probe
+                .ask(async {
+                    calls += 1;
+                    Ok::<_, String>(())
+                })
+                .await;
+        }
+        assert_eq!(calls, 1);
+    }
+}
