@@ -17,7 +17,7 @@ async fn a1_a_key_comes_after_bearer_in_any_case_or_bare() {
     let key = server.key(Role::AccountAdmin).await;
     for value in [format!("Bearer {key}"), format!("bearer  {key}"), format!("BEARER {key} "), key.clone()] {
         let answer = server.send(Request::get(SESSIONS).header("Authorization", &value)).await;
-        assert_eq!(answer.ok(200), json!({"sessions": []}), "{value}");
+        assert_eq!(answer.ok(200)["sessions"], json!([]), "{value}");
     }
 }
 

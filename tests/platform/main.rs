@@ -1,15 +1,29 @@
 //! The platform's HTTP interface from outside, folded like `control/src/platform`. Tests are named after the rows of the
 //! readings that they check.
 
+mod api_keys;
 mod auth;
 mod bad_input;
 mod circuits;
 mod circuits_bad_input;
 mod client;
 mod conventions;
+mod devices;
 mod docs;
+mod errors;
+mod external_issuer;
+mod faults;
 mod gates;
 mod health;
+mod hostile;
+mod idempotency;
 mod kept_circuits;
 mod lifecycle;
+mod limits;
+mod lockouts;
+mod onboarding;
+mod pagination;
+mod session_tokens;
 mod sessions;
+mod sign_in;
+mod user_keys;

@@ -44,7 +44,10 @@ async fn g1_an_expired_session_is_410_for_a_day_and_then_404() {
     account.send(Request::get(account.path(""))).await.error(410, "SESSION_EXPIRED");
     account.post(GATE, &account.gate("NAND", true, Some(true), None)).await.error(410, "SESSION_EXPIRED");
     account.send(Request::delete(account.path(""))).await.error(410, "SESSION_EXPIRED");
-    assert_eq!(account.send(Request::get(SESSIONS)).await.ok(200), json!({"sessions": []}));
+    assert_eq!(
+        account.send(Request::get(SESSIONS)).await.ok(200),
+        json!({"sessions": [], "next_cursor": null, "has_more": false, "total_count": 0})
+    );
     server.clock.advance(24 * 60 * MINUTE - MINUTE);
     account.send(Request::get(account.path(""))).await.error(410, "SESSION_EXPIRED");
     server.clock.advance(2 * MINUTE);

@@ -12,8 +12,11 @@ use client::Preset;
 use control::auth::Role;
 use serde_json::json;
 use tests::http::Request;
+use tests::users::{PASSWORD, User};
 use tests::{TestServer, keys};
 use tracing_subscriber::fmt::MakeWriter;
+
+const WRONG_PASSWORD: &str = "wrong horse battery staple";
 
 /// The log of this process.
 #[derive(Clone, Default)]
@@ -45,7 +48,11 @@ fn contains(place: &[u8], canary: &[u8]) -> bool {
 /// All files below a folder.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
+    let found = entries.map(|path| match path.is_dir() {
+        true => files(&path),
+        false => vec![(path.display().to_string(), std::fs::read(&path).unwrap())],
+    });
+    found.flatten().collect()
 }
 
 #[tokio::test]
@@ -83,12 +90,38 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
         assert!(!contains(&refusal.body, &STANDARD.encode(&*secret_bytes).as_bytes()[200..232]));
     }
     server.send(Request::delete(&path).key(&key)).await;
+    let trial = server.send(Request::new("POST", "/api/v1/onboarding/temp-key")).await.ok(200)["key"].to_string();
+    let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").header("Idempotency-Key", "once");
+    let rotated = server.send(rotate.key(&key)).await.ok(200)["key"].to_string();
+    // a whole trial key in a path
+    let end = format!("/api/v1/onboarding/temp-key/{}", trial.trim_matches('"'));
+    server.send(Request::delete(end)).await.ok(200);
+
+    // a user, and everything of theirs that is refused
+    let link = server.running().first_setup_link().await.unwrap().unwrap();
+    let setup = link.split_once('#').unwrap().1;
+    let first = json!({"token": setup, "email": "ada@example.org", "password": PASSWORD});
+    let user = User::of(&server.send(Request::post("/auth/setup", &first)).await.ok(201));
+    server.send(Request::post("/auth/setup", &first)).await.error(401, "INVALID_CREDENTIALS");
+    let wrong = json!({"email": "ada@example.org", "password": WRONG_PASSWORD});
+    server.send(Request::post("/auth/login", &wrong)).await.error(401, "INVALID_CREDENTIALS");
+    let refresh = json!({"refresh_token": user.refresh});
+    server.send(Request::post("/auth/refresh", &refresh)).await.ok(200);
+    server.send(Request::post("/auth/refresh", &refresh)).await.error(401, "INVALID_CREDENTIALS");
+    server.send(Request::get("/api/v1/user/api-keys").key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
     let metrics = server.operations_get("/metrics").await.body;
     let folder = server.stop().await;
 
     let secret_text = STANDARD.encode(&*secret_bytes);
     let pepper = std::fs::read(folder.path().join("pepper")).unwrap();
-    let canaries: [(&str, &[u8]); 8] = [
+    let canaries: [(&str, &[u8]); 15] = [
+        ("a password", PASSWORD.as_bytes()),
+        ("a wrong password", WRONG_PASSWORD.as_bytes()),
+        ("a session token", &user.token.as_bytes()[user.token.len() - 40..]),
+        ("a refresh token", &user.refresh.as_bytes()[3..]),
+        ("a setup link", &setup.as_bytes()[3..]),
+        ("a trial key", &trial.trim_matches('"').as_bytes()[16..]),
+        ("a rotated key", &rotated.trim_matches('"').as_bytes()[16..]),
         ("the API key", &key.as_bytes()[16..]),
         ("a wrong API key", &wrong_key.as_bytes()[16..]),
         ("the session id", &session.as_bytes()[5..]),

@@ -141,7 +141,8 @@ impl Response {
         let documentation = error["documentation_url"].as_str().expect("a documentation address");
         assert!(documentation.ends_with(&format!("/docs/errors/{code}")), "{documentation}");
         assert_eq!(self.header("www-authenticate"), (status == 401).then_some("Bearer"));
-        assert_eq!(self.header("retry-after").is_some(), status == 503 || status == 429);
+        let comes_back = matches!(status, 429 | 503) || code == "IDEMPOTENCY_IN_PROGRESS";
+        assert_eq!(self.header("retry-after").is_some(), comes_back);
         error.clone()
     }
 }

@@ -1,9 +1,12 @@
 //! What the suites share.
 
+pub mod database;
 pub mod host_cuda;
 pub mod http;
+pub mod issuer;
 pub mod keys;
 pub mod naive;
 pub mod server;
+pub mod users;
 
 pub use server::TestServer;

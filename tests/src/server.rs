@@ -8,10 +8,12 @@ use control::admin;
 use control::app::{App, Running};
 use control::auth::{Environment, Role};
 use control::clock::Clock;
-use control::compute::BackendChoice;
-use control::config::Config;
+use control::compute::{BackendChoice, EngineDevice};
+use control::config::{Config, ServerSecret};
+use control::limits::{Plan, PlanLimits, UNLIMITED};
 use tempfile::TempDir;
 
+use crate::database::Kind;
 use crate::http::{Request, Response};
 
 /// Longest time that a test waits for something to become true.
@@ -40,14 +42,48 @@ impl TestServer {
         Self::in_folder(tempfile::tempdir().expect("a temporary folder"), change).await
     }
 
+    /// Two nodes with one secret on one PostgreSQL database. `None`, and a printed line: there is no PostgreSQL.
+    pub async fn pair(change: impl Fn(&mut Config)) -> Option<(Self, Self)> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let url = Kind::Postgres.new_url(folder.path())?;
+        let of_both = |config: &mut Config| {
+            config.database_url = url.clone();
+            config.secret = Some(ServerSecret([7; 32].into()));
+            change(config);
+        };
+        Some((Self::with(of_both).await, Self::with(of_both).await))
+    }
+
+    /// A node that computes on these devices.
+    pub async fn on(devices: Vec<EngineDevice>) -> Self {
+        Self::on_database(Kind::chosen(), devices).await
+    }
+
+    /// A node that computes on these devices and has a database of this kind.
+    pub async fn on_database(kind: Kind, devices: Vec<EngineDevice>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut config = Config::in_folder(folder.path());
+        choose_database(kind, &mut config, &folder);
+        lift_limits(&mut config);
+        let clock = Clock::system();
+        let running = App::start_on(config, clock.clone(), devices).await.expect("the node starts");
+        Self::of(running, clock, folder)
+    }
+
     /// A node on this folder.
     pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::in_folder(folder.path());
         // the service is what is tested, whatever cards the machine has
         config.compute.backend = BackendChoice::Cpu;
+        choose_database(Kind::chosen(), &mut config, &folder);
+        lift_limits(&mut config);
         change(&mut config);
         let clock = Clock::system();
         let running = App::start_at(config, clock.clone()).await.expect("the node starts");
+        Self::of(running, clock, folder)
+    }
+
+    fn of(running: Running, clock: Clock, folder: TempDir) -> Self {
         Self { address: running.api_addr, operations: running.metrics_addr, clock, running, folder }
     }
 
@@ -59,7 +95,10 @@ impl TestServer {
     /// A key of this role and its account, which is a new one if none is given.
     pub async fn create_key(&self, role: Role, account: Option<AccountId>) -> (String, AccountId) {
         let environment = if role == Role::Trial { Environment::Trial } else { Environment::Test };
-        let created = admin::create_key(self.running.config(), role, environment, account).await.expect("a key");
+        // nothing is in a test's way that it is not about
+        let plan = if role == Role::Trial { Plan::Trial } else { Plan::Enterprise };
+        let created =
+            admin::create_key(self.running.config(), role, environment, account, Some(plan)).await.expect("a key");
         (created.key.to_string(), created.account_id)
     }
 
@@ -101,4 +140,27 @@ impl TestServer {
         self.running.shutdown().await;
         self.folder
     }
+}
+
+/// What a test is not about is not in its way: no key is too fast, and nobody without a key nor one of the plan enterprise
+/// asks too often.
+fn lift_limits(config: &mut Config) {
+    let none = PlanLimits { requests_a_day: UNLIMITED, requests_a_month: UNLIMITED, burst_a_second: 1_000_000 };
+    config.plan_limits.anonymous = none;
+    for plan in Plan::ALL {
+        config.plan_limits.of_mut(plan).burst_a_second = none.burst_a_second;
+    }
+}
+
+/// A database of this kind; the same for every node on this folder.
+fn choose_database(kind: Kind, config: &mut Config, folder: &TempDir) {
+    if kind == Kind::Sqlite {
+        return;
+    }
+    let remembered = folder.path().join("database-url");
+    config.database_url = std::fs::read_to_string(&remembered).unwrap_or_else(|_| {
+        let url = kind.new_url(folder.path()).expect("there is PostgreSQL");
+        std::fs::write(&remembered, &url).expect("the folder takes files");
+        url
+    });
 }

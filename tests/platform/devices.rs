@@ -1,0 +1,134 @@
+//! A device that is lost under a running node: its work is done again elsewhere, once and charged once, and health says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use client::{Preset, netlists};
+use control::compute::EngineDevice;
+use engine::{Backend, DeviceInfo, EvaluationKey, Params};
+use kernels::SlotGate;
+use kernels::cpu::{self, Cpu};
+use serde_json::{Value, json};
+use tests::TestServer;
+use tests::http::Request;
+
+use crate::client::{Account, BATCH, CIRCUITS, GATE};
+
+/// A card that computes as the processor does, until it falls off the bus.
+struct Card {
+    cpu: Cpu,
+    info: DeviceInfo,
+    /// Batches it still does.
+    batches_left: Arc<AtomicUsize>,
+}
+
+impl Card {
+    /// A card for so many batches, and the count of those left.
+    fn that_lasts(batches: usize) -> (Card, Arc<AtomicUsize>) {
+        let cpu = Cpu::open();
+        let info = DeviceInfo { backend: "cuda".into(), name: "a frail card".into(), ..cpu.info().clone() };
+        let batches_left = Arc::new(AtomicUsize::new(batches));
+        (Card { cpu, info, batches_left: batches_left.clone() }, batches_left)
+    }
+}
+
+impl Backend for Card {
+    type Key = cpu::Key;
+    type Arena = cpu::Arena;
+    type Pending = Vec<u32>;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn load_key(&self, key: &EvaluationKey) -> kernels::Result<cpu::Key> {
+        self.cpu.load_key(key)
+    }
+
+    fn key_bytes(&self, params: &Params) -> u64 {
+        self.cpu.key_bytes(params)
+    }
+
+    fn arena(&self, params: &Params, slots: usize) -> kernels::Result<cpu::Arena> {
+        self.cpu.arena(params, slots)
+    }
+
+    fn grow(&self, arena: &mut cpu::Arena, slots: usize) -> kernels::Result<()> {
+        self.cpu.grow(arena, slots)
+    }
+
+    fn write(&self, arena: &mut cpu::Arena, first: u32, words: &[u32]) -> kernels::Result<()> {
+        self.cpu.write(arena, first, words)
+    }
+
+    fn evaluate(
+        &self,
+        key: &cpu::Key,
+        arena: &mut cpu::Arena,
+        gates: &[SlotGate],
+        reads: &[u32],
+    ) -> kernels::Result<Vec<u32>> {
+        let left = self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map_err(|_| kernels::Error::Lost("it fell off the bus".into()))?;
+        self.cpu.evaluate(key, arena, gates, reads)
+    }
+
+    fn finish(&self, pending: Vec<u32>) -> kernels::Result<Vec<u32>> {
+        self.cpu.finish(pending)
+    }
+
+    fn bootstrap(&self, key: &cpu::Key, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
+        self.cpu.bootstrap(key, inputs)
+    }
+
+    fn key_switch(&self, key: &cpu::Key, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
+        self.cpu.key_switch(key, inputs)
+    }
+}
+
+async fn health(server: &TestServer) -> Value {
+    server.send(Request::get("/api/v1/health")).await.ok(200)
+}
+
+#[tokio::test]
+async fn a_card_lost_in_a_circuit_costs_nothing_but_time() {
+    let (card, batches_left) = Card::that_lasts(2);
+    let server = TestServer::on(vec![EngineDevice::new(card), EngineDevice::stand_in(Cpu::open())]).await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let before = health(&server).await;
+    assert_eq!((&before["status"], &before["gpu_name"]), (&json!("healthy"), &json!("a frail card")));
+
+    // lost in the third of its many levels
+    let bits = |number: u64| (0..64).map(|bit| number >> bit & 1 == 1).collect::<Vec<_>>();
+    let inputs = json!([account.value(&bits(3)), account.value(&bits(u64::MAX))]);
+    let done = account.post(CIRCUITS, &account.circuit(netlists::ADDER64, inputs)).await.ok(200);
+    assert_eq!(account.bits(&done["outputs"][0]), bits(2));
+    assert_eq!((batches_left.load(Ordering::SeqCst), &done["gates_done"]), (0, &json!(376)));
+    let session = account.show().await;
+    assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(376), &json!(92.05)));
+
+    let after = health(&server).await;
+    assert_eq!((&after["status"], &after["gpu_available"]), (&json!("degraded"), &json!(false)));
+    assert!(after["fhe_engine"].as_str().unwrap().starts_with("cpu-"), "{}", after["fhe_engine"]);
+    assert_eq!(server.send(Request::get("/health")).await.ok(200)["status"], "degraded");
+    assert_eq!(server.metric("ango_devices{state=\"lost\"}").await, 1.0);
+    // what comes later is the stand-in's, and right
+    let later = account.post(BATCH, &account.batch("NAND", 40)).await.ok(200);
+    assert!(later["results_b64"].as_array().unwrap().iter().all(|bit| account.decrypt(bit)));
+}
+
+#[tokio::test]
+async fn without_another_device_a_lost_card_is_a_clear_error_that_costs_nothing() {
+    let (card, _) = Card::that_lasts(1);
+    let server = TestServer::on(vec![EngineDevice::new(card)]).await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let gate = account.gate("NAND", true, Some(true), None);
+    account.post(GATE, &gate).await.ok(200);
+    for _ in 0..2 {
+        let error = account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
+        assert!(!error["message"].as_str().unwrap().contains("bus"), "{error}");
+    }
+    let session = account.show().await;
+    assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(1), &json!(0.1)));
+    assert_eq!(health(&server).await["status"], "degraded");
+}

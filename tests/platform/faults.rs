@@ -1,0 +1,86 @@
+//! A database that goes away under a running node: 503, nothing half-done, and it recovers by itself (readings E8, O2).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::Preset;
+use serde_json::json;
+use tests::TestServer;
+use tests::database::Kind;
+use tests::http::Request;
+use tokio::io::copy_bidirectional;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+
+use crate::client::{Account, GATE};
+
+/// PostgreSQL's socket under another name, which can be taken away.
+struct Wire {
+    up: watch::Sender<bool>,
+}
+
+impl Wire {
+    /// A way to the server's socket that lies in this folder.
+    fn lay(folder: &Path, server: PathBuf) -> Wire {
+        let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
+        let up = Arc::new(watch::Sender::new(true));
+        let told = up.subscribe();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (server, mut told) = (server.clone(), told.clone());
+                tokio::spawn(async move {
+                    if !*told.borrow() {
+                        return;
+                    }
+                    let mut far = UnixStream::connect(server).await.unwrap();
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => {}
+                        _ = told.wait_for(|up| !up) => {}
+                    }
+                });
+            }
+        });
+        Wire { up: Arc::into_inner(up).unwrap() }
+    }
+}
+
+#[tokio::test]
+async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let (database, sockets) = url.split_once("?host=").unwrap();
+    let wire = Wire::lay(folder.path(), Path::new(sockets).join(".s.PGSQL.5432"));
+    let through_wire = format!("{database}?host={}", folder.path().display());
+    let server = TestServer::with(|config| config.database_url = through_wire).await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let gate = account.gate("NAND", true, Some(true), None);
+    account.post(GATE, &gate).await.ok(200);
+    let healthy = server.send(Request::get("/api/v1/health")).await.ok(200);
+    assert_eq!((&healthy["dependencies"][0]["name"], &healthy["storage"]), (&json!("postgres"), &json!(null)));
+
+    wire.up.send_replace(false);
+    for _ in 0..3 {
+        account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
+        account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
+    }
+    // the form stays the same; the last good probe is believed for two seconds
+    let started = Instant::now();
+    let down = loop {
+        let answer = server.send(Request::get("/api/v1/health")).await;
+        assert!(started.elapsed() < Duration::from_secs(60), "health never notices");
+        if answer.status == 503 {
+            break answer.json();
+        }
+    };
+    let (status, dependency) = (&down["status"], &down["dependencies"][0]);
+    assert_eq!((status, &dependency["status"]), (&json!("unavailable"), &json!("unavailable")));
+    assert_eq!((dependency["latency_ms"].is_null(), dependency["error"].is_string()), (true, true));
+    assert_eq!(down.as_object().unwrap().len(), healthy.as_object().unwrap().len());
+
+    wire.up.send_replace(true);
+    let answer = account.post(GATE, &gate).await.ok(200);
+    assert!(!account.decrypt(&answer["result_b64"]));
+    let session = account.show().await;
+    assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(2), &json!(0.2)));
+}

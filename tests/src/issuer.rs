@@ -1,0 +1,115 @@
+//! A stand-in for an external issuer of session tokens: serves what a test says and counts who asks.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The `aud` of its tokens.
+pub const AUDIENCE: &str = "https://fhe.example.org";
+
+/// An issuer in this process, on loopback.
+pub struct TestIssuer {
+    /// Its address, which is its `iss`.
+    pub address: String,
+    served: Arc<Served>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Served {
+    discovery: Mutex<Value>,
+    keys: Mutex<Vec<u8>>,
+    asked: AtomicUsize,
+}
+
+/// A key that signs, of a kind.
+pub fn key(algorithm: Algorithm) -> EncodingKey {
+    match algorithm {
+        Algorithm::ES256 => EncodingKey::from_ec_der(include_bytes!("issuer/ec.der")),
+        Algorithm::EdDSA => EncodingKey::from_ed_der(include_bytes!("issuer/ed25519.der")),
+        Algorithm::RS256 | Algorithm::PS256 => EncodingKey::from_rsa_der(include_bytes!("issuer/rsa.der")),
+        other => panic!("no key for {other:?}"),
+    }
+}
+
+/// Its public part, under the algorithm's name.
+pub fn public_key(algorithm: Algorithm) -> Value {
+    let mut jwk = Jwk::from_encoding_key(&key(algorithm), algorithm).expect("a public part");
+    jwk.common.key_id = Some(format!("{algorithm:?}"));
+    json!(jwk)
+}
+
+/// A token of these claims, signed and named by the algorithm.
+pub fn sign(algorithm: Algorithm, claims: &Value) -> String {
+    let mut header = Header::new(algorithm);
+    header.kid = Some(format!("{algorithm:?}"));
+    jsonwebtoken::encode(&header, claims, &key(algorithm)).expect("a token")
+}
+
+impl TestIssuer {
+    /// An issuer with a key of each kind.
+    pub async fn start() -> TestIssuer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address: SocketAddr = listener.local_addr().expect("an address");
+        let address = format!("http://{address}");
+        let served = Arc::new(Served::default());
+        *served.discovery.lock().unwrap() = json!({"issuer": address, "jwks_uri": format!("{address}/keys")});
+        let task = tokio::spawn(serve(listener, served.clone()));
+        let issuer = TestIssuer { address, served, task };
+        let kinds = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256];
+        let mut keys: Vec<Value> = kinds.map(public_key).into();
+        keys.push(public_key(Algorithm::PS256));
+        issuer.serve_keys(json!({ "keys": keys }).to_string());
+        issuer
+    }
+
+    /// Serves this as its keys from now on.
+    pub fn serve_keys(&self, text: impl Into<Vec<u8>>) {
+        *self.served.keys.lock().unwrap() = text.into();
+    }
+
+    /// Serves this as its discovery document from now on.
+    pub fn serve_discovery(&self, document: Value) {
+        *self.served.discovery.lock().unwrap() = document;
+    }
+
+    /// How often its keys were asked for.
+    pub fn asked(&self) -> usize {
+        self.served.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TestIssuer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, served: Arc<Served>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => break,
+            }
+        }
+        let body = if head.starts_with(b"GET /keys ") {
+            served.asked.fetch_add(1, Ordering::Relaxed);
+            served.keys.lock().unwrap().clone()
+        } else {
+            served.discovery.lock().unwrap().to_string().into_bytes()
+        };
+        // without a length: how much there is shows at the end only
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.write_all(&body).await;
+    }
+}
