@@ -43,6 +43,18 @@ impl Kind {
             },
         }
     }
+
+    /// Where all that the databases hold lies on disk, written out: `folder` itself, or the server's.
+    pub fn on_disk(self, folder: &Path) -> PathBuf {
+        match self {
+            Kind::Sqlite => folder.to_owned(),
+            Kind::Postgres => {
+                let server = Server::get().expect("a server with databases");
+                server.psql("CHECKPOINT");
+                server.sockets.clone()
+            }
+        }
+    }
 }
 
 /// A store on a new database, and the folder that goes with it.
@@ -86,12 +98,14 @@ impl Server {
 
     fn new_database(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        let sockets = self.sockets.display();
-        let made = Command::new("psql")
-            .args(["-q", "-h", &sockets.to_string(), "-U", "test", "-d", "postgres"])
-            .args(["-c", &format!("CREATE DATABASE {name}")])
-            .status();
-        assert!(made.expect("psql runs").success(), "a database is made");
-        format!("postgres://test@localhost/{name}?host={sockets}")
+        self.psql(&format!("CREATE DATABASE {name}"));
+        format!("postgres://test@localhost/{name}?host={}", self.sockets.display())
+    }
+
+    fn psql(&self, statement: &str) {
+        let sockets = self.sockets.display().to_string();
+        let done =
+            Command::new("psql").args(["-q", "-h", &sockets, "-U", "test", "-d", "postgres", "-c", statement]).status();
+        assert!(done.expect("psql runs").success(), "{statement}");
     }
 }
