@@ -129,6 +129,7 @@ impl Store {
         let (created_at, name) = after.unwrap_or((i64::MAX, ""));
         page(
             &self.db,
+            after.is_none(),
             (
                 "SELECT name, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, created_at, updated_at, \
                  (SELECT COUNT(*) FROM circuits WHERE account_id = $1) AS total_count FROM circuits \

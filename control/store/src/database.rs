@@ -11,7 +11,7 @@ use sqlx::sqlite::SqliteSynchronous;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
 };
-use sqlx::{Arguments, FromRow};
+use sqlx::{Arguments, Connection, FromRow};
 
 use crate::{Error, Result};
 
@@ -19,6 +19,8 @@ use crate::{Error, Result};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call waits for PostgreSQL before it says that the database does not answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+/// A connection to PostgreSQL that nobody used for so long is tried before it is used: a server may have gone meanwhile.
+const UNTRIED_MAX: Duration = Duration::from_secs(1);
 /// Connections a node holds; SQLite has one writer anyway.
 const SQLITE_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
@@ -108,6 +110,8 @@ impl Database {
         let pool = SqlitePoolOptions::new()
             .max_connections(SQLITE_CONNECTIONS_MAX)
             .acquire_timeout(BUSY_TIMEOUT)
+            // a file does not hang up
+            .test_before_acquire(false)
             .connect_with(options)
             .await?;
         sqlx::migrate!("./migrations/sqlite").run(&pool).await?;
@@ -119,6 +123,16 @@ impl Database {
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // not each time: that would double the round trips of a busy node
+            .test_before_acquire(false)
+            .before_acquire(|connection, idle| {
+                Box::pin(async move {
+                    if idle.idle_for > UNTRIED_MAX {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
             .connect(url)
             .await?;
         sqlx::migrate!("./migrations/postgres").run(&pool).await?;

@@ -175,6 +175,7 @@ impl Store {
         let (created_at, digest) = after.unwrap_or((i64::MAX, &[]));
         page(
             &self.db,
+            after.is_none(),
             (
                 "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, \
                  total_cost_milli_yen, (SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 AND \

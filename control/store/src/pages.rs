@@ -26,9 +26,10 @@ pub(crate) struct Counted<T> {
 }
 
 /// A page: `rows` selects its rows, each with the number of all in a column `total_count`; `count` selects that number alone,
-/// for a page after the last row.
+/// for a page after the last row. Where even the first page is empty there is nothing to count.
 pub(crate) async fn page<T: Row>(
     db: &Database,
+    is_first: bool,
     (rows, values): (&'static str, &[Value<'_>]),
     (count, count_values): (&'static str, &[Value<'_>]),
 ) -> Result<Rows<T>>
@@ -38,6 +39,7 @@ where
     let counted: Vec<Counted<T>> = db.fetch_all(rows, values).await?;
     let total = match counted.first() {
         Some(first) => first.total_count,
+        None if is_first => 0,
         None => db.fetch_one::<(i64,)>(count, count_values).await?.0,
     };
     Ok(Rows { rows: counted.into_iter().map(|counted| counted.row).collect(), total })

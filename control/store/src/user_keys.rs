@@ -78,7 +78,7 @@ impl Store {
              AND ($2 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $2))";
         let of_rows = values![seen.account_id, seen.user_id, seen.ended_after, created_at, key_id, rows_max];
         let of_count = values![seen.account_id, seen.user_id, seen.ended_after];
-        page(&self.db, (rows, of_rows), (count, of_count)).await
+        page(&self.db, after.is_none(), (rows, of_rows), (count, of_count)).await
     }
 
     /// Revokes a key that a user sees, with its predecessors and successors (readings A17). The lineage; `None`: there is
