@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use client::Preset;
+use control::admin;
 use control::app::App;
-use control::auth::Role;
+use control::auth::{Environment, Role};
 use control::clock::Timestamp;
 use control::config::{Config, ServerSecret};
+use control::limits::Plan;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::database::Kind;
-use tests::http::Request;
+use tests::http::{Request, Response};
+
+use crate::client::{SESSION, open_session};
 
 const ROTATE: &str = "/api/v1/keys/apikey/rotate";
 const UNKNOWN_SESSION: &str = "/api/v1/tfhe/session/sess_00000000000000000000000000";
@@ -72,6 +77,25 @@ async fn a18_a_key_in_its_grace_period_does_not_rotate_again_but_its_successor_d
     assert_eq!(statuses(&server).await, ["rotating", "rotating", "active"]);
     server.clock.advance(25 * HOUR);
     assert_eq!(statuses(&server).await, ["expired", "expired", "active"]);
+}
+
+#[tokio::test]
+async fn a19_what_a_key_made_and_used_goes_on_with_its_successor() {
+    let server = TestServer::start().await;
+    let config = server.running().config();
+    let made = admin::create_key(config, Role::AccountAdmin, Environment::Test, None, Some(Plan::Free)).await;
+    let old = made.unwrap().key.to_string();
+    let session = open_session(&server, &old, Preset::Fast128).await;
+    let path = format!("{SESSION}/{session}");
+    let left = |answer: &Response| answer.header("x-ratelimit-monthly-remaining").unwrap().parse::<u64>().unwrap();
+    let before = left(&server.send(Request::get(&path).key(&old)).await);
+    let new = text(&server.send(rotate(&old)).await.ok(200)["key"]);
+    let seen = server.send(Request::get(&path).key(&new)).await;
+    assert_eq!(seen.ok(200)["session_id"], session);
+    // one count for both: the rotation and this request came on top
+    assert_eq!(left(&seen), before - 2);
+    server.clock.advance(24 * HOUR);
+    assert_eq!(statuses(&server).await, ["expired", "active"]);
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! What holds for every route (readings section 1 and 4).
 
-use control::auth::Role;
+use client::Preset;
+use control::admin;
+use control::auth::{Environment, Role};
+use control::limits::{Plan, PlanLimits};
 use serde_json::json;
 use tests::TestServer;
-use tests::http::Request;
+use tests::http::{Request, Response};
 
-use crate::client::{BATCH, EVAL_SESSION, GATE, SESSION};
+use crate::client::{BATCH, EVAL_SESSION, GATE, SESSION, SESSIONS, open_session};
 
 #[tokio::test]
 async fn x9_an_unknown_path_is_404_and_a_trailing_slash_another_path() {
@@ -153,7 +156,41 @@ async fn x6_a_body_without_length_is_cut_at_its_ceiling() {
     let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stream, head.head().as_bytes()).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut stream, &chunked).await.unwrap();
-    tests::http::Response::read(&mut stream).await.error(413, "PAYLOAD_TOO_LARGE");
+    Response::read(&mut stream).await.error(413, "PAYLOAD_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn l8_every_429_has_the_error_object_and_a_204_nothing() {
+    let server = TestServer::with(|config| {
+        *config.plan_limits.of_mut(Plan::Free) =
+            PlanLimits { requests_a_day: 1, requests_a_month: 1, burst_a_second: 100 };
+    })
+    .await;
+    let refused = |answer: Response, code: &str| {
+        answer.error(429, code);
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+    };
+    let made =
+        admin::create_key(server.running().config(), Role::AccountAdmin, Environment::Test, None, Some(Plan::Free))
+            .await;
+    let free = made.unwrap().key.to_string();
+    server.send(Request::get(SESSIONS).key(&free)).await.ok(200);
+    refused(server.send(Request::get(SESSIONS).key(&free)).await, "RATE_LIMITED");
+    let trial_key = || Request::new("POST", "/api/v1/onboarding/temp-key");
+    for _ in 0..5 {
+        server.send(trial_key()).await.ok(200);
+    }
+    refused(server.send(trial_key()).await, "IP_RATE_LIMITED");
+
+    let key = server.key(Role::Developer).await;
+    let session = open_session(&server, &key, Preset::Fast128).await;
+    let deleted = server.send(Request::delete(format!("{SESSION}/{session}")).key(&key)).await;
+    assert_eq!((deleted.status, deleted.body.len(), deleted.header("content-type")), (204, 0, None));
+
+    for _ in 0..10 {
+        server.send(Request::get(SESSIONS).key("nonsense")).await.error(401, "INVALID_API_KEY");
+    }
+    refused(server.send(Request::get(SESSIONS).key("nonsense")).await, "BRUTE_FORCE_LOCKOUT");
 }
 
 #[tokio::test]

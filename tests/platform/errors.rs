@@ -147,6 +147,19 @@ async fn every_code_comes_about_with_its_status_and_is_explained() {
     }
 }
 
+#[tokio::test]
+async fn e10_s_an_internal_error_tells_its_number_and_nothing_else() {
+    let server = TestServer::start().await;
+    let (key, owner) = server.create_key(Role::AccountAdmin, None).await;
+    let session = open_session(&server, &key, Preset::Fast128).await;
+    let account = Account { server: &server, key, session, secret: keys::of(Preset::Fast128) };
+    let Provoked::Answer(answer) = provoke(Code::InternalError, &account, &owner).await else { panic!("no answer") };
+    let error = answer.error(500, "INTERNAL_ERROR");
+    let members: Vec<_> = error.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(members, ["code", "documentation_url", "message", "request_id"]);
+    assert_eq!(error["message"], "something went wrong inside the service");
+}
+
 /// The text of the suite's other files.
 fn suite() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("platform");

@@ -89,7 +89,7 @@ async fn a_refusal_carries_the_node_s_code_and_message() {
 }
 
 #[tokio::test]
-async fn answers_that_are_not_the_node_s_are_errors_too() {
+async fn l8_an_empty_429_and_other_answers_that_are_not_the_node_s_are_errors_too() {
     let (client, _) = node(vec![
         ("429 Too Many Requests\r\nRetry-After: 9", String::new()),
         ("502 Bad Gateway", "<html>".into()),
