@@ -77,6 +77,12 @@ impl SecretKeyArgs {
     /// Reads the key.
     pub fn read(&self) -> anyhow::Result<SecretKey> {
         let path = &self.secret_key;
+        if !path.exists() {
+            bail!(
+                "there is no {}: `ango client keygen` makes a key pair, or name yours by --secret-key",
+                path.display()
+            );
+        }
         let bytes = Zeroizing::new(files::read(path, SECRET_KEY_BYTES_MAX)?);
         SecretKey::from_bytes(&bytes).with_context(|| format!("{} is not a usable secret key", path.display()))
     }

@@ -206,7 +206,7 @@ fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> an
         });
         println!("{facts}");
     } else if *cost > MilliYen(0) {
-        eprintln!("{gates} gates, {bootstrap_ops} bootstrap operations, {cost} yen");
+        eprintln!("gates: {gates}, bootstrap operations: {bootstrap_ops}, {cost} yen");
     }
     Ok(())
 }
