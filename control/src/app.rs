@@ -30,7 +30,7 @@ use crate::limits::{Limits, trial};
 use crate::offload::Offload;
 use crate::platform::circuits;
 use crate::platform::health::{self, LostDevices};
-use crate::platform::onboarding::{self, TrialKeysGiven};
+use crate::platform::onboarding;
 use crate::probe::Probe;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
@@ -64,7 +64,6 @@ pub struct Node {
     pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
     pub(crate) answers: Answers,
-    pub(crate) trial_keys_given: TrialKeysGiven,
     pub(crate) body_budget: BodyBudget,
     pub(crate) offload: Offload,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -167,7 +166,6 @@ impl App {
         let node = Arc::new(Node {
             base_url,
             started: Instant::now(),
-            trial_keys_given: onboarding::trial_keys_given(),
             api_keys: ApiKeys::new(store.clone(), secrets.pepper()),
             session_tokens: SessionTokens::new(store.clone(), issuer),
             passwords: Passwords::default(),
@@ -300,6 +298,7 @@ async fn keep_house(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             circuits::forget_old(&node).await;
             idempotency::forget_old(&node).await;
             sign_in::forget_old(&node).await;
+            onboarding::forget_old(&node).await;
         }
         lost_devices.watch(&node.compute.devices());
         if ticks % USE_TICKS == USE_TICKS - 1 {

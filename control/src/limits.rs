@@ -12,7 +12,6 @@
 
 pub mod plan;
 pub mod trial;
-pub mod window;
 
 mod burst;
 mod counters;
@@ -111,6 +110,11 @@ impl Limits {
             lockouts: Lockouts::new(store),
             digests: Digests::new(secrets),
         }
+    }
+
+    /// A caller's network, as it may be kept.
+    pub fn network(&self, address: IpAddr) -> [u8; 32] {
+        self.digests.address(address)
     }
 
     /// Refuses who is locked (readings A21): this network, or whoever shows this text.

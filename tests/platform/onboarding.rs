@@ -111,6 +111,18 @@ async fn a22_a_network_gets_five_trial_keys_a_minute() {
 }
 
 #[tokio::test]
+async fn a22_the_five_keys_are_those_of_all_nodes_and_a_revoked_one_counts() {
+    let Some((one, other)) = TestServer::pair(|_| ()).await else { return };
+    for server in [&one, &other, &one, &other, &one] {
+        let key = trial_key(server).await;
+        server.send(end_temp_key(&key)).await.ok(200);
+    }
+    for server in [&one, &other] {
+        server.send(temp_key()).await.error(429, "IP_RATE_LIMITED");
+    }
+}
+
+#[tokio::test]
 async fn x12_without_a_trusted_proxy_the_header_says_nothing() {
     let server = TestServer::start().await;
     for last in 1..=5 {
@@ -159,7 +171,7 @@ async fn a13_a_beginning_of_several_keys_is_a_conflict_until_it_tells_them_apart
     let server = TestServer::start().await;
     let key = trial_key(&server).await;
     // a second key of the same display prefix, which nobody could wait for
-    let store = server.running().store();
+    let database = server.running().store();
     let twin = store::NewApiKey {
         key_id: "ak_twin",
         account_id: "acct_twin",
@@ -173,7 +185,8 @@ async fn a13_a_beginning_of_several_keys_is_a_conflict_until_it_tells_them_apart
         created_at: 1,
         expires_at: Some(i64::MAX),
     };
-    store.insert_trial_key(&twin, &[0; 52]).await.unwrap();
+    let window = store::TrialWindow { network: &[0; 32], keys_max: 1, length: 1 };
+    database.insert_trial_key(&twin, &[0; 52], window).await.unwrap();
     server.send(end_temp_key(&key[..16])).await.error(409, "CONFLICT");
     server.send(end_temp_key(&key[..24])).await.ok(200);
     server.send(end_temp_key(&key[..16])).await.ok(200);

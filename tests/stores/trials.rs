@@ -8,7 +8,48 @@ fn trial_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str) -> 
     NewApiKey { account_id, lineage_id: account_id, expires_at: Some(100), key_prefix: "svc_trial_012345", ..of_trial }
 }
 
+const WINDOW: TrialWindow<'_> = TrialWindow { network: &[9; 32], keys_max: 5, length: 60 };
+
 on_both! {
+    async fn a22_a_network_gets_so_many_trial_keys_within_a_window_that_slides(store: Store) {
+        let give = async |number: u8, network: &[u8; 32], now: i64| {
+            let (digest, key_id, account) = ([number; 32], format!("ak_{number}"), format!("acct_{number}"));
+            let key = NewApiKey { created_at: now, ..trial_key(&digest, &key_id, &account) };
+            store.insert_trial_key(&key, &[7; 52], TrialWindow { network, ..WINDOW }).await.unwrap()
+        };
+        for number in 0..5 {
+            assert_eq!(give(number, &[1; 32], 100 + i64::from(number)).await, TrialKeyMade::Made);
+        }
+        assert_eq!(give(5, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
+        // what was refused left nothing, and another network has a window of its own
+        assert!(store.api_key(&[5; 32]).await.unwrap().is_none());
+        assert_eq!(give(6, &[2; 32], 159).await, TrialKeyMade::Made);
+        // a key that ends does not make room
+        assert_eq!(store.revoke_lineage("acct_0", 159).await.unwrap(), 1);
+        assert_eq!(give(7, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
+        assert_eq!(give(8, &[1; 32], 160).await, TrialKeyMade::Made);
+        assert_eq!(give(9, &[1; 32], 160).await, TrialKeyMade::TooMany { oldest_at: 101 });
+        // a clock that was set back locks nobody out
+        assert_eq!(give(10, &[1; 32], 10).await, TrialKeyMade::Made);
+        assert_eq!(store.forget_trial_windows(219).await.unwrap(), 2);
+    }
+
+    async fn a22_of_trial_keys_asked_for_at_once_no_more_are_given_than_may(store: Store) {
+        let mut asked = Vec::new();
+        for number in 0..20_u8 {
+            let store = store.clone();
+            asked.push(tokio::spawn(async move {
+                let (digest, key_id, account) = ([number; 32], format!("ak_{number}"), format!("acct_{number}"));
+                store.insert_trial_key(&trial_key(&digest, &key_id, &account), &[7; 52], WINDOW).await.unwrap()
+            }));
+        }
+        let mut made = 0;
+        for asked in asked {
+            made += usize::from(asked.await.unwrap() == TrialKeyMade::Made);
+        }
+        assert_eq!(made, 5);
+    }
+
     async fn a18_a_key_is_rotated_once_and_keeps_what_it_was(store: Store) {
         store.insert_api_key(&NewApiKey { expires_at: Some(90), ..key(&[1; 32], "ak_1", "acct_1") }).await.unwrap();
         let new = NewApiKey { created_at: 20, expires_at: Some(90), ..key(&[2; 32], "ak_2", "acct_1") };
@@ -35,7 +76,7 @@ on_both! {
     }
 
     async fn a14_operations_of_a_trial_are_counted_up_to_their_bound(store: Store) {
-        store.insert_trial_key(&trial_key(&[1; 32], "ak_1", "acct_1"), &[7; 52]).await.unwrap();
+        store.insert_trial_key(&trial_key(&[1; 32], "ak_1", "acct_1"), &[7; 52], WINDOW).await.unwrap();
         assert!(store.take_trial_operations("acct_1", 7, 10).await.unwrap());
         assert!(!store.take_trial_operations("acct_1", 4, 10).await.unwrap());
         assert!(store.take_trial_operations("acct_1", 3, 10).await.unwrap());
@@ -46,7 +87,7 @@ on_both! {
 
     async fn a12_an_ended_trial_is_erased_when_its_sessions_are_closed(store: Store) {
         for (digest, key_id, account) in [([1; 32], "ak_1", "acct_1"), ([2; 32], "ak_2", "acct_2")] {
-            store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52]).await.unwrap();
+            store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52], WINDOW).await.unwrap();
         }
         store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
         store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();

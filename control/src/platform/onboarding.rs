@@ -1,6 +1,5 @@
 //! Trial keys for everybody (specification, Onboarding; readings A12-A15, A22).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +7,15 @@ use api::Code;
 use api::keys::{RevokedTrialKey, TrialKey};
 use axum::Json as Answer;
 use axum::extract::State;
-use store::NewApiKey;
+use store::{NewApiKey, TrialKeyMade, TrialWindow};
 use subtle::ConstantTimeEq;
 
 use crate::app::Node;
 use crate::auth::api_key::{DISPLAY_CHARACTERS, FreshKey, KEY_CHARACTERS_MAX, Pepper};
 use crate::auth::{Environment, Role};
+use crate::clock::Timestamp;
 use crate::error::ApiError;
 use crate::ids;
-use crate::limits::window::Window;
 use crate::limits::{Plan, trial};
 use crate::path::PathParts;
 use crate::peer::ClientAddress;
@@ -24,14 +23,6 @@ use crate::peer::ClientAddress;
 /// Trial keys that a network gets within a minute (specification, Authentication 5).
 const KEYS_MAX: usize = 5;
 const KEYS_WINDOW: Duration = Duration::from_secs(60);
-
-/// Who got trial keys of late: by network (readings A22).
-pub type TrialKeysGiven = Window<IpAddr>;
-
-/// Nobody yet.
-pub fn trial_keys_given() -> TrialKeysGiven {
-    Window::new(KEYS_MAX, KEYS_WINDOW)
-}
 
 /// Get a trial key.
 ///
@@ -43,12 +34,11 @@ pub fn trial_keys_given() -> TrialKeysGiven {
     tag = "API keys",
     responses((status = 200, description = "The key.", body = TrialKey))
 )]
-pub async fn create(State(node): State<Arc<Node>>, address: ClientAddress) -> Result<Answer<TrialKey>, ApiError> {
+pub async fn create(
+    State(node): State<Arc<Node>>,
+    ClientAddress(address): ClientAddress,
+) -> Result<Answer<TrialKey>, ApiError> {
     let now = node.clock.now();
-    node.trial_keys_given.hit(address.network(), now).map_err(|wait| {
-        let message = format!("{KEYS_MAX} trial keys a minute from one address");
-        ApiError::new(Code::IpRateLimited, message).retry_after(wait)
-    })?;
     let fresh = FreshKey::generate(Environment::Trial);
     let (key_id, account_id, lineage_id) = (ids::key(now), ids::account(now), ids::lineage(now));
     let expires_at = now.plus(trial::TTL);
@@ -65,7 +55,14 @@ pub async fn create(State(node): State<Arc<Node>>, address: ClientAddress) -> Re
         created_at: now.0,
         expires_at: Some(expires_at.0),
     };
-    node.store.insert_trial_key(&record, &prefix_tags(node.api_keys.pepper(), &fresh.secret)).await?;
+    let network = node.limits.network(address);
+    let window = TrialWindow { network: &network, keys_max: KEYS_MAX, length: KEYS_WINDOW.as_micros() as i64 };
+    let tags = prefix_tags(node.api_keys.pepper(), &fresh.secret);
+    if let TrialKeyMade::TooMany { oldest_at } = node.store.insert_trial_key(&record, &tags, window).await? {
+        let message = format!("{KEYS_MAX} trial keys a minute from one address");
+        let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
+        return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
+    }
     Ok(Answer(TrialKey {
         key: fresh.secret.to_string(),
         key_prefix: fresh.display_prefix,
@@ -122,6 +119,13 @@ pub async fn revoke(
     }
     node.api_keys.forget(&key.lineage_id);
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
+}
+
+/// Forgets who got keys too long ago to matter.
+pub async fn forget_old(node: &Node) {
+    if let Err(error) = node.store.forget_trial_windows(node.clock.now().0).await {
+        tracing::error!(cause = %error, "who got trial keys is remembered for too long");
+    }
 }
 
 /// Bytes of a tag.

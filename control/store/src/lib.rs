@@ -37,7 +37,7 @@ pub use lockouts::{Locked, Lockout};
 pub use pages::Rows;
 pub use request_counts::{Settled, Settlement, Wish};
 pub use sign_ins::{NewSignIn, Refreshed, TokenStanding};
-pub use trials::{Trial, TrialKey};
+pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use user_keys::{UserKeyMade, UserKeysSeen};
 pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
 

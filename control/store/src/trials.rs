@@ -1,7 +1,7 @@
 //! Trials: accounts of one key that end by themselves, with everything they own (readings A12-A15).
 
 use crate::api_keys::{NewApiKey, insert};
-use crate::database::values;
+use crate::database::{Tx, values};
 use crate::{Result, Store};
 
 /// A trial that is not erased yet.
@@ -24,14 +24,52 @@ pub struct TrialKey {
     pub prefix_tags: Option<Vec<u8>>,
 }
 
+/// How many trial keys a network gets. The window slides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrialWindow<'a> {
+    /// Keyed digest of the network's address.
+    pub network: &'a [u8; 32],
+    /// Keys within the window at most.
+    pub keys_max: usize,
+    /// Length of the window in microseconds.
+    pub length: i64,
+}
+
+/// Whether a trial key was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialKeyMade {
+    /// Made and counted.
+    Made,
+    /// The network has had its keys, the first of those that count at this time; nothing was done.
+    TooMany {
+        /// In microseconds since 1970.
+        oldest_at: i64,
+    },
+}
+
 impl Store {
-    /// Remembers a trial key and begins its trial; `prefix_tags` tell keys of one display prefix apart.
-    pub async fn insert_trial_key(&self, key: &NewApiKey<'_>, prefix_tags: &[u8]) -> Result<()> {
+    /// Remembers a trial key and begins its trial, if its network may have one; `prefix_tags` tell keys of one display
+    /// prefix apart.
+    pub async fn insert_trial_key(
+        &self,
+        key: &NewApiKey<'_>,
+        prefix_tags: &[u8],
+        window: TrialWindow<'_>,
+    ) -> Result<TrialKeyMade> {
         let mut tx = self.db.begin().await?;
+        if let Some(oldest_at) = count(&mut tx, window, key.created_at).await? {
+            return Ok(TrialKeyMade::TooMany { oldest_at });
+        }
         insert(&mut tx, key).await?;
         let sql = "UPDATE api_keys SET prefix_tags = $2 WHERE key_id = $1";
         tx.execute(sql, values![key.key_id, prefix_tags]).await?;
-        tx.commit().await
+        tx.commit().await?;
+        Ok(TrialKeyMade::Made)
+    }
+
+    /// Forgets who got trial keys too long ago to matter.
+    pub async fn forget_trial_windows(&self, now: i64) -> Result<u64> {
+        self.db.execute("DELETE FROM trial_windows WHERE expires_at <= $1", values![now]).await
     }
 
     /// The trial keys of this display prefix that work.
@@ -97,4 +135,24 @@ impl Store {
         tx.commit().await?;
         Ok(true)
     }
+}
+
+/// Counts a key of this moment, unless the window is full: then the oldest that counts.
+async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<i64>> {
+    let none: &[u8] = &[];
+    // the update changes nothing: it makes others wait and gives the row
+    let sql = "INSERT INTO trial_windows (network, given, expires_at) VALUES ($1, $2, 0) \
+         ON CONFLICT (network) DO UPDATE SET network = excluded.network RETURNING given";
+    let (given,): (Vec<u8>,) = tx.fetch_one(sql, values![window.network, none]).await?;
+    let given = given.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes));
+    // a clock that was set back must not lock anybody out
+    let mut given: Vec<i64> = given.filter(|at| (now - at).abs() < window.length).collect();
+    if given.len() >= window.keys_max {
+        return Ok(given.first().copied());
+    }
+    given.push(now);
+    let given: Vec<u8> = given.iter().flat_map(|at| at.to_be_bytes()).collect();
+    let sql = "UPDATE trial_windows SET given = $2, expires_at = $3 WHERE network = $1";
+    tx.execute(sql, values![window.network, &given, now + window.length]).await?;
+    Ok(None)
 }
