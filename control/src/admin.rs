@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::auth::api_key::FreshKey;
 use crate::auth::{Environment, Role};
+use crate::cache_store::{self, CacheStoreConfig, News};
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -79,6 +80,7 @@ pub async fn create_key(
 pub struct Operator {
     store: Store,
     clock: Clock,
+    cache_store: Option<CacheStoreConfig>,
 }
 
 /// A key as an operator sees it.
@@ -122,7 +124,17 @@ impl Operator {
     /// When it does not answer.
     pub async fn open(config: &Config) -> anyhow::Result<Operator> {
         DataDir::open(&config.data_dir)?;
-        Ok(Operator { store: Store::open(&config.database_url).await?, clock: Clock::system() })
+        let store = Store::open(&config.database_url).await?;
+        Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
+    }
+
+    /// Tells nodes that run what they would see in the database a second later.
+    async fn tell_nodes(&self, news: News) {
+        if let Some(cache_store) = &self.cache_store
+            && let Err(error) = cache_store::publish_once(cache_store, news).await
+        {
+            eprintln!("ANGO_REDIS_URL: {error}; nodes see it within a second nevertheless");
+        }
     }
 
     /// All keys, or those of an account, oldest first.
@@ -147,10 +159,13 @@ impl Operator {
     /// # Errors
     /// When there is no such key, or it was revoked before.
     pub async fn revoke_key(&self, key: &KeyId) -> anyhow::Result<()> {
-        match self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? {
-            true => Ok(()),
-            false => bail!("there is no key {key} that is not revoked yet"),
+        if !self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? {
+            bail!("there is no key {key} that is not revoked yet");
         }
+        if let Some(revoked) = self.store.api_key_of_id(key.as_str()).await? {
+            self.tell_nodes(News::Keys { lineage: revoked.lineage_id }).await;
+        }
+        Ok(())
     }
 
     /// All accounts, oldest first.

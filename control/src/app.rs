@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use store::Store;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
@@ -20,6 +20,7 @@ use crate::auth::session_token::{Issuer, SessionTokens};
 use crate::auth::{ApiKeys, sign_in};
 use crate::blobs::Blobs;
 use crate::body::BodyBudget;
+use crate::cache_store::{self, CacheStore, News};
 use crate::clock::Clock;
 use crate::compute::{Compute, EngineDevice};
 use crate::config::{ComputeConfig, Config};
@@ -71,6 +72,8 @@ pub struct Node {
     /// Circuits of clients that wait and of clients that do not, and operations of trials that are given back.
     pub(crate) circuits_running: InFlight,
     pub(crate) database_probe: Probe,
+    pub(crate) cache_store: Option<CacheStore>,
+    pub(crate) cache_store_probe: Probe,
     draining: AtomicBool,
 }
 
@@ -78,6 +81,25 @@ impl Node {
     /// The node finishes what it has and takes nothing new.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Has every node ask the database about keys of this lineage: they were revoked or rotated.
+    pub(crate) async fn forget_keys(&self, lineage: &str) {
+        self.api_keys.forget(lineage);
+        self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
+    }
+
+    /// Has every node ask the database about session tokens: some have ended.
+    pub(crate) async fn forget_tokens(&self) {
+        self.session_tokens.forget_checked();
+        self.tell_others(News::Tokens).await;
+    }
+
+    /// Tells the other nodes what they would see in the database a second later.
+    pub(crate) async fn tell_others(&self, news: News) {
+        if let Some(cache) = &self.cache_store {
+            cache.publish(news).await;
+        }
     }
 
     /// What is stored of a refresh token or the token of a setup link.
@@ -163,18 +185,21 @@ impl App {
         .await?;
         let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}"));
         let issuer = issuer(&config, &store, &secrets, &base_url).await?;
+        let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
         let node = Arc::new(Node {
             base_url,
             started: Instant::now(),
-            api_keys: ApiKeys::new(store.clone(), secrets.pepper()),
-            session_tokens: SessionTokens::new(store.clone(), issuer),
+            api_keys: ApiKeys::new(store.clone(), secrets.pepper(), config.believed_for),
+            session_tokens: SessionTokens::new(store.clone(), issuer, config.believed_for),
             passwords: Passwords::default(),
-            limits: Limits::new(config.plan_limits, store.clone(), &secrets),
+            limits: Limits::new(config.plan_limits, store.clone(), &secrets, cache_store.clone()),
             body_budget: BodyBudget::new(config.requests.body_memory_bytes),
             offload: Offload::new(),
             in_flight: InFlight::new(),
             circuits_running: InFlight::new(),
             database_probe: Probe::new("database", health::DATABASE_SLOW),
+            cache_store_probe: Probe::new("cache store", health::CACHE_STORE_SLOW),
+            cache_store,
             draining: AtomicBool::new(false),
             config,
             clock,
@@ -191,7 +216,15 @@ impl App {
 
         let (stop, stopped) = watch::channel(false);
         let connections_max = node.config.requests.connections_max;
-        let tasks = vec![
+        let mut tasks = Vec::new();
+        if let Some(cache) = node.cache_store.clone() {
+            let (tell_tried, tried) = oneshot::channel();
+            tasks.push(tokio::spawn(cache_store::keep(node.clone(), cache, tell_tried, stopped.clone())));
+            tasks.push(tokio::spawn(limits::look(node.clone(), stopped.clone())));
+            // with it from the first request on, if it is there
+            let _ = tried.await;
+        }
+        tasks.extend([
             tokio::spawn(listener::serve(api_listener, router::router(node.clone()), connections_max, stopped.clone())),
             tokio::spawn(listener::serve(
                 metrics_listener,
@@ -201,7 +234,7 @@ impl App {
             )),
             tokio::spawn(limits::keep(node.clone(), stopped.clone())),
             tokio::spawn(keep_house(node.clone(), stopped)),
-        ];
+        ]);
         Ok(Running {
             api_addr,
             metrics_addr,

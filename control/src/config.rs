@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use zeroize::Zeroizing;
 
 use crate::auth::key_set;
+use crate::cache_store::CacheStoreConfig;
 use crate::compute::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
 use crate::limits::{Plan, PlanTable};
 
@@ -40,6 +41,11 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `sqlite:` or `postgres:` URL; the data folder's `ango.db` by default. May hold a password.
     pub database_url: String,
+    /// The cache store that nodes share, if they do.
+    pub cache_store: Option<CacheStoreConfig>,
+    /// How long a node believes what it read of keys, session tokens and lockouts (readings A17: at most 1 s). Longer only
+    /// where a test is about what nodes tell each other.
+    pub believed_for: Duration,
     /// The server's secret; that of the data folder when unset.
     pub secret: Option<ServerSecret>,
     /// Base address in documentation links; from `listen` when unset.
@@ -198,6 +204,8 @@ impl Config {
             metrics_listen: read.parsed("ANGO_METRICS_LISTEN", "an address such as 127.0.0.1:9464")?,
             database_url: database_url(read.text("ANGO_DATABASE_URL"), &data_dir)?,
             data_dir,
+            cache_store: cache_store(&read.text("ANGO_REDIS_URL"))?,
+            believed_for: Duration::from_secs(1),
             secret: server_secret(&read.text("ANGO_SECRET"))?,
             public_url: public_url(read.text("ANGO_PUBLIC_URL"))?,
             trusted_proxies: networks(&read.text("ANGO_TRUSTED_PROXIES"))?,
@@ -248,9 +256,6 @@ impl Config {
                 json: read.choice("ANGO_LOG_FORMAT", &["text", "json"])? == "json",
             },
         };
-        if !read.text("ANGO_REDIS_URL").is_empty() {
-            return Err(wrong("ANGO_REDIS_URL", "this build has no shared cache store; leave it unset"));
-        }
         if config.compute.queue_rows_max < config.compute.session_rows_max {
             return Err(wrong("ANGO_QUEUE_ROWS_MAX", "must be at least ANGO_SESSION_ROWS_MAX"));
         }
@@ -331,6 +336,13 @@ fn database_url(text: String, data_dir: &Path) -> Result<String, ConfigError> {
     // the text may hold a password: it is not repeated
     store::Url::parse(&text).map_err(|error| wrong("ANGO_DATABASE_URL", &error.to_string()))?;
     Ok(text)
+}
+
+fn cache_store(url: &str) -> Result<Option<CacheStoreConfig>, ConfigError> {
+    if url.is_empty() {
+        return Ok(None);
+    }
+    CacheStoreConfig::at(url).map(Some).map_err(|why| wrong("ANGO_REDIS_URL", why))
 }
 
 fn public_url(text: String) -> Result<Option<String>, ConfigError> {
@@ -479,7 +491,9 @@ mod tests {
             ("ANGO_DATABASE_URL", "postgres://user:word@host:port/db"),
             ("ANGO_DATABASE_URL", "sqlite::memory:"),
             ("ANGO_DATABASE_URL", "ango.db"),
-            ("ANGO_REDIS_URL", "redis://host"),
+            ("ANGO_REDIS_URL", "host:6379"),
+            ("ANGO_REDIS_URL", "redis://:word@host:port"),
+            ("ANGO_REDIS_URL", "rediss://host#insecure"),
             ("ANGO_SECRET", "0123"),
             ("ANGO_SECRET", &"g".repeat(64)),
             ("ANGO_BACKEND", "fpga"),
@@ -530,6 +544,8 @@ mod tests {
     fn secrets_are_not_repeated_in_errors() {
         let error = config(&[("ANGO_DATABASE_URL", "postgres://user:word@host:port/db")]).unwrap_err().to_string();
         assert!(!error.contains("word"));
+        let error = config(&[("ANGO_REDIS_URL", "redis://:word@host:port")]).unwrap_err().to_string();
+        assert!(!error.contains("word@"));
         let error = config(&[("SERVICE_ADMIN_KEY", "hunter2")]).unwrap_err().to_string();
         assert!(!error.contains("hunter2"));
         let error = config(&[("ANGO_SECRET", &"0ab".repeat(21))]).unwrap_err().to_string();
@@ -548,6 +564,16 @@ mod tests {
         let config = config(&[("ANGO_SECRET", &"0aF1".repeat(16))]).unwrap();
         assert_eq!(config.secret.as_ref().unwrap().0[..2], [0x0a, 0xf1]);
         assert!(format!("{config:?}").contains("ServerSecret(..)"));
+    }
+
+    #[test]
+    fn x16_the_cache_store_s_url_is_taken_in_three_forms_and_hides_itself_from_logs() {
+        for url in ["redis://:hunter2@host:6380/1", "rediss://host", "redis+unix:///run/redis.sock"] {
+            let config = config(&[("ANGO_REDIS_URL", url)]).unwrap();
+            assert_eq!(config.cache_store.as_ref().unwrap().url.as_str(), url);
+            assert!(!format!("{config:?}").contains("hunter2"));
+        }
+        assert!(config(&[]).unwrap().cache_store.is_none());
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod billing;
+pub mod cache_store;
 pub mod cli;
 pub mod clock;
 pub mod compute;

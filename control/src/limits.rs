@@ -4,7 +4,7 @@
 //! Every request carries a [`Quota`]. Whoever learns who is calling has it admitted: [`Limits::admit`] takes a token of
 //! the burst and a unit of the counter before the handler runs, and a handler of many gates takes the rest. When the
 //! answer is known, [`Limits::settle`] gives back what was refused and says what the headers show. All of it happens in
-//! memory; the database hears of it a tenth of a second later.
+//! memory; the cache store or, where there is none, the database hears of it a tenth of a second later.
 //!
 //! What counts, besides L1: neither 402 nor 5xx does, so nobody pays with their limit for what was not done. A circuit
 //! counts its gates when it is accepted, and keeps them counted when it fails or is cancelled later. Health and pages
@@ -30,10 +30,11 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use store::Store;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::app::Node;
 use crate::auth::{Caller, Credential};
+use crate::cache_store::{CacheStore, News};
 use crate::clock::Timestamp;
 use crate::error::ApiError;
 use crate::peer::ClientAddress;
@@ -50,10 +51,12 @@ pub use plan::{Plan, PlanLimits, PlanTable, UNLIMITED};
 /// Who is counted: an account's id, or `addr_` and a keyed digest of a network.
 pub(crate) type Subject = Arc<str>;
 
-/// How often the database is told what was used.
+/// How often is told what was used.
 const FLUSH_PERIOD: Duration = Duration::from_millis(100);
-/// Lockouts are exchanged every second.
-const FLUSHES_AN_EXCHANGE: u64 = 10;
+/// The database hears every second what only the cache store was told.
+const FLUSHES_A_FOLLOW: u64 = 10;
+/// From one exchange of lockouts for the sake of news to the next, at least: a flood of failures is no flood of exchanges.
+const NEWS_PERIOD: Duration = Duration::from_millis(50);
 /// What counts no more is removed every minute.
 const FLUSHES_A_SWEEP: u64 = 600;
 
@@ -64,6 +67,9 @@ pub struct Limits {
     counters: Arc<Counters>,
     lockouts: Lockouts,
     digests: Digests,
+    cache: Option<CacheStore>,
+    /// Lockouts are to be exchanged now.
+    look: Notify,
 }
 
 /// What one request uses; cheap to clone. `edge` puts one into every request's extensions.
@@ -102,13 +108,15 @@ impl<S: Sync> FromRequestParts<S> for Quota {
 
 impl Limits {
     /// Nothing counted yet; counts of before are read when they are needed.
-    pub fn new(plans: PlanTable, store: Store, secrets: &Secrets) -> Limits {
+    pub fn new(plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
         Limits {
             plans,
-            bursts: Bursts::default(),
-            counters: Arc::new(Counters::new(store.clone())),
+            bursts: Bursts::new(cache.clone()),
+            counters: Arc::new(Counters::new(store.clone(), cache.clone())),
             lockouts: Lockouts::new(store),
             digests: Digests::new(secrets),
+            cache,
+            look: Notify::new(),
         }
     }
 
@@ -134,6 +142,9 @@ impl Limits {
             _ => return,
         };
         self.lockouts.failed(address.map(|address| self.digests.address(address)), shown, now);
+        if self.cache.as_ref().is_some_and(CacheStore::is_open) {
+            self.look_at_lockouts();
+        }
     }
 
     /// Lets a known caller's request pass: a token of its burst and one unit of its account (readings L1, L6).
@@ -141,7 +152,7 @@ impl Limits {
         let limits = self.plans.of(caller.plan);
         let subject: Subject = caller.account.as_str().into();
         quota.held().shown = Some((subject.clone(), limits));
-        self.bursts.take(burst_subject(caller), limits.burst_a_second, now).map_err(too_fast)?;
+        self.bursts.take(burst_subject(caller), limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
             quota.held().trial.get_or_insert(trial::OPERATIONS_MAX);
             return Ok(());
@@ -154,7 +165,7 @@ impl Limits {
         let subject = self.digests.address_subject(address);
         let limits = self.plans.anonymous;
         quota.held().shown = Some((subject.clone(), limits));
-        self.bursts.take(&subject, limits.burst_a_second, now).map_err(too_fast)?;
+        self.bursts.take(&subject, limits.burst_a_second, now).await.map_err(too_fast)?;
         self.take(quota, subject, limits, 1, now).await
     }
 
@@ -223,7 +234,21 @@ impl Limits {
 
     /// Tells the other nodes who failed and learns from them who is locked.
     pub async fn exchange_lockouts(&self, now: Timestamp) {
-        self.lockouts.exchange(now).await;
+        if self.lockouts.exchange(now).await
+            && let Some(cache) = &self.cache
+        {
+            cache.publish(News::Lockouts).await;
+        }
+    }
+
+    /// Has lockouts exchanged now.
+    pub fn look_at_lockouts(&self) {
+        self.look.notify_one();
+    }
+
+    /// Tells the database all that was counted and is not told yet.
+    pub async fn tell_database(&self, now: Timestamp) {
+        self.counters.close(now).await;
     }
 
     async fn sweep(&self, now: Timestamp) {
@@ -232,17 +257,18 @@ impl Limits {
         self.bursts.sweep(now);
     }
 
-    /// Tells the database all that is not told yet.
+    /// Tells all that is not told yet.
     pub async fn close(&self, now: Timestamp) {
         self.counters.close(now).await;
-        self.lockouts.exchange(now).await;
+        self.exchange_lockouts(now).await;
     }
 }
 
-/// Tells the database what was used and who failed, and learns from it, until the node stops.
+/// Tells what was used and who failed, and learns from the other nodes, until the node stops.
 pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(FLUSH_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let flushes_an_exchange = (node.config.believed_for.as_micros() / FLUSH_PERIOD.as_micros()).max(1) as u64;
     for ticks in 1u64.. {
         tokio::select! {
             _ = tick.tick() => {}
@@ -250,12 +276,27 @@ pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         }
         let limits = &node.limits;
         limits.counters.flush(node.clock.now()).await;
-        if ticks % FLUSHES_AN_EXCHANGE == 0 {
+        if limits.cache.as_ref().is_some_and(|cache| ticks % FLUSHES_A_FOLLOW == 0 || !cache.is_open()) {
+            limits.counters.follow(node.clock.now()).await;
+        }
+        if ticks % flushes_an_exchange == 0 {
             limits.exchange_lockouts(node.clock.now()).await;
         }
         if ticks % FLUSHES_A_SWEEP == 0 {
             limits.sweep(node.clock.now()).await;
         }
+    }
+}
+
+/// Exchanges lockouts when there are news of them, until the node stops.
+pub async fn look(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = node.limits.look.notified() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        node.limits.exchange_lockouts(node.clock.now()).await;
+        tokio::time::sleep(NEWS_PERIOD).await;
     }
 }
 

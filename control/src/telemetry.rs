@@ -41,6 +41,7 @@ impl Telemetry {
             describe_gauge!("ango_value_bytes", "Bytes of inputs and results of circuits in host memory.");
             describe_gauge!("ango_value_bytes_max", "Bound of ango_value_bytes.");
             describe_gauge!("ango_devices", "Devices, by state: in_service, stand_in or lost.");
+            describe_gauge!("ango_cache_store_open", "1 while the shared cache store is in use; absent without one.");
         });
         Ok(telemetry)
     }
@@ -66,6 +67,11 @@ impl Telemetry {
     /// A key was overwritten this long after its session ended.
     pub fn key_erased(&self, after: Duration) {
         self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
+    }
+
+    /// Whether the cache store is in use.
+    pub fn cache_store(&self, open: bool) {
+        self.record(|| gauge!("ango_cache_store_open").set(f64::from(u8::from(open))));
     }
 
     /// The text that Prometheus reads, with the figures of the moment: the engine's, its devices', and bytes of values

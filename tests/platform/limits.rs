@@ -34,12 +34,12 @@ fn headers(answer: &Response) -> [u64; 6] {
 
 /// What is left of the day and of the month.
 #[track_caller]
-fn left(answer: &Response) -> [u64; 2] {
+pub fn left(answer: &Response) -> [u64; 2] {
     let values = headers(answer);
     [values[1], values[4]]
 }
 
-fn limits(requests_a_day: u64, requests_a_month: u64) -> PlanLimits {
+pub fn limits(requests_a_day: u64, requests_a_month: u64) -> PlanLimits {
     PlanLimits { requests_a_day, requests_a_month, burst_a_second: 100_000 }
 }
 
@@ -49,7 +49,7 @@ async fn server(free: PlanLimits) -> TestServer {
 }
 
 /// A key on this plan, and its account.
-async fn key_on(config: &Config, plan: Plan) -> (String, AccountId) {
+pub async fn key_on(config: &Config, plan: Plan) -> (String, AccountId) {
     let made = admin::create_key(config, Role::AccountAdmin, Environment::Test, None, Some(plan)).await.expect("a key");
     (made.key.to_string(), made.account_id)
 }
@@ -224,7 +224,7 @@ async fn l6_a_burst_above_the_plan_s_rate_is_429_for_a_second_at_least_and_costs
 }
 
 /// How many of so many requests sent at once get through, each on one of these nodes.
-async fn race(servers: &[&TestServer], key: &str, requests: usize) -> usize {
+pub async fn race(servers: &[&TestServer], key: &str, requests: usize) -> usize {
     let lanes = 50;
     let addresses: Arc<Vec<_>> = Arc::new(servers.iter().map(|server| server.address).collect());
     let tasks: Vec<_> = (0..lanes)

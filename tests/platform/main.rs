@@ -4,6 +4,7 @@
 mod api_keys;
 mod auth;
 mod bad_input;
+mod cache_store;
 mod circuits;
 mod circuits_bad_input;
 mod client;

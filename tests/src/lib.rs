@@ -6,6 +6,7 @@ pub mod http;
 pub mod issuer;
 pub mod keys;
 pub mod naive;
+pub mod redis;
 pub mod server;
 pub mod users;
 

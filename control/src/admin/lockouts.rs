@@ -6,6 +6,7 @@ use anyhow::bail;
 use serde::Serialize;
 
 use super::{DataDir, Operator};
+use crate::cache_store::News;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::limits::Digests;
@@ -73,7 +74,10 @@ impl Operator {
         };
         match self.store.clear_lockouts(subject.as_ref(), self.clock.now().0).await? {
             0 if subject.is_some() => bail!("nothing is known of it"),
-            cleared => Ok(cleared),
+            cleared => {
+                self.tell_nodes(News::Lockouts).await;
+                Ok(cleared)
+            }
         }
     }
 }

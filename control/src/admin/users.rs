@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::Operator;
 use crate::auth::{Role, passwords, sign_in};
+use crate::cache_store::News;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -100,6 +101,7 @@ impl Operator {
         if !self.store.disable_user(&user.user_id, now.0).await? {
             bail!("{email_or_id} was disabled before");
         }
+        self.tell_nodes(News::Tokens).await;
         Ok(facts(User { disabled_at: Some(now.0), ..user }))
     }
 }

@@ -1,7 +1,7 @@
 //! API keys: how they look, how they are remembered, how they are found again (readings A1-A3, A17).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Code;
@@ -22,8 +22,6 @@ pub const DISPLAY_CHARACTERS: usize = 16;
 const SECRET_CHARACTERS: usize = 32;
 /// Characters of the longest keys, those of trials.
 pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
-/// How long a key found in the database is believed without asking again (readings A17: at most 1 s).
-const CACHE_TTL: Duration = Duration::from_secs(1);
 /// Keys remembered at once.
 const CACHE_KEYS_MAX: usize = 10_000;
 
@@ -123,20 +121,29 @@ impl Known {
     }
 }
 
+#[derive(Default)]
+struct Cache {
+    /// Valid keys by digest and when they were read.
+    keys: HashMap<Digest, (Timestamp, Known)>,
+    /// How often keys were forgotten: what was read before is not remembered after.
+    forgotten: u64,
+}
+
 /// Finds the callers of keys.
 pub struct ApiKeys {
     store: Store,
     pepper: Pepper,
-    /// Valid keys by digest and when they were read.
-    cache: Mutex<HashMap<Digest, (Timestamp, Known)>>,
+    cache: Mutex<Cache>,
+    /// How long a key that was read is believed without asking again (readings A17).
+    believed_for: Duration,
     /// When keys were used that the database does not know of yet.
     used: Mutex<HashMap<String, i64>>,
 }
 
 impl ApiKeys {
     /// Keys of this database under this pepper.
-    pub fn new(store: Store, pepper: Pepper) -> Self {
-        Self { store, pepper, cache: Mutex::default(), used: Mutex::default() }
+    pub fn new(store: Store, pepper: Pepper, believed_for: Duration) -> Self {
+        Self { store, pepper, cache: Mutex::default(), believed_for, used: Mutex::default() }
     }
 
     /// What is stored of a key.
@@ -162,11 +169,24 @@ impl ApiKeys {
         known.admit(area, now)
     }
 
-    /// Believes nothing about a key any more: it was revoked or rotated here, which must not take the second that other
-    /// nodes take to see it.
+    /// Believes nothing about a key any more: it was revoked or rotated, which must not take the second that it takes to see
+    /// it in the database.
     pub fn forget(&self, lineage: &str) {
         let of_lineage = |known: &Known| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, (_, known)| !of_lineage(known));
+        let mut cache = self.cache();
+        cache.keys.retain(|_, (_, known)| !of_lineage(known));
+        cache.forgotten += 1;
+    }
+
+    /// Believes nothing about any key any more.
+    pub fn forget_all(&self) {
+        let mut cache = self.cache();
+        cache.keys.clear();
+        cache.forgotten += 1;
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts on record when keys were last used. Called once a minute and at the end, never by requests.
@@ -181,11 +201,13 @@ impl ApiKeys {
     }
 
     fn cached(&self, digest: &Digest, now: Timestamp) -> Option<Known> {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(digest).filter(|(read_at, _)| now.since(*read_at) < CACHE_TTL).map(|(_, known)| known.clone())
+        let cache = self.cache();
+        let fresh = cache.keys.get(digest).filter(|(read_at, _)| now.since(*read_at) < self.believed_for);
+        fresh.map(|(_, known)| known.clone())
     }
 
     async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<Known, ApiError> {
+        let forgotten = self.cache().forgotten;
         let record = self.store.api_key(&digest).await?.filter(|record| record.revoked_at.is_none());
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
@@ -194,11 +216,14 @@ impl ApiKeys {
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(record.key_id, now.0);
         }
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() >= CACHE_KEYS_MAX {
-            cache.clear();
+        let mut cache = self.cache();
+        if cache.keys.len() >= CACHE_KEYS_MAX {
+            cache.keys.clear();
         }
-        cache.insert(digest, (now, known.clone()));
+        // it may have been revoked while the database was asked
+        if cache.forgotten == forgotten {
+            cache.keys.insert(digest, (now, known.clone()));
+        }
         Ok(known)
     }
 }

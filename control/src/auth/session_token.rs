@@ -3,7 +3,7 @@
 //! A token that was checked is believed for a second, like a key: so long may it take until every node knows of its end.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::{AccountId, Code};
@@ -24,8 +24,6 @@ use crate::limits::Plan;
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// How wrong the issuer's clock may be.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// How long a checked token is believed without asking the database again.
-const CACHE_TTL: Duration = Duration::from_secs(1);
 /// Tokens remembered at once.
 const CACHE_TOKENS_MAX: usize = 10_000;
 /// The algorithms we take. None of them has a shared secret.
@@ -71,6 +69,8 @@ struct Memory {
     checked: HashMap<Digest, (Timestamp, Caller, Timestamp)>,
     /// Ended tokens by id, and when they would have ended anyway.
     ended: HashMap<Digest, Timestamp>,
+    /// How often checks were forgotten: what was read before is not remembered after.
+    forgotten: u64,
 }
 
 /// Finds the callers of session tokens.
@@ -78,12 +78,14 @@ pub struct SessionTokens {
     store: Store,
     issuer: Issuer,
     memory: Mutex<Memory>,
+    /// How long a checked token is believed without asking the database again.
+    believed_for: Duration,
 }
 
 impl SessionTokens {
     /// Tokens of this issuer.
-    pub fn new(store: Store, issuer: Issuer) -> Self {
-        Self { store, issuer, memory: Mutex::default() }
+    pub fn new(store: Store, issuer: Issuer, believed_for: Duration) -> Self {
+        Self { store, issuer, memory: Mutex::default(), believed_for }
     }
 
     /// The embedded issuer, if that is the one.
@@ -110,6 +112,7 @@ impl SessionTokens {
             Some(jti) => Sha256::digest(format!("{}\n{jti}", claims.iss)).into(),
             None => digest,
         };
+        let forgotten = self.memory().forgotten;
         if self.store.is_token_ended(&id).await? {
             return Err(invalid_token());
         }
@@ -117,7 +120,7 @@ impl SessionTokens {
             Issuer::Embedded(_) => self.own_user(&claims, id, ends).await?,
             Issuer::External { .. } => self.external_user(&claims, id, ends, now).await?,
         };
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory();
         // it may have been ended while the database was asked
         if memory.ended.contains_key(&id) {
             return Err(invalid_token());
@@ -125,7 +128,9 @@ impl SessionTokens {
         if memory.checked.len() >= CACHE_TOKENS_MAX {
             memory.checked.clear();
         }
-        memory.checked.insert(digest, (now, caller.clone(), ends));
+        if memory.forgotten == forgotten {
+            memory.checked.insert(digest, (now, caller.clone(), ends));
+        }
         Ok(caller)
     }
 
@@ -135,26 +140,33 @@ impl SessionTokens {
             return Err(ApiError::internal("a key is no session token"));
         };
         self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), now.0).await?;
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory();
         memory.ended.retain(|_, ends| *ends > now);
         memory.ended.insert(*id, *ends);
+        drop(memory);
         // other tokens of the sign-in ask the database again
-        memory.checked.clear();
+        self.forget_checked();
         Ok(())
     }
 
     /// Forgets what was checked: the next use of every token asks the database.
     pub fn forget_checked(&self) {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).checked.clear();
+        let mut memory = self.memory();
+        memory.checked.clear();
+        memory.forgotten += 1;
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remembered(&self, digest: &Digest, now: Timestamp) -> Result<Option<Caller>, ApiError> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.memory();
         let Some((checked_at, caller, ends)) = memory.checked.get(digest) else { return Ok(None) };
         if *ends <= now {
             return Err(invalid_token());
         }
-        Ok((now.since(*checked_at) < CACHE_TTL).then(|| caller.clone()))
+        Ok((now.since(*checked_at) < self.believed_for).then(|| caller.clone()))
     }
 
     /// Signature, issuer, audience and times (readings A10).

@@ -98,7 +98,7 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
     let (sign_in_id, user_id, ends) = match node.store.exchange_refresh_token(&old, &new, now.0).await? {
         Refreshed::Exchanged { sign_in_id, user_id, expires_at } => (sign_in_id, user_id, Timestamp(expires_at)),
         Refreshed::Reused => {
-            node.session_tokens.forget_checked();
+            node.forget_tokens().await;
             tracing::warn!("a refresh token came a second time: its sign-in is ended");
             return Err(refused());
         }
@@ -127,7 +127,7 @@ pub async fn change_password(
     }
     let hash = node.passwords.hash(new).await?;
     node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), node.clock.now().0).await?;
-    node.session_tokens.forget_checked();
+    node.forget_tokens().await;
     Ok(())
 }
 

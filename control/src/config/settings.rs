@@ -53,7 +53,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_REDIS_URL",
         "redis-url",
         "",
-        "Shared cache store of several nodes. Not in this build: leave it unset.",
+        "redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET: what nodes of one database share bursts and counts by, and tell each other revocations at once. Without it, and while it is away, they do by the database. With a password give it as a variable.",
     ),
     setting(
         "ANGO_BACKEND",

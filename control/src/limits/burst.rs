@@ -1,4 +1,5 @@
-//! Token buckets (readings L6): each holds a second's worth of tokens and fills as fast.
+//! Token buckets (readings L6): each holds a second's worth of tokens and fills as fast. Nodes with a cache store share
+//! theirs; while it does not answer, each has its own at the same rate (readings L10).
 //!
 //! A bucket is one number, the moment when it is full again, so one that is full need not be remembered.
 
@@ -6,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
 const SECOND_US: i64 = 1_000_000;
@@ -15,13 +17,28 @@ const BUCKETS_MAX: usize = 65_536;
 /// The buckets that are not full.
 #[derive(Default)]
 pub struct Bursts {
+    cache: Option<CacheStore>,
     full_at: Mutex<HashMap<Box<str>, i64>>,
 }
 
 impl Bursts {
+    /// All full; shared by way of this cache store.
+    pub fn new(cache: Option<CacheStore>) -> Bursts {
+        Bursts { cache, full_at: Mutex::default() }
+    }
+
     /// Takes a token, or tells how long until there is one.
-    pub fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
+    pub async fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
         let token_us = SECOND_US / i64::from(rate_a_second.max(1));
+        if let Some(cache) = &self.cache
+            && let Ok(wait) = cache.take_token(subject, token_us).await
+        {
+            return if wait.is_zero() { Ok(()) } else { Err(wait) };
+        }
+        self.take_here(subject, token_us, now)
+    }
+
+    fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
         let mut buckets = self.buckets();
         let known = buckets.get_mut(subject);
         let full_at = known.as_ref().map_or(now.0, |full_at| (**full_at).max(now.0)) + token_us;
@@ -62,17 +79,18 @@ mod tests {
     #[test]
     fn l6_a_bucket_gives_its_rate_at_once_and_then_one_by_one() {
         let bursts = Bursts::default();
+        let take = |subject, now| bursts.take_here(subject, SECOND_US / 5, now);
         let now = Timestamp(5_000_000);
         for _ in 0..5 {
-            assert_eq!(bursts.take("a", 5, now), Ok(()));
+            assert_eq!(take("a", now), Ok(()));
         }
-        assert_eq!(bursts.take("a", 5, now), Err(Duration::from_millis(200)));
-        assert_eq!(bursts.take("b", 5, now), Ok(()));
+        assert_eq!(take("a", now), Err(Duration::from_millis(200)));
+        assert_eq!(take("b", now), Ok(()));
         let later = now.plus(Duration::from_millis(200));
-        assert_eq!(bursts.take("a", 5, later), Ok(()));
-        assert_eq!(bursts.take("a", 5, later), Err(Duration::from_millis(200)));
+        assert_eq!(take("a", later), Ok(()));
+        assert_eq!(take("a", later), Err(Duration::from_millis(200)));
         let much_later = now.plus(Duration::from_secs(60));
-        assert_eq!((0..9).filter(|_| bursts.take("a", 5, much_later).is_ok()).count(), 5);
+        assert_eq!((0..9).filter(|_| take("a", much_later).is_ok()).count(), 5);
     }
 
     #[test]
@@ -81,7 +99,7 @@ mod tests {
         let mut now = Timestamp(0);
         for caller in 0..3 * BUCKETS_MAX {
             now = now.plus(Duration::from_micros(100));
-            assert_eq!(bursts.take(&caller.to_string(), 5, now), Ok(()));
+            assert_eq!(bursts.take_here(&caller.to_string(), SECOND_US / 5, now), Ok(()));
         }
         assert!(bursts.buckets().len() <= BUCKETS_MAX);
         bursts.sweep(now.plus(Duration::from_secs(1)));

@@ -3,6 +3,12 @@
 //! Counting happens in memory. What may pass is leased from the database in advance ([`store::request_counts`]) and what
 //! passed is told to it a moment later, for all subjects in one transaction, so that a request waits for the database
 //! only when its subject is new or near its limit. While the database does not answer, a node counts for itself.
+//!
+//! Nodes with a cache store lease and tell there instead, by the same arithmetic, and the database hears every second what
+//! was told there. So the database knows every unit once, whichever way it came. What the cache store does not know, or
+//! only from before somebody went without it, gets the database's numbers as a floor: of two that each know a part of
+//! what was used, the larger is nearer. While some nodes see the cache store and others do not, a limit may be passed by
+//! what is used in that second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,19 +20,20 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use super::Subject;
 use super::period::Period;
 use super::plan::{PlanLimits, UNLIMITED};
+use crate::cache_store::{Away, CacheStore, Floor, Unknown};
 use crate::clock::Timestamp;
 
 /// Subjects remembered at once; beyond it new ones are let pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
-/// Longest time that a request waits for the database.
+/// Longest time that a request waits for leave.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long an answer of the database that nothing is left is believed.
+/// How long an answer that nothing is left is believed.
 const BELIEVED: Duration = Duration::from_millis(100);
 /// A subject that asked for nothing so long returns what is leased to it.
 const IDLE: Duration = Duration::from_secs(1);
 /// A subject that asked for nothing so long is forgotten here.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// After so long the database takes a lease back by itself.
+/// After so long a lease is void.
 const LEASE_TTL: Duration = Duration::from_secs(10);
 /// Months that the database remembers.
 const MONTHS_KEPT: i64 = 1;
@@ -70,7 +77,34 @@ impl Reached {
 /// The counters of a node.
 pub struct Counters {
     store: Store,
+    cache: Option<CacheStore>,
     subjects: Mutex<HashMap<Subject, Entry>>,
+}
+
+/// Where is leased and told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Database,
+    CacheStore,
+}
+
+/// Talks about a subject: alone, while it lives.
+struct Turn {
+    subject: Subject,
+    /// Units to be had at once, if any are wished at all.
+    need: Option<i64>,
+    /// Returns the lease.
+    idle: bool,
+    _held: OwnedMutexGuard<()>,
+}
+
+/// What is being told of a subject.
+struct Told {
+    settlement: Settlement,
+    /// Units that nobody knew.
+    spent: [i64; 2],
+    /// Units that only the cache store knew.
+    owed: [i64; 2],
 }
 
 /// What a node knows of a subject.
@@ -80,18 +114,21 @@ struct Entry {
     used: [i64; 2],
     /// Used here and not told yet: day, month.
     spent: [i64; 2],
-    /// Being told.
-    telling: [i64; 2],
+    /// Told to the cache store and not to the database yet.
+    owed: [i64; 2],
+    /// Messages under way.
+    telling: u32,
+    home: Home,
     /// May still pass without asking.
     lease: i64,
-    /// What the database has set aside for us.
+    /// What is set aside for us at home.
     leased: i64,
     limits: [i64; 2],
     /// Units to have in advance: a second of a key's burst.
     spare: i64,
     /// Units of requests that wait for an answer.
     waiting: i64,
-    /// Held by whoever talks to the database about this subject.
+    /// Held by whoever leases and tells.
     turn: Arc<AsyncMutex<()>>,
     /// Questions begun so far.
     asked: u64,
@@ -106,7 +143,9 @@ impl Entry {
             period: Period::of(now),
             used: [0; 2],
             spent: [0; 2],
-            telling: [0; 2],
+            owed: [0; 2],
+            telling: 0,
+            home: Home::Database,
             lease: 0,
             leased: 0,
             limits: [0; 2],
@@ -126,9 +165,9 @@ impl Entry {
             return;
         }
         // nobody asks about yesterday any more, and its leases are void
-        (self.used[0], self.spent[0], self.lease, self.leased, self.free) = (0, 0, 0, 0, None);
+        (self.used[0], self.spent[0], self.owed[0], self.lease, self.leased, self.free) = (0, 0, 0, 0, 0, None);
         if period.month > self.period.month {
-            (self.used[1], self.spent[1]) = (0, 0);
+            (self.used[1], self.spent[1], self.owed[1]) = (0, 0, 0);
         }
         self.period = period;
     }
@@ -157,7 +196,7 @@ impl Entry {
         true
     }
 
-    /// As if this node were alone: the database does not answer.
+    /// As if this node were alone: nobody answers.
     fn take_alone(&mut self, units: i64) -> Result<(), Reached> {
         match (0..2).any(|at| self.used[at] + units > self.limits[at]) {
             true => Err(self.reached(units)),
@@ -173,23 +212,51 @@ impl Entry {
         if self.used[1] + units > self.limits[1] { Reached::Month } else { Reached::Day }
     }
 
-    /// What there is to tell and to ask; from now on it is being told.
-    fn settlement(&mut self, subject: &Subject, wish: Option<Wish>, idle: bool) -> Settlement {
-        if idle {
+    /// What there is to tell and to ask there; from now on it is being told.
+    fn tell(&mut self, turn: &Turn, home: Home) -> Told {
+        if home != self.home {
+            // what is leased elsewhere cannot be told from what others lease here
+            (self.home, self.lease, self.leased, self.free) = (home, 0, 0, None);
+        }
+        if turn.idle {
             self.lease = 0;
         }
-        let [day_spent, month_spent] = std::mem::take(&mut self.spent);
-        self.telling = [day_spent, month_spent];
         self.asked += 1;
-        Settlement {
+        let wish = turn.need.map(|need| self.wish(need));
+        let lease_back = self.leased - self.lease;
+        let spent = std::mem::take(&mut self.spent);
+        let owed = match home {
+            Home::Database => std::mem::take(&mut self.owed),
+            Home::CacheStore => [0; 2],
+        };
+        self.told(&turn.subject, spent, owed, lease_back, wish)
+    }
+
+    /// What the database has not heard yet; from now on it is being told.
+    fn follow(&mut self, subject: &Subject) -> Told {
+        let owed = std::mem::take(&mut self.owed);
+        self.told(subject, [0; 2], owed, 0, None)
+    }
+
+    fn told(
+        &mut self,
+        subject: &Subject,
+        spent: [i64; 2],
+        owed: [i64; 2],
+        lease_back: i64,
+        wish: Option<Wish>,
+    ) -> Told {
+        self.telling += 1;
+        let settlement = Settlement {
             subject: subject.to_string(),
             day: self.period.day,
             month: self.period.month,
-            day_spent,
-            month_spent,
-            lease_back: self.leased - self.lease,
+            day_spent: spent[0] + owed[0],
+            month_spent: spent[1] + owed[1],
+            lease_back,
             wish,
-        }
+        };
+        Told { settlement, spent, owed }
     }
 
     fn wish(&self, need: i64) -> Wish {
@@ -197,30 +264,46 @@ impl Entry {
         Wish { need, waiting: self.waiting.max(need), spare: self.spare, day_limit, month_limit }
     }
 
-    /// The database has answered.
-    fn settled(&mut self, told: &Settlement, settled: Settled, now: Timestamp) {
-        let day_over = told.day != self.period.day;
-        if told.month == self.period.month {
+    /// The answer came.
+    fn settled(&mut self, told: &Told, settled: Settled, now: Timestamp) {
+        self.telling -= 1;
+        let Told { settlement, spent, .. } = told;
+        let of_today = settlement.day == self.period.day;
+        let of_month = settlement.month == self.period.month;
+        if of_month {
             self.used[1] = settled.month_used + self.spent[1];
         }
-        self.telling = [0; 2];
-        if day_over {
-            return;
+        if of_today {
+            self.used[0] = settled.day_used + self.spent[0];
+            self.leased += settled.granted - settlement.lease_back;
+            self.lease += settled.granted;
+            self.free = settlement.wish.map(|_| (settled.free, now));
         }
-        self.used[0] = settled.day_used + self.spent[0];
-        self.leased += settled.granted - told.lease_back;
-        self.lease += settled.granted;
-        self.free = told.wish.map(|_| (settled.free, now));
+        if self.home == Home::CacheStore {
+            self.owe(settlement, *spent);
+        }
     }
 
-    /// The database has not answered.
-    fn failed(&mut self, told: &Settlement) {
-        self.telling = [0; 2];
-        if told.day == self.period.day {
-            self.spent[0] += told.day_spent;
+    /// There was no answer.
+    fn failed(&mut self, told: &Told) {
+        self.telling -= 1;
+        let Told { settlement, spent, owed } = told;
+        self.owe(settlement, *owed);
+        if settlement.day == self.period.day {
+            self.spent[0] += spent[0];
         }
-        if told.month == self.period.month {
-            self.spent[1] += told.month_spent;
+        if settlement.month == self.period.month {
+            self.spent[1] += spent[1];
+        }
+    }
+
+    /// The database is to hear of these units.
+    fn owe(&mut self, of: &Settlement, units: [i64; 2]) {
+        if of.day == self.period.day {
+            self.owed[0] += units[0];
+        }
+        if of.month == self.period.month {
+            self.owed[1] += units[1];
         }
     }
 }
@@ -242,8 +325,8 @@ impl Drop for Waiting<'_> {
 
 impl Counters {
     /// Nothing known yet.
-    pub fn new(store: Store) -> Counters {
-        Counters { store, subjects: Mutex::default() }
+    pub fn new(store: Store, cache: Option<CacheStore>) -> Counters {
+        Counters { store, cache, subjects: Mutex::default() }
     }
 
     fn subjects(&self) -> MutexGuard<'_, HashMap<Subject, Entry>> {
@@ -291,7 +374,7 @@ impl Counters {
         }
     }
 
-    /// Asks the database until the units are ours or there are none; `None`: it does not answer.
+    /// Asks until the units are ours or there are none; `None`: nobody answers.
     async fn ask(
         self: &Arc<Self>,
         turn: Arc<AsyncMutex<()>>,
@@ -302,7 +385,7 @@ impl Counters {
     ) -> Option<Result<Period, Reached>> {
         loop {
             let guard = turn.clone().lock_owned().await;
-            let settlement = {
+            {
                 let mut subjects = self.subjects();
                 let entry = subjects.get_mut(subject)?;
                 entry.roll(now);
@@ -313,40 +396,142 @@ impl Counters {
                 if entry.asked > asked && entry.free.is_some_and(|(free, _)| free < units) {
                     return Some(Err(entry.reached(units)));
                 }
-                let wish = entry.wish(units);
-                entry.settlement(subject, Some(wish), false)
-            };
+            }
+            let turn = Turn { subject: subject.clone(), need: Some(units), idle: false, _held: guard };
             // a task: the answer must be taken note of even if nobody waits for it any more
-            let telling = tokio::spawn(self.clone().tell(vec![(subject.clone(), settlement, guard)], now));
+            let telling = tokio::spawn(self.clone().tell(vec![turn], now));
             if !telling.await.unwrap_or(false) {
                 return None;
             }
         }
     }
 
-    /// Settles with the database; whether it answered.
-    async fn tell(self: Arc<Self>, told: Vec<(Subject, Settlement, OwnedMutexGuard<()>)>, now: Timestamp) -> bool {
-        let settlements: Vec<Settlement> = told.iter().map(|(_, settlement, _)| settlement.clone()).collect();
+    /// Settles with the cache store, else with the database; whether one of them answered.
+    async fn tell(self: Arc<Self>, mut turns: Vec<Turn>, now: Timestamp) -> bool {
+        if let Some(cache) = self.cache.as_ref().filter(|cache| cache.is_open()) {
+            turns = self.tell_cache_store(cache, turns, now).await;
+        }
+        if turns.is_empty() {
+            return true;
+        }
+        let told = self.begin(&turns, Home::Database, now);
+        let settlements: Vec<Settlement> = told.iter().map(|told| told.settlement.clone()).collect();
         let answer = self.store.settle_requests(&settlements, now.0, now.plus(LEASE_TTL).0).await;
-        let mut subjects = self.subjects();
         match &answer {
-            Ok(settled) => {
-                for ((subject, settlement, _), settled) in told.iter().zip(settled) {
-                    if let Some(entry) = subjects.get_mut(subject) {
-                        entry.settled(settlement, *settled, now);
-                    }
-                }
-            }
+            Ok(settled) => drop(self.end(turns, told, settled.iter().copied().map(Some), now)),
             Err(error) => {
                 tracing::error!(cause = %error, "requests are counted on this node only: the database failed");
-                for (subject, settlement, _) in &told {
-                    if let Some(entry) = subjects.get_mut(subject) {
-                        entry.failed(settlement);
-                    }
-                }
+                self.give_up(&turns, &told);
             }
         }
         answer.is_ok()
+    }
+
+    /// Settles with the cache store; what it did not settle.
+    async fn tell_cache_store(&self, cache: &CacheStore, turns: Vec<Turn>, now: Timestamp) -> Vec<Turn> {
+        let told = self.begin(&turns, Home::CacheStore, now);
+        let none = vec![None; turns.len()];
+        let answers = settle(cache, &told, none, now).await.unwrap_or_default();
+        let missing = turns.iter().zip(&answers).filter(|(_, answer)| **answer == Err(Unknown::Missing));
+        let missing: Vec<Subject> = missing.map(|(turn, _)| turn.subject.clone()).collect();
+        let (turns, told) = self.end(turns, told, answers.into_iter().map(Result::ok), now);
+        self.give_up(&turns, &told);
+        if turns.is_empty() || !cache.is_open() {
+            return turns;
+        }
+        // it does not know what these have used: the database does
+        self.lose_leases(&missing);
+        let follow = self.follow_of(turns.iter().map(|turn| &turn.subject));
+        let Some(floors) = self.tell_owed(follow, now).await.filter(|floors| floors.len() == turns.len()) else {
+            return turns;
+        };
+        let floor = |settled: &Settled| Some(Floor { day_used: settled.day_used, month_used: settled.month_used });
+        let told = self.begin(&turns, Home::CacheStore, now);
+        let answers = settle(cache, &told, floors.iter().map(floor).collect(), now).await.unwrap_or_default();
+        let (turns, told) = self.end(turns, told, answers.into_iter().map(Result::ok), now);
+        self.give_up(&turns, &told);
+        turns
+    }
+
+    fn begin(&self, turns: &[Turn], home: Home, now: Timestamp) -> Vec<Told> {
+        let mut subjects = self.subjects();
+        let tell = |turn: &Turn| {
+            let entry = subjects.entry(turn.subject.clone()).or_insert_with(|| Entry::new(now));
+            entry.tell(turn, home)
+        };
+        turns.iter().map(tell).collect()
+    }
+
+    /// The cache store has forgotten what it leased.
+    fn lose_leases(&self, missing: &[Subject]) {
+        let mut subjects = self.subjects();
+        for subject in missing {
+            if let Some(entry) = subjects.get_mut(subject) {
+                (entry.lease, entry.leased) = (0, 0);
+            }
+        }
+    }
+
+    /// Takes note of answers; what has none.
+    fn end(
+        &self,
+        turns: Vec<Turn>,
+        told: Vec<Told>,
+        answers: impl IntoIterator<Item = Option<Settled>>,
+        now: Timestamp,
+    ) -> (Vec<Turn>, Vec<Told>) {
+        let mut subjects = self.subjects();
+        let answers = answers.into_iter().chain(std::iter::repeat(None));
+        let unanswered = turns.into_iter().zip(told).zip(answers).filter_map(|((turn, told), answer)| {
+            match (subjects.get_mut(&turn.subject), answer) {
+                (Some(entry), Some(settled)) => entry.settled(&told, settled, now),
+                _ => return Some((turn, told)),
+            }
+            None
+        });
+        unanswered.unzip()
+    }
+
+    fn give_up(&self, turns: &[Turn], told: &[Told]) {
+        let mut subjects = self.subjects();
+        for (turn, told) in turns.iter().zip(told) {
+            if let Some(entry) = subjects.get_mut(&turn.subject) {
+                entry.failed(told);
+            }
+        }
+    }
+
+    /// Tells the database what only the cache store was told.
+    pub async fn follow(&self, now: Timestamp) {
+        let owing: Vec<Subject> = {
+            let subjects = self.subjects();
+            let owing = subjects.iter().filter(|(_, entry)| entry.owed != [0; 2]);
+            owing.map(|(subject, _)| subject.clone()).collect()
+        };
+        if !owing.is_empty() {
+            let follow = self.follow_of(owing.iter());
+            self.tell_owed(follow, now).await;
+        }
+    }
+
+    fn follow_of<'a>(&self, of: impl Iterator<Item = &'a Subject>) -> Vec<(Subject, Told)> {
+        let mut subjects = self.subjects();
+        of.filter_map(|subject| Some((subject.clone(), subjects.get_mut(subject)?.follow(subject)))).collect()
+    }
+
+    /// What the database says, if it does.
+    async fn tell_owed(&self, follow: Vec<(Subject, Told)>, now: Timestamp) -> Option<Vec<Settled>> {
+        let settlements: Vec<Settlement> = follow.iter().map(|(_, told)| told.settlement.clone()).collect();
+        let answer = self.store.settle_requests(&settlements, now.0, now.0).await;
+        let mut subjects = self.subjects();
+        for (subject, told) in &follow {
+            match (subjects.get_mut(subject), &answer) {
+                (Some(entry), Ok(_)) => entry.telling -= 1,
+                (Some(entry), Err(_)) => entry.failed(told),
+                (None, _) => {}
+            }
+        }
+        answer.inspect_err(|error| tracing::error!(cause = %error, "the database does not know what was used")).ok()
     }
 
     /// Units of a request that was refused were not used.
@@ -376,18 +561,19 @@ impl Counters {
         Used { day, month }
     }
 
-    /// Tells the database what was used since the last time, and has leases ready for who goes on.
+    /// Tells what was used since the last time, and has leases ready for who goes on.
     pub async fn flush(self: &Arc<Self>, now: Timestamp) {
         self.flush_where(now, |entry| now.since(entry.touched) >= IDLE).await;
     }
 
-    /// Tells the database everything and returns all leases.
+    /// Tells everything, the database too, and returns all leases.
     pub async fn close(self: &Arc<Self>, now: Timestamp) {
         self.flush_where(now, |_| true).await;
+        self.follow(now).await;
     }
 
     async fn flush_where(self: &Arc<Self>, now: Timestamp, idle: impl Fn(&Entry) -> bool) {
-        let mut told = Vec::new();
+        let mut turns = Vec::new();
         for (subject, entry) in self.subjects().iter_mut() {
             entry.roll(now);
             let idle = idle(entry);
@@ -399,22 +585,31 @@ impl Counters {
             }
             // whoever holds it settles now
             let Ok(turn) = entry.turn.clone().try_lock_owned() else { continue };
-            let wish = wanted.then(|| entry.wish(0));
-            told.push((subject.clone(), entry.settlement(subject, wish, idle), turn));
+            turns.push(Turn { subject: subject.clone(), need: wanted.then_some(0), idle, _held: turn });
         }
-        if !told.is_empty() {
-            self.clone().tell(told, now).await;
+        if !turns.is_empty() {
+            self.clone().tell(turns, now).await;
         }
     }
 
     /// Forgets who asks for nothing any more.
     pub async fn sweep(&self, now: Timestamp) {
         self.subjects().retain(|_, entry| {
-            let told = entry.spent == [0; 2] && entry.telling == [0; 2] && entry.leased == 0;
+            let told = entry.spent == [0; 2] && entry.owed == [0; 2] && entry.telling == 0 && entry.leased == 0;
             !told || entry.waiting > 0 || now.since(entry.touched) < FORGOTTEN
         });
         if let Err(error) = self.store.forget_request_counts(Period::of(now).month - MONTHS_KEPT).await {
             tracing::error!(cause = %error, "old request counts stay");
         }
     }
+}
+
+async fn settle(
+    cache: &CacheStore,
+    told: &[Told],
+    floors: Vec<Option<Floor>>,
+    now: Timestamp,
+) -> Result<Vec<Result<Settled, Unknown>>, Away> {
+    let told: Vec<_> = told.iter().map(|told| told.settlement.clone()).zip(floors).collect();
+    cache.settle(&told, now.0, now.plus(LEASE_TTL).0).await
 }

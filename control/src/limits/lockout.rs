@@ -2,7 +2,7 @@
 //!
 //! Failures are counted by the digest of the whole text that was shown and by the network it came from: never by a part
 //! of a key, with which anybody could lock its owner out. All is decided in memory; nodes tell one another through the
-//! database once a second.
+//! database once a second, at once where a cache store carries the news.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use api::Code;
 use store::{Lockout, Store};
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::Subject;
 use crate::auth::Pepper;
@@ -91,6 +92,8 @@ impl Kind {
 pub struct Lockouts {
     store: Store,
     known: Mutex<Known>,
+    /// Held during an exchange: what an older one read must not cover what a newer one did.
+    exchanging: AsyncMutex<()>,
 }
 
 #[derive(Default)]
@@ -110,7 +113,7 @@ struct Entry {
 impl Lockouts {
     /// Nothing known yet.
     pub fn new(store: Store) -> Lockouts {
-        Lockouts { store, known: Mutex::default() }
+        Lockouts { store, known: Mutex::default(), exchanging: AsyncMutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -144,12 +147,14 @@ impl Lockouts {
     }
 
     /// Tells the database what is new here and takes from it what is new there. While it does not answer, the node goes by
-    /// what it knows (readings L10).
-    pub async fn exchange(&self, now: Timestamp) {
+    /// what it knows (readings L10). Whether there was anything new to tell.
+    pub async fn exchange(&self, now: Timestamp) -> bool {
+        let _alone = self.exchanging.lock().await;
         let (news, version) = {
             let mut known = self.known();
             (known.news(), known.version)
         };
+        let has_news = !news.is_empty();
         let told = match news.is_empty() {
             true => Ok(Vec::new()),
             false => self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await,
@@ -160,7 +165,7 @@ impl Lockouts {
             for new in news {
                 known.untell(new);
             }
-            return;
+            return false;
         }
         match self.store.lockouts_since(version).await {
             Ok((changed, version)) => {
@@ -172,6 +177,7 @@ impl Lockouts {
             }
             Err(error) => tracing::error!(cause = %error, "lockouts of other nodes are not known"),
         }
+        has_news
     }
 
     /// Forgets what counts no more.

@@ -16,6 +16,8 @@ use crate::probe::Probed;
 
 /// A database that answers more slowly is degraded (specification, Health).
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
+/// A cache store that answers more slowly is degraded (specification, Health).
+pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
 /// Use of device memory from which eviction is near, in percent (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
@@ -33,6 +35,12 @@ pub async fn database(node: &Node) -> Probed {
     node.database_probe.ask(node.store.probe()).await
 }
 
+/// How the cache store does, if there is to be one.
+async fn cache_store(node: &Node) -> Option<Probed> {
+    let cache = node.cache_store.as_ref()?;
+    Some(node.cache_store_probe.ask(cache.probe()).await)
+}
+
 /// Health in short, for load balancers.
 #[utoipa::path(
     get,
@@ -45,7 +53,8 @@ pub async fn database(node: &Node) -> Probed {
     )
 )]
 pub async fn brief(State(node): State<Arc<Node>>) -> Response {
-    let status = overall(&node, &database(&node).await, &node.compute.devices());
+    let (database, cache_store) = tokio::join!(database(&node), cache_store(&node));
+    let status = overall(&node, &database, cache_store.as_ref(), &node.compute.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -66,7 +75,7 @@ pub async fn brief(State(node): State<Arc<Node>>) -> Response {
     )
 )]
 pub async fn full(State(node): State<Arc<Node>>) -> Response {
-    let database = database(&node).await;
+    let (database, cache_store) = tokio::join!(database(&node), cache_store(&node));
     let usage = node.compute.usage();
     let devices = node.compute.devices();
     let computes = computing(&devices);
@@ -74,12 +83,14 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
     // an embedded database is no dependency (readings O3)
-    let (dependencies, storage) = match node.store.database() {
+    let (mut dependencies, storage) = match node.store.database() {
         name @ "postgres" => (vec![dependency(name, database.clone())], None),
         name => (Vec::new(), Some(storage(name, &database))),
     };
+    let status = overall(&node, &database, cache_store.as_ref(), &devices);
+    dependencies.extend(cache_store.map(|probed| dependency("redis", probed)));
     let health = Health {
-        status: overall(&node, &database, &devices),
+        status,
         version: VERSION.to_owned(),
         uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
         fhe_engine: computes.map_or("none", |device| &device.backend).to_owned(),
@@ -103,17 +114,19 @@ fn storage(backend: &str, probed: &Probed) -> Storage {
     Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
 }
 
-fn overall(node: &Node, database: &Probed, devices: &[Device]) -> HealthStatus {
-    worst(database.status, devices, node.is_draining())
+fn overall(node: &Node, database: &Probed, cache_store: Option<&Probed>, devices: &[Device]) -> HealthStatus {
+    worst(database.status, cache_store.map(|probed| probed.status), devices, node.is_draining())
 }
 
-/// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when a device was
-/// taken out of service, whether or not another one stands in.
-fn worst(storage: HealthStatus, devices: &[Device], draining: bool) -> HealthStatus {
+/// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when the cache
+/// store, which the database stands in for, is slow or away, or a device was taken out of service, whether or not another
+/// one stands in.
+fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[Device], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
+    let without = cache_store.is_some_and(|status| status != HealthStatus::Healthy);
     match storage {
         _ if draining => HealthStatus::Unavailable,
-        HealthStatus::Healthy if lost => HealthStatus::Degraded,
+        HealthStatus::Healthy if lost || without => HealthStatus::Degraded,
         status => status,
     }
 }
@@ -204,7 +217,21 @@ mod tests {
             (unavailable, &lost[..], false, unavailable),
             (healthy, &lost[..], true, unavailable),
         ] {
-            assert_eq!(worst(storage, devices, draining), expected);
+            assert_eq!(worst(storage, None, devices, draining), expected);
+        }
+    }
+
+    #[test]
+    fn o2_a_cache_store_that_is_slow_or_away_degrades_a_healthy_node_and_no_more() {
+        let (healthy, degraded, unavailable) =
+            (HealthStatus::Healthy, HealthStatus::Degraded, HealthStatus::Unavailable);
+        for (storage, cache_store, expected) in [
+            (healthy, healthy, healthy),
+            (healthy, degraded, degraded),
+            (healthy, unavailable, degraded),
+            (unavailable, unavailable, unavailable),
+        ] {
+            assert_eq!(worst(storage, Some(cache_store), &[], false), expected);
         }
     }
 

@@ -117,7 +117,7 @@ pub async fn revoke(
     if node.store.revoke_lineage(&key.lineage_id, now.0).await? == 0 {
         return Err(missing());
     }
-    node.api_keys.forget(&key.lineage_id);
+    node.forget_keys(&key.lineage_id).await;
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
 }
 

@@ -18,6 +18,7 @@ use crate::app::Node;
 use crate::auth::api_key::FreshKey;
 use crate::auth::{Caller, Credential, Environment, Role};
 use crate::body::{self, JsonBody};
+use crate::cache_store::News;
 use crate::clock::Timestamp;
 use crate::error::ApiError;
 use crate::idempotency::Claim;
@@ -134,7 +135,7 @@ pub async fn revoke_key(
     let now = node.clock.now();
     let revoked = node.store.revoke_user_key(seen(&caller, now)?, path.get("key_id"), now.0).await?;
     let unknown = || ApiError::new(Code::KeyNotFound, "there is no such API key that is not revoked yet");
-    node.api_keys.forget(&revoked.ok_or_else(unknown)?);
+    node.forget_keys(&revoked.ok_or_else(unknown)?).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -148,6 +149,7 @@ pub async fn revoke_key(
 )]
 pub async fn log_out(State(node): State<Arc<Node>>, caller: Caller) -> Result<Json<LoggedOut>, ApiError> {
     node.session_tokens.end(&caller, node.clock.now()).await?;
+    node.tell_others(News::Tokens).await;
     Ok(Json(LoggedOut { status: "logged_out".to_owned() }))
 }
 

@@ -35,7 +35,7 @@ pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, Sess
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use lockouts::{Locked, Lockout};
 pub use pages::Rows;
-pub use request_counts::{Settled, Settlement, Wish};
+pub use request_counts::{Counts, Settled, Settlement, Wish};
 pub use sign_ins::{NewSignIn, Refreshed, TokenStanding};
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use user_keys::{UserKeyMade, UserKeysSeen};

@@ -57,18 +57,26 @@ pub struct Settled {
 /// At most one in so many of the units left goes to one node in advance.
 const SPARE_SHARE: i64 = 16;
 
+/// What is counted of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
-struct Row {
-    day: i64,
-    day_used: i64,
-    month: i64,
-    month_used: i64,
-    leased: i64,
-    leased_until: i64,
+pub struct Counts {
+    /// Days since 1970.
+    pub day: i64,
+    /// Units used on that day.
+    pub day_used: i64,
+    /// Months since year 0.
+    pub month: i64,
+    /// Units used in that month.
+    pub month_used: i64,
+    /// Units set aside for nodes.
+    pub leased: i64,
+    /// When all leases are void.
+    pub leased_until: i64,
 }
 
-impl Row {
-    fn settle(&mut self, told: &Settlement, now: i64, leased_until: i64) -> Settled {
+impl Counts {
+    /// Takes note of what a node tells and grants what it wishes, as far as there is room.
+    pub fn settle(&mut self, told: &Settlement, now: i64, leased_until: i64) -> Settled {
         if self.leased_until < now {
             self.leased = 0;
         }
@@ -117,7 +125,7 @@ impl Store {
         for at in order {
             let told = &settlements[at];
             // the update changes nothing: it makes others wait and gives the row
-            let mut row: Row = tx
+            let mut row: Counts = tx
                 .fetch_one(
                     "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
                      VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
@@ -158,8 +166,8 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn row(day_used: i64, leased: i64) -> Row {
-        Row { day: 5, day_used, month: 1, month_used: day_used, leased, leased_until: 100 }
+    fn row(day_used: i64, leased: i64) -> Counts {
+        Counts { day: 5, day_used, month: 1, month_used: day_used, leased, leased_until: 100 }
     }
 
     fn told(day_spent: i64, lease_back: i64, need: i64, spare: i64) -> Settlement {
@@ -206,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_month_binds_too() {
-        let mut row = Row { month_used: 999, ..row(10, 0) };
+        let mut row = Counts { month_used: 999, ..row(10, 0) };
         assert_eq!(row.settle(&told(0, 0, 2, 0), 50, 200).granted, 0);
         assert_eq!(row.settle(&told(0, 0, 1, 0), 50, 200).granted, 1);
     }

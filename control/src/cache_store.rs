@@ -1,0 +1,211 @@
+//! The cache store that nodes may share, a Redis: bursts and counts that are theirs together, and news among them.
+//!
+//! Nothing depends on it (readings L10, O2): the database is the authority, and while the cache store does not answer every
+//! node goes by the database and by what it knows itself. So there either is a connection, which all use, or there is none,
+//! and nobody waits for it: whatever goes wrong with a call closes the connection, and [`keep`] opens the next one, not more
+//! than once a second.
+
+mod bursts;
+mod counts;
+mod keep;
+mod news;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::Stream;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisError, RedisResult, Script};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use crate::ids;
+
+pub use counts::{Floor, Unknown};
+pub use keep::keep;
+pub use news::{News, publish_once};
+
+/// Longest time for opening a connection.
+const OPEN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where the cache store is and how it is used.
+#[derive(Clone)]
+pub struct CacheStoreConfig {
+    /// `redis:`, `rediss:` or `redis+unix:` URL. May hold a password.
+    pub url: Zeroizing<String>,
+    /// What all names of ours begin with.
+    pub prefix: String,
+    /// Longest time for a call.
+    pub patience: Duration,
+}
+
+impl CacheStoreConfig {
+    /// The one at this URL.
+    ///
+    /// # Errors
+    /// What is wrong with the URL, without repeating it.
+    pub fn at(url: &str) -> Result<CacheStoreConfig, &'static str> {
+        if !["redis://", "rediss://", "redis+unix://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err("it must be a redis:, rediss: or redis+unix: URL");
+        }
+        // the client takes #insecure as leave not to check certificates
+        if url.contains('#') || Client::open(url).is_err() {
+            return Err("not a URL of a Redis that can be read");
+        }
+        let patience = Duration::from_millis(100);
+        Ok(CacheStoreConfig { url: Zeroizing::new(url.to_owned()), prefix: "ango:".to_owned(), patience })
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("{}{what}", self.prefix)
+    }
+}
+
+impl std::fmt::Debug for CacheStoreConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CacheStoreConfig(..)")
+    }
+}
+
+/// The cache store does not answer; the log says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Away;
+
+/// A node's way to the cache store; cheap to clone.
+#[derive(Clone)]
+pub struct CacheStore(Arc<Shared>);
+
+struct Shared {
+    config: CacheStoreConfig,
+    client: Client,
+    /// This node, among those that hear each other's news.
+    name: String,
+    current: Mutex<Current>,
+    /// A call has closed the connection.
+    closed: Notify,
+    /// The log knows that there is none.
+    told: AtomicBool,
+    take_token: Script,
+    settle_counts: Script,
+}
+
+#[derive(Default)]
+struct Current {
+    connection: Option<MultiplexedConnection>,
+    /// Connections so far.
+    number: u64,
+}
+
+impl CacheStore {
+    /// Not connected yet: that is what [`keep`] does.
+    pub fn new(config: CacheStoreConfig) -> RedisResult<CacheStore> {
+        Ok(CacheStore(Arc::new(Shared {
+            client: Client::open(config.url.as_str())?,
+            config,
+            name: ids::random_hex::<8>("").to_string(),
+            current: Mutex::default(),
+            closed: Notify::new(),
+            told: AtomicBool::new(false),
+            take_token: Script::new(bursts::SCRIPT),
+            settle_counts: Script::new(counts::SCRIPT),
+        })))
+    }
+
+    /// Whether there is a connection.
+    pub fn is_open(&self) -> bool {
+        self.current().connection.is_some()
+    }
+
+    /// Asks for the smallest possible answer; how long that may take is the caller's business.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn probe(&self) -> Result<(), String> {
+        let connection = self.current().connection.clone();
+        let mut connection = connection.ok_or("there is no connection")?;
+        redis::cmd("PING").exec_async(&mut connection).await.map_err(|error| error.to_string())
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call on the connection, if there is one. If it fails or takes too long there is none any more.
+    async fn call<T, F>(&self, call: impl FnOnce(MultiplexedConnection) -> F) -> Result<T, Away>
+    where
+        F: Future<Output = RedisResult<T>>,
+    {
+        let (connection, number) = {
+            let current = self.current();
+            (current.connection.clone().ok_or(Away)?, current.number)
+        };
+        let failure = match timeout(self.0.config.patience, call(connection)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not answer in time".to_owned(),
+        };
+        if self.close(number, &failure) {
+            self.0.closed.notify_one();
+        }
+        Err(Away)
+    }
+
+    /// A new connection and what comes over the channel of news, neither in use yet.
+    async fn connect(&self) -> Result<(MultiplexedConnection, impl Stream<Item = redis::Msg> + use<>), String> {
+        let config = &self.0.config;
+        let opening = async {
+            // calls have a limit of their own
+            let unlimited = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+            let connection = self.0.client.get_multiplexed_async_connection_with_config(&unlimited).await?;
+            let mut news = self.0.client.get_async_pubsub().await?;
+            news.subscribe(config.name(news::CHANNEL)).await?;
+            Ok::<_, RedisError>((connection, news.into_on_message()))
+        };
+        let opened = timeout(OPEN_PATIENCE, opening).await.map_err(|_| "it did not answer in time")?;
+        opened.map_err(|error| error.to_string())
+    }
+
+    /// Has everybody use a connection that is quick enough and may write.
+    async fn begin(&self, mut connection: MultiplexedConnection) -> Result<u64, String> {
+        let config = &self.0.config;
+        // what nodes counted without the cache store is not in it: nothing of before is believed as it stands
+        let mut new_epoch = redis::cmd("SET");
+        new_epoch.arg(config.name(counts::EPOCH)).arg(ids::random_hex::<8>("").as_str());
+        let written = timeout(config.patience, new_epoch.exec_async(&mut connection)).await;
+        written.map_err(|_| "it is too slow")?.map_err(|error| error.to_string())?;
+        let mut current = self.current();
+        current.connection = Some(connection);
+        current.number += 1;
+        let number = current.number;
+        drop(current);
+        if self.0.told.swap(false, Ordering::Relaxed) {
+            tracing::info!("the cache store answers again");
+        }
+        Ok(number)
+    }
+
+    /// Notices a connection that does not answer before a request does.
+    async fn check(&self) {
+        let _ = self.call(async |mut connection| redis::cmd("PING").exec_async(&mut connection).await).await;
+    }
+
+    /// Closes the connection of this number; false: it was closed before.
+    fn close(&self, number: u64, failure: &str) -> bool {
+        let mut current = self.current();
+        let closes = current.number == number && current.connection.take().is_some();
+        drop(current);
+        if closes {
+            self.away(failure);
+        }
+        closes
+    }
+
+    /// Says so in the log, once an outage.
+    fn away(&self, failure: &str) {
+        if !self.0.told.swap(true, Ordering::Relaxed) {
+            tracing::error!(cause = failure, "the cache store does not answer: the node goes by the database alone");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Buckets that nodes share (readings L6).
+
+use std::time::Duration;
+
+use super::{Away, CacheStore};
+
+pub const SCRIPT: &str = include_str!("bursts.lua");
+
+impl CacheStore {
+    /// Takes a token of a subject, each of which takes so long to come; how long to wait if there is none.
+    pub async fn take_token(&self, subject: &str, token_us: i64) -> Result<Duration, Away> {
+        let mut call = self.0.take_token.key(self.0.config.name(&format!("burst:{subject}")));
+        call.arg(token_us);
+        let wait_us: u64 = self.call(async |mut connection| call.invoke_async(&mut connection).await).await?;
+        Ok(Duration::from_micros(wait_us))
+    }
+}

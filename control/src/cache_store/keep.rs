@@ -1,0 +1,73 @@
+//! Keeps a node tied to the cache store.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use tokio::sync::{oneshot, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::{CacheStore, News};
+use crate::app::Node;
+
+/// From one attempt to open a connection to the next.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a connection is tried that nobody may be using.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// Opens connections, and follows the news on them, until the node stops; `tried` hears of the first attempt.
+pub async fn keep(node: Arc<Node>, cache: CacheStore, tried: oneshot::Sender<()>, mut stopped: watch::Receiver<bool>) {
+    let mut tried = Some(tried);
+    loop {
+        let opened = open(&node, &cache).await;
+        tried.take().map(|tried| tried.send(()));
+        match opened {
+            Err(failure) => cache.away(&failure),
+            Ok((number, news)) => tokio::select! {
+                () = follow(&node, &cache, news) => drop(cache.close(number, "the connection ended")),
+                () = cache.0.closed.notified() => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            },
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RETRY) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+    }
+}
+
+async fn open(node: &Node, cache: &CacheStore) -> Result<(u64, impl Stream<Item = redis::Msg> + use<>), String> {
+    let (connection, news) = cache.connect().await?;
+    node.limits.tell_database(node.clock.now()).await;
+    let number = cache.begin(connection).await?;
+    // news were missed
+    node.api_keys.forget_all();
+    node.session_tokens.forget_checked();
+    node.limits.look_at_lockouts();
+    Ok((number, news))
+}
+
+/// Does what news say until there are no more.
+async fn follow(node: &Node, cache: &CacheStore, news: impl Stream<Item = redis::Msg>) {
+    let mut news = pin!(news);
+    let mut check = tokio::time::interval(CHECK);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let message = tokio::select! {
+            message = news.next() => message,
+            _ = check.tick() => {
+                cache.check().await;
+                continue;
+            }
+        };
+        let Some(message) = message else { return };
+        match cache.read(message.get_payload_bytes()) {
+            Ok(None) => {}
+            Ok(Some(News::Keys { lineage })) => node.api_keys.forget(&lineage),
+            Ok(Some(News::Tokens)) => node.session_tokens.forget_checked(),
+            Ok(Some(News::Lockouts)) => node.limits.look_at_lockouts(),
+            Err(why) => tracing::warn!(why, "a message on the cache store's channel is ignored"),
+        }
+    }
+}

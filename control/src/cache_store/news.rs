@@ -1,0 +1,105 @@
+//! What nodes tell each other through the cache store, so that none has to wait until it looks into the database again.
+//!
+//! News only say where to look: the database is what is believed. So nobody is locked, let in or shut out by a message.
+
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::{Away, CacheStore, CacheStoreConfig, OPEN_PATIENCE};
+
+/// Name of the channel.
+pub const CHANNEL: &str = "news";
+/// The version of the messages below.
+const VERSION: u32 = 1;
+/// Bytes of a message at most.
+const BYTES_MAX: usize = 1024;
+
+/// What happened elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum News {
+    /// Keys of this lineage were revoked or rotated.
+    Keys {
+        /// `lin_...`
+        lineage: String,
+    },
+    /// Session tokens ended.
+    Tokens,
+    /// Somebody failed, or was forgiven.
+    Lockouts,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    version: u32,
+    /// Who tells it; empty: the operator.
+    from: String,
+    news: News,
+}
+
+impl Message {
+    fn of(from: &str, news: News) -> String {
+        let message = Message { version: VERSION, from: from.to_owned(), news };
+        serde_json::to_string(&message).expect("a message is JSON")
+    }
+}
+
+impl CacheStore {
+    /// Tells the other nodes. If it fails they see it in the database.
+    pub async fn publish(&self, news: News) {
+        let message = Message::of(&self.0.name, news);
+        let channel = self.0.config.name(CHANNEL);
+        let publishing =
+            async |mut connection| redis::cmd("PUBLISH").arg(channel).arg(message).exec_async(&mut connection).await;
+        let _: Result<(), Away> = self.call(publishing).await;
+    }
+
+    /// What a message says, unless it is this node's own.
+    pub(super) fn read(&self, message: &[u8]) -> Result<Option<News>, &'static str> {
+        if message.len() > BYTES_MAX {
+            return Err("it is too long");
+        }
+        let message: Message = serde_json::from_slice(message).map_err(|_| "it is not one of ours")?;
+        if message.version != VERSION {
+            return Err("it is of another version");
+        }
+        Ok((message.from != self.0.name).then_some(message.news))
+    }
+}
+
+/// Tells the nodes once, from a program that is none.
+///
+/// # Errors
+/// When the cache store does not answer.
+pub async fn publish_once(config: &CacheStoreConfig, news: News) -> anyhow::Result<()> {
+    let publishing = async {
+        let client = redis::Client::open(config.url.as_str())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let message = Message::of("", news);
+        redis::cmd("PUBLISH").arg(config.name(CHANNEL)).arg(message).exec_async(&mut connection).await
+    };
+    Ok(timeout(OPEN_PATIENCE, publishing).await??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_by_everybody_but_its_sender_and_nothing_else_is_one() {
+        let config = CacheStoreConfig::at("redis://127.0.0.1").unwrap();
+        let [one, other] = [(); 2].map(|()| CacheStore::new(config.clone()).unwrap());
+        for news in [News::Keys { lineage: "lin_1".to_owned() }, News::Tokens, News::Lockouts] {
+            let message = Message::of(&one.0.name, news.clone());
+            assert_eq!(one.read(message.as_bytes()), Ok(None));
+            assert_eq!(other.read(message.as_bytes()), Ok(Some(news.clone())));
+            let of_the_operator = Message::of("", news.clone());
+            assert_eq!(one.read(of_the_operator.as_bytes()), Ok(Some(news)));
+            assert!(one.read(message.replace(":1,", ":2,").as_bytes()).is_err());
+            assert!(one.read(&message.as_bytes()[1..]).is_err());
+        }
+        let long = Message::of("", News::Keys { lineage: "x".repeat(BYTES_MAX) });
+        assert!(one.read(long.as_bytes()).is_err());
+    }
+}
