@@ -26,7 +26,7 @@ pub async fn keep(node: Arc<Node>, cache: CacheStore, tried: oneshot::Sender<()>
             Err(failure) => cache.away(&failure),
             Ok((number, news)) => tokio::select! {
                 () = follow(&node, &cache, news) => drop(cache.close(number, "the connection ended")),
-                () = cache.0.closed.notified() => {}
+                () = closed(&cache) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             },
         }
@@ -34,6 +34,13 @@ pub async fn keep(node: Arc<Node>, cache: CacheStore, tried: oneshot::Sender<()>
             () = tokio::time::sleep(RETRY) => {}
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
+    }
+}
+
+/// Waits until a call has closed the connection.
+async fn closed(cache: &CacheStore) {
+    while cache.is_open() {
+        cache.0.closed.notified().await;
     }
 }
 

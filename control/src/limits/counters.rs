@@ -10,18 +10,21 @@
 //! what was used, the larger is nearer. While some nodes see the cache store and others do not, a limit may be passed by
 //! what is used in that second.
 
+mod entry;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use store::{Settled, Settlement, Store, Wish};
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use store::{Settled, Settlement, Store};
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::Subject;
 use super::period::Period;
 use super::plan::{PlanLimits, UNLIMITED};
 use crate::cache_store::{Away, CacheStore, Floor, Unknown};
 use crate::clock::Timestamp;
+use entry::{Entry, Home, Told, Turn};
 
 /// Subjects remembered at once; beyond it new ones are let pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
@@ -79,233 +82,6 @@ pub struct Counters {
     store: Store,
     cache: Option<CacheStore>,
     subjects: Mutex<HashMap<Subject, Entry>>,
-}
-
-/// Where is leased and told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
-    Database,
-    CacheStore,
-}
-
-/// Talks about a subject: alone, while it lives.
-struct Turn {
-    subject: Subject,
-    /// Units to be had at once, if any are wished at all.
-    need: Option<i64>,
-    /// Returns the lease.
-    idle: bool,
-    _held: OwnedMutexGuard<()>,
-}
-
-/// What is being told of a subject.
-struct Told {
-    settlement: Settlement,
-    /// Units that nobody knew.
-    spent: [i64; 2],
-    /// Units that only the cache store knew.
-    owed: [i64; 2],
-}
-
-/// What a node knows of a subject.
-struct Entry {
-    period: Period,
-    /// Used by all nodes, ours included, told or not.
-    used: [i64; 2],
-    /// Used here and not told yet: day, month.
-    spent: [i64; 2],
-    /// Told to the cache store and not to the database yet.
-    owed: [i64; 2],
-    /// Messages under way.
-    telling: u32,
-    home: Home,
-    /// May still pass without asking.
-    lease: i64,
-    /// What is set aside for us at home.
-    leased: i64,
-    limits: [i64; 2],
-    /// Units to have in advance: a second of a key's burst.
-    spare: i64,
-    /// Units of requests that wait for an answer.
-    waiting: i64,
-    /// Held by whoever leases and tells.
-    turn: Arc<AsyncMutex<()>>,
-    /// Questions begun so far.
-    asked: u64,
-    /// Units that nobody held at the last answer, and when that came.
-    free: Option<(i64, Timestamp)>,
-    touched: Timestamp,
-}
-
-impl Entry {
-    fn new(now: Timestamp) -> Entry {
-        Entry {
-            period: Period::of(now),
-            used: [0; 2],
-            spent: [0; 2],
-            owed: [0; 2],
-            telling: 0,
-            home: Home::Database,
-            lease: 0,
-            leased: 0,
-            limits: [0; 2],
-            spare: 0,
-            waiting: 0,
-            turn: Arc::default(),
-            asked: 0,
-            free: None,
-            touched: now,
-        }
-    }
-
-    /// Begins a new day or month.
-    fn roll(&mut self, now: Timestamp) {
-        let period = Period::of(now);
-        if period.day <= self.period.day {
-            return;
-        }
-        // nobody asks about yesterday any more, and its leases are void
-        (self.used[0], self.spent[0], self.owed[0], self.lease, self.leased, self.free) = (0, 0, 0, 0, 0, None);
-        if period.month > self.period.month {
-            (self.used[1], self.spent[1], self.owed[1]) = (0, 0, 0);
-        }
-        self.period = period;
-    }
-
-    fn is_unlimited(&self) -> bool {
-        self.limits.iter().all(|&limit| limit >= UNLIMITED as i64)
-    }
-
-    fn spend(&mut self, units: i64) {
-        for counts in [&mut self.used, &mut self.spent] {
-            counts[0] += units;
-            counts[1] += units;
-        }
-    }
-
-    /// Without asking.
-    fn take(&mut self, units: i64) -> bool {
-        let unlimited = self.is_unlimited();
-        if !unlimited && self.lease < units {
-            return false;
-        }
-        if !unlimited {
-            self.lease -= units;
-        }
-        self.spend(units);
-        true
-    }
-
-    /// As if this node were alone: nobody answers.
-    fn take_alone(&mut self, units: i64) -> Result<(), Reached> {
-        match (0..2).any(|at| self.used[at] + units > self.limits[at]) {
-            true => Err(self.reached(units)),
-            false => {
-                self.lease = (self.lease - units).max(0);
-                self.spend(units);
-                Ok(())
-            }
-        }
-    }
-
-    fn reached(&self, units: i64) -> Reached {
-        if self.used[1] + units > self.limits[1] { Reached::Month } else { Reached::Day }
-    }
-
-    /// What there is to tell and to ask there; from now on it is being told.
-    fn tell(&mut self, turn: &Turn, home: Home) -> Told {
-        if home != self.home {
-            // what is leased elsewhere cannot be told from what others lease here
-            (self.home, self.lease, self.leased, self.free) = (home, 0, 0, None);
-        }
-        if turn.idle {
-            self.lease = 0;
-        }
-        self.asked += 1;
-        let wish = turn.need.map(|need| self.wish(need));
-        let lease_back = self.leased - self.lease;
-        let spent = std::mem::take(&mut self.spent);
-        let owed = match home {
-            Home::Database => std::mem::take(&mut self.owed),
-            Home::CacheStore => [0; 2],
-        };
-        self.told(&turn.subject, spent, owed, lease_back, wish)
-    }
-
-    /// What the database has not heard yet; from now on it is being told.
-    fn follow(&mut self, subject: &Subject) -> Told {
-        let owed = std::mem::take(&mut self.owed);
-        self.told(subject, [0; 2], owed, 0, None)
-    }
-
-    fn told(
-        &mut self,
-        subject: &Subject,
-        spent: [i64; 2],
-        owed: [i64; 2],
-        lease_back: i64,
-        wish: Option<Wish>,
-    ) -> Told {
-        self.telling += 1;
-        let settlement = Settlement {
-            subject: subject.to_string(),
-            day: self.period.day,
-            month: self.period.month,
-            day_spent: spent[0] + owed[0],
-            month_spent: spent[1] + owed[1],
-            lease_back,
-            wish,
-        };
-        Told { settlement, spent, owed }
-    }
-
-    fn wish(&self, need: i64) -> Wish {
-        let [day_limit, month_limit] = self.limits;
-        Wish { need, waiting: self.waiting.max(need), spare: self.spare, day_limit, month_limit }
-    }
-
-    /// The answer came.
-    fn settled(&mut self, told: &Told, settled: Settled, now: Timestamp) {
-        self.telling -= 1;
-        let Told { settlement, spent, .. } = told;
-        let of_today = settlement.day == self.period.day;
-        let of_month = settlement.month == self.period.month;
-        if of_month {
-            self.used[1] = settled.month_used + self.spent[1];
-        }
-        if of_today {
-            self.used[0] = settled.day_used + self.spent[0];
-            self.leased += settled.granted - settlement.lease_back;
-            self.lease += settled.granted;
-            self.free = settlement.wish.map(|_| (settled.free, now));
-        }
-        if self.home == Home::CacheStore {
-            self.owe(settlement, *spent);
-        }
-    }
-
-    /// There was no answer.
-    fn failed(&mut self, told: &Told) {
-        self.telling -= 1;
-        let Told { settlement, spent, owed } = told;
-        self.owe(settlement, *owed);
-        if settlement.day == self.period.day {
-            self.spent[0] += spent[0];
-        }
-        if settlement.month == self.period.month {
-            self.spent[1] += spent[1];
-        }
-    }
-
-    /// The database is to hear of these units.
-    fn owe(&mut self, of: &Settlement, units: [i64; 2]) {
-        if of.day == self.period.day {
-            self.owed[0] += units[0];
-        }
-        if of.month == self.period.month {
-            self.owed[1] += units[1];
-        }
-    }
 }
 
 /// Takes a request's units from those that wait, however it ends.
