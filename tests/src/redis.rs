@@ -1,5 +1,6 @@
-//! Redis servers for tests. Each belongs to one test, which may empty, stop or end it, and goes with it.
+//! Redis servers for tests. Each belongs to one test, which may empty, stop or end it, and goes with it, however it ends.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,16 +13,29 @@ use control::cache_store::CacheStoreConfig;
 /// Longest time that a server takes to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Starts a server, tells its process id, and ends it when the input closes; says nothing where there is none to start.
+const SCRIPT: &str = r#"
+    command -v redis-server >/dev/null && command -v redis-cli >/dev/null || exit 0
+    redis-server --port 0 --save '' --appendonly no --dir "$1" --unixsocket "$1/socket" >/dev/null &
+    echo $!
+    cat >/dev/null
+    kill -KILL $!
+    wait
+"#;
+
 /// A server on a socket in a folder of its own; nothing of it is kept.
 pub struct Redis {
     folder: TempDir,
-    server: Option<Child>,
+    script: Option<Child>,
+    /// The server's process.
+    process: String,
 }
 
 impl Redis {
     /// A running server. `None`, and a printed line: there is none on this machine, and `TEST_REDIS` does not ask for it.
     pub fn start() -> Option<Redis> {
-        let mut redis = Redis { folder: tempfile::tempdir().expect("a temporary folder"), server: None };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut redis = Redis { folder, script: None, process: String::new() };
         match redis.begin() {
             true => Some(redis),
             false if std::env::var("TEST_REDIS").is_ok_and(|wanted| wanted == "required") => {
@@ -41,8 +55,9 @@ impl Redis {
 
     /// Ends the server where it stands.
     pub fn kill(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            server.kill().and_then(|()| server.wait()).expect("it ends");
+        if let Some(mut script) = self.script.take() {
+            // closes its input
+            script.wait().expect("it ends");
             let _ = std::fs::remove_file(self.socket());
         }
     }
@@ -50,8 +65,7 @@ impl Redis {
     /// Has the server accept and never answer, or go on.
     pub fn hang(&self, hangs: bool) {
         let signal = if hangs { "-STOP" } else { "-CONT" };
-        let server = self.server.as_ref().expect("it runs").id().to_string();
-        assert!(Command::new("kill").args([signal, &server]).status().expect("kill runs").success());
+        assert!(Command::new("kill").args([signal, &self.process]).status().expect("kill runs").success());
     }
 
     /// Sends a command and returns what is printed.
@@ -80,15 +94,21 @@ impl Redis {
     }
 
     fn begin(&mut self) -> bool {
-        let server = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(self.socket())
-            .arg("--dir")
+        let mut script = Command::new("sh")
+            .args(["-c", SCRIPT, "redis"])
             .arg(self.folder.path())
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(server) = server else { return false };
-        self.server = Some(server);
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        self.process.clear();
+        let output = script.stdout.take().expect("it was piped");
+        BufReader::new(output).read_line(&mut self.process).expect("the script's words");
+        self.process.truncate(self.process.trim_end().len());
+        self.script = Some(script);
+        if self.process.is_empty() {
+            return false;
+        }
         let started = Instant::now();
         while !answers(&self.socket()) {
             assert!(started.elapsed() < PATIENCE, "Redis is there and does not start");
