@@ -71,8 +71,8 @@ on_both! {
     async fn a11_an_ended_token_is_known_until_it_would_have_ended(store: Store) {
         store.insert_user(&user("usr_1", "a@b")).await.unwrap();
         store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
-        store.end_token(&[7; 32], 50, Some("sgn_1"), 20).await.unwrap();
-        store.end_token(&[7; 32], 50, None, 21).await.unwrap();
+        store.end_token(&[7; 32], 50, Some("sgn_1"), None, 20).await.unwrap();
+        store.end_token(&[7; 32], 50, None, None, 21).await.unwrap();
         assert!(store.is_token_ended(&[7; 32]).await.unwrap());
         assert!(!store.is_token_ended(&[8; 32]).await.unwrap());
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();

@@ -10,7 +10,7 @@ use api::{AccountId, Code};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use store::{NewExternalUser, Store};
+use store::{KeptAnswer, NewExternalUser, Store};
 
 use super::issuer::{AUDIENCE, EmbeddedIssuer};
 use super::key_set::KeySet;
@@ -129,12 +129,12 @@ impl SessionTokens {
         Ok(caller)
     }
 
-    /// Ends a caller's token, and its sign-in if it is one of ours (readings A11).
-    pub async fn end(&self, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
+    /// Ends a caller's token, and its sign-in if it is one of ours (readings A11), and keeps the answer that says so.
+    pub async fn end(&self, caller: &Caller, kept: Option<&KeptAnswer>, now: Timestamp) -> Result<(), ApiError> {
         let Credential::Token { sign_in_id, id, ends, .. } = &caller.credential else {
             return Err(ApiError::internal("a key is no session token"));
         };
-        self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), now.0).await?;
+        self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), kept, now.0).await?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.ended.retain(|_, ends| *ends > now);
         memory.ended.insert(*id, *ends);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::sign_in::{Hidden, SignedIn, SignedInUser};
 use api::{Code, SignInId};
-use store::{FirstUser, NewSignIn, NewUser, Refreshed, Store, User};
+use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, Refreshed, Store, User};
 use zeroize::Zeroizing;
 
 use super::issuer::{AUDIENCE, EmbeddedIssuer, OwnClaims};
@@ -110,12 +110,13 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
     tokens(issuer, &user, account_id, &sign_in_id, next, now, ends)
 }
 
-/// Another password for the caller. Their other sign-ins end.
+/// Another password for the caller, and the answer that says so is kept. Their other sign-ins end.
 pub async fn change_password(
     node: &Node,
     caller: &Caller,
     current: Zeroizing<String>,
     new: Zeroizing<String>,
+    kept: Option<&KeptAnswer>,
 ) -> Result<(), ApiError> {
     embedded(node)?;
     let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
@@ -126,7 +127,7 @@ pub async fn change_password(
         return Err(ApiError::new(Code::InvalidCredentials, "the current password is wrong"));
     }
     let hash = node.passwords.hash(new).await?;
-    node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), node.clock.now().0).await?;
+    node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), kept, node.clock.now().0).await?;
     node.session_tokens.forget_checked();
     Ok(())
 }

@@ -10,6 +10,7 @@ use api::sign_in::{
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use zeroize::Zeroizing;
 
 use crate::app::Node;
@@ -17,6 +18,7 @@ use crate::auth::issuer::EmbeddedIssuer;
 use crate::auth::{Caller, attempts, sign_in};
 use crate::body::{self, JsonBody};
 use crate::error::ApiError;
+use crate::idempotency::Claim;
 use crate::peer::ClientAddress;
 
 /// Bytes of these requests at most.
@@ -129,12 +131,15 @@ pub async fn change_password(
     State(node): State<Arc<Node>>,
     address: ClientAddress,
     caller: Caller,
+    claim: Claim,
     body: body::Json<PasswordRequest>,
-) -> Result<Json<PasswordChanged>, ApiError> {
+) -> Result<Response, ApiError> {
     let PasswordRequest { current_password, new_password } = body.value;
-    let changing = sign_in::change_password(&node, &caller, secret(current_password), secret(new_password));
-    attempts::count(&node, address, changing).await?;
-    Ok(Json(PasswordChanged { status: "changed".to_owned() }))
+    let changed = PasswordChanged { status: "changed".to_owned() };
+    let (response, kept) = claim.keep(Json(changed).into_response()).await?;
+    let (current, new) = (secret(current_password), secret(new_password));
+    attempts::count(&node, address, sign_in::change_password(&node, &caller, current, new, kept.as_ref())).await?;
+    Ok(response)
 }
 
 /// What a program that checks this node's session tokens needs.
