@@ -35,7 +35,7 @@ use crate::probe::Probe;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
-use crate::{limits, listener, operations, router};
+use crate::{fail_point, limits, listener, operations, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -188,6 +188,7 @@ impl App {
             telemetry,
         });
 
+        fail_point::watch();
         // before the first request: who was locked stays locked
         node.limits.exchange_lockouts(node.clock.now()).await;
 

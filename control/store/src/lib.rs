@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod api_keys;
 pub mod circuit_operations;
 pub mod circuits;
+pub mod commits;
 pub mod gate_sessions;
 pub mod kept_answers;
 pub mod lockouts;
