@@ -27,7 +27,8 @@ impl<S: Eq + Hash> Window<S> {
     /// Counts a hit, or says how long until the next one would be counted; a refused one is not.
     pub fn hit(&self, subject: S, now: Timestamp) -> Result<(), Duration> {
         let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = |at: &Timestamp| now.since(*at) >= self.length;
+        // a hit far in the future was counted under a clock that has been set back since
+        let over = |at: &Timestamp| !now.is_near(*at, self.length);
         if subjects.len() >= SUBJECTS_MAX && !subjects.contains_key(&subject) {
             subjects.retain(|_, hits| hits.back().is_some_and(|last| !over(last)));
             if subjects.len() >= SUBJECTS_MAX {
@@ -68,6 +69,16 @@ mod tests {
         window.hit("a", at(60)).unwrap();
         // the window slides: the next to leave is the second hit
         assert_eq!(window.hit("a", at(60)), Err(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a22_hits_before_the_clock_was_set_back_do_not_count_for_longer_than_the_window() {
+        let window = Window::new(2, MINUTE);
+        window.hit("a", at(7200)).unwrap();
+        window.hit("a", at(7200)).unwrap();
+        window.hit("a", at(3600)).unwrap();
+        window.hit("a", at(3600)).unwrap();
+        assert_eq!(window.hit("a", at(3601)), Err(Duration::from_secs(59)));
     }
 
     #[test]
