@@ -7,6 +7,7 @@ mod bad_input;
 mod circuits;
 mod circuits_bad_input;
 mod client;
+mod clock_jumps;
 mod conventions;
 mod devices;
 mod docs;

@@ -182,7 +182,7 @@ impl ApiKeys {
 
     fn cached(&self, digest: &Digest, now: Timestamp) -> Option<Known> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(digest).filter(|(read_at, _)| now.since(*read_at) < CACHE_TTL).map(|(_, known)| known.clone())
+        cache.get(digest).filter(|(read_at, _)| now.is_near(*read_at, CACHE_TTL)).map(|(_, known)| known.clone())
     }
 
     async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<Known, ApiError> {

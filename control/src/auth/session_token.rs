@@ -154,7 +154,7 @@ impl SessionTokens {
         if *ends <= now {
             return Err(invalid_token());
         }
-        Ok((now.since(*checked_at) < CACHE_TTL).then(|| caller.clone()))
+        Ok(now.is_near(*checked_at, CACHE_TTL).then(|| caller.clone()))
     }
 
     /// Signature, issuer, audience and times (readings A10).
