@@ -242,6 +242,11 @@ impl Running {
         Ok(Some(link))
     }
 
+    /// The page of metrics.
+    pub fn metrics(&self) -> String {
+        operations::page(&self.node)
+    }
+
     /// The node's database.
     pub fn store(&self) -> &Store {
         &self.node.store
