@@ -289,3 +289,6 @@ fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(WINDOW).0);
     lockout.expires_at = lockout.expires_at.max(last_failure.max(lockout.locked_until).unwrap_or(0));
 }
+
+#[cfg(test)]
+mod tests;
