@@ -81,7 +81,7 @@ impl Node {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// What is stored of a refresh token or the token of a setup link.
+    /// What is stored of a refresh token or the token of a link.
     pub(crate) fn token_digest(&self, token: &str) -> [u8; 32] {
         sign_in::token_digest(&self.secrets, token)
     }
@@ -145,6 +145,7 @@ impl App {
         let node_id = data_dir.node_id()?;
         // this node's requests of an earlier process are gone
         store.release_claims_of(&node_id).await?;
+        store.give_back_lost_trial_operations(&node_id).await?;
         let blobs = Blobs::open(data_dir.answers()).context("ANGO_DATA_DIR: cannot make a folder for answers")?;
         let answers = Answers::new(&secrets.key(Purpose::KeptAnswers), blobs, node_id.clone());
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;

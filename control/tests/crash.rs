@@ -130,14 +130,8 @@ impl Place {
         self.store.gate_usage_totals(&self.account).await.unwrap().0
     }
 
-    /// A new session and two encrypted bits of it.
     async fn session(&self, node: &Node) -> (String, [Value; 2]) {
-        let opened = node.send(&self.with_key(Request::post(SESSION, &json!({"preset": "fast_128"})))).await;
-        let session = text(&opened.unwrap().ok(201)["session_id"]);
-        let encrypt = self.with_key(Request::post(format!("{SESSION}/{session}/encrypt"), &json!({"bit": true})));
-        let bit = async || node.send(&encrypt).await.unwrap().ok(200)["ciphertext_b64"].clone();
-        let bits = [bit().await, bit().await];
-        (session, bits)
+        session_of(node, &self.key).await
     }
 
     /// A new user, who has not signed in yet.
@@ -211,6 +205,16 @@ impl Drop for Node {
 
 fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
+}
+
+/// A new session and two encrypted bits of it.
+async fn session_of(node: &Node, key: &str) -> (String, [Value; 2]) {
+    let opened = node.send(&Request::post(SESSION, &json!({"preset": "fast_128"})).key(key)).await;
+    let session = text(&opened.unwrap().ok(201)["session_id"]);
+    let encrypt = Request::post(format!("{SESSION}/{session}/encrypt"), &json!({"bit": true})).key(key);
+    let bit = async || node.send(&encrypt).await.unwrap().ok(200)["ciphertext_b64"].clone();
+    let bits = [bit().await, bit().await];
+    (session, bits)
 }
 
 fn log_in(email: &str, password: &str) -> Request {
@@ -396,6 +400,27 @@ async fn trial_keys_work_if_they_were_shown_and_end_if_that_was_said(place: &Pla
         .await;
 }
 
+async fn what_a_trial_has_used_is_what_was_charged(place: &Place) {
+    place
+        .at_every_write(
+            async |node| {
+                let key = text(&node.send(&Request::new("POST", TRIAL_KEY)).await.unwrap().ok(200)["key"]);
+                let (session, [a, b]) = session_of(node, &key).await;
+                let gate = json!({"session_id": session, "op": "NAND", "a": a, "b": b});
+                let prefix = key[..16].to_owned();
+                (prefix, Request::post(GATE, &gate).key(&key))
+            },
+            async |_, prefix, _, answer| {
+                let keys = place.store.api_keys().await.unwrap();
+                let account = &keys.iter().rfind(|key| key.key_prefix == prefix).unwrap().account_id;
+                let (charged, ..) = place.store.gate_usage_totals(account).await.unwrap();
+                assert!(charged == 1 || answer.is_none());
+                assert_eq!(place.store.trial(account).await.unwrap().unwrap().operations_used, charged);
+            },
+        )
+        .await;
+}
+
 async fn keys_are_rotated_once(place: &Place) {
     place
         .at_every_write(
@@ -574,6 +599,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_there_by_half(kind: Kind) {
     runs_that_nobody_waits_for_are_on_record_if_they_were_accepted(&place).await;
     circuits_are_kept_whole_and_deleted_for_good(&place).await;
     trial_keys_work_if_they_were_shown_and_end_if_that_was_said(&place).await;
+    what_a_trial_has_used_is_what_was_charged(&place).await;
     keys_are_rotated_once(&place).await;
     keys_of_users_are_made_once_and_end_if_that_was_said(&place).await;
     who_was_signed_in_stays_so_and_who_was_not_can_sign_in(&place).await;
