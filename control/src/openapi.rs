@@ -293,6 +293,10 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
             Access::Everybody,
             &[InvalidRequest, InvalidCredentials, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError],
         ),
+        "resetPassword" => (
+            Access::Everybody,
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError],
+        ),
         "signUp" => (Access::Everybody, &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError]),
         "changePassword" => (Access::User, &[InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError]),
         "logOut" | "listUserKeys" => (Access::User, &[]),

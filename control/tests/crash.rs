@@ -549,6 +549,27 @@ async fn a_password_is_the_old_or_the_new_one(place: &Place) {
         .await;
 }
 
+async fn a_reset_link_is_used_up_with_its_effect(place: &Place) {
+    place
+        .at_every_write(
+            async |_| {
+                let email = place.user().await;
+                let operator = Operator::open(&place.config).await.unwrap();
+                let (_, link) = operator.reset_link(&place.config, &email).await.unwrap();
+                let token = link.split_once('#').unwrap().1;
+                let body = json!({"token": token, "new_password": NEW_PASSWORD});
+                (email, Request::post("/auth/reset", &body))
+            },
+            async |node, email, request, answer| {
+                let changed = node.status(log_in(&email, NEW_PASSWORD)).await == 200;
+                assert!(changed || answer.is_none());
+                assert_eq!(node.status(request.clone()).await, if changed { 401 } else { 200 });
+                assert_eq!(node.status(log_in(&email, NEW_PASSWORD)).await, 200);
+            },
+        )
+        .await;
+}
+
 /// The first administrator: of a new place each time.
 async fn a_setup_link_makes_an_administrator_or_can_be_used_again(kind: Kind) {
     for moment in ["before", "after"] {
@@ -604,6 +625,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_there_by_half(kind: Kind) {
     keys_of_users_are_made_once_and_end_if_that_was_said(&place).await;
     who_was_signed_in_stays_so_and_who_was_not_can_sign_in(&place).await;
     a_password_is_the_old_or_the_new_one(&place).await;
+    a_reset_link_is_used_up_with_its_effect(&place).await;
     a_setup_link_makes_an_administrator_or_can_be_used_again(kind).await;
 }
 

@@ -17,7 +17,7 @@ const FINDINGS_MAX: usize = 8;
 const LINE_CHARACTERS_MAX: usize = 400;
 /// Characters of an API key that everybody may see.
 const KEY_CHARACTERS_SHOWN: usize = 16;
-/// Hexadecimal characters of a refresh or setup token from which on it is given away.
+/// Hexadecimal characters of a refresh token or that of a link from which on it is given away.
 const TOKEN_DIGITS_MIN: usize = 16;
 /// Characters of an id behind its prefix.
 const ID_CHARACTERS: usize = 26;
@@ -89,8 +89,8 @@ pub fn secret_in(text: &str) -> Option<&'static str> {
     if ["svc_live_", "svc_test_", "svc_dev_", "svc_trial_"].iter().any(|prefix| has_key(text, prefix)) {
         return Some("an API key");
     }
-    if ["rt_", "st_"].iter().any(|prefix| follows(text, prefix, is_hex) >= TOKEN_DIGITS_MIN) {
-        return Some("a refresh or setup token");
+    if ["rt_", "st_", "pt_"].iter().any(|prefix| follows(text, prefix, is_hex) >= TOKEN_DIGITS_MIN) {
+        return Some("a refresh token or that of a link");
     }
     if follows(text, "sess_", |c| c.is_ascii_digit() || (b'a'..=b'v').contains(&c)) >= ID_CHARACTERS {
         return Some("a gate session's id");
@@ -143,6 +143,7 @@ mod tests {
             format!("GET /api/v1/onboarding/temp-key/svc_trial_{}", &hex[..7]),
             format!("{{\"refresh_token\":\"rt_{hex}\"}}"),
             format!("http://localhost/setup#st_{hex}"),
+            format!("http://localhost/reset#pt_{hex}"),
             format!("/api/v1/tfhe/session/sess_{}", "0123456789abcdefghijklmnop"),
             format!("Bearer eyJ{0}.{0}.{0}", "aB3-_xyz99"),
             format!("password={PASSWORD}"),

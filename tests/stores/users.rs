@@ -28,6 +28,28 @@ fn exchanged(sign_in_id: &str) -> Refreshed {
 }
 
 on_both! {
+    async fn a_password_link_is_used_once_by_an_enabled_user_in_its_time(store: Store) {
+        let user = NewUser {
+            user_id: "usr_1", account_id: None, email: "ada@example.org", password_hash: "old", role: "viewer", created_at: 1,
+        };
+        assert!(store.insert_user(&user).await.unwrap());
+        let hash = async || store.user("usr_1").await.unwrap().unwrap().password_hash.unwrap();
+        store.put_password_link(&[1; 32], "usr_1", 100).await.unwrap();
+        store.put_password_link(&[2; 32], "usr_1", 100).await.unwrap();
+        for (link, at) in [([1; 32], 50), ([2; 32], 100), ([3; 32], 50)] {
+            assert!(!store.use_password_link(&link, "new", at).await.unwrap());
+        }
+        assert!(store.disable_user("usr_1", 40).await.unwrap());
+        assert!(!store.use_password_link(&[2; 32], "new", 50).await.unwrap());
+        assert!(store.enable_user("usr_1").await.unwrap() && !store.enable_user("usr_1").await.unwrap());
+        assert_eq!(hash().await, "old");
+        assert!(store.use_password_link(&[2; 32], "new", 50).await.unwrap());
+        assert!(!store.use_password_link(&[2; 32], "newer", 50).await.unwrap());
+        assert_eq!(hash().await, "new");
+        store.put_password_link(&[4; 32], "usr_1", 100).await.unwrap();
+        assert_eq!((store.forget_password_links(99).await.unwrap(), store.forget_password_links(100).await.unwrap()), (0, 1));
+    }
+
     async fn a24_an_e_mail_is_one_user_s_and_the_first_sign_in_makes_the_account(store: Store) {
         assert!(!store.has_users().await.unwrap());
         assert!(store.insert_user(&user("usr_1", "a@b")).await.unwrap());

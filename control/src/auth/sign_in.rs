@@ -20,14 +20,16 @@ use crate::secrets::{Purpose, Secrets};
 const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 /// Life of a sign-in, however often it is refreshed.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Life of a setup link.
-const SETUP_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Life of a setup link, and of one that resets a password.
+const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of an e-mail address at most (RFC 5321).
 const EMAIL_BYTES_MAX: usize = 254;
 /// What refresh tokens start with.
 const REFRESH_PREFIX: &str = "rt_";
 /// What the tokens of setup links start with.
 const SETUP_PREFIX: &str = "st_";
+/// What the tokens of links start with that reset a password.
+const RESET_PREFIX: &str = "pt_";
 
 /// Tokens for an e-mail and its password.
 pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
@@ -132,13 +134,27 @@ pub async fn change_password(
     Ok(())
 }
 
-/// Forgets sign-ins and ended tokens that could no longer be used anyway.
+/// Another password for whoever has the link. Their sign-ins end.
+pub async fn reset_password(node: &Node, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
+    embedded(node)?;
+    let hash = node.passwords.hash(new).await?;
+    if !node.store.use_password_link(&node.token_digest(&token), &hash, node.clock.now().0).await? {
+        return Err(ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old"));
+    }
+    node.session_tokens.forget_checked();
+    Ok(())
+}
+
+/// Forgets sign-ins, links and ended tokens that could no longer be used anyway.
 pub async fn forget_old(node: &Node) {
     let now = node.clock.now();
     // an access token may outlive its sign-in's refresh tokens
     let before = Timestamp(now.0 - 2 * ACCESS_TTL.as_micros() as i64);
     if let Err(error) = node.store.forget_sign_ins(before.0, now.0).await {
         tracing::error!(cause = %error, "old sign-ins stay");
+    }
+    if let Err(error) = node.store.forget_password_links(now.0).await {
+        tracing::error!(cause = %error, "old links stay");
     }
 }
 
@@ -150,12 +166,25 @@ pub async fn new_setup_link(
     now: Timestamp,
 ) -> Result<Zeroizing<String>, store::Error> {
     let token = random_token(SETUP_PREFIX);
-    store.put_setup_link(&token_digest(secrets, &token), now.0, now.plus(SETUP_TTL).0).await?;
+    store.put_setup_link(&token_digest(secrets, &token), now.0, now.plus(LINK_TTL).0).await?;
     // behind the #, so that it stays in the browser: no proxy logs it
     Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
 }
 
-/// What is stored of a refresh token or the token of a setup link.
+/// A link that resets a user's password, in place of any other.
+pub async fn new_reset_link(
+    store: &Store,
+    secrets: &Secrets,
+    base_url: &str,
+    user_id: &str,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, store::Error> {
+    let token = random_token(RESET_PREFIX);
+    store.put_password_link(&token_digest(secrets, &token), user_id, now.plus(LINK_TTL).0).await?;
+    Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
+}
+
+/// What is stored of a refresh token or the token of a link.
 pub fn token_digest(secrets: &Secrets, token: &str) -> [u8; 32] {
     Pepper(secrets.key(Purpose::Tokens)).digest(token)
 }

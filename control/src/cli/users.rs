@@ -21,6 +21,8 @@ pub enum Users {
     CreateUser(CreateUser),
     ListUsers(ListUsers),
     DisableUser(DisableUser),
+    EnableUser(EnableUser),
+    ResetPassword(ResetPassword),
     SetupLink(SetupLink),
 }
 
@@ -60,6 +62,26 @@ pub struct DisableUser {
     common: Common,
 }
 
+/// Let a user in again who was shut out.
+#[derive(Debug, Args)]
+pub struct EnableUser {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Print a link by which a user sets another password, once, within a day.
+#[derive(Debug, Args)]
+pub struct ResetPassword {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Print a new link that creates the first administrator, once, within a day.
 #[derive(Debug, Args)]
 pub struct SetupLink {
@@ -76,6 +98,8 @@ pub async fn run(command: Users) -> anyhow::Result<()> {
         Users::CreateUser(args) => create_user(args).await,
         Users::ListUsers(args) => list_users(args).await,
         Users::DisableUser(args) => disable_user(args).await,
+        Users::EnableUser(args) => enable_user(args).await,
+        Users::ResetPassword(args) => reset_password(args).await,
         Users::SetupLink(args) => setup_link(args).await,
     }
 }
@@ -118,6 +142,20 @@ async fn disable_user(args: DisableUser) -> anyhow::Result<()> {
     let user = args.common.operator().await?.disable_user(&args.user).await?;
     let line = format!("{} is shut out", args.user);
     args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
+    Ok(())
+}
+
+async fn enable_user(args: EnableUser) -> anyhow::Result<()> {
+    let user = args.common.operator().await?.enable_user(&args.user).await?;
+    let line = format!("{} may sign in again", args.user);
+    args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
+    Ok(())
+}
+
+async fn reset_password(args: ResetPassword) -> anyhow::Result<()> {
+    let config = args.common.settings.config()?;
+    let (user, link) = args.common.operator().await?.reset_link(&config, &args.user).await?;
+    args.common.done(json!({ "user_id": user.user_id, "reset_link": *link }), link.to_string());
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::Code;
 use api::sign_in::{
-    Hidden, KeySet, OpenIdConfiguration, PasswordChanged, PasswordRequest, RefreshRequest, SetupRequest, SignInRequest,
-    SignedIn,
+    Hidden, KeySet, OpenIdConfiguration, PasswordChanged, PasswordRequest, RefreshRequest, ResetRequest, SetupRequest,
+    SignInRequest, SignedIn,
 };
 use axum::Json;
 use axum::extract::State;
@@ -34,6 +34,9 @@ impl JsonBody for RefreshRequest {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 impl JsonBody for PasswordRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for ResetRequest {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -140,6 +143,27 @@ pub async fn change_password(
     let (current, new) = (secret(current_password), secret(new_password));
     attempts::count(&node, address, sign_in::change_password(&node, &caller, current, new, kept.as_ref())).await?;
     Ok(response)
+}
+
+/// Set a new password for one that was forgotten. All sign-ins of the user end.
+///
+/// By the one-time link that `ango admin reset-password` makes.
+#[utoipa::path(
+    post,
+    path = "/auth/reset",
+    operation_id = "resetPassword",
+    tag = "Signing in",
+    request_body = ResetRequest,
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+)]
+pub async fn reset_password(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<ResetRequest>,
+) -> Result<Json<PasswordChanged>, ApiError> {
+    let ResetRequest { token, new_password } = body.value;
+    attempts::count(&node, address, sign_in::reset_password(&node, secret(token), secret(new_password))).await?;
+    Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
 
 /// What a program that checks this node's session tokens needs.

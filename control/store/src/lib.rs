@@ -12,6 +12,7 @@ pub mod gate_sessions;
 pub mod kept_answers;
 pub mod lockouts;
 pub mod pages;
+pub mod password_links;
 pub mod request_counts;
 pub mod server_secret;
 pub mod sign_ins;

@@ -156,6 +156,12 @@ impl Store {
         Ok(done)
     }
 
+    /// Lets a user in again who was shut out. False: no such user, or it was not shut out.
+    pub async fn enable_user(&self, user_id: &str) -> Result<bool> {
+        let sql = "UPDATE users SET disabled_at = NULL WHERE user_id = $1 AND disabled_at IS NOT NULL";
+        Ok(self.db.execute(sql, values![user_id]).await? == 1)
+    }
+
     /// Changes a password, ends every other sign-in of the user and keeps the answer that says so.
     pub async fn set_password(
         &self,
