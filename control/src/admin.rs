@@ -1,6 +1,7 @@
 //! What an operator does on a data folder, whether a node runs on it or not.
 
 pub mod lockouts;
+pub mod signing_key;
 pub mod users;
 
 use anyhow::bail;

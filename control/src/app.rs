@@ -20,7 +20,7 @@ use crate::auth::session_token::{Issuer, SessionTokens};
 use crate::auth::{ApiKeys, sign_in};
 use crate::blobs::Blobs;
 use crate::body::BodyBudget;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::compute::{Compute, EngineDevice};
 use crate::config::{ComputeConfig, Config};
 use crate::data_dir::{DataDir, NodeLock};
@@ -164,7 +164,7 @@ impl App {
         )
         .await?;
         let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}"));
-        let issuer = issuer(&config, &store, &secrets, &base_url).await?;
+        let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let node = Arc::new(Node {
             base_url,
             started: Instant::now(),
@@ -278,9 +278,15 @@ impl Running {
 }
 
 /// Who issues the session tokens: the one that the operator named, else the node itself.
-async fn issuer(config: &Config, store: &Store, secrets: &Secrets, base_url: &str) -> anyhow::Result<Issuer> {
+async fn issuer(
+    config: &Config,
+    store: &Store,
+    secrets: &Secrets,
+    base_url: &str,
+    now: Timestamp,
+) -> anyhow::Result<Issuer> {
     Ok(match &config.auth.external_issuer {
-        None => Issuer::Embedded(EmbeddedIssuer::open(store, secrets, base_url.to_owned()).await?),
+        None => Issuer::Embedded(EmbeddedIssuer::open(store, secrets, base_url.to_owned(), now).await?),
         Some(external) => Issuer::External {
             address: external.address.clone(),
             audience: external.audience.clone(),

@@ -123,6 +123,13 @@ async fn every_command_works_as_a_program(kind: Kind) {
     assert!(place.table("disable-user bob@example.org").contains("shut out"));
     assert!(place.json("enable-user bob@example.org")["disabled_at"].is_null());
 
+    place.refused("rotate-signing-key", "no key yet");
+    let store = Store::open(&place.database).await.unwrap();
+    store.signing_key(b"of a node that has started").await.unwrap();
+    store.close().await;
+    assert!(place.table("rotate-signing-key").contains("signs from now on"));
+    assert!(place.json("rotate-signing-key")["old_key_ends_at"].is_string());
+
     // lockouts
     assert_eq!(place.json("list-lockouts").as_array().unwrap().len(), 0);
     let store = Store::open(&place.database).await.unwrap();

@@ -73,7 +73,7 @@ on_both! {
         store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
         store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
         let counted = Settlement { subject: "acct_1".into(), day: 1, month: 1, day_spent: 3, month_spent: 3, ..Settlement::default() };
-        store.settle_requests(&[counted.clone()], 1, 2).await.unwrap();
+        store.settle_requests(std::slice::from_ref(&counted), 1, 2).await.unwrap();
         assert!(store.ended_trials(99, 10).await.unwrap().is_empty());
         store.revoke_lineage("acct_2", 15).await.unwrap();
         assert_eq!(store.ended_trials(16, 10).await.unwrap(), ["acct_2"]);

@@ -115,10 +115,17 @@ on_both! {
     }
 
     async fn a10_nodes_that_start_at_once_sign_with_one_key(store: Store) {
+        assert!(!store.rotate_signing_key(b"none", 100, 40).await.unwrap());
         let first = store.signing_key(b"first").await.unwrap();
         assert_eq!(store.signing_key(b"second").await.unwrap(), first);
         assert_eq!(store.replace_signing_key(b"first", b"third").await.unwrap(), b"third");
         assert_eq!(store.replace_signing_key(b"first", b"fourth").await.unwrap(), b"third", "another was quicker");
+        assert!(store.rotate_signing_key(b"fifth", 100, 40).await.unwrap());
+        assert!(store.rotate_signing_key(b"sixth", 120, 60).await.unwrap());
+        let retired = |sealed: &[u8], ends_at| RetiredSigningKey { sealed: sealed.to_vec(), ends_at };
+        let both = vec![retired(b"fifth", 120), retired(b"third", 100)];
+        assert_eq!(store.signing_keys(99).await.unwrap(), (b"sixth".to_vec(), both));
+        assert_eq!(store.signing_keys(100).await.unwrap().1, [retired(b"fifth", 120)]);
     }
 
     async fn a24_external_users_and_accounts_are_made_once(store: Store) {

@@ -23,7 +23,7 @@ use crate::limits::Plan;
 /// Bytes of a token at most.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// How wrong the issuer's clock may be.
-const LEEWAY: Duration = Duration::from_secs(60);
+pub(super) const LEEWAY: Duration = Duration::from_secs(60);
 /// How long a checked token is believed without asking the database again.
 const CACHE_TTL: Duration = Duration::from_secs(1);
 /// Tokens remembered at once.
@@ -167,10 +167,11 @@ impl SessionTokens {
         let kid = header.kid.ok_or_else(invalid_token)?;
         let claims = match &self.issuer {
             Issuer::Embedded(issuer) => {
-                if kid != issuer.kid || header.alg != Algorithm::ES256 {
+                let key = issuer.key(&kid, now).await.ok_or_else(invalid_token)?;
+                if header.alg != Algorithm::ES256 {
                     return Err(invalid_token());
                 }
-                decode(token, header.alg, &issuer.verifying, &issuer.address, AUDIENCE)?
+                decode(token, header.alg, &key.verifying, &issuer.address, AUDIENCE)?
             }
             Issuer::External { address, audience, keys } => {
                 let key = keys.key(&kid, now).await?.ok_or_else(invalid_token)?;

@@ -17,7 +17,7 @@ use crate::limits::Plan;
 use crate::secrets::{Purpose, Secrets};
 
 /// Life of an access token.
-const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
+pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 /// Life of a sign-in, however often it is refreshed.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Life of a setup link, and of one that resets a password.
@@ -109,7 +109,7 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
     let user = node.store.user(&user_id).await?.ok_or_else(refused)?;
     let account_id = user.account_id.clone().ok_or_else(refused)?;
     let sign_in_id = sign_in_id.parse().map_err(|_| ApiError::internal("the record of a sign-in is broken"))?;
-    tokens(issuer, &user, account_id, &sign_in_id, next, now, ends)
+    tokens(issuer, &user, account_id, &sign_in_id, next, now, ends).await
 }
 
 /// Another password for the caller, and the answer that says so is kept. Their other sign-ins end.
@@ -247,10 +247,10 @@ async fn begin(node: &Node, issuer: &EmbeddedIssuer, user: &User) -> Result<Sign
     let account_id = node.store.begin_sign_in(&sign_in).await?;
     // shut out since the password was checked
     let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is shut out"))?;
-    tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends)
+    tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends).await
 }
 
-fn tokens(
+async fn tokens(
     issuer: &EmbeddedIssuer,
     user: &User,
     account_id: String,
@@ -272,7 +272,7 @@ fn tokens(
         nbf: now_s,
         exp: now_s + ACCESS_TTL.as_secs() as i64,
     };
-    let access = issuer.sign(&claims).map_err(ApiError::internal)?;
+    let access = issuer.sign(&claims, now).await.map_err(ApiError::internal)?;
     Ok(SignedIn {
         access_token: Hidden(access),
         token_type: "Bearer".to_owned(),

@@ -24,6 +24,7 @@ pub enum Users {
     EnableUser(EnableUser),
     ResetPassword(ResetPassword),
     SetupLink(SetupLink),
+    RotateSigningKey(RotateSigningKey),
 }
 
 /// Make a user of the dashboard. Without --password-stdin a password is made up and printed once.
@@ -89,6 +90,13 @@ pub struct SetupLink {
     common: Common,
 }
 
+/// Let a new key sign session tokens. Nodes that run take it within a minute; tokens of the old one go on to their end.
+#[derive(Debug, Args)]
+pub struct RotateSigningKey {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Does it.
 ///
 /// # Errors
@@ -101,6 +109,7 @@ pub async fn run(command: Users) -> anyhow::Result<()> {
         Users::EnableUser(args) => enable_user(args).await,
         Users::ResetPassword(args) => reset_password(args).await,
         Users::SetupLink(args) => setup_link(args).await,
+        Users::RotateSigningKey(args) => rotate_signing_key(args).await,
     }
 }
 
@@ -162,5 +171,14 @@ async fn reset_password(args: ResetPassword) -> anyhow::Result<()> {
 async fn setup_link(args: SetupLink) -> anyhow::Result<()> {
     let link = users::setup_link(&args.common.settings.config()?).await?;
     args.common.done(json!({ "setup_link": *link }), link.to_string());
+    Ok(())
+}
+
+async fn rotate_signing_key(args: RotateSigningKey) -> anyhow::Result<()> {
+    let config = args.common.settings.config()?;
+    let rotated = args.common.operator().await?.rotate_signing_key(&config).await?;
+    let line =
+        format!("{} signs from now on; the last token of the old key ends at {}", rotated.kid, rotated.old_key_ends_at);
+    args.common.done(json!(rotated), line);
     Ok(())
 }

@@ -197,7 +197,7 @@ pub async fn openid_configuration(State(node): State<Arc<Node>>) -> Result<Json<
     responses((status = 200, description = "The keys (RFC 7517).", body = KeySet))
 )]
 pub async fn key_set(State(node): State<Arc<Node>>) -> Result<Json<KeySet>, ApiError> {
-    Ok(Json(KeySet { keys: vec![embedded(&node)?.public.clone()] }))
+    Ok(Json(KeySet { keys: embedded(&node)?.public_keys(node.clock.now()).await }))
 }
 
 fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {

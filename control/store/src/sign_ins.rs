@@ -164,21 +164,4 @@ impl Store {
         self.db.execute("DELETE FROM ended_tokens WHERE expires_at < $1", values![now]).await?;
         Ok(())
     }
-
-    /// The sealed key that access tokens are signed with: the one that is there, else this one.
-    pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
-        let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
-             ON CONFLICT (purpose) DO NOTHING";
-        self.db.execute(sql, values![fresh]).await?;
-        let (sealed,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
-        Ok(sealed)
-    }
-
-    /// Puts another signing key in the place of this one. Returns the key that is there then: another node may have been
-    /// quicker.
-    pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
-        let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
-        self.db.execute(sql, values![old, fresh]).await?;
-        self.signing_key(fresh).await
-    }
 }
