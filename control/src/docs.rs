@@ -129,6 +129,13 @@ form.addEventListener("submit", async (event) => {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
 
+/// What the HTTP library answers by itself: it hands such requests to nobody.
+const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
+    <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
+    with status 400, and one whose head has more than about 64 KB or 100 lines with 431 (or 414, if it is the \
+    address that is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
+    the connection is closed.</p>\n";
+
 /// All error codes.
 pub async fn error_list() -> Response {
     let rows: String = Code::ALL
@@ -141,7 +148,8 @@ pub async fn error_list() -> Response {
             )
         })
         .collect();
-    page("Error codes", &format!("<table>\n<tr><th>Code</th><th>Status</th><th>Cause</th></tr>\n{rows}</table>\n"))
+    let table = format!("<table>\n<tr><th>Code</th><th>Status</th><th>Cause</th></tr>\n{rows}</table>\n");
+    page("Error codes", &(table + BELOW_THE_API))
 }
 
 /// What one error code means and what to do about it (readings E4).
