@@ -388,6 +388,6 @@ mod tests {
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, seven of signing in,
         // four of users
-        assert_eq!(operations_seen, 37);
+        assert_eq!(operations_seen, 38);
     }
 }
