@@ -103,7 +103,7 @@ fn node() -> &'static Node {
         let (running, api_key) = runtime.block_on(async {
             let running =
                 App::start_at(Config::in_folder(folder.path()), Clock::system()).await.expect("the node starts");
-            let created = admin::create_key(running.config(), Role::Developer, Environment::Test, None).await;
+            let created = admin::create_key(running.config(), Role::Developer, Environment::Test, None, None).await;
             (running, created.expect("an API key").key.to_string())
         });
         let secret = SecretKey::generate(Preset::Fast128);
