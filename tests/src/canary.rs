@@ -5,6 +5,7 @@
 //! process has one log for all its nodes.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tracing::level_filters::LevelFilter;
@@ -30,10 +31,12 @@ const BASE64_MIN: usize = 256;
 #[derive(Debug, Default)]
 pub struct Canary {
     found: Mutex<Vec<String>>,
+    /// Texts that it looked at.
+    looked: AtomicU64,
 }
 
 /// The one of this process.
-static CANARY: Canary = Canary { found: Mutex::new(Vec::new()) };
+static CANARY: Canary = Canary { found: Mutex::new(Vec::new()), looked: AtomicU64::new(0) };
 
 /// Has the process's canary look at everything that is logged from now on, unless the process has a log of its own.
 pub fn watch() -> &'static Canary {
@@ -46,6 +49,7 @@ pub fn watch() -> &'static Canary {
 impl Canary {
     /// Looks at a text, and remembers it if a secret is in it.
     pub fn look(&self, text: &str) {
+        self.looked.fetch_add(1, Ordering::Relaxed);
         let Some(what) = secret_in(text) else { return };
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.len() < FINDINGS_MAX {
@@ -135,6 +139,8 @@ fn is_token(rest: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TestServer;
+    use crate::http::Request;
 
     fn secrets() -> Vec<String> {
         let hex = "0123456789abcdef".repeat(4);
@@ -169,6 +175,16 @@ mod tests {
         ] {
             assert_eq!(secret_in(line), None, "{line}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_node_logs_is_looked_at() {
+        let server = TestServer::start().await;
+        let before = CANARY.looked.load(Ordering::Relaxed);
+        server.send(Request::get("/health")).await.ok(200);
+        assert!(tracing::enabled!(tracing::Level::TRACE));
+        let looked = CANARY.looked.load(Ordering::Relaxed) - before;
+        assert!(looked > 2, "{looked}");
     }
 
     #[test]
