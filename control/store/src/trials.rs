@@ -67,7 +67,7 @@ impl Store {
     pub async fn give_back_lost_trial_operations(&self, node_id: &str) -> Result<u64> {
         let sql = "UPDATE trials SET operations_used = \
              (SELECT CAST(COALESCE(SUM(gates), 0) AS BIGINT) FROM gate_usage u WHERE u.account_id = trials.account_id) \
-             WHERE account_id IN (SELECT account_id FROM gate_sessions WHERE node_id = $1 AND state = 'active') \
+             WHERE account_id IN (SELECT account_id FROM gate_sessions WHERE node_id = $1) \
              AND NOT EXISTS (SELECT 1 FROM gate_sessions s WHERE s.account_id = trials.account_id \
              AND s.node_id <> $1 AND s.state = 'active') \
              AND operations_used > \
