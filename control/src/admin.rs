@@ -1,6 +1,7 @@
 //! What an operator does on a data folder, whether a node runs on it or not.
 
 pub mod lockouts;
+pub mod signing_key;
 pub mod users;
 
 use anyhow::bail;
@@ -44,12 +45,9 @@ pub async fn create_key(
     if role == Role::Trial && account.is_some() {
         bail!("a trial key has an account of its own, which ends with it");
     }
-    let data_dir = DataDir::open(&config.data_dir)?;
+    DataDir::open(&config.data_dir)?;
     let store = Store::open(&config.database_url).await?;
-    let has_keys = store.has_api_keys().await?;
-    let secrets = Secrets::load(config, &data_dir, has_keys)?;
-    secrets.check(&store, has_keys).await?;
-    let pepper = secrets.pepper();
+    let pepper = checked_secrets(config, &store).await?.pepper();
     let now = Clock::system().now();
     let account_id = match account {
         Some(account) if !store.has_account(account.as_str()).await? => bail!("there is no account {account}"),
@@ -74,6 +72,14 @@ pub async fn create_key(
     store.insert_api_key(&record).await?;
     store.close().await;
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
+}
+
+/// The server's secret, if it is the one that the database knows.
+async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secrets> {
+    let has_keys = store.has_api_keys().await?;
+    let secrets = Secrets::load(config, &DataDir::open(&config.data_dir)?, has_keys)?;
+    secrets.check(store, has_keys).await?;
+    Ok(secrets)
 }
 
 /// The database of a data folder in an operator's hands.

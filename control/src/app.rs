@@ -21,7 +21,7 @@ use crate::auth::{ApiKeys, sign_in};
 use crate::blobs::Blobs;
 use crate::body::BodyBudget;
 use crate::cache_store::{self, CacheStore, News};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::compute::{Compute, EngineDevice};
 use crate::config::{ComputeConfig, Config};
 use crate::data_dir::{DataDir, NodeLock};
@@ -36,7 +36,7 @@ use crate::probe::Probe;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
-use crate::{limits, listener, operations, router};
+use crate::{fail_point, limits, listener, operations, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -102,7 +102,7 @@ impl Node {
         }
     }
 
-    /// What is stored of a refresh token or the token of a setup link.
+    /// What is stored of a refresh token or the token of a link.
     pub(crate) fn token_digest(&self, token: &str) -> [u8; 32] {
         sign_in::token_digest(&self.secrets, token)
     }
@@ -166,6 +166,7 @@ impl App {
         let node_id = data_dir.node_id()?;
         // this node's requests of an earlier process are gone
         store.release_claims_of(&node_id).await?;
+        store.give_back_lost_trial_operations(&node_id).await?;
         let blobs = Blobs::open(data_dir.answers()).context("ANGO_DATA_DIR: cannot make a folder for answers")?;
         let answers = Answers::new(&secrets.key(Purpose::KeptAnswers), blobs, node_id.clone());
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
@@ -184,7 +185,7 @@ impl App {
         )
         .await?;
         let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}"));
-        let issuer = issuer(&config, &store, &secrets, &base_url).await?;
+        let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
         let node = Arc::new(Node {
             base_url,
@@ -211,6 +212,7 @@ impl App {
             telemetry,
         });
 
+        fail_point::watch();
         // before the first request: who was locked stays locked
         node.limits.exchange_lockouts(node.clock.now()).await;
 
@@ -272,6 +274,11 @@ impl Running {
         Ok(Some(link))
     }
 
+    /// The page of metrics.
+    pub fn metrics(&self) -> String {
+        operations::page(&self.node)
+    }
+
     /// The node's database.
     pub fn store(&self) -> &Store {
         &self.node.store
@@ -302,9 +309,15 @@ impl Running {
 }
 
 /// Who issues the session tokens: the one that the operator named, else the node itself.
-async fn issuer(config: &Config, store: &Store, secrets: &Secrets, base_url: &str) -> anyhow::Result<Issuer> {
+async fn issuer(
+    config: &Config,
+    store: &Store,
+    secrets: &Secrets,
+    base_url: &str,
+    now: Timestamp,
+) -> anyhow::Result<Issuer> {
     Ok(match &config.auth.external_issuer {
-        None => Issuer::Embedded(EmbeddedIssuer::open(store, secrets, base_url.to_owned()).await?),
+        None => Issuer::Embedded(EmbeddedIssuer::open(store, secrets, base_url.to_owned(), now).await?),
         Some(external) => Issuer::External {
             address: external.address.clone(),
             audience: external.audience.clone(),

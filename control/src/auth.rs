@@ -167,6 +167,8 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn key_of(values: &[&str]) -> Result<String, Code> {
@@ -189,5 +191,16 @@ mod tests {
         assert_eq!(key_of(&[]), Err(Code::MissingAuthHeader));
         assert_eq!(key_of(&[" "]), Err(Code::MissingAuthHeader));
         assert_eq!(key_of(&["Bearer k", "Bearer k"]), Err(Code::InvalidRequest));
+    }
+
+    proptest! {
+        #[test]
+        fn a1_any_header_is_a_key_without_space_around_it_or_refused(value in "[ -~]{0,80}") {
+            match key_of(&[&value]) {
+                Ok(key) => prop_assert!(value.contains(&key) && key.trim() == key),
+                Err(code) => prop_assert_eq!((code, value.trim()), (Code::MissingAuthHeader, "")),
+            }
+            prop_assert_eq!(key_of(&[&value, "k"]), Err(Code::InvalidRequest));
+        }
     }
 }

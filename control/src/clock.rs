@@ -22,6 +22,12 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// Whether it is less than this from another moment, before or after it. What was learned at a moment far in the future
+    /// was learned under a clock that has been set back since: it is as old as what was learned long ago.
+    pub fn is_near(self, other: Timestamp, within: Duration) -> bool {
+        u128::from(self.0.abs_diff(other.0)) < within.as_micros()
+    }
+
     /// Whole seconds since 1970.
     pub fn seconds(self) -> u64 {
         u64::try_from(self.0 / 1_000_000).unwrap_or(0)
@@ -60,6 +66,11 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         self.ahead_us.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
+
+    /// Sets this clock and its clones back.
+    pub fn set_back(&self, by: Duration) {
+        self.ahead_us.fetch_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -79,5 +90,16 @@ mod tests {
         let before = clone.now();
         clock.advance(Duration::from_secs(3600));
         assert!(clone.now().since(before) >= Duration::from_secs(3600));
+        clock.set_back(Duration::from_secs(2 * 3600));
+        assert!(clone.now() < before);
+    }
+
+    #[test]
+    fn what_is_near_is_so_in_both_directions() {
+        let second = Duration::from_secs(1);
+        for (moment, near) in [(0, false), (1, true), (1_000_000, true), (1_999_999, true), (2_000_000, false)] {
+            assert_eq!(Timestamp(1_000_000).is_near(Timestamp(moment), second), near, "{moment}");
+        }
+        assert!(!Timestamp(i64::MIN).is_near(Timestamp(i64::MAX), Duration::MAX / 2_000_000_000));
     }
 }

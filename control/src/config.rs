@@ -465,6 +465,8 @@ fn log_filter(text: String) -> Result<String, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn config(given: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -605,5 +607,21 @@ mod tests {
     #[test]
     fn an_empty_variable_is_an_unset_one() {
         assert_eq!(config(&[("ANGO_SESSION_TTL_S", " ")]).unwrap().sessions.ttl, Duration::from_secs(3600));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_setting_or_refused_in_one_line_that_names_it(
+            which in 0..SETTINGS.len(),
+            text in prop_oneof![".{0,40}", "[0-9]{1,25}", "-?[0-9]{1,20}[smh]?", "[a-z]{1,8}=[0-9a-z]{1,12}(,[a-z=]{0,9}){0,3}"],
+        ) {
+            let name = SETTINGS[which].name;
+            // these open what they name
+            prop_assume!(!matches!(name, "ANGO_PLAN_LIMITS" | "SERVICE_AUDIT_LOG"));
+            if let Err(error) = config(&[(name, &text)]) {
+                let error = error.to_string();
+                prop_assert!(error.contains(name) && error.lines().count() == 1, "{error}");
+            }
+        }
     }
 }

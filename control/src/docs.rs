@@ -78,31 +78,46 @@ pub async fn redoc_script() -> Response {
 
 /// Where the setup link leads: a form for the first administrator. The token stands behind the `#`.
 pub async fn setup() -> Response {
-    let form = r#"<form id="setup">
+    let form = r#"<form id="link" data-to="/auth/setup"
+data-done="The administrator is created. Sign in with this e-mail and password.">
 <p><label>E-mail<br><input name="email" type="email" autocomplete="username" required size="40"></label></p>
 <p><label>Password, 12 characters or more<br>
 <input name="password" type="password" autocomplete="new-password" required minlength="12" size="40"></label></p>
 <p><button>Create the administrator</button></p>
 </form>
 <p id="outcome" role="status"></p>
-<script src="/setup.js"></script>
+<script src="/link.js"></script>
 "#;
     page("First administrator", form)
 }
 
-/// The program behind [`setup`].
-pub async fn setup_script() -> Response {
-    let script = r#"const form = document.getElementById("setup");
+/// Where the link leads that resets a password: a form for the new one. The token stands behind the `#`.
+pub async fn reset() -> Response {
+    let form = r#"<form id="link" data-to="/auth/reset"
+data-done="The password is changed. Sign in with it.">
+<p><label>New password, 12 characters or more<br>
+<input name="new_password" type="password" autocomplete="new-password" required minlength="12" size="40"></label></p>
+<p><button>Change the password</button></p>
+</form>
+<p id="outcome" role="status"></p>
+<script src="/link.js"></script>
+"#;
+    page("New password", form)
+}
+
+/// The program behind [`setup`] and [`reset`]: sends the form's fields with the token.
+pub async fn link_script() -> Response {
+    let script = r#"const form = document.getElementById("link");
 const outcome = document.getElementById("outcome");
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const body = { token: location.hash.slice(1), email: form.email.value, password: form.password.value };
+  const body = { token: location.hash.slice(1), ...Object.fromEntries(new FormData(form)) };
   const headers = { "Content-Type": "application/json" };
   try {
-    const answer = await fetch("/auth/setup", { method: "POST", headers, body: JSON.stringify(body) });
+    const answer = await fetch(form.dataset.to, { method: "POST", headers, body: JSON.stringify(body) });
     if (answer.ok) {
       form.remove();
-      outcome.textContent = "The administrator is created. Sign in with this e-mail and password.";
+      outcome.textContent = form.dataset.done;
     } else {
       outcome.textContent = (await answer.json()).error.message;
     }
@@ -113,6 +128,13 @@ form.addEventListener("submit", async (event) => {
 "#;
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
+
+/// What the HTTP library answers by itself: it hands such requests to nobody.
+const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
+    <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
+    with status 400, and one whose head has more than about 64 KB or 100 lines with 431 (or 414, if it is the \
+    address that is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
+    the connection is closed.</p>\n";
 
 /// All error codes.
 pub async fn error_list() -> Response {
@@ -126,7 +148,8 @@ pub async fn error_list() -> Response {
             )
         })
         .collect();
-    page("Error codes", &format!("<table>\n<tr><th>Code</th><th>Status</th><th>Cause</th></tr>\n{rows}</table>\n"))
+    let table = format!("<table>\n<tr><th>Code</th><th>Status</th><th>Cause</th></tr>\n{rows}</table>\n");
+    page("Error codes", &(table + BELOW_THE_API))
 }
 
 /// What one error code means and what to do about it (readings E4).

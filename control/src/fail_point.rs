@@ -1,11 +1,70 @@
-//! Places where a test lets the process die, in debug builds only: `ANGO_FAIL_POINT` names the place.
+//! Where a test lets the process die: at the n-th write from now on, just before or just after it becomes durable.
+//!
+//! `ANGO_FAIL_POINT` names a file that the test puts there when it likes: with `before 2 a` the process dies before the
+//! second write from then on, with `after 1 b` after the first; the third word makes it another order than the one before.
+//! At the database and not at places in the code, so that no write is forgotten. It is no setting: an operator has no use
+//! for it, and release builds do not look at it.
 
-/// Ends the process at once, as a power cut would, if this place is the named one.
-pub fn reach(place: &str) {
+#[cfg(debug_assertions)]
+use std::{fs, sync::Mutex};
+
+#[cfg(debug_assertions)]
+use store::commits::{self, Moment};
+
+/// Watches the writes of this process, if the environment asks for it.
+pub fn watch() {
     #[cfg(debug_assertions)]
-    if std::env::var("ANGO_FAIL_POINT").is_ok_and(|named| named == place) {
-        std::process::abort();
+    if let Some(file) = std::env::var_os("ANGO_FAIL_POINT") {
+        let orders = Mutex::new(Orders::default());
+        commits::watch(move |moment| {
+            let mut orders = orders.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if orders.reached(&fs::read_to_string(&file).unwrap_or_default(), moment) {
+                // as a power cut would
+                std::process::abort();
+            }
+        });
     }
-    #[cfg(not(debug_assertions))]
-    let _ = place;
+}
+
+/// The order that is being counted, and how often its moment was reached.
+#[cfg(debug_assertions)]
+#[derive(Default)]
+struct Orders {
+    order: String,
+    reached: u32,
+}
+
+#[cfg(debug_assertions)]
+impl Orders {
+    /// Whether this is the write that the order means.
+    fn reached(&mut self, order: &str, moment: Moment) -> bool {
+        if self.order != order {
+            (self.order, self.reached) = (order.to_owned(), 0);
+        }
+        let mut words = order.split(' ');
+        let meant = match words.next() {
+            Some("before") => Moment::Before,
+            Some("after") => Moment::After,
+            _ => return false,
+        };
+        self.reached += u32::from(meant == moment);
+        meant == moment && words.next().and_then(|count| count.parse().ok()) == Some(self.reached)
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_for_one_moment_of_the_write_of_its_number_from_then_on() {
+        let mut orders = Orders::default();
+        assert!(!orders.reached("", Moment::Before));
+        assert!(!orders.reached("before 2 a", Moment::Before));
+        assert!(!orders.reached("before 2 a", Moment::After));
+        assert!(orders.reached("before 2 a", Moment::Before));
+        assert!(!orders.reached("before 2 b", Moment::Before));
+        assert!(!orders.reached("after 1 c", Moment::Before));
+        assert!(orders.reached("after 1 c", Moment::After));
+    }
 }

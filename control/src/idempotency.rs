@@ -227,6 +227,8 @@ pub async fn forget_old(node: &Arc<Node>) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn key_of(values: &[&[u8]]) -> Result<Option<String>, Code> {
@@ -262,5 +264,16 @@ mod tests {
         scopes.sort_unstable();
         scopes.dedup();
         assert_eq!(scopes.len(), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn i1_any_header_is_the_key_itself_or_refused(value in prop::collection::vec(prop_oneof![32u8..127, 128u8..=255], 0..300)) {
+            let good = (1..=255).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+            match key_of(&[&value]) {
+                Ok(key) => prop_assert!(good && key.as_deref().map(str::as_bytes) == Some(&value[..])),
+                Err(code) => prop_assert!(!good && code == Code::InvalidRequest),
+            }
+        }
     }
 }

@@ -293,6 +293,10 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
             Access::Everybody,
             &[InvalidRequest, InvalidCredentials, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError],
         ),
+        "resetPassword" => (
+            Access::Everybody,
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError],
+        ),
         "signUp" => (Access::Everybody, &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError]),
         "changePassword" => (Access::User, &[InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError]),
         "logOut" | "listUserKeys" => (Access::User, &[]),
@@ -384,6 +388,6 @@ mod tests {
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, seven of signing in,
         // four of users
-        assert_eq!(operations_seen, 37);
+        assert_eq!(operations_seen, 38);
     }
 }

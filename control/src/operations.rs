@@ -21,12 +21,16 @@ pub fn router(node: Arc<Node>) -> Router {
 }
 
 async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&node))
+}
+
+/// The figures of the moment, as Prometheus reads them.
+pub fn page(node: &Node) -> String {
     let values = [node.sessions.values.used(), node.config.circuits.value_bytes_max];
     if let Some(cache) = &node.cache_store {
         node.telemetry.cache_store(cache.is_open());
     }
-    let text = node.telemetry.render(&node.compute.usage(), &node.compute.devices(), values);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+    node.telemetry.render(&node.compute.usage(), &node.compute.devices(), values)
 }
 
 /// Ready: neither stopping nor without its database.

@@ -166,6 +166,8 @@ fn read_limit(text: &str) -> Result<u32, ApiError> {
 mod tests {
     use zeroize::Zeroizing;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -195,6 +197,24 @@ mod tests {
         }
         for bad in [&cursor[1..], &cursor[..cursor.len() - 1], "", "AAAA", "?", &"A".repeat(2000)] {
             assert_eq!(mine.read(&key, bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn i7_s_no_made_up_text_is_a_cursor(text in "[A-Za-z0-9_-]{0,120}", any in ".{0,60}") {
+            let scope = Scope { account: AccountId::from_bits(1), route: "/a".to_owned() };
+            let key: Key = Zeroizing::new([1; 32]);
+            prop_assert_eq!(scope.read(&key, &text), None);
+            prop_assert_eq!(scope.read(&key, &any), None);
+        }
+
+        #[test]
+        fn i7_every_position_is_read_as_it_was_written(created_at: i64, id in prop::collection::vec(any::<u8>(), 0..64)) {
+            let scope = Scope { account: AccountId::from_bits(1), route: "/a".to_owned() };
+            let key: Key = Zeroizing::new([1; 32]);
+            let position = Position { created_at, id };
+            prop_assert_eq!(scope.read(&key, &scope.write(&key, &position)), Some(position));
         }
     }
 }

@@ -66,6 +66,8 @@ impl<S: Sync> FromRequestParts<S> for ClientAddress {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const PROXIES: &[&str] = &["10.0.0.0/8", "fd00::/8"];
@@ -110,5 +112,21 @@ mod tests {
         let network = |text: &str| ClientAddress(text.parse().unwrap()).network().to_string();
         assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(network("198.51.100.7"), "198.51.100.7");
+    }
+
+    proptest! {
+        #[test]
+        fn x12_whatever_stands_in_the_header_a_stranger_is_himself(lines in prop::collection::vec("[ -~]{0,60}", 0..4)) {
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            prop_assert_eq!(client("192.0.2.1", &lines), "192.0.2.1");
+            // behind a proxy it is an address in any case
+            prop_assert!(client("10.1.2.3", &lines).parse::<IpAddr>().is_ok());
+        }
+
+        #[test]
+        fn x12_what_is_left_of_the_first_stranger_changes_nothing(forged in "[ -~]{0,60}") {
+            prop_assert_eq!(client("10.1.2.3", &[&forged, "198.51.100.7"]), "198.51.100.7");
+            prop_assert_eq!(client("10.1.2.3", &[&format!("{forged}, 198.51.100.7")]), "198.51.100.7");
+        }
     }
 }

@@ -46,6 +46,7 @@ fn api(
         .routes(anybody(routes!(sign_in::refresh)))
         .routes(anybody(routes!(sign_in::set_up)))
         .routes(anybody(routes!(sign_in::sign_up)))
+        .routes(anybody(routes!(sign_in::reset_password)))
         // any valid key, to change itself too
         .routes(own(routes!(api_keys::rotate)))
         // any valid key; a viewer only to read
@@ -84,7 +85,8 @@ fn pages() -> Router<Arc<Node>> {
         .route("/docs/errors/{code}", get(docs::error_page))
         .route("/redoc", get(docs::redoc))
         .route("/setup", get(docs::setup))
-        .route("/setup.js", get(docs::setup_script))
+        .route("/reset", get(docs::reset))
+        .route("/link.js", get(docs::link_script))
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 

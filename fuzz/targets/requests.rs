@@ -1,6 +1,9 @@
 //! Any body at the gate-session endpoints of a running node, over HTTP: an answer of the specification, never a 500 or
 //! a panic, and the same answer whether the body comes whole or in pieces.
 //!
+//! So are any headers and any cursor: `Authorization`, `Idempotency-Key`, `X-Forwarded-For` and the query, with zero bytes
+//! between them.
+//!
 //! The first byte chooses the endpoint, the second the size of the pieces. In the body `$S` stands for a session that
 //! is open and `$C` for a ciphertext of it; where bare words are taken, the first zero byte ends their head.
 #![no_main]
@@ -34,9 +37,14 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 fuzz_target!(|bytes: &[u8]| {
     let [endpoint, piece, body @ ..] = bytes else { return };
-    let node = node();
+    if endpoint % 10 == 9 {
+        static OF_HEADS: OnceLock<Node> = OnceLock::new();
+        return OF_HEADS.get_or_init(Node::start).heads(body);
+    }
+    static OF_BODIES: OnceLock<Node> = OnceLock::new();
+    let node = OF_BODIES.get_or_init(Node::start);
     let session = &node.session;
-    let (path, content_type) = match endpoint % 9 {
+    let (path, content_type) = match endpoint % 10 {
         0 => ("gate".to_owned(), JSON),
         1 => ("batch".to_owned(), JSON),
         2 => ("eval-session".to_owned(), JSON),
@@ -48,7 +56,7 @@ fuzz_target!(|bytes: &[u8]| {
         _ => ("batch".to_owned(), OCTETS),
     };
     let body = replaced(&replaced(body, b"$S", session.as_bytes()), b"$C", node.ciphertext.as_bytes());
-    let body = if endpoint % 9 > 6 { framed(&body) } else { body };
+    let body = if endpoint % 10 > 6 { framed(&body) } else { body };
     let whole = node.post(&path, content_type, &body, body.len());
     let pieces = node.post(&path, content_type, &body, usize::from(*piece) + 1);
     assert_eq!(outcome(&whole), outcome(&pieces));
@@ -87,6 +95,7 @@ fn replaced(bytes: &[u8], name: &[u8; 2], value: &[u8]) -> Vec<u8> {
 struct Node {
     runtime: Runtime,
     address: SocketAddr,
+    clock: Clock,
     api_key: String,
     session: String,
     ciphertext: String,
@@ -95,21 +104,23 @@ struct Node {
     _folder: TempDir,
 }
 
-fn node() -> &'static Node {
-    static NODE: OnceLock<Node> = OnceLock::new();
-    NODE.get_or_init(|| {
+impl Node {
+    fn start() -> Node {
         let runtime = Runtime::new().expect("a runtime");
         let folder = tempfile::tempdir().expect("a temporary folder");
+        let clock = Clock::system();
         let (running, api_key) = runtime.block_on(async {
-            let running =
-                App::start_at(Config::in_folder(folder.path()), Clock::system()).await.expect("the node starts");
-            let created = admin::create_key(running.config(), Role::Developer, Environment::Test, None).await;
+            let mut config = Config::in_folder(folder.path());
+            config.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+            let running = App::start_at(config, clock.clone()).await.expect("the node starts");
+            let created = admin::create_key(running.config(), Role::Developer, Environment::Test, None, None).await;
             (running, created.expect("an API key").key.to_string())
         });
         let secret = SecretKey::generate(Preset::Fast128);
         let mut node = Node {
             runtime,
             address: running.api_addr,
+            clock,
             api_key,
             session: String::new(),
             ciphertext: STANDARD.encode(&bundle::encrypt(&secret, &[true])[0]),
@@ -121,10 +132,42 @@ fn node() -> &'static Node {
         assert_eq!(status, 201, "{answer}");
         node.session = answer["session_id"].as_str().expect("a session").to_owned();
         node
-    })
-}
+    }
 
-impl Node {
+    /// A request that writes nothing, with headers and a query of these bytes; `$K` stands for the API key.
+    fn heads(&self, bytes: &[u8]) {
+        let mut parts = bytes.splitn(4, |&byte| byte == 0);
+        let mut next = || -> Vec<u8> {
+            let part = replaced(parts.next().unwrap_or_default(), b"$K", self.api_key.as_bytes());
+            part.into_iter().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect()
+        };
+        let (authorization, idempotency, forwarded) = (next(), next(), next());
+        // nobody is locked for the attempts before
+        self.clock.advance(Duration::from_secs(16 * 60));
+        let query: String = next().iter().map(|byte| format!("%{byte:02x}")).collect();
+        // a list reads its cursor, a write its Idempotency-Key
+        let line = match query.is_empty() {
+            true => "POST /api/v1/tfhe/gate".to_owned(),
+            false => format!("GET /api/v1/tfhe/circuits?cursor={query}"),
+        };
+        let mut request = format!("{line} HTTP/1.1\r\nHost: fuzz\r\n").into_bytes();
+        for (name, value) in
+            [("Authorization", authorization), ("Idempotency-Key", idempotency), ("X-Forwarded-For", forwarded)]
+        {
+            request.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
+        }
+        request.extend(b"Connection: close\r\nContent-Length: 0\r\n\r\n");
+        let answer = self.runtime.block_on(async { timeout(PATIENCE, exchange(self.address, &request)).await });
+        let answer = answer.expect("an answer in time");
+        // what is not HTTP is answered without a body
+        let refused = answer.starts_with(b"HTTP/1.1 400 ") && answer.ends_with(b"\r\n\r\n");
+        if !refused {
+            let answer = parse(&answer);
+            assert!((200..500).contains(&answer.0), "{} {}", answer.0, answer.1);
+            outcome(&answer);
+        }
+    }
+
     /// Status and JSON of the answer. With pieces smaller than the body it is sent chunked.
     fn post(&self, path: &str, content_type: &str, body: &[u8], piece: usize) -> (u16, Value) {
         let chunked = piece < body.len();

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::Preset;
+use control::admin::lockouts::Forgiven;
+use control::limits::PlanLimits;
 use serde_json::json;
 use tests::TestServer;
 use tests::database::Kind;
@@ -13,7 +15,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
-use crate::client::{Account, GATE};
+use crate::client::{Account, GATE, SESSION, SESSIONS};
 
 /// PostgreSQL's socket under another name, which can be taken away.
 struct Wire {
@@ -83,4 +85,69 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
     assert!(!account.decrypt(&answer["result_b64"]));
     let session = account.show().await;
     assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(2), &json!(0.2)));
+}
+
+#[tokio::test]
+async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_nothing_pass_that_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let (database, sockets) = url.split_once("?host=").unwrap();
+    let wire = Wire::lay(folder.path(), Path::new(sockets).join(".s.PGSQL.5432"));
+    let through_wire = format!("{database}?host={}", folder.path().display());
+    let server = TestServer::with(|config| {
+        config.database_url = through_wire;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        let few = PlanLimits { requests_a_day: 6, requests_a_month: 100, burst_a_second: 1000 };
+        config.plan_limits.anonymous = few;
+    })
+    .await;
+    let trial = server.send(Request::new("POST", "/api/v1/onboarding/temp-key")).await.ok(200);
+    let trial = trial["key"].as_str().unwrap();
+    let opened = server.send(Request::post(SESSION, &json!({"preset": "fast_128"})).key(trial)).await.ok(201);
+    let session = opened["session_id"].as_str().unwrap();
+    let encrypt = Request::post(format!("{SESSION}/{session}/encrypt"), &json!({"bit": true})).key(trial);
+    let bit = &server.send(encrypt).await.ok(200)["ciphertext_b64"];
+    let gate = json!({"session_id": session, "op": "NAND", "a": bit, "b": bit});
+    let gate = Request::post(GATE, &gate).key(trial);
+    server.send(gate.clone()).await.ok(200);
+    let keys = server.running().store().api_keys().await.unwrap();
+    let account = &keys.iter().find(|key| key.environment == "trial").unwrap().account_id;
+    let public = Request::get("/api/v1/models").header("X-Forwarded-For", "192.0.2.1");
+    for _ in 0..2 {
+        server.send(public.clone()).await.ok(200);
+    }
+
+    wire.up.send_replace(false);
+    // a trial's operations and a charge are nobody's to count but the database's
+    server.send(gate.clone()).await.error(503, "SERVICE_UNAVAILABLE");
+    // the rest of the day's six, and no more
+    for _ in 0..4 {
+        server.send(public.clone()).await.ok(200);
+    }
+    server.send(public.clone()).await.error(429, "RATE_LIMITED");
+    let attempt = async |number: usize| {
+        let from = format!("198.51.100.{number}");
+        server.send(Request::get(SESSIONS).key("nonsense").header("X-Forwarded-For", &from)).await
+    };
+    for number in 0..10 {
+        attempt(number).await.error(401, "INVALID_API_KEY");
+    }
+    attempt(10).await.error(429, "BRUTE_FORCE_LOCKOUT");
+
+    wire.up.send_replace(true);
+    server.send(gate).await.ok(200);
+    let store = server.running().store();
+    assert_eq!(store.trial(account).await.unwrap().unwrap().operations_used, 2);
+    assert_eq!(store.gate_usage_totals(account).await.unwrap().0, 2);
+    server.send(public).await.error(429, "RATE_LIMITED");
+    // the database hears of the lock, and the node of its end
+    let operator = server.operator().await;
+    let started = Instant::now();
+    while operator.lockouts().await.unwrap().is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the lock is not told");
+    }
+    operator.clear_lockouts(server.running().config(), &Forgiven::All).await.unwrap();
+    while attempt(11).await.status == 429 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the lock does not end");
+    }
 }

@@ -58,6 +58,21 @@ async fn a_request_whose_length_can_be_read_in_two_ways_is_refused_with_its_conn
 }
 
 #[tokio::test]
+async fn what_is_not_http_is_answered_as_the_list_of_errors_says() {
+    let server = TestServer::start().await;
+    let lines: String = (0..101).map(|n| format!("X-{n}: {n}\r\n")).collect();
+    for (request, status) in [
+        ("GET\r\n\r\n".to_owned(), 400),
+        ("GET /health HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400),
+        (format!("GET /health HTTP/1.1\r\nHost: test\r\n{lines}\r\n"), 431),
+    ] {
+        let answer = exchange(&server, request.as_bytes()).await.to_ascii_lowercase();
+        assert!(answer.starts_with(&format!("http/1.1 {status} ")), "{answer}");
+        assert!(answer.ends_with("\r\n\r\n") && !answer.contains("x-request-id") && !answer.contains("ratelimit"));
+    }
+}
+
+#[tokio::test]
 async fn a_head_of_megabytes_is_refused_before_it_is_read() {
     let server = TestServer::start().await;
     let long = "a".repeat(10 << 20);

@@ -8,6 +8,7 @@ mod cache_store;
 mod circuits;
 mod circuits_bad_input;
 mod client;
+mod clock_jumps;
 mod conventions;
 mod devices;
 mod docs;

@@ -1,6 +1,7 @@
 //! Session tokens that somebody made up (readings A10). All of them against the embedded issuer.
 
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -111,4 +112,59 @@ async fn a10_a_token_of_another_node_is_refused() {
     let elsewhere = TestServer::start().await;
     let user = elsewhere.user("ada@example.org", Role::AccountAdmin).await;
     refused(&server, "another node's token", &user.token).await;
+}
+
+/// The names of a node's keys, the one that signs first.
+async fn kids(server: &TestServer) -> Vec<String> {
+    let keys = server.send(Request::get("/.well-known/jwks.json")).await.ok(200);
+    keys["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
+}
+
+fn kid(token: &str) -> String {
+    read(token).0["kid"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a10_a_rotated_key_signs_no_more_and_its_tokens_go_on_to_their_end() {
+    let public = |config: &mut control::config::Config| config.public_url = Some("https://fhe.example.org".to_owned());
+    let server = TestServer::with(public).await;
+    let before = server.user("ada@example.org", Role::AccountAdmin).await;
+    let old = kids(&server).await;
+    let rotated = server.operator().await.rotate_signing_key(server.running().config()).await.unwrap();
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(kids(&server).await, [rotated.kid.clone(), old[0].clone()]);
+    let after = server.log_in("ada@example.org").await;
+    assert_eq!((kid(&before.token), kid(&after.token)), (old[0].clone(), rotated.kid.clone()));
+    for token in [&before.token, &after.token] {
+        server.send(Request::get(SESSIONS).key(token)).await.ok(200);
+    }
+    // a node that starts now knows both
+    let server = TestServer::in_folder(server.stop().await, public).await;
+    for token in [&before.token, &after.token] {
+        server.send(Request::get(SESSIONS).key(token)).await.ok(200);
+    }
+    let again = server.operator().await.rotate_signing_key(server.running().config()).await.unwrap();
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(kids(&server).await, [again.kid.clone(), rotated.kid, old[0].clone()]);
+    // the last token of the old keys has ended
+    server.clock.advance(Duration::from_secs(64 * 60));
+    assert_eq!(kids(&server).await, [again.kid]);
+    refused(&server, "an old key's token", &before.token).await;
+}
+
+#[tokio::test]
+async fn a10_another_node_takes_the_tokens_of_a_new_key_within_a_second() {
+    let public = |config: &mut control::config::Config| config.public_url = Some("https://fhe.example.org".to_owned());
+    let Some((first, second)) = TestServer::pair(public).await else { return };
+    let before = first.user("ada@example.org", Role::AccountAdmin).await;
+    let rotated = first.operator().await.rotate_signing_key(first.running().config()).await.unwrap();
+    first.clock.advance(Duration::from_secs(60));
+    let after = first.log_in("ada@example.org").await;
+    assert_eq!(kid(&after.token), rotated.kid);
+    // the clocks of nodes are one
+    second.clock.advance(Duration::from_secs(60));
+    for token in [&after.token, &before.token] {
+        second.send(Request::get(SESSIONS).key(token)).await.ok(200);
+    }
+    assert_eq!(kids(&second).await[0], rotated.kid);
 }

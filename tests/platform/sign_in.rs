@@ -245,6 +245,46 @@ async fn a_changed_password_ends_the_user_s_other_sign_ins() {
 }
 
 #[tokio::test]
+async fn a_reset_link_sets_a_password_once_within_a_day_and_ends_all_sign_ins() {
+    let server = TestServer::start().await;
+    let user = server.user("ada@example.org", Role::Viewer).await;
+    let operator = server.operator().await;
+    let link = async || {
+        let (_, link) = operator.reset_link(server.running().config(), "Ada@example.org").await.unwrap();
+        link.split_once("/reset#").unwrap().1.to_owned()
+    };
+    let reset = async |token: &str, new: &str| {
+        server.send(Request::post("/auth/reset", &json!({"token": token, "new_password": new}))).await
+    };
+    let login = |password: &str| Request::post(LOGIN, &json!({"email": "ada@example.org", "password": password}));
+    let replaced = link().await;
+    let token = link().await;
+    reset(&replaced, "a quite different one").await.error(401, "INVALID_CREDENTIALS");
+    reset("pt_0", "a quite different one").await.error(401, "INVALID_CREDENTIALS");
+    reset(&token, "short").await.error(400, "INVALID_REQUEST");
+    server.send(login(PASSWORD)).await.ok(200);
+    reset(&token, "a quite different one").await.ok(200);
+    reset(&token, "a quite different one").await.error(401, "INVALID_CREDENTIALS");
+    server.send(login(PASSWORD)).await.error(401, "INVALID_CREDENTIALS");
+    server.send(login("a quite different one")).await.ok(200);
+    server.send(Request::get(KEYS).key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
+    let refresh = Request::post("/auth/refresh", &json!({"refresh_token": user.refresh}));
+    server.send(refresh).await.error(401, "INVALID_CREDENTIALS");
+
+    // too late, and for a user who was shut out meanwhile
+    let token = link().await;
+    server.clock.advance(Duration::from_secs(24 * 3600 + 60));
+    reset(&token, PASSWORD).await.error(401, "INVALID_CREDENTIALS");
+    server.clock.set_back(Duration::from_secs(24 * 3600 + 60));
+    let token = link().await;
+    operator.disable_user("ada@example.org").await.unwrap();
+    reset(&token, PASSWORD).await.error(401, "INVALID_CREDENTIALS");
+    operator.enable_user("ada@example.org").await.unwrap();
+    server.send(login("a quite different one")).await.ok(200);
+    reset(&token, PASSWORD).await.ok(200);
+}
+
+#[tokio::test]
 async fn a10_the_signing_key_survives_a_restart() {
     let public = |config: &mut control::config::Config| config.public_url = Some("https://fhe.example.org".to_owned());
     let server = TestServer::with(public).await;
@@ -260,11 +300,13 @@ async fn a10_the_signing_key_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn the_setup_link_leads_to_a_form_without_anything_from_elsewhere() {
+async fn links_lead_to_forms_without_anything_from_elsewhere() {
     let server = TestServer::start().await;
-    let page = server.send(Request::get("/setup")).await;
-    assert_eq!(page.status, 200);
-    assert!(page.text().contains("<form") && page.text().contains("src=\"/setup.js\""));
-    assert!(page.header("content-security-policy").is_some_and(|policy| policy.contains("default-src 'self'")));
-    assert!(server.send(Request::get("/setup.js")).await.text().contains("/auth/setup"));
+    for (path, to) in [("/setup", "/auth/setup"), ("/reset", "/auth/reset")] {
+        let page = server.send(Request::get(path)).await;
+        assert_eq!(page.status, 200);
+        assert!(page.text().contains(&format!("data-to=\"{to}\"")) && page.text().contains("src=\"/link.js\""));
+        assert!(page.header("content-security-policy").is_some_and(|policy| policy.contains("default-src 'self'")));
+    }
+    assert!(server.send(Request::get("/link.js")).await.text().contains("location.hash"));
 }

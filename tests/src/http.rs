@@ -70,11 +70,18 @@ impl Request {
 
     /// Sends it on a connection of its own.
     pub async fn send(&self, address: SocketAddr) -> Response {
-        let mut stream = TcpStream::connect(address).await.expect("the server accepts connections");
-        stream.write_all(self.head().as_bytes()).await.expect("the head is taken");
+        self.try_send(address).await.expect("an answer")
+    }
+
+    /// Sends it to a server that may die. `None`: no answer came.
+    pub async fn try_send(&self, address: SocketAddr) -> Option<Response> {
+        let mut stream = TcpStream::connect(address).await.ok()?;
         // a server that has refused may stop reading; its answer is what counts
+        let _ = stream.write_all(self.head().as_bytes()).await;
         let _ = stream.write_all(&self.body).await;
-        Response::read(&mut stream).await
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.ok()?;
+        (!bytes.is_empty()).then(|| Response::parse(&bytes))
     }
 }
 
@@ -96,6 +103,10 @@ impl Response {
     pub async fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("an answer");
+        Self::parse(&bytes)
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("an answer with a head");
         let head = std::str::from_utf8(&bytes[..end]).expect("a head of text");
         let mut lines = head.split("\r\n");

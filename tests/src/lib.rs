@@ -1,5 +1,6 @@
 //! What the suites share.
 
+pub mod canary;
 pub mod database;
 pub mod host_cuda;
 pub mod http;

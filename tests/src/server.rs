@@ -13,6 +13,7 @@ use control::config::{Config, ServerSecret};
 use control::limits::{Plan, PlanLimits, UNLIMITED};
 use tempfile::TempDir;
 
+use crate::canary::{self, Canary};
 use crate::database::Kind;
 use crate::http::{Request, Response};
 
@@ -27,8 +28,9 @@ pub struct TestServer {
     pub operations: SocketAddr,
     /// Its clock.
     pub clock: Clock,
-    running: Running,
-    folder: TempDir,
+    running: Option<Running>,
+    folder: Option<TempDir>,
+    canary: &'static Canary,
 }
 
 impl TestServer {
@@ -65,9 +67,9 @@ impl TestServer {
         let mut config = Config::in_folder(folder.path());
         choose_database(kind, &mut config, &folder);
         lift_limits(&mut config);
-        let clock = Clock::system();
+        let (clock, canary) = (Clock::system(), canary::watch());
         let running = App::start_on(config, clock.clone(), devices).await.expect("the node starts");
-        Self::of(running, clock, folder)
+        Self::of(running, clock, folder, canary)
     }
 
     /// A node on this folder.
@@ -78,13 +80,14 @@ impl TestServer {
         choose_database(Kind::chosen(), &mut config, &folder);
         lift_limits(&mut config);
         change(&mut config);
-        let clock = Clock::system();
+        let (clock, canary) = (Clock::system(), canary::watch());
         let running = App::start_at(config, clock.clone()).await.expect("the node starts");
-        Self::of(running, clock, folder)
+        Self::of(running, clock, folder, canary)
     }
 
-    fn of(running: Running, clock: Clock, folder: TempDir) -> Self {
-        Self { address: running.api_addr, operations: running.metrics_addr, clock, running, folder }
+    fn of(running: Running, clock: Clock, folder: TempDir, canary: &'static Canary) -> Self {
+        let (address, operations) = (running.api_addr, running.metrics_addr);
+        Self { address, operations, clock, running: Some(running), folder: Some(folder), canary }
     }
 
     /// A new account's key of this role.
@@ -98,7 +101,7 @@ impl TestServer {
         // nothing is in a test's way that it is not about
         let plan = if role == Role::Trial { Plan::Trial } else { Plan::Enterprise };
         let created =
-            admin::create_key(self.running.config(), role, environment, account, Some(plan)).await.expect("a key");
+            admin::create_key(self.running().config(), role, environment, account, Some(plan)).await.expect("a key");
         (created.key.to_string(), created.account_id)
     }
 
@@ -132,13 +135,27 @@ impl TestServer {
 
     /// The node, for what has no address.
     pub fn running(&self) -> &Running {
-        &self.running
+        self.running.as_ref().expect("it runs until it is stopped")
     }
 
     /// Stops the node; its folder stays.
-    pub async fn stop(self) -> TempDir {
-        self.running.shutdown().await;
-        self.folder
+    pub async fn stop(mut self) -> TempDir {
+        self.canary.look(&self.running().metrics());
+        self.running.take().expect("it runs until it is stopped").shutdown().await;
+        self.folder.take().expect("it is there until it is stopped")
+    }
+}
+
+impl Drop for TestServer {
+    /// Whatever a test was about, no secret was written down.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        if let Some(running) = &self.running {
+            self.canary.look(&running.metrics());
+        }
+        self.canary.assert_silent();
     }
 }
 

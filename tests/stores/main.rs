@@ -22,6 +22,7 @@ macro_rules! on_both {
 }
 
 mod kept_answers;
+mod limits;
 mod pages;
 mod trials;
 mod users;

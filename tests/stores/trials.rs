@@ -85,6 +85,27 @@ on_both! {
         assert!(!store.take_trial_operations("acct_2", 1, 10).await.unwrap());
     }
 
+    async fn a14_operations_that_a_node_lost_with_its_process_are_given_back(store: Store) {
+        for (digest, key_id, account) in [([1; 32], "ak_1", "acct_1"), ([2; 32], "ak_2", "acct_2")] {
+            store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52], WINDOW).await.unwrap();
+            assert!(store.take_trial_operations(account, 9, 10).await.unwrap());
+        }
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
+        let charged = store.gate_usage_totals("acct_1").await.unwrap().0;
+        assert!((1..9).contains(&charged));
+        let used = async |account| store.trial(account).await.unwrap().unwrap().operations_used;
+        // not by another node, nor while one of another node may be under way
+        assert_eq!(store.give_back_lost_trial_operations("node_2").await.unwrap(), 0);
+        let elsewhere = NewGateSession { node_id: "node_2", ..session(&[2; 32], "acct_1") };
+        store.insert_gate_session(&elsewhere, None).await.unwrap();
+        assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 0);
+        store.end_gate_session(&[2; 32], SessionEnd::Lost, 15).await.unwrap();
+        assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 1);
+        assert_eq!((used("acct_1").await, used("acct_2").await), (charged, 9));
+        assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 0);
+    }
+
     async fn a12_an_ended_trial_is_erased_when_its_sessions_are_closed(store: Store) {
         for (digest, key_id, account) in [([1; 32], "ak_1", "acct_1"), ([2; 32], "ak_2", "acct_2")] {
             store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52], WINDOW).await.unwrap();
@@ -92,6 +113,8 @@ on_both! {
         store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
         store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
         store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
+        let counted = Settlement { subject: "acct_1".into(), day: 1, month: 1, day_spent: 3, month_spent: 3, ..Settlement::default() };
+        store.settle_requests(std::slice::from_ref(&counted), 1, 2).await.unwrap();
         assert!(store.ended_trials(99, 10).await.unwrap().is_empty());
         store.revoke_lineage("acct_2", 15).await.unwrap();
         assert_eq!(store.ended_trials(16, 10).await.unwrap(), ["acct_2"]);
@@ -102,6 +125,8 @@ on_both! {
         assert!(store.erase_trial("acct_1", 20, 100).await.unwrap());
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
         assert!(store.circuit_operation("acct_1", "op_1").await.unwrap().is_none());
+        let none = Settlement { day_spent: 0, month_spent: 0, ..counted };
+        assert_eq!(store.settle_requests(&[none], 1, 2).await.unwrap(), [Settled::default()]);
         assert!(store.api_key(&[1; 32]).await.unwrap().is_none() && store.trial("acct_1").await.unwrap().is_none());
         assert_eq!(store.ended_trials(100, 10).await.unwrap(), ["acct_2"]);
         // an erased account opens nothing any more

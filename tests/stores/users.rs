@@ -28,6 +28,28 @@ fn exchanged(sign_in_id: &str) -> Refreshed {
 }
 
 on_both! {
+    async fn a_password_link_is_used_once_by_an_enabled_user_in_its_time(store: Store) {
+        let user = NewUser {
+            user_id: "usr_1", account_id: None, email: "ada@example.org", password_hash: "old", role: "viewer", created_at: 1,
+        };
+        assert!(store.insert_user(&user).await.unwrap());
+        let hash = async || store.user("usr_1").await.unwrap().unwrap().password_hash.unwrap();
+        store.put_password_link(&[1; 32], "usr_1", 100).await.unwrap();
+        store.put_password_link(&[2; 32], "usr_1", 100).await.unwrap();
+        for (link, at) in [([1; 32], 50), ([2; 32], 100), ([3; 32], 50)] {
+            assert!(!store.use_password_link(&link, "new", at).await.unwrap());
+        }
+        assert!(store.disable_user("usr_1", 40).await.unwrap());
+        assert!(!store.use_password_link(&[2; 32], "new", 50).await.unwrap());
+        assert!(store.enable_user("usr_1").await.unwrap() && !store.enable_user("usr_1").await.unwrap());
+        assert_eq!(hash().await, "old");
+        assert!(store.use_password_link(&[2; 32], "new", 50).await.unwrap());
+        assert!(!store.use_password_link(&[2; 32], "newer", 50).await.unwrap());
+        assert_eq!(hash().await, "new");
+        store.put_password_link(&[4; 32], "usr_1", 100).await.unwrap();
+        assert_eq!((store.forget_password_links(99).await.unwrap(), store.forget_password_links(100).await.unwrap()), (0, 1));
+    }
+
     async fn a24_an_e_mail_is_one_user_s_and_the_first_sign_in_makes_the_account(store: Store) {
         assert!(!store.has_users().await.unwrap());
         assert!(store.insert_user(&user("usr_1", "a@b")).await.unwrap());
@@ -71,8 +93,8 @@ on_both! {
     async fn a11_an_ended_token_is_known_until_it_would_have_ended(store: Store) {
         store.insert_user(&user("usr_1", "a@b")).await.unwrap();
         store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
-        store.end_token(&[7; 32], 50, Some("sgn_1"), 20).await.unwrap();
-        store.end_token(&[7; 32], 50, None, 21).await.unwrap();
+        store.end_token(&[7; 32], 50, Some("sgn_1"), None, 20).await.unwrap();
+        store.end_token(&[7; 32], 50, None, None, 21).await.unwrap();
         assert!(store.is_token_ended(&[7; 32]).await.unwrap());
         assert!(!store.is_token_ended(&[8; 32]).await.unwrap());
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
@@ -93,10 +115,17 @@ on_both! {
     }
 
     async fn a10_nodes_that_start_at_once_sign_with_one_key(store: Store) {
+        assert!(!store.rotate_signing_key(b"none", 100, 40).await.unwrap());
         let first = store.signing_key(b"first").await.unwrap();
         assert_eq!(store.signing_key(b"second").await.unwrap(), first);
         assert_eq!(store.replace_signing_key(b"first", b"third").await.unwrap(), b"third");
         assert_eq!(store.replace_signing_key(b"first", b"fourth").await.unwrap(), b"third", "another was quicker");
+        assert!(store.rotate_signing_key(b"fifth", 100, 40).await.unwrap());
+        assert!(store.rotate_signing_key(b"sixth", 120, 60).await.unwrap());
+        let retired = |sealed: &[u8], ends_at| RetiredSigningKey { sealed: sealed.to_vec(), ends_at };
+        let both = vec![retired(b"fifth", 120), retired(b"third", 100)];
+        assert_eq!(store.signing_keys(99).await.unwrap(), (b"sixth".to_vec(), both));
+        assert_eq!(store.signing_keys(100).await.unwrap().1, [retired(b"fifth", 120)]);
     }
 
     async fn a24_external_users_and_accounts_are_made_once(store: Store) {

@@ -60,6 +60,16 @@ pub struct PasswordRequest {
     pub new_password: Hidden,
 }
 
+/// `POST /auth/reset`: a new password for a forgotten one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ResetRequest {
+    /// What the link ends with that the operator gave.
+    pub token: Hidden,
+    /// The password from now on: 12 to 256 characters.
+    pub new_password: Hidden,
+}
+
 /// A signed-in user's tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -95,7 +105,7 @@ pub struct SignedInUser {
     pub role: String,
 }
 
-/// `POST /auth/password`.
+/// `POST /auth/password` and `POST /auth/reset`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PasswordChanged {

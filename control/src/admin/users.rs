@@ -6,14 +6,13 @@ use serde::Serialize;
 use store::{NewUser, Store, User};
 use zeroize::Zeroizing;
 
-use super::Operator;
+use super::{Operator, checked_secrets};
 use crate::auth::{Role, passwords, sign_in};
 use crate::cache_store::News;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::ids;
-use crate::secrets::Secrets;
 
 /// A user as an operator sees it.
 #[derive(Debug, Serialize)]
@@ -88,6 +87,52 @@ impl Operator {
     /// # Errors
     /// When there is no such user, or they were shut out before.
     pub async fn disable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
+        let user = self.user(email_or_id).await?;
+        let now = self.clock.now();
+        if !self.store.disable_user(&user.user_id, now.0).await? {
+            bail!("{email_or_id} was disabled before");
+        }
+        self.tell_nodes(News::Tokens).await;
+        Ok(facts(User { disabled_at: Some(now.0), ..user }))
+    }
+
+    /// Lets a user in again who was shut out; they sign in anew.
+    ///
+    /// # Errors
+    /// When there is no such user, or they are not shut out.
+    pub async fn enable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
+        let user = self.user(email_or_id).await?;
+        if !self.store.enable_user(&user.user_id).await? {
+            bail!("{email_or_id} is not disabled");
+        }
+        self.tell_nodes(News::Tokens).await;
+        Ok(facts(User { disabled_at: None, ..user }))
+    }
+
+    /// A link by which a user sets another password, once, within a day; it ends the one before. Until then the old
+    /// password goes on.
+    ///
+    /// # Errors
+    /// When there is no such user, or they are shut out or sign in elsewhere.
+    pub async fn reset_link(
+        &self,
+        config: &Config,
+        email_or_id: &str,
+    ) -> anyhow::Result<(UserFacts, Zeroizing<String>)> {
+        let user = self.user(email_or_id).await?;
+        if user.email.is_none() || config.auth.external_issuer.is_some() {
+            bail!("{email_or_id} has no password here");
+        }
+        if user.disabled_at.is_some() {
+            bail!("{email_or_id} is disabled: `ango admin enable-user` first");
+        }
+        let secrets = checked_secrets(config, &self.store).await?;
+        let base_url = base_url(config);
+        let link = sign_in::new_reset_link(&self.store, &secrets, &base_url, &user.user_id, self.clock.now()).await?;
+        Ok((facts(user), link))
+    }
+
+    async fn user(&self, email_or_id: &str) -> anyhow::Result<User> {
         let by_email = match sign_in::normal_email(email_or_id) {
             Some(email) => self.store.user_of_email(&email).await?,
             None => None,
@@ -96,13 +141,7 @@ impl Operator {
             Some(user) => Some(user),
             None => self.store.user(email_or_id).await?,
         };
-        let user = user.with_context(|| format!("there is no user {email_or_id}"))?;
-        let now = self.clock.now();
-        if !self.store.disable_user(&user.user_id, now.0).await? {
-            bail!("{email_or_id} was disabled before");
-        }
-        self.tell_nodes(News::Tokens).await;
-        Ok(facts(User { disabled_at: Some(now.0), ..user }))
+        user.with_context(|| format!("there is no user {email_or_id}"))
     }
 }
 
@@ -111,7 +150,7 @@ impl Operator {
 /// # Errors
 /// When there are users already.
 pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
-    let data_dir = DataDir::open(&config.data_dir)?;
+    DataDir::open(&config.data_dir)?;
     let store = Store::open(&config.database_url).await?;
     if config.auth.external_issuer.is_some() {
         bail!("users of this node sign in with ANGO_OIDC_ISSUER");
@@ -119,13 +158,15 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     if store.has_users().await? {
         bail!("there are users already: make another one with `ango admin create-user`");
     }
-    let has_keys = store.has_api_keys().await?;
-    let secrets = Secrets::load(config, &data_dir, has_keys)?;
-    secrets.check(&store, has_keys).await?;
-    let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{}", config.listen));
-    let link = sign_in::new_setup_link(&store, &secrets, &base_url, Clock::system().now()).await?;
+    let secrets = checked_secrets(config, &store).await?;
+    let link = sign_in::new_setup_link(&store, &secrets, &base_url(config), Clock::system().now()).await?;
     store.close().await;
     Ok(link)
+}
+
+/// Where the node is, as far as its settings tell.
+fn base_url(config: &Config) -> String {
+    config.public_url.clone().unwrap_or_else(|| format!("http://{}", config.listen))
 }
 
 fn facts(user: User) -> UserFacts {

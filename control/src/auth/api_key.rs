@@ -202,7 +202,7 @@ impl ApiKeys {
 
     fn cached(&self, digest: &Digest, now: Timestamp) -> Option<Known> {
         let cache = self.cache();
-        let fresh = cache.keys.get(digest).filter(|(read_at, _)| now.since(*read_at) < self.believed_for);
+        let fresh = cache.keys.get(digest).filter(|(read_at, _)| now.is_near(*read_at, self.believed_for));
         fresh.map(|(_, known)| known.clone())
     }
 

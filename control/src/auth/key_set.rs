@@ -91,12 +91,12 @@ impl KeySet {
     /// The key of this name; `None`: the issuer has no such key.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Result<Option<Arc<IssuerKey>>, ApiError> {
         let mut state = self.state.lock().await;
-        let fresh = state.fetched_at.is_some_and(|at| now.since(at) < TTL);
+        let fresh = state.fetched_at.is_some_and(|at| now.is_near(at, TTL));
         if fresh && let Some(key) = state.keys.get(kid) {
             return Ok(Some(key.clone()));
         }
         let pause = if fresh { UNKNOWN_KID_PAUSE } else { FAILURE_PAUSE };
-        if state.asked_at.is_none_or(|at| now.since(at) >= pause) {
+        if state.asked_at.is_none_or(|at| !now.is_near(at, pause)) {
             state.asked_at = Some(now);
             match self.fetch().await {
                 Ok(keys) => {
@@ -108,7 +108,7 @@ impl KeySet {
                 }
             }
         }
-        match state.fetched_at.is_some_and(|at| now.since(at) < TTL) {
+        match state.fetched_at.is_some_and(|at| now.is_near(at, TTL)) {
             true => Ok(state.keys.get(kid).cloned()),
             false => Err(ApiError::new(Code::UpstreamUnavailable, "the issuer of session tokens does not answer")),
         }

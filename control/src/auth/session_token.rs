@@ -10,7 +10,7 @@ use api::{AccountId, Code};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use store::{NewExternalUser, Store};
+use store::{KeptAnswer, NewExternalUser, Store};
 
 use super::issuer::{AUDIENCE, EmbeddedIssuer};
 use super::key_set::KeySet;
@@ -23,7 +23,7 @@ use crate::limits::Plan;
 /// Bytes of a token at most.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// How wrong the issuer's clock may be.
-const LEEWAY: Duration = Duration::from_secs(60);
+pub(super) const LEEWAY: Duration = Duration::from_secs(60);
 /// Tokens remembered at once.
 const CACHE_TOKENS_MAX: usize = 10_000;
 /// The algorithms we take. None of them has a shared secret.
@@ -134,12 +134,12 @@ impl SessionTokens {
         Ok(caller)
     }
 
-    /// Ends a caller's token, and its sign-in if it is one of ours (readings A11).
-    pub async fn end(&self, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
+    /// Ends a caller's token, and its sign-in if it is one of ours (readings A11), and keeps the answer that says so.
+    pub async fn end(&self, caller: &Caller, kept: Option<&KeptAnswer>, now: Timestamp) -> Result<(), ApiError> {
         let Credential::Token { sign_in_id, id, ends, .. } = &caller.credential else {
             return Err(ApiError::internal("a key is no session token"));
         };
-        self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), now.0).await?;
+        self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), kept, now.0).await?;
         let mut memory = self.memory();
         memory.ended.retain(|_, ends| *ends > now);
         memory.ended.insert(*id, *ends);
@@ -166,7 +166,7 @@ impl SessionTokens {
         if *ends <= now {
             return Err(invalid_token());
         }
-        Ok((now.since(*checked_at) < self.believed_for).then(|| caller.clone()))
+        Ok(now.is_near(*checked_at, self.believed_for).then(|| caller.clone()))
     }
 
     /// Signature, issuer, audience and times (readings A10).
@@ -179,10 +179,11 @@ impl SessionTokens {
         let kid = header.kid.ok_or_else(invalid_token)?;
         let claims = match &self.issuer {
             Issuer::Embedded(issuer) => {
-                if kid != issuer.kid || header.alg != Algorithm::ES256 {
+                let key = issuer.key(&kid, now).await.ok_or_else(invalid_token)?;
+                if header.alg != Algorithm::ES256 {
                     return Err(invalid_token());
                 }
-                decode(token, header.alg, &issuer.verifying, &issuer.address, AUDIENCE)?
+                decode(token, header.alg, &key.verifying, &issuer.address, AUDIENCE)?
             }
             Issuer::External { address, audience, keys } => {
                 let key = keys.key(&kid, now).await?.ok_or_else(invalid_token)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::sign_in::{Hidden, SignedIn, SignedInUser};
 use api::{Code, SignInId};
-use store::{FirstUser, NewSignIn, NewUser, Refreshed, Store, User};
+use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, Refreshed, Store, User};
 use zeroize::Zeroizing;
 
 use super::issuer::{AUDIENCE, EmbeddedIssuer, OwnClaims};
@@ -17,17 +17,19 @@ use crate::limits::Plan;
 use crate::secrets::{Purpose, Secrets};
 
 /// Life of an access token.
-const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
+pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 /// Life of a sign-in, however often it is refreshed.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Life of a setup link.
-const SETUP_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Life of a setup link, and of one that resets a password.
+const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of an e-mail address at most (RFC 5321).
 const EMAIL_BYTES_MAX: usize = 254;
 /// What refresh tokens start with.
 const REFRESH_PREFIX: &str = "rt_";
 /// What the tokens of setup links start with.
 const SETUP_PREFIX: &str = "st_";
+/// What the tokens of links start with that reset a password.
+const RESET_PREFIX: &str = "pt_";
 
 /// Tokens for an e-mail and its password.
 pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
@@ -107,15 +109,16 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
     let user = node.store.user(&user_id).await?.ok_or_else(refused)?;
     let account_id = user.account_id.clone().ok_or_else(refused)?;
     let sign_in_id = sign_in_id.parse().map_err(|_| ApiError::internal("the record of a sign-in is broken"))?;
-    tokens(issuer, &user, account_id, &sign_in_id, next, now, ends)
+    tokens(issuer, &user, account_id, &sign_in_id, next, now, ends).await
 }
 
-/// Another password for the caller. Their other sign-ins end.
+/// Another password for the caller, and the answer that says so is kept. Their other sign-ins end.
 pub async fn change_password(
     node: &Node,
     caller: &Caller,
     current: Zeroizing<String>,
     new: Zeroizing<String>,
+    kept: Option<&KeptAnswer>,
 ) -> Result<(), ApiError> {
     embedded(node)?;
     let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
@@ -126,18 +129,32 @@ pub async fn change_password(
         return Err(ApiError::new(Code::InvalidCredentials, "the current password is wrong"));
     }
     let hash = node.passwords.hash(new).await?;
-    node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), node.clock.now().0).await?;
+    node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), kept, node.clock.now().0).await?;
     node.forget_tokens().await;
     Ok(())
 }
 
-/// Forgets sign-ins and ended tokens that could no longer be used anyway.
+/// Another password for whoever has the link. Their sign-ins end.
+pub async fn reset_password(node: &Node, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
+    embedded(node)?;
+    let hash = node.passwords.hash(new).await?;
+    if !node.store.use_password_link(&node.token_digest(&token), &hash, node.clock.now().0).await? {
+        return Err(ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old"));
+    }
+    node.forget_tokens().await;
+    Ok(())
+}
+
+/// Forgets sign-ins, links and ended tokens that could no longer be used anyway.
 pub async fn forget_old(node: &Node) {
     let now = node.clock.now();
     // an access token may outlive its sign-in's refresh tokens
     let before = Timestamp(now.0 - 2 * ACCESS_TTL.as_micros() as i64);
     if let Err(error) = node.store.forget_sign_ins(before.0, now.0).await {
         tracing::error!(cause = %error, "old sign-ins stay");
+    }
+    if let Err(error) = node.store.forget_password_links(now.0).await {
+        tracing::error!(cause = %error, "old links stay");
     }
 }
 
@@ -149,12 +166,25 @@ pub async fn new_setup_link(
     now: Timestamp,
 ) -> Result<Zeroizing<String>, store::Error> {
     let token = random_token(SETUP_PREFIX);
-    store.put_setup_link(&token_digest(secrets, &token), now.0, now.plus(SETUP_TTL).0).await?;
+    store.put_setup_link(&token_digest(secrets, &token), now.0, now.plus(LINK_TTL).0).await?;
     // behind the #, so that it stays in the browser: no proxy logs it
     Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
 }
 
-/// What is stored of a refresh token or the token of a setup link.
+/// A link that resets a user's password, in place of any other.
+pub async fn new_reset_link(
+    store: &Store,
+    secrets: &Secrets,
+    base_url: &str,
+    user_id: &str,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, store::Error> {
+    let token = random_token(RESET_PREFIX);
+    store.put_password_link(&token_digest(secrets, &token), user_id, now.plus(LINK_TTL).0).await?;
+    Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
+}
+
+/// What is stored of a refresh token or the token of a link.
 pub fn token_digest(secrets: &Secrets, token: &str) -> [u8; 32] {
     Pepper(secrets.key(Purpose::Tokens)).digest(token)
 }
@@ -217,10 +247,10 @@ async fn begin(node: &Node, issuer: &EmbeddedIssuer, user: &User) -> Result<Sign
     let account_id = node.store.begin_sign_in(&sign_in).await?;
     // shut out since the password was checked
     let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is shut out"))?;
-    tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends)
+    tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends).await
 }
 
-fn tokens(
+async fn tokens(
     issuer: &EmbeddedIssuer,
     user: &User,
     account_id: String,
@@ -242,7 +272,7 @@ fn tokens(
         nbf: now_s,
         exp: now_s + ACCESS_TTL.as_secs() as i64,
     };
-    let access = issuer.sign(&claims).map_err(ApiError::internal)?;
+    let access = issuer.sign(&claims, now).await.map_err(ApiError::internal)?;
     Ok(SignedIn {
         access_token: Hidden(access),
         token_type: "Bearer".to_owned(),

@@ -11,7 +11,6 @@ use crate::auth::Environment;
 use crate::billing::tariff::Price;
 use crate::compute::Gate;
 use crate::error::ApiError;
-use crate::fail_point;
 use crate::ids;
 use crate::sessions::SessionDigest;
 
@@ -46,7 +45,6 @@ impl Charge<'_> {
         to: &ChargeTo,
         write: impl AsyncFnOnce(&GateUsage<'_>) -> store::Result<T>,
     ) -> Result<T, ApiError> {
-        fail_point::reach("before-charge");
         let now = node.clock.now();
         let written = write(&GateUsage {
             usage_id: ids::usage(now).as_str(),
@@ -62,7 +60,6 @@ impl Charge<'_> {
             created_at: now.0,
         })
         .await?;
-        fail_point::reach("after-charge");
         node.telemetry.gates_charged(self.counts.iter().copied());
         Ok(written)
     }

@@ -21,7 +21,10 @@ pub enum Users {
     CreateUser(CreateUser),
     ListUsers(ListUsers),
     DisableUser(DisableUser),
+    EnableUser(EnableUser),
+    ResetPassword(ResetPassword),
     SetupLink(SetupLink),
+    RotateSigningKey(RotateSigningKey),
 }
 
 /// Make a user of the dashboard. Without --password-stdin a password is made up and printed once.
@@ -60,9 +63,36 @@ pub struct DisableUser {
     common: Common,
 }
 
+/// Let a user in again who was shut out.
+#[derive(Debug, Args)]
+pub struct EnableUser {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Print a link by which a user sets another password, once, within a day.
+#[derive(Debug, Args)]
+pub struct ResetPassword {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Print a new link that creates the first administrator, once, within a day.
 #[derive(Debug, Args)]
 pub struct SetupLink {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Let a new key sign session tokens. Nodes that run take it within a minute; tokens of the old one go on to their end.
+#[derive(Debug, Args)]
+pub struct RotateSigningKey {
     #[command(flatten)]
     common: Common,
 }
@@ -76,7 +106,10 @@ pub async fn run(command: Users) -> anyhow::Result<()> {
         Users::CreateUser(args) => create_user(args).await,
         Users::ListUsers(args) => list_users(args).await,
         Users::DisableUser(args) => disable_user(args).await,
+        Users::EnableUser(args) => enable_user(args).await,
+        Users::ResetPassword(args) => reset_password(args).await,
         Users::SetupLink(args) => setup_link(args).await,
+        Users::RotateSigningKey(args) => rotate_signing_key(args).await,
     }
 }
 
@@ -121,8 +154,31 @@ async fn disable_user(args: DisableUser) -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn enable_user(args: EnableUser) -> anyhow::Result<()> {
+    let user = args.common.operator().await?.enable_user(&args.user).await?;
+    let line = format!("{} may sign in again", args.user);
+    args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
+    Ok(())
+}
+
+async fn reset_password(args: ResetPassword) -> anyhow::Result<()> {
+    let config = args.common.settings.config()?;
+    let (user, link) = args.common.operator().await?.reset_link(&config, &args.user).await?;
+    args.common.done(json!({ "user_id": user.user_id, "reset_link": *link }), link.to_string());
+    Ok(())
+}
+
 async fn setup_link(args: SetupLink) -> anyhow::Result<()> {
     let link = users::setup_link(&args.common.settings.config()?).await?;
     args.common.done(json!({ "setup_link": *link }), link.to_string());
+    Ok(())
+}
+
+async fn rotate_signing_key(args: RotateSigningKey) -> anyhow::Result<()> {
+    let config = args.common.settings.config()?;
+    let rotated = args.common.operator().await?.rotate_signing_key(&config).await?;
+    let line =
+        format!("{} signs from now on; the last token of the old key ends at {}", rotated.kid, rotated.old_key_ends_at);
+    args.common.done(json!(rotated), line);
     Ok(())
 }

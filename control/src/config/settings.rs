@@ -1,4 +1,6 @@
 //! The one list of settings: name, default, one line of why. The command line, `.env.sample` and the checks read it.
+//!
+//! What only tests of debug builds use is none (`fail_point.rs`): an operator could do nothing with it but harm.
 
 /// A setting.
 #[derive(Clone, Copy, Debug)]

@@ -40,10 +40,12 @@ impl Bursts {
 
     fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
         let mut buckets = self.buckets();
+        // none is full later than in a second, of requests at once a little later: unless the clock was set back, and that must
+        // not lock anybody out
         let known = buckets.get_mut(subject);
-        let full_at = known.as_ref().map_or(now.0, |full_at| (**full_at).max(now.0)) + token_us;
-        // a clock that was set back must not lock anybody out
-        let wait_us = (full_at - now.0 - SECOND_US).min(SECOND_US);
+        let known_full_at = known.as_ref().map(|full_at| **full_at).filter(|full_at| *full_at <= now.0 + 2 * SECOND_US);
+        let full_at = known_full_at.map_or(now.0, |full_at| full_at.max(now.0)) + token_us;
+        let wait_us = full_at - now.0 - SECOND_US;
         if wait_us > 0 {
             return Err(Duration::from_micros(wait_us as u64));
         }
@@ -91,6 +93,22 @@ mod tests {
         assert_eq!(take("a", later), Err(Duration::from_millis(200)));
         let much_later = now.plus(Duration::from_secs(60));
         assert_eq!((0..9).filter(|_| take("a", much_later).is_ok()).count(), 5);
+    }
+
+    #[test]
+    fn l6_a_clock_that_is_set_back_locks_nobody_out() {
+        let now = Timestamp(1_000_000_000 * SECOND_US);
+        for back_s in [2, 3600, 86_400, 40_000_000] {
+            let bursts = Bursts::default();
+            (0..5).for_each(|_| bursts.take_here("a", SECOND_US / 5, now).unwrap());
+            let earlier = Timestamp(now.0 - back_s * SECOND_US);
+            assert_eq!((0..9).filter(|_| bursts.take_here("a", SECOND_US / 5, earlier).is_ok()).count(), 5);
+            assert_eq!(bursts.take_here("a", SECOND_US / 5, earlier.plus(Duration::from_millis(200))), Ok(()));
+        }
+        // a request that looked at the clock before the one that was first here empties no bucket twice
+        let bursts = Bursts::default();
+        (0..5).for_each(|_| bursts.take_here("a", SECOND_US / 5, now).unwrap());
+        assert!(bursts.take_here("a", SECOND_US / 5, Timestamp(now.0 - SECOND_US)).is_err());
     }
 
     #[test]

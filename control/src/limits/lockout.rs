@@ -122,10 +122,12 @@ impl Lockouts {
 
     /// Refuses a locked network, and a locked text from wherever it comes.
     pub fn check(&self, subjects: [Option<Digest>; 2], now: Timestamp) -> Result<(), ApiError> {
-        let known = self.known();
+        let mut known = self.known();
         let ends = subjects.into_iter().flatten().filter_map(|subject| {
-            let until = known.subjects.get(&subject)?.lockout.locked_until?;
-            (until > now.0).then_some(Timestamp(until))
+            let until = known.subjects.get_mut(&subject)?.lockout.locked_until.as_mut()?;
+            // a clock that was set back must not make the lock longer
+            *until = (*until).min(now.plus(LOCK).0);
+            (*until > now.0).then_some(Timestamp(*until))
         });
         match ends.max() {
             None => Ok(()),
@@ -271,6 +273,8 @@ fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);
     let mut failures = failures.to_vec();
     failures.sort_unstable();
+    // those of a clock that has been set back since would push out what comes now
+    lockout.failures.retain(|&known| known < now.plus(WINDOW).0);
     for at in failures {
         // another node may have locked it in the meantime: what came after that does not count
         if is_locked(lockout, at) {
@@ -291,3 +295,6 @@ fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(WINDOW).0);
     lockout.expires_at = lockout.expires_at.max(last_failure.max(lockout.locked_until).unwrap_or(0));
 }
+
+#[cfg(test)]
+mod tests;

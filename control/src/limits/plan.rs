@@ -170,6 +170,8 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -198,6 +200,29 @@ mod tests {
         ] {
             let error = PlanTable::from_json(text).unwrap_err();
             assert!(error.contains(told), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn l2_any_file_is_a_table_or_refused_in_words(
+            text in ".{0,80}",
+            plan in prop_oneof![Just("free"), Just("trial"), Just("anonymous"), Just("gold")],
+            day in prop_oneof![any::<i64>().prop_map(|n| n.to_string()), Just("\"unlimited\"".to_owned()), ".{0,8}"],
+            burst: u64,
+        ) {
+            let file = format!(r#"{{"{plan}": {{"requests_a_day": {day}, "burst_a_second": {burst}}}}}"#);
+            for text in [text, file] {
+                match PlanTable::from_json(&text) {
+                    Ok(table) => {
+                        let all = Plan::ALL.map(|plan| table.of(plan)).into_iter().chain([table.anonymous]);
+                        for limits in all {
+                            prop_assert!(limits.requests_a_day <= UNLIMITED && limits.burst_a_second <= 1_000_000);
+                        }
+                    }
+                    Err(why) => prop_assert!(!why.is_empty()),
+                }
+            }
         }
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use api::Code;
 use api::sign_in::{
-    Hidden, KeySet, OpenIdConfiguration, PasswordChanged, PasswordRequest, RefreshRequest, SetupRequest, SignInRequest,
-    SignedIn,
+    Hidden, KeySet, OpenIdConfiguration, PasswordChanged, PasswordRequest, RefreshRequest, ResetRequest, SetupRequest,
+    SignInRequest, SignedIn,
 };
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use zeroize::Zeroizing;
 
 use crate::app::Node;
@@ -17,6 +18,7 @@ use crate::auth::issuer::EmbeddedIssuer;
 use crate::auth::{Caller, attempts, sign_in};
 use crate::body::{self, JsonBody};
 use crate::error::ApiError;
+use crate::idempotency::Claim;
 use crate::peer::ClientAddress;
 
 /// Bytes of these requests at most.
@@ -32,6 +34,9 @@ impl JsonBody for RefreshRequest {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 impl JsonBody for PasswordRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for ResetRequest {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
@@ -129,11 +134,35 @@ pub async fn change_password(
     State(node): State<Arc<Node>>,
     address: ClientAddress,
     caller: Caller,
+    claim: Claim,
     body: body::Json<PasswordRequest>,
-) -> Result<Json<PasswordChanged>, ApiError> {
+) -> Result<Response, ApiError> {
     let PasswordRequest { current_password, new_password } = body.value;
-    let changing = sign_in::change_password(&node, &caller, secret(current_password), secret(new_password));
-    attempts::count(&node, address, changing).await?;
+    let changed = PasswordChanged { status: "changed".to_owned() };
+    let (response, kept) = claim.keep(Json(changed).into_response()).await?;
+    let (current, new) = (secret(current_password), secret(new_password));
+    attempts::count(&node, address, sign_in::change_password(&node, &caller, current, new, kept.as_ref())).await?;
+    Ok(response)
+}
+
+/// Set a new password for one that was forgotten. All sign-ins of the user end.
+///
+/// By the one-time link that `ango admin reset-password` makes.
+#[utoipa::path(
+    post,
+    path = "/auth/reset",
+    operation_id = "resetPassword",
+    tag = "Signing in",
+    request_body = ResetRequest,
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+)]
+pub async fn reset_password(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<ResetRequest>,
+) -> Result<Json<PasswordChanged>, ApiError> {
+    let ResetRequest { token, new_password } = body.value;
+    attempts::count(&node, address, sign_in::reset_password(&node, secret(token), secret(new_password))).await?;
     Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
 
@@ -168,7 +197,7 @@ pub async fn openid_configuration(State(node): State<Arc<Node>>) -> Result<Json<
     responses((status = 200, description = "The keys (RFC 7517).", body = KeySet))
 )]
 pub async fn key_set(State(node): State<Arc<Node>>) -> Result<Json<KeySet>, ApiError> {
-    Ok(Json(KeySet { keys: vec![embedded(&node)?.public.clone()] }))
+    Ok(Json(KeySet { keys: embedded(&node)?.public_keys(node.clock.now()).await }))
 }
 
 fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {

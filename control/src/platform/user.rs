@@ -147,10 +147,12 @@ pub async fn revoke_key(
     tag = "Signing in",
     responses((status = 200, description = "Logged out.", body = LoggedOut))
 )]
-pub async fn log_out(State(node): State<Arc<Node>>, caller: Caller) -> Result<Json<LoggedOut>, ApiError> {
-    node.session_tokens.end(&caller, node.clock.now()).await?;
+pub async fn log_out(State(node): State<Arc<Node>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
+    let logged_out = LoggedOut { status: "logged_out".to_owned() };
+    let (response, kept) = claim.keep(Json(logged_out).into_response()).await?;
+    node.session_tokens.end(&caller, kept.as_ref(), node.clock.now()).await?;
     node.tell_others(News::Tokens).await;
-    Ok(Json(LoggedOut { status: "logged_out".to_owned() }))
+    Ok(response)
 }
 
 /// Environment and role of a key that is asked for, if the caller may have it.

@@ -13,6 +13,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{Arguments, Connection, FromRow};
 
+use crate::commits::{Moment, reach, reach_alone};
 use crate::{Error, Result};
 
 /// How long a call waits for a connection or, on SQLite, for another writer.
@@ -156,11 +157,15 @@ impl Database {
 
     /// Runs a statement; rows it changed.
     pub(crate) async fn execute(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
-        on!(self, values, Database, pool, arguments => {
-            Ok(sqlx::query_with(sql, arguments).execute(pool).await?.rows_affected())
-        })
+        reach_alone(sql, Moment::Before);
+        let changed = on!(self, values, Database, pool, arguments => {
+            sqlx::query_with(sql, arguments).execute(pool).await?.rows_affected()
+        });
+        reach_alone(sql, Moment::After);
+        Ok(changed)
     }
 
+    /// The row of a statement that only reads, as the next two.
     pub(crate) async fn fetch_one<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
         on!(self, values, Database, pool, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_one(pool).await?))
     }
@@ -212,10 +217,13 @@ impl Tx {
     }
 
     pub(crate) async fn commit(self) -> Result<()> {
+        reach(Moment::Before);
         match self {
-            Tx::Sqlite(tx) => Ok(tx.commit().await?),
-            Tx::Postgres(tx) => Ok(tx.commit().await?),
+            Tx::Sqlite(tx) => tx.commit().await?,
+            Tx::Postgres(tx) => tx.commit().await?,
         }
+        reach(Moment::After);
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sign-ins: what a refresh token is exchanged under, and access tokens that ended before their time.
 
 use crate::database::values;
+use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
 /// A sign-in that has just been earned.
@@ -115,12 +116,14 @@ impl Store {
         Ok(Refreshed::Exchanged { sign_in_id, user_id, expires_at })
     }
 
-    /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11).
+    /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11), and keeps the
+    /// answer that says so.
     pub async fn end_token(
         &self,
         digest: &[u8; 32],
         expires_at: i64,
         sign_in_id: Option<&str>,
+        kept: Option<&KeptAnswer>,
         now: i64,
     ) -> Result<()> {
         let mut tx = self.db.begin().await?;
@@ -130,6 +133,7 @@ impl Store {
             let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1 AND revoked_at IS NULL";
             tx.execute(sql, values![sign_in_id, now]).await?;
         }
+        keep(&mut tx, kept).await?;
         tx.commit().await
     }
 
@@ -159,22 +163,5 @@ impl Store {
         self.db.execute("DELETE FROM sign_ins WHERE expires_at < $1", values![sign_ins_before]).await?;
         self.db.execute("DELETE FROM ended_tokens WHERE expires_at < $1", values![now]).await?;
         Ok(())
-    }
-
-    /// The sealed key that access tokens are signed with: the one that is there, else this one.
-    pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
-        let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
-             ON CONFLICT (purpose) DO NOTHING";
-        self.db.execute(sql, values![fresh]).await?;
-        let (sealed,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
-        Ok(sealed)
-    }
-
-    /// Puts another signing key in the place of this one. Returns the key that is there then: another node may have been
-    /// quicker.
-    pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
-        let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
-        self.db.execute(sql, values![old, fresh]).await?;
-        self.signing_key(fresh).await
     }
 }

@@ -99,6 +99,20 @@ impl Store {
         self.db.execute(sql, values![account_id, count]).await.map(drop)
     }
 
+    /// Takes back operations that an earlier process of this node counted and did not complete: of its trials only what was
+    /// charged is used. A trial with sessions on other nodes stays as it is, since its operations may be theirs. Returns how
+    /// many trials got something back.
+    pub async fn give_back_lost_trial_operations(&self, node_id: &str) -> Result<u64> {
+        let sql = "UPDATE trials SET operations_used = \
+             (SELECT CAST(COALESCE(SUM(gates), 0) AS BIGINT) FROM gate_usage u WHERE u.account_id = trials.account_id) \
+             WHERE account_id IN (SELECT account_id FROM gate_sessions WHERE node_id = $1) \
+             AND NOT EXISTS (SELECT 1 FROM gate_sessions s WHERE s.account_id = trials.account_id \
+             AND s.node_id <> $1 AND s.state = 'active') \
+             AND operations_used > \
+             (SELECT COALESCE(SUM(gates), 0) FROM gate_usage u WHERE u.account_id = trials.account_id)";
+        self.db.execute(sql, values![node_id]).await
+    }
+
     /// Accounts of trials that have expired or have no key left, the oldest first.
     pub async fn ended_trials(&self, now: i64, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM trials t WHERE t.expires_at <= $1 OR NOT EXISTS (SELECT 1 FROM api_keys k \
@@ -108,7 +122,7 @@ impl Store {
         Ok(rows.into_iter().map(|(account_id,)| account_id).collect())
     }
 
-    /// Erases what an ended trial owns: sessions, usage, circuits and their runs, kept answers, keys. The account's row stays
+    /// Erases what an ended trial owns: sessions, usage, circuits and their runs, kept answers, counts, keys. The account's row stays
     /// and says when. False: a session of it was open after `quiet_since`, so that work under way may still be recorded;
     /// nothing was erased.
     pub async fn erase_trial(&self, account_id: &str, quiet_since: i64, now: i64) -> Result<bool> {
@@ -126,6 +140,7 @@ impl Store {
             "DELETE FROM gate_sessions WHERE account_id = $1",
             "DELETE FROM circuits WHERE account_id = $1",
             "DELETE FROM kept_answers WHERE account_id = $1",
+            "DELETE FROM request_counts WHERE subject = $1",
             "DELETE FROM api_keys WHERE account_id = $1",
             "DELETE FROM trials WHERE account_id = $1",
         ] {

@@ -29,6 +29,10 @@ pub struct UserKeysSeen<'a> {
     pub ended_after: i64,
 }
 
+/// How far ahead of another a node's clock may be. Keys from beyond were made under a clock that has been set back since, and
+/// do not count.
+const AHEAD_US_MAX: i64 = 60 * 1_000_000;
+
 impl Store {
     /// Remembers a key that a user made, and the answer that says so, unless they made `max` since `since` (readings A23).
     pub async fn insert_user_key(
@@ -42,8 +46,10 @@ impl Store {
         let mut tx = self.db.begin().await?;
         // of two requests at once the second counts the first
         tx.execute("UPDATE users SET created_at = created_at WHERE user_id = $1", values![user_id]).await?;
-        let sql = "SELECT COUNT(*), MIN(created_at) FROM user_keys WHERE user_id = $1 AND created_at > $2";
-        let (made, oldest_at): (i64, Option<i64>) = tx.fetch_one(sql, values![user_id, since]).await?;
+        let sql = "SELECT COUNT(*), MIN(created_at) FROM user_keys \
+             WHERE user_id = $1 AND created_at > $2 AND created_at < $3";
+        let (made, oldest_at): (i64, Option<i64>) =
+            tx.fetch_one(sql, values![user_id, since, key.created_at + AHEAD_US_MAX]).await?;
         if made >= max {
             return Ok(UserKeyMade::TooMany { oldest_at: oldest_at.unwrap_or(since) });
         }

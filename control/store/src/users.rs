@@ -1,6 +1,7 @@
 //! Users of the dashboard: with a password here, or known to an external issuer.
 
 use crate::database::{Tx, values};
+use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
 /// A user with a password.
@@ -155,13 +156,27 @@ impl Store {
         Ok(done)
     }
 
-    /// Changes a password and ends every other sign-in of the user.
-    pub async fn set_password(&self, user_id: &str, hash: &str, keep_sign_in: &str, at: i64) -> Result<()> {
+    /// Lets a user in again who was shut out. False: no such user, or it was not shut out.
+    pub async fn enable_user(&self, user_id: &str) -> Result<bool> {
+        let sql = "UPDATE users SET disabled_at = NULL WHERE user_id = $1 AND disabled_at IS NOT NULL";
+        Ok(self.db.execute(sql, values![user_id]).await? == 1)
+    }
+
+    /// Changes a password, ends every other sign-in of the user and keeps the answer that says so.
+    pub async fn set_password(
+        &self,
+        user_id: &str,
+        hash: &str,
+        keep_sign_in: &str,
+        kept: Option<&KeptAnswer>,
+        at: i64,
+    ) -> Result<()> {
         let mut tx = self.db.begin().await?;
         tx.execute("UPDATE users SET password_hash = $2 WHERE user_id = $1", values![user_id, hash]).await?;
         let sql = "UPDATE sign_ins SET revoked_at = $3 \
              WHERE user_id = $1 AND sign_in_id <> $2 AND revoked_at IS NULL";
         tx.execute(sql, values![user_id, keep_sign_in, at]).await?;
+        keep(&mut tx, kept).await?;
         tx.commit().await
     }
 

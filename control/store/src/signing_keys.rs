@@ -1,0 +1,53 @@
+//! The keys that access tokens are signed with, sealed: one that signs, and those before it until their tokens have ended.
+
+use crate::database::values;
+use crate::{Result, Store};
+
+/// A key that signs no more. Its tokens go on.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct RetiredSigningKey {
+    /// The key.
+    pub sealed: Vec<u8>,
+    /// When the last of its tokens has ended.
+    pub ends_at: i64,
+}
+
+impl Store {
+    /// The key that signs: the one that is there, else this one.
+    pub async fn signing_key(&self, fresh: &[u8]) -> Result<Vec<u8>> {
+        let sql = "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', $1) \
+             ON CONFLICT (purpose) DO NOTHING";
+        self.db.execute(sql, values![fresh]).await?;
+        let (sealed,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
+        Ok(sealed)
+    }
+
+    /// Puts another key in the place of this one, whose tokens are worth nothing any more. Returns the key that is there
+    /// then: another node may have been quicker.
+    pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
+        let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
+        self.db.execute(sql, values![old, fresh]).await?;
+        self.signing_key(fresh).await
+    }
+
+    /// Lets this key sign from now on; the tokens of the one before go on until it ends. False: no node has made a key yet.
+    pub async fn rotate_signing_key(&self, fresh: &[u8], old_ends_at: i64, now: i64) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        // of two rotations at once the second retires the first's key
+        let sql = "UPDATE signing_keys SET sealed = sealed RETURNING sealed";
+        let Some((old,)) = tx.fetch_optional::<(Vec<u8>,)>(sql, values![]).await? else { return Ok(false) };
+        tx.execute("DELETE FROM retired_signing_keys WHERE ends_at <= $1", values![now]).await?;
+        let sql = "INSERT INTO retired_signing_keys (sealed, ends_at) VALUES ($1, $2)";
+        tx.execute(sql, values![&old, old_ends_at]).await?;
+        tx.execute("UPDATE signing_keys SET sealed = $1", values![fresh]).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// The key that signs and those whose tokens go on. In this order: what is rotated in between is then in both.
+    pub async fn signing_keys(&self, now: i64) -> Result<(Vec<u8>, Vec<RetiredSigningKey>)> {
+        let (current,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
+        let sql = "SELECT sealed, ends_at FROM retired_signing_keys WHERE ends_at > $1 ORDER BY ends_at DESC";
+        Ok((current, self.db.fetch_all(sql, values![now]).await?))
+    }
+}

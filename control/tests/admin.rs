@@ -1,0 +1,164 @@
+//! The operator's commands as programs: a table for people, JSON for scripts, an error in one line. On both databases.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use store::{Lockout, Store};
+use tempfile::TempDir;
+use tests::database::Kind;
+
+/// A data folder and the URL of its database.
+struct Place {
+    folder: TempDir,
+    database: String,
+}
+
+impl Place {
+    /// `None`: there is no such database here.
+    fn new(kind: Kind) -> Option<Place> {
+        let folder = tempfile::tempdir().unwrap();
+        let database = kind.new_url(folder.path())?;
+        Some(Place { folder, database })
+    }
+
+    /// Runs `ango admin` with words on its standard input; whether it went well, and both its outputs.
+    fn run(&self, line: &str, input: &str) -> (bool, String, String) {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
+            .arg("admin")
+            .args(line.split_whitespace())
+            .arg("--data-dir")
+            .arg(self.folder.path())
+            .env_clear()
+            .env("ANGO_DATABASE_URL", &self.database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // a command that reads nothing may have ended
+        let _ = process.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = process.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    /// What a command prints for people.
+    #[track_caller]
+    fn table(&self, line: &str) -> String {
+        let (fine, output, errors) = self.run(line, "");
+        assert!(fine, "{line}: {errors}");
+        output
+    }
+
+    /// What it prints for scripts.
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        let output = self.table(&format!("{line} --json"));
+        serde_json::from_str(&output).unwrap_or_else(|_| panic!("{line}: {output}"))
+    }
+
+    #[track_caller]
+    fn refused(&self, line: &str, why: &str) {
+        let (fine, output, errors) = self.run(line, "");
+        assert!(!fine && output.is_empty() && errors.contains(why), "{line}: {output}{errors}");
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}
+
+/// As an API key stands in a line.
+fn is_key(text: &str) -> bool {
+    text.starts_with("svc_live_") && text.len() == 41
+}
+
+async fn every_command_works_as_a_program(kind: Kind) {
+    let Some(place) = Place::new(kind) else { return };
+
+    // keys, accounts and plans
+    assert!(is_key(place.table("create-key").trim()));
+    let made = place.json("create-key --role account_admin --plan pro");
+    assert!(is_key(text(&made["key"])));
+    let (key_id, account) = (text(&made["key_id"]), text(&made["account_id"]));
+    let keys = place.json("list-keys");
+    assert_eq!(keys.as_array().unwrap().len(), 2);
+    let keys = place.json(&format!("list-keys --account {account}"));
+    assert_eq!((&keys[0]["key_id"], &keys[0]["revoked_at"]), (&made["key_id"], &Value::Null));
+    let table = place.table("list-keys");
+    assert!(table.contains("key_prefix") && table.contains(key_id) && !table.contains(text(&made["key"])), "{table}");
+    assert!(place.table(&format!("set-plan {account} enterprise")).contains("enterprise"));
+    assert_eq!(place.json(&format!("set-plan {account} scale"))["plan"], "scale");
+    let accounts = place.json("list-accounts");
+    let ours = accounts.as_array().unwrap().iter().find(|one| one["account_id"] == account).unwrap();
+    assert_eq!((&ours["plan"], &ours["keys"]), (&"scale".into(), &1.into()));
+    assert!(place.table("list-accounts").contains("scale"));
+    assert_eq!(place.json(&format!("revoke-key {key_id}"))["status"], "revoked");
+    place.refused(&format!("revoke-key {key_id}"), "not revoked yet");
+
+    // users
+    let link = place.table("setup-link");
+    assert!(link.contains("/setup#st_"), "{link}");
+    assert_ne!(text(&place.json("setup-link")["setup_link"]), link.trim());
+    let ada = place.json("create-user ada@example.org --role account_admin");
+    assert!(text(&ada["password"]).len() >= 12);
+    let (fine, output, errors) = place.run("create-user bob@example.org --password-stdin", "a password of bob\n");
+    assert!(fine && output.is_empty() && errors.contains("is made"), "{output}{errors}");
+    place.refused("create-user ada@example.org", "there is a user");
+    place.refused("setup-link", "there are users already");
+    let users = place.json("list-users");
+    assert_eq!((&users[0]["email"], &users[1]["role"]), (&"ada@example.org".into(), &"developer".into()));
+    assert!(place.table("list-users").contains("bob@example.org"));
+    let link = place.table("reset-password bob@example.org");
+    assert!(link.contains("/reset#pt_"), "{link}");
+    assert_eq!(place.json("reset-password Bob@example.org")["user_id"], users[1]["user_id"]);
+    assert!(place.json("disable-user bob@example.org")["disabled_at"].is_string());
+    place.refused("disable-user bob@example.org", "disabled before");
+    place.refused("reset-password bob@example.org", "enable-user");
+    assert!(place.table("enable-user bob@example.org").contains("may sign in again"));
+    place.refused("enable-user bob@example.org", "not disabled");
+    place.refused("reset-password eve@example.org", "no user");
+    assert!(place.table("disable-user bob@example.org").contains("shut out"));
+    assert!(place.json("enable-user bob@example.org")["disabled_at"].is_null());
+
+    place.refused("rotate-signing-key", "no key yet");
+    let store = Store::open(&place.database).await.unwrap();
+    store.signing_key(b"of a node that has started").await.unwrap();
+    store.close().await;
+    assert!(place.table("rotate-signing-key").contains("signs from now on"));
+    assert!(place.json("rotate-signing-key")["old_key_ends_at"].is_string());
+
+    // lockouts
+    assert_eq!(place.json("list-lockouts").as_array().unwrap().len(), 0);
+    let store = Store::open(&place.database).await.unwrap();
+    let far = i64::MAX / 4_000;
+    let lock = |subject: u8| Lockout {
+        subject: [subject; 32],
+        kind: "address".to_owned(),
+        failures: Vec::new(),
+        locked_until: Some(far),
+        expires_at: far,
+    };
+    let set = |known: &mut Lockout, new: &Lockout| *known = new.clone();
+    store.add_lockout_failures(&[lock(1), lock(2), lock(3)], set).await.unwrap();
+    store.close().await;
+    let first = "01".repeat(32);
+    assert!(place.table("list-lockouts").contains(&first));
+    assert_eq!(place.json(&format!("clear-lockout {first}"))["cleared"], 1);
+    place.refused(&format!("clear-lockout {first}"), "nothing is known");
+    let nobody: IpAddr = "192.0.2.1".parse().unwrap();
+    place.refused(&format!("clear-lockout --address {nobody}"), "nothing is known");
+    assert!(place.table("clear-lockout --all").contains("2 forgiven"));
+}
+
+#[tokio::test]
+async fn every_command_works_as_a_program_sqlite() {
+    every_command_works_as_a_program(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn every_command_works_as_a_program_postgres() {
+    every_command_works_as_a_program(Kind::Postgres).await;
+}

@@ -1,0 +1,204 @@
+//! A canary for every suite that runs nodes: the process's whole log, at every level, and the metrics pages must hold nothing
+//! that looks like a secret (readings A3, K5, X16).
+//!
+//! Lines are looked at as they are written; only those at fault are kept. They fail the test whose node stops next: a
+//! process has one log for all its nodes.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::users::PASSWORD;
+
+/// Lines kept at most, and characters of each: the first ones tell enough.
+const FINDINGS_MAX: usize = 8;
+const LINE_CHARACTERS_MAX: usize = 400;
+/// Characters of an API key that everybody may see.
+const KEY_CHARACTERS_SHOWN: usize = 16;
+/// Hexadecimal characters of a refresh token or that of a link from which on it is given away.
+const TOKEN_DIGITS_MIN: usize = 16;
+/// Characters of an id behind its prefix.
+const ID_CHARACTERS: usize = 26;
+/// Characters of base64url in each part of a session token, at least.
+const TOKEN_PART_MIN: usize = 10;
+/// Nothing but keys and ciphertexts has so much base64 in one piece; paths and digests are shorter.
+const BASE64_MIN: usize = 256;
+
+/// Looks at what the process writes.
+#[derive(Debug, Default)]
+pub struct Canary {
+    found: Mutex<Vec<String>>,
+    /// Texts that it looked at.
+    looked: AtomicU64,
+}
+
+/// The one of this process.
+static CANARY: Canary = Canary { found: Mutex::new(Vec::new()), looked: AtomicU64::new(0) };
+
+/// Has the process's canary look at everything that is logged from now on, unless the process has a log of its own.
+pub fn watch() -> &'static Canary {
+    // every node of the process asks for it; the first gets it
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(&CANARY).with_ansi(false);
+    let _ = log.try_init();
+    &CANARY
+}
+
+impl Canary {
+    /// Looks at a text, and remembers it if a secret is in it.
+    pub fn look(&self, text: &str) {
+        self.looked.fetch_add(1, Ordering::Relaxed);
+        let Some(what) = secret_in(text) else { return };
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.len() < FINDINGS_MAX {
+            found.push(format!("{what}: {}", text.chars().take(LINE_CHARACTERS_MAX).collect::<String>()));
+        }
+    }
+
+    /// Nothing was found.
+    ///
+    /// # Panics
+    /// With what was found.
+    #[track_caller]
+    pub fn assert_silent(&self) {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(found.is_empty(), "secrets were written down:\n{}", found.join("\n"));
+    }
+}
+
+impl io::Write for &Canary {
+    /// Gets an event at a time.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.look(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'c> MakeWriter<'c> for &'static Canary {
+    type Writer = &'static Canary;
+
+    fn make_writer(&'c self) -> Self::Writer {
+        self
+    }
+}
+
+/// Which kind of secret is in a text, if there is any.
+pub fn secret_in(text: &str) -> Option<&'static str> {
+    if ["svc_live_", "svc_test_", "svc_dev_", "svc_trial_"].iter().any(|prefix| has_key(text, prefix)) {
+        return Some("an API key");
+    }
+    if ["rt_", "st_", "pt_"].iter().any(|prefix| follows(text, prefix, is_hex) >= TOKEN_DIGITS_MIN) {
+        return Some("a refresh token or that of a link");
+    }
+    if follows(text, "sess_", |c| c.is_ascii_digit() || (b'a'..=b'v').contains(&c)) >= ID_CHARACTERS {
+        return Some("a gate session's id");
+    }
+    if after(text, "eyJ").any(is_token) {
+        return Some("a session token");
+    }
+    if text.contains(PASSWORD) {
+        return Some("a password");
+    }
+    let base64 = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/' | b'-' | b'_');
+    let longest = text.as_bytes().chunk_by(|a, b| base64(a) && base64(b)).map(<[u8]>::len).max();
+    (longest >= Some(BASE64_MIN)).then_some("a key or ciphertext")
+}
+
+fn has_key(text: &str, prefix: &str) -> bool {
+    prefix.len() + follows(text, prefix, is_hex) > KEY_CHARACTERS_SHOWN
+}
+
+fn is_hex(character: u8) -> bool {
+    character.is_ascii_digit() || (b'a'..=b'f').contains(&character)
+}
+
+/// What stands behind each occurrence.
+fn after<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = &'t str> {
+    text.match_indices(prefix).map(move |(at, _)| &text[at + prefix.len()..])
+}
+
+/// The most characters of a kind behind any occurrence of a prefix.
+fn follows(text: &str, prefix: &str, kind: impl Fn(u8) -> bool) -> usize {
+    after(text, prefix).map(|rest| rest.bytes().take_while(|&c| kind(c)).count()).max().unwrap_or(0)
+}
+
+/// Whether a text that stands behind `eyJ` begins with the rest of a session token.
+fn is_token(rest: &str) -> bool {
+    let mut parts = rest
+        .splitn(3, '.')
+        .map(|part| part.bytes().take_while(|&c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_')).count());
+    parts.clone().count() == 3 && parts.all(|characters| characters >= TOKEN_PART_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TestServer;
+    use crate::http::Request;
+
+    fn secrets() -> Vec<String> {
+        let hex = "0123456789abcdef".repeat(4);
+        vec![
+            format!("svc_live_{}", &hex[..32]),
+            format!("GET /api/v1/onboarding/temp-key/svc_trial_{}", &hex[..7]),
+            format!("{{\"refresh_token\":\"rt_{hex}\"}}"),
+            format!("http://localhost/setup#st_{hex}"),
+            format!("http://localhost/reset#pt_{hex}"),
+            format!("/api/v1/tfhe/session/sess_{}", "0123456789abcdefghijklmnop"),
+            format!("Bearer eyJ{0}.{0}.{0}", "aB3-_xyz99"),
+            format!("password={PASSWORD}"),
+            "QUJD".repeat(80),
+        ]
+    }
+
+    #[test]
+    fn x16_whatever_is_secret_is_recognised() {
+        for secret in secrets() {
+            assert!(secret_in(&format!("DEBUG control: message {secret} and=more")).is_some(), "{secret}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_written_down_is_not_taken_for_a_secret() {
+        for line in [
+            "key_prefix=svc_live_0123456 key_prefix=svc_trial_012345",
+            "route=\"/api/v1/tfhe/session/{session_id}\" op_0123456789abcdefghijklmnop",
+            "SELECT digest FROM gate_sessions WHERE digest = $1 sess_ rt_ st_ eyJ..",
+            &format!("lockout {}", "0123456789abcdef".repeat(4)),
+            "/tmp/.tmpAbCdEf/control/store/migrations/postgres/0001_gate_sessions.sql",
+        ] {
+            assert_eq!(secret_in(line), None, "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_node_logs_is_looked_at() {
+        let server = TestServer::start().await;
+        let before = CANARY.looked.load(Ordering::Relaxed);
+        server.send(Request::get("/health")).await.ok(200);
+        assert!(tracing::enabled!(tracing::Level::TRACE));
+        let looked = CANARY.looked.load(Ordering::Relaxed) - before;
+        assert!(looked > 2, "{looked}");
+    }
+
+    #[test]
+    fn a_line_that_is_logged_is_found_and_only_the_first_ones_are_kept() {
+        let canary: &Canary = Box::leak(Box::default());
+        let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(canary).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::info!(key_prefix = "svc_live_0123456", "harmless");
+            canary.assert_silent();
+            for secret in secrets().iter().cycle().take(3 * FINDINGS_MAX) {
+                tracing::trace!(%secret, "it slipped out");
+            }
+        });
+        assert_eq!(canary.found.lock().unwrap().len(), FINDINGS_MAX);
+        assert!(std::panic::catch_unwind(|| canary.assert_silent()).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Requests counted by several nodes, and lockouts that they tell one another of, on both databases.
+
+use super::*;
+
+/// What a node tells of an account that may make 100 requests a day and 1000 a month.
+fn told(spent: i64, lease_back: i64, need: i64) -> Settlement {
+    let wish = Wish { need, waiting: need, spare: 0, day_limit: 100, month_limit: 1000 };
+    let subject = "acct_1".to_owned();
+    Settlement { subject, day: 5, month: 1, day_spent: spent, month_spent: spent, lease_back, wish: Some(wish) }
+}
+
+async fn settle(store: &Store, told: Settlement, now: i64) -> Settled {
+    store.settle_requests(&[told], now, now + 10).await.unwrap()[0]
+}
+
+fn failed(subject: u8, failures: &[i64]) -> Lockout {
+    Lockout {
+        subject: [subject; 32],
+        kind: "key".into(),
+        failures: failures.to_vec(),
+        locked_until: None,
+        expires_at: 0,
+    }
+}
+
+/// Three failures lock for a hundred.
+fn add(lockout: &mut Lockout, new: &Lockout) {
+    lockout.failures.extend(&new.failures);
+    lockout.locked_until = (lockout.failures.len() >= 3).then_some(100);
+    lockout.expires_at = 100;
+}
+
+on_both! {
+    async fn l1_nodes_together_let_no_more_pass_than_the_limit(store: Store) {
+        // two nodes with forty units each: twenty are left
+        assert_eq!(settle(&store, told(0, 0, 40), 1).await, Settled { granted: 40, free: 60, ..Settled::default() });
+        assert_eq!(settle(&store, told(0, 0, 40), 1).await.granted, 40);
+        assert_eq!(settle(&store, told(0, 0, 21), 1).await, Settled { free: 20, ..Settled::default() });
+        // one of them used thirty and returns its lease
+        let settled = settle(&store, told(30, 40, 21), 2).await;
+        assert_eq!((settled.day_used, settled.month_used, settled.granted, settled.free), (30, 30, 21, 9));
+        // leases of nodes that are gone are void after their time
+        assert_eq!(settle(&store, told(0, 0, 70), 13).await.granted, 70);
+    }
+
+    async fn l3_a_new_day_and_a_new_month_begin_at_zero(store: Store) {
+        settle(&store, told(100, 0, 0), 1).await;
+        assert_eq!(settle(&store, told(0, 0, 1), 1).await.granted, 0);
+        let tomorrow = Settlement { day: 6, ..told(0, 0, 1) };
+        let settled = settle(&store, tomorrow, 2).await;
+        assert_eq!((settled.day_used, settled.month_used, settled.granted), (0, 100, 1));
+        let next_month = Settlement { day: 36, month: 2, ..told(0, 0, 1) };
+        assert_eq!(settle(&store, next_month, 3).await.month_used, 0);
+        assert_eq!(store.forget_request_counts(2).await.unwrap(), 0);
+        assert_eq!(store.forget_request_counts(3).await.unwrap(), 1);
+    }
+
+    async fn l1_settlements_at_once_lose_nothing_and_do_not_wait_for_one_another_for_ever(store: Store) {
+        let of = |subject: &str| Settlement { subject: subject.to_owned(), wish: None, ..told(1, 0, 0) };
+        let settling = (0..20).map(|turn| {
+            let mut both = vec![of("acct_1"), of("acct_2")];
+            if turn % 2 == 0 {
+                both.reverse();
+            }
+            let store = store.clone();
+            tokio::spawn(async move { store.settle_requests(&both, 1, 2).await.unwrap() })
+        });
+        for settled in settling.collect::<Vec<_>>() {
+            settled.await.unwrap();
+        }
+        assert_eq!(settle(&store, told(0, 0, 0), 1).await.day_used, 20);
+    }
+
+    async fn a21_failures_of_all_nodes_add_up_and_every_change_is_told_once(store: Store) {
+        let known = store.add_lockout_failures(&[failed(1, &[10, 11])], add).await.unwrap();
+        assert_eq!((&known[0].failures[..], known[0].locked_until), (&[10, 11][..], None));
+        let (changed, version) = store.lockouts_since(0).await.unwrap();
+        assert_eq!(changed, known);
+        let known = store.add_lockout_failures(&[failed(1, &[12]), failed(2, &[12])], add).await.unwrap();
+        assert_eq!((known[0].failures.len(), known[0].locked_until, known[1].locked_until), (3, Some(100), None));
+        let (changed, later) = store.lockouts_since(version).await.unwrap();
+        assert!(changed.len() == 2 && later > version);
+        assert_eq!(store.lockouts_since(later).await.unwrap(), (Vec::new(), later));
+        let locked = store.locked(50).await.unwrap();
+        assert_eq!((locked.len(), &locked[0].subject[..], locked[0].locked_until), (1, &[1; 32][..], 100));
+        assert!(store.locked(100).await.unwrap().is_empty());
+    }
+
+    async fn a21_who_is_forgiven_starts_anew_and_nodes_hear_of_it(store: Store) {
+        store.add_lockout_failures(&[failed(1, &[1, 2, 3]), failed(2, &[1])], add).await.unwrap();
+        let (_, version) = store.lockouts_since(0).await.unwrap();
+        assert_eq!(store.clear_lockouts(Some(&[1; 32]), 50).await.unwrap(), 1);
+        let (changed, _) = store.lockouts_since(version).await.unwrap();
+        assert_eq!((changed.len(), changed[0].locked_until, changed[0].failures.len()), (1, None, 0));
+        assert_eq!(store.clear_lockouts(Some(&[1; 32]), 50).await.unwrap(), 0);
+        assert_eq!(store.clear_lockouts(None, 50).await.unwrap(), 1);
+        assert_eq!(store.forget_lockouts(99).await.unwrap(), 0);
+        assert_eq!(store.forget_lockouts(100).await.unwrap(), 2);
+    }
+
+    async fn a21_a_locked_key_is_named_to_the_operator(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.add_lockout_failures(&[failed(1, &[1, 2, 3])], add).await.unwrap();
+        let locked = store.locked(50).await.unwrap();
+        assert_eq!((locked[0].key_id.as_deref(), locked[0].account_id.as_deref()), (Some("ak_1"), Some("acct_1")));
+    }
+
+    async fn a21_failures_told_at_once_all_count(store: Store) {
+        let telling = (0..10).map(|at| {
+            let store = store.clone();
+            tokio::spawn(async move { store.add_lockout_failures(&[failed(1, &[at])], add).await.unwrap() })
+        });
+        for told in telling.collect::<Vec<_>>() {
+            told.await.unwrap();
+        }
+        let (changed, _) = store.lockouts_since(0).await.unwrap();
+        assert_eq!(changed[0].failures.len(), 10);
+    }
+}
