@@ -28,8 +28,8 @@ use entry::{Entry, Home, Told, Turn};
 
 /// Subjects remembered at once; beyond it new ones are let pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
-/// Longest time that a request waits for leave.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest time that a request waits for leave; a database that is only busy answers within it.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long an answer that nothing is left is believed.
 const BELIEVED: Duration = Duration::from_millis(100);
 /// A subject that asked for nothing so long returns what is leased to it.
