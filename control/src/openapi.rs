@@ -1,12 +1,14 @@
 //! The OpenAPI 3.1 page: what the handlers say about themselves, and the errors that every operation can answer.
 //!
+//! Bodies get an example by the name of their schema, from `openapi/examples.json`.
+//!
 //! The committed copy is `docs/openapi.json`; a test compares. `ango openapi` prints the page.
 
 use std::collections::BTreeMap;
 
 use api::{Code, ErrorEnvelope};
-use serde_json::json;
-use utoipa::openapi::content::ContentBuilder;
+use serde_json::{Value, json};
+use utoipa::openapi::content::{Content, ContentBuilder};
 use utoipa::openapi::example::{Example, ExampleBuilder};
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -95,15 +97,49 @@ fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
 /// The whole page.
 pub fn document() -> OpenApi {
     let mut document = router::description();
+    let examples = examples();
     for item in document.paths.paths.values_mut() {
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
             take_idempotency_key(operation);
         }
         for operation in operations(item) {
             complete(operation);
+            for content in json_bodies(operation) {
+                content.example = schema_name(content).and_then(|name| examples.get(name).cloned());
+            }
         }
     }
     document
+}
+
+/// An example of each type of body, by the name of its schema.
+fn examples() -> BTreeMap<String, Value> {
+    serde_json::from_str(include_str!("openapi/examples.json")).expect("the examples are JSON")
+}
+
+/// What an operation takes and gives as JSON when it succeeds; errors have an example for each code.
+fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> {
+    let request = operation.request_body.iter_mut().filter_map(own).flat_map(|request| request.content.iter_mut());
+    let successes = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with('2'));
+    let answers = successes.filter_map(|(_, answer)| own(answer)).flat_map(|answer| answer.content.iter_mut());
+    let bodies = request.chain(answers).filter(|(kind, _)| *kind == "application/json");
+    bodies.filter_map(|(_, content)| own(content))
+}
+
+/// What is written in its place, not referred to.
+fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
+    match item {
+        RefOr::T(item) => Some(item),
+        RefOr::Ref(_) => None,
+    }
+}
+
+/// The name of a body's schema.
+fn schema_name(content: &Content) -> Option<&str> {
+    match content.schema.as_ref()? {
+        RefOr::Ref(schema) => schema.ref_location.rsplit('/').next(),
+        RefOr::T(_) => None,
+    }
 }
 
 /// The page as it is served and committed.
@@ -372,6 +408,29 @@ fn request_id_header() -> utoipa::openapi::Header {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_body_has_an_example_that_its_schema_admits() {
+        let mut unused = examples();
+        let mut document = document();
+        let mut page = serde_json::to_value(&document).unwrap();
+        for item in document.paths.paths.values_mut() {
+            for operation in operations(item) {
+                let id = operation.operation_id.clone().unwrap();
+                for content in json_bodies(operation) {
+                    let name = schema_name(content).expect("bodies are types with names");
+                    let example = content.example.clone().unwrap_or_else(|| panic!("{id}: no example of {name}"));
+                    unused.remove(name);
+                    // the page as a schema: its components are where references point to
+                    page["$ref"] = json!(format!("#/components/schemas/{name}"));
+                    let schema = jsonschema::draft202012::new(&page).expect("a schema");
+                    let errors: Vec<_> = schema.iter_errors(&example).map(|error| error.to_string()).collect();
+                    assert!(errors.is_empty(), "{id}: {name}: {errors:?}");
+                }
+            }
+        }
+        assert!(unused.is_empty(), "{:?}", unused.keys());
+    }
 
     #[test]
     fn every_operation_documents_its_answers_and_who_may_call_it() {

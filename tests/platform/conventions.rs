@@ -96,7 +96,7 @@ async fn x8_json_routes_take_json_only_with_any_parameters() {
 }
 
 #[tokio::test]
-async fn e1_e2_unreadable_json_is_400_and_a_wrong_shape_422_with_details() {
+async fn e1_e2_e11_unreadable_json_is_400_and_a_wrong_shape_422_with_details() {
     let server = TestServer::start().await;
     let key = server.key(Role::Developer).await;
     for body in ["", "{", "nonsense", "{\"op\": \"NAND\"", "{\"op\": \"NAND\", \"op\": \"NAND\"}", "\u{feff}{}"] {

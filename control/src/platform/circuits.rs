@@ -73,7 +73,12 @@ impl OctetsHead for CircuitRequest {
     tag = "Circuits",
     params(("name" = String, Path, pattern = "^[a-z0-9][a-z0-9_-]{0,63}$",
         description = "1 to 64 of a-z, 0-9, _ and -, with a letter or digit first.")),
-    request_body(content = String, content_type = "text/plain", description = "The netlist, UTF-8, at most 32 MB."),
+    request_body(
+        content = String,
+        content_type = "text/plain",
+        description = "The netlist, UTF-8, at most 32 MB.",
+        example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n",
+    ),
     responses(
         (status = 201, description = "It is kept under a new name.", body = CircuitFacts),
         (status = 200, description = "It has replaced an older one.", body = CircuitFacts),
