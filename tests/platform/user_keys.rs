@@ -99,7 +99,7 @@ async fn a16_the_operator_may_forbid_keys_of_the_environment_dev() {
 }
 
 #[tokio::test]
-async fn a23_the_eleventh_key_of_an_hour_is_refused_and_failures_do_not_count() {
+async fn e5_a23_the_eleventh_key_of_an_hour_is_refused_and_failures_do_not_count() {
     let server = TestServer::start().await;
     let user = server.user("ada@example.org", Role::Developer).await;
     let other = server.user("bob@example.org", Role::Developer).await;
