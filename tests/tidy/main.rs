@@ -217,7 +217,7 @@ fn every_setting_is_in_the_sample() {
 
 #[test]
 fn licences_are_permissive() {
-    const ALLOWED: [&str; 13] = [
+    const ALLOWED: [&str; 14] = [
         "MIT",
         "Apache-2.0",
         "BSD-2-Clause",
@@ -228,6 +228,7 @@ fn licences_are_permissive() {
         "BSL-1.0",
         "Unlicense",
         "0BSD",
+        "MIT-0",
         "CC0-1.0",
         "CDLA-Permissive-2.0",
         "Apache-2.0 WITH LLVM-exception",
