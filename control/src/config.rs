@@ -58,6 +58,8 @@ pub struct Config {
     pub sessions: SessionsConfig,
     /// Bounds on requests.
     pub requests: RequestsConfig,
+    /// Whether health says that there is no GPU (readings O6).
+    pub hide_gpu: bool,
     /// Bounds on computing.
     pub compute: ComputeConfig,
     /// Bounds on circuits.
@@ -214,6 +216,7 @@ impl Config {
                 allow_dev_keys: read.switch("ANGO_API_KEYS_ALLOW_DEV")?,
                 external_issuer: external_issuer(&read)?,
             },
+            hide_gpu: read.switch("ANGO_HEALTH_HIDE_GPU")?,
             sessions: SessionsConfig {
                 ttl: Duration::from_secs(read.number("ANGO_SESSION_TTL_S", 1, 7 * 24 * 3600)?),
                 allow_server_held_key: read.switch("ANGO_ALLOW_SERVER_HELD_KEY")?,
@@ -513,6 +516,7 @@ mod tests {
             ("ANGO_TRUSTED_PROXIES", "10.0.0.0/33"),
             ("ANGO_AUTH_ALLOW_SIGNUP", "yes"),
             ("ANGO_API_KEYS_ALLOW_DEV", "1"),
+            ("ANGO_HEALTH_HIDE_GPU", "yes"),
             ("ANGO_OIDC_ISSUER", "http://id.example.org"),
             ("ANGO_OIDC_AUDIENCE", "ango"),
             ("ANGO_OIDC_JWKS_URL", "https://id.example.org/keys"),

@@ -38,7 +38,7 @@ pub struct Health {
     pub uptime_seconds: f64,
     /// The backend that computes, such as `cpu-avx512`.
     pub fhe_engine: String,
-    /// Whether this node computes on a GPU.
+    /// Whether this node computes on a GPU; false where its operator hides that.
     pub gpu_available: bool,
     /// The GPU's name.
     pub gpu_name: Option<String>,

@@ -88,6 +88,12 @@ pub const SETTINGS: &[Setting] = &[
         "Whether users may make API keys of the environment dev.",
     ),
     setting(
+        "ANGO_HEALTH_HIDE_GPU",
+        "health-hide-gpu",
+        "false",
+        "Whether health tells nobody that there is a GPU: for operators of a public cloud.",
+    ),
+    setting(
         "ANGO_OIDC_ISSUER",
         "oidc-issuer",
         "",

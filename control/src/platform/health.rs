@@ -79,7 +79,7 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
     let usage = node.compute.usage();
     let devices = node.compute.devices();
     let computes = computing(&devices);
-    let gpu = devices.iter().find(|device| device.state == DeviceState::InService && is_gpu(device));
+    let gpu = shown_gpu(&devices, node.config.hide_gpu);
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
     // an embedded database is no dependency (readings O3)
@@ -135,6 +135,11 @@ fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[De
 fn computing(devices: &[Device]) -> Option<&Device> {
     let first = |state| devices.iter().find(move |device| device.state == state);
     first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
+}
+
+/// The GPU that health tells of: the first in service, unless the operator hides it (readings O6).
+fn shown_gpu(devices: &[Device], hidden: bool) -> Option<&Device> {
+    devices.iter().find(|device| !hidden && device.state == DeviceState::InService && is_gpu(device))
 }
 
 /// Neither the processor nor a driver that computes on it.
@@ -203,6 +208,14 @@ mod tests {
         for (backend, gpu) in [("cuda", true), ("wgpu", true), ("wgpu-software", false), ("cpu-portable", false)] {
             assert_eq!(is_gpu(&device(backend, DeviceState::InService)), gpu, "{backend}");
         }
+    }
+
+    #[test]
+    fn o6_the_gpu_that_is_told_of_works_and_is_not_hidden() {
+        let devices = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::InService)];
+        assert_eq!(shown_gpu(&devices, false), Some(&devices[1]));
+        assert_eq!(shown_gpu(&devices, true), None);
+        assert_eq!(shown_gpu(&devices[..1], false), None);
     }
 
     #[test]
