@@ -183,8 +183,8 @@ mod tests {
         let before = CANARY.looked.load(Ordering::Relaxed);
         server.send(Request::get("/health")).await.ok(200);
         assert!(tracing::enabled!(tracing::Level::TRACE));
-        let looked = CANARY.looked.load(Ordering::Relaxed) - before;
-        assert!(looked > 2, "{looked}");
+        // the line of the answer at least, which is written before it goes out
+        assert!(CANARY.looked.load(Ordering::Relaxed) > before);
     }
 
     #[test]
