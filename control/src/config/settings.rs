@@ -55,7 +55,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_REDIS_URL",
         "redis-url",
         "",
-        "redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET: what nodes of one database share bursts and counts by, and tell each other revocations at once. Without it, and while it is away, they do by the database. With a password give it as a variable.",
+        "redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET: what nodes of one database share bursts and counts by, and tell each other revocations at once. Without it, and while it is away, they do by the database, and bursts are each node's own. With a password give it as a variable.",
     ),
     setting(
         "ANGO_BACKEND",
