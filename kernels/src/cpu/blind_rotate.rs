@@ -8,7 +8,7 @@
 //! products with the key of step i, transforms back, sum.
 
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
-mod reals;
+pub(in crate::cpu) mod reals;
 
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;
@@ -155,21 +155,22 @@ pub fn start(params: &Params, b: usize, accumulator: &mut [u32]) {
 }
 
 /// How a transform wants its digits.
-trait Digits: Copy {
+trait Digits<S: Simd>: Copy {
     /// Takes the digits of a vector of words, the polynomial's from `i` on, out of `raised = u + offset`.
-    unsafe fn store<S: Simd>(self, raised: S::V, i: usize, d: Decomposition);
+    unsafe fn store(self, raised: S::V, i: usize);
 }
 
 /// Steps (1) and (2) for one polynomial.
 #[inline(always)]
-unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, d: Decomposition, digits: impl Digits) {
+unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, offset: u32, digits: impl Digits<S>) {
     unsafe {
+        let offset = S::splat(offset);
         // X^a acc is -acc[N - a ..], then acc[.. N - a], for a up to N; the other way round beyond
         let n = polynomial.len();
         if a < n {
-            rotated_digits_of::<S, true>(polynomial, a, d, digits);
+            rotated_digits_of::<S, true>(polynomial, a, offset, digits);
         } else {
-            rotated_digits_of::<S, false>(polynomial, a - n, d, digits);
+            rotated_digits_of::<S, false>(polynomial, a - n, offset, digits);
         }
     }
 }
@@ -179,8 +180,8 @@ unsafe fn rotated_digits<S: Simd>(polynomial: &[u32], a: usize, d: Decomposition
 unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
     polynomial: &[u32],
     a: usize,
-    d: Decomposition,
-    digits: impl Digits,
+    offset: S::V,
+    digits: impl Digits<S>,
 ) {
     unsafe {
         let n = polynomial.len();
@@ -188,7 +189,7 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
         let whole = a - a % S::LANES;
         let wrapped = own.add(n - a);
         for i in (0..whole).step_by(S::LANES) {
-            digits_of_vector::<S, NEGATED>(S::load(wrapped.add(i)), S::load(own.add(i)), i, d, digits);
+            digits_of_vector::<S, NEGATED>(S::load(wrapped.add(i)), S::load(own.add(i)), i, offset, digits);
         }
         let mut next = whole;
         if whole < a {
@@ -202,18 +203,18 @@ unsafe fn rotated_digits_of<S: Simd, const NEGATED: bool>(
             first[..S::LANES].copy_from_slice(&polynomial[..S::LANES]);
             let r = S::load(meeting.as_ptr().add(S::LANES - a % S::LANES));
             if NEGATED {
-                digits_of_vector::<S, false>(r, S::load(own.add(whole)), whole, d, digits);
+                digits_of_vector::<S, false>(r, S::load(own.add(whole)), whole, offset, digits);
             } else {
-                digits_of_vector::<S, true>(r, S::load(own.add(whole)), whole, d, digits);
+                digits_of_vector::<S, true>(r, S::load(own.add(whole)), whole, offset, digits);
             }
             next += S::LANES;
         }
         let rest = own.wrapping_sub(a);
         for i in (next..n).step_by(S::LANES) {
             if NEGATED {
-                digits_of_vector::<S, false>(S::load(rest.add(i)), S::load(own.add(i)), i, d, digits);
+                digits_of_vector::<S, false>(S::load(rest.add(i)), S::load(own.add(i)), i, offset, digits);
             } else {
-                digits_of_vector::<S, true>(S::load(rest.add(i)), S::load(own.add(i)), i, d, digits);
+                digits_of_vector::<S, true>(S::load(rest.add(i)), S::load(own.add(i)), i, offset, digits);
             }
         }
     }
@@ -225,8 +226,8 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
     r: S::V,
     x: S::V,
     i: usize,
-    d: Decomposition,
-    digits: impl Digits,
+    offset: S::V,
+    digits: impl Digits<S>,
 ) {
     unsafe {
         let q = S::splat(RING_MODULUS);
@@ -237,7 +238,7 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
         // (2) decompose: d to balanced digits, by way of its torus word
         let scaled = S::shift_left::<2>(difference);
         let torus = S::add(scaled, S::mul_high_uniform(scaled, S::splat(TORUS_CORRECTION)));
-        digits.store::<S>(S::add(torus, S::splat(d.offset)), i, d);
+        digits.store(S::add(torus, offset), i);
     }
 }
 
@@ -246,12 +247,14 @@ unsafe fn digits_of_vector<S: Simd, const NEGATED: bool>(
 struct ResidueDigits {
     digits: *mut u32,
     stride: usize,
+    d: Decomposition,
 }
 
-impl Digits for ResidueDigits {
+impl<S: Simd> Digits<S> for ResidueDigits {
     #[inline(always)]
-    unsafe fn store<S: Simd>(self, raised: S::V, i: usize, d: Decomposition) {
+    unsafe fn store(self, raised: S::V, i: usize) {
         unsafe {
+            let d = self.d;
             let mask = S::splat((1 << d.base_log) - 1);
             let lift = S::splat(RING_MODULUS - (1 << (d.base_log - 1)));
             let all = S::shift_right(raised, d.shift);
@@ -341,7 +344,7 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
             for c in 0..COMPONENTS {
                 let polynomial = &accumulators[(r * COMPONENTS + c) * n..][..n];
                 let digits = digits[(r * rows + c) * n..].as_mut_ptr();
-                rotated_digits::<S>(polynomial, a, d, ResidueDigits { digits, stride: COMPONENTS * n });
+                rotated_digits::<S>(polynomial, a, d.offset, ResidueDigits { digits, stride: COMPONENTS * n, d });
             }
         }
         let mut ahead = Ahead::of::<S>(next_key, ROWS * rows, n);

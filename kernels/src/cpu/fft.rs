@@ -10,20 +10,20 @@
 //! `forward` is Cooley-Tukey with the twist folded into the roots, as in `ntt.rs`: a root a group. How the stages are
 //! taken depends on the processor:
 //!
-//! - Where sums are done by the units of fused products, a butterfly that multiplies before it adds is six fused
-//!   operations, the other way round it is eight. So `inverse` is the textbook's: a root a place, and the twist at the
-//!   end. Passes are of three stages where vectors have 8 reals (and registers are 32), squares of six.
-//! - Where sums have units of their own, eight operations are no dearer: `inverse` is `forward` undone, with the same
-//!   roots and no twist. Passes are of two stages, whose three products and eight sums are not as deep as four
-//!   butterflies: such passes wait for their own results rather than for units.
+//! - Where sums are done by the units of fused products ([`powers`]), `inverse` is the textbook's: a root a place, and the
+//!   twist at the end. Passes are of three stages where vectors have 8 reals (and registers are 32), squares of six.
+//! - Where sums have units of their own ([`sums`]), `inverse` is `forward` undone, with the same roots and no twist. Passes
+//!   are of two stages, whose three products and eight sums are not as deep as four butterflies: such passes wait for
+//!   their own results rather than for units.
 //!
-//! Every output of a butterfly is rounded twice and its root once, each to `2^-53` of its size; what comes of that is
+//! Every output of a stage is rounded once or twice and its root once, each to `2^-53` of its size; what comes of that is
 //! measured where it matters, in `blind_rotate/reals.rs`.
 
+mod powers;
+mod sums;
 mod tables;
 
 use crate::cpu::simd::SimdReals;
-use tables::lane_roots_of_square;
 pub use tables::{Tables, vectors};
 
 /// Points of a block, within which the last forward and the first inverse pass stay: a square of vectors of 8, four
@@ -33,8 +33,8 @@ pub(super) const BLOCK_POINTS: usize = 64;
 /// A vector of complex numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Complex<S: SimdReals> {
-    re: S::R,
-    im: S::R,
+    pub(super) re: S::R,
+    pub(super) im: S::R,
 }
 
 impl<S: SimdReals> Complex<S> {
@@ -52,13 +52,8 @@ impl<S: SimdReals> Complex<S> {
     }
 
     #[inline(always)]
-    unsafe fn splat([re, im]: [f64; 2]) -> Self {
-        unsafe { Complex { re: S::splat_real(re), im: S::splat_real(im) } }
-    }
-
-    #[inline(always)]
     pub(super) unsafe fn zero() -> Self {
-        unsafe { Self::splat([0.0; 2]) }
+        unsafe { Complex { re: S::splat_real(0.0), im: S::splat_real(0.0) } }
     }
 
     #[inline(always)]
@@ -67,28 +62,6 @@ impl<S: SimdReals> Complex<S> {
             Complex {
                 re: S::neg_mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
                 im: S::mul_add(self.im, w.re, S::mul_reals(self.re, w.im)),
-            }
-        }
-    }
-
-    /// By the conjugate of `w`.
-    #[inline(always)]
-    unsafe fn mul_conjugate(self, w: Self) -> Self {
-        unsafe {
-            Complex {
-                re: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
-                im: S::neg_mul_add(self.re, w.im, S::mul_reals(self.im, w.re)),
-            }
-        }
-    }
-
-    /// By `i` and the conjugate of `w`.
-    #[inline(always)]
-    unsafe fn mul_i_conjugate(self, w: Self) -> Self {
-        unsafe {
-            Complex {
-                re: S::neg_mul_add(self.im, w.re, S::mul_reals(self.re, w.im)),
-                im: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
             }
         }
     }
@@ -103,193 +76,71 @@ impl<S: SimdReals> Complex<S> {
             }
         }
     }
-
-    /// `self + i y w`.
-    #[inline(always)]
-    unsafe fn mul_add_i(self, y: Self, w: Self) -> Self {
-        unsafe {
-            Complex {
-                re: S::neg_mul_add(y.im, w.re, S::neg_mul_add(y.re, w.im, self.re)),
-                im: S::neg_mul_add(y.im, w.im, S::mul_add(y.re, w.re, self.im)),
-            }
-        }
-    }
 }
 
-/// `(x + w y, x - w y)`, the second as `2x - (x + w y)`.
-#[inline(always)]
-unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
-    unsafe {
-        let (two, sum) = (S::splat_real(2.0), x.mul_add(y, w));
-        (sum, Complex { re: S::mul_sub(two, x.re, sum.re), im: S::mul_sub(two, x.im, sum.im) })
-    }
+/// What becomes of the vectors of a block after the last forward pass, while they are in registers. (A trait with methods
+/// that are always inlined, since the instruction set is not enabled in a closure that is not.)
+pub(super) trait Take<S: SimdReals> {
+    /// Number `v` of a block.
+    unsafe fn take(&mut self, v: usize, x: Complex<S>);
 }
 
-/// The same for `w = 1`.
+/// What becomes of the last inverse pass's results while they are in registers.
+pub(super) trait Sink<S: SimdReals> {
+    /// Done to each.
+    unsafe fn prepare(&self, x: Complex<S>) -> Complex<S>;
+    /// Two vectors at a time, of points that follow each other from `at` on.
+    unsafe fn take(&mut self, at: usize, pair: [Complex<S>; 2]);
+}
+
+/// `(x + y, x - y)`.
 #[inline(always)]
-unsafe fn butterfly_by_one<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
+unsafe fn sum_and_difference<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
     unsafe {
         let sum = Complex { re: S::add_reals(x.re, y.re), im: S::add_reals(x.im, y.im) };
         (sum, Complex { re: S::sub_reals(x.re, y.re), im: S::sub_reals(x.im, y.im) })
     }
 }
 
-/// The same for `w = i`.
+/// `(x + i y, x - i y)`.
 #[inline(always)]
-unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
+unsafe fn sum_and_difference_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) -> (Complex<S>, Complex<S>) {
     unsafe {
         let sum = Complex { re: S::sub_reals(x.re, y.im), im: S::add_reals(x.im, y.re) };
         (sum, Complex { re: S::add_reals(x.re, y.im), im: S::sub_reals(x.im, y.re) })
     }
 }
 
-/// `(x + i w y, x - i w y)`.
+/// RADIX vectors through as many forward stages as halve it to one; `factor`: their numbers, by place.
 #[inline(always)]
-unsafe fn butterfly_by_i_times<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
-    unsafe {
-        let (two, sum) = (S::splat_real(2.0), x.mul_add_i(y, w));
-        (sum, Complex { re: S::mul_sub(two, x.re, sum.re), im: S::mul_sub(two, x.im, sum.im) })
-    }
+unsafe fn stages<S: SimdReals, const RADIX: usize>(
+    v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    unsafe { if S::UNITS_FOR_SUMS { sums::stages(v, factor) } else { powers::stages(v, factor) } }
 }
 
-/// The roots of a pass: for one stage its own; for two stages one each and the product of both; for three stages one,
-/// one and two. Other parts' are `i` or `-i` times these. (They are read before a loop that stores: for all that the
-/// compiler knows, a store might change the tables.)
-type Roots<S> = [Complex<S>; 4];
-
-/// A group's for a forward pass, one for all lanes; `group`: groups of the first stage and the number of this one.
-#[inline(always)]
-unsafe fn group_roots_of<S: SimdReals, const RADIX: usize>(tables: &Tables, group: usize) -> Roots<S> {
-    unsafe {
-        let at = |i: usize| Complex::splat(*tables.group_roots.get_unchecked(i));
-        let zero = Complex::zero();
-        match RADIX {
-            2 => [at(group), zero, zero, zero],
-            4 => [at(group), at(2 * group), Complex::splat(*tables.group_products.get_unchecked(group)), zero],
-            _ => [at(group), at(2 * group), at(4 * group), at(4 * group + 2)],
-        }
-    }
-}
-
-/// A place's for an inverse pass; `stride`: distance of the first stage, in vectors.
-#[inline(always)]
-unsafe fn place_roots_of<S: SimdReals, const RADIX: usize>(tables: &Tables, stride: usize, at: usize) -> Roots<S> {
-    unsafe {
-        let at = |i: usize| Complex::load(tables.place_roots.as_ptr().add(2 * S::REALS * (i * stride + at)));
-        let zero = Complex::zero();
-        match RADIX {
-            2 => [at(1), zero, zero, zero],
-            4 => [at(1), at(2), zero, zero],
-            _ => [at(1), at(2), at(4), at(5)],
-        }
-    }
-}
-
-/// A square's for the stages within vectors.
-#[inline(always)]
-unsafe fn lane_roots_of<S: SimdReals>(tables: &Tables, square: usize) -> Roots<S> {
-    unsafe {
-        let number = lane_roots_of_square(S::REALS);
-        let first = tables.lane_roots.as_ptr().add(2 * S::REALS * number * square);
-        std::array::from_fn(|i| if i < number { Complex::load(first.add(2 * S::REALS * i)) } else { Complex::zero() })
-    }
-}
-
-/// Butterflies between vectors of `$v`: for each root, the pairs it serves, and those that `i` or `-i` times it does.
-macro_rules! butterflies {
-    ($v:ident, $roots:ident; $($root:literal: $($x:literal $y:literal),+;
-        $(by_i: $($ix:literal $iy:literal),+;)? $(by_minus_i: $($jx:literal $jy:literal),+;)?)+) => {{
-        $(
-            $(($v[$x], $v[$y]) = butterfly($v[$x], $v[$y], $roots[$root]);)+
-            $($(($v[$ix], $v[$iy]) = butterfly_by_i_times($v[$ix], $v[$iy], $roots[$root]);)+)?
-            $($(($v[$jy], $v[$jx]) = butterfly_by_i_times($v[$jx], $v[$jy], $roots[$root]);)+)?
-        )+
-    }};
-}
-
-/// RADIX vectors through as many forward stages as halve it to one.
-#[inline(always)]
-unsafe fn stages<S: SimdReals, const RADIX: usize>(mut v: [Complex<S>; RADIX], roots: Roots<S>) -> [Complex<S>; RADIX] {
-    unsafe {
-        match RADIX {
-            2 => butterflies!(v, roots; 0: 0 1;),
-            4 if S::UNITS_FOR_SUMS => {
-                let (x, y) = butterfly(v[0], v[2], roots[0]);
-                let (z, t) = butterfly_by_one(v[1].mul(roots[1]), v[3].mul(roots[2]));
-                (v[0], v[1]) = butterfly_by_one(x, z);
-                (v[2], v[3]) = butterfly_by_i(y, t);
-            }
-            4 => butterflies!(v, roots; 0: 0 2, 1 3; 1: 0 1; by_i: 2 3;),
-            _ => butterflies!(v, roots;
-                0: 0 4, 1 5, 2 6, 3 7;
-                1: 0 2, 1 3; by_i: 4 6, 5 7;
-                2: 0 1; by_i: 2 3;
-                3: 4 5; by_i: 6 7;),
-        }
-        v
-    }
-}
-
-/// RADIX vectors through as many inverse stages.
+/// RADIX vectors back through as many stages, times RADIX, by the same factors where there are units for sums, else by
+/// those of places.
 #[inline(always)]
 unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
-    mut v: [Complex<S>; RADIX],
-    roots: Roots<S>,
+    v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    unsafe {
-        match RADIX {
-            2 => butterflies!(v, roots; 0: 0 1;),
-            4 => butterflies!(v, roots; 0: 0 1, 2 3; 1: 0 2; by_minus_i: 1 3;),
-            _ => butterflies!(v, roots;
-                0: 0 1, 2 3, 4 5, 6 7;
-                1: 0 2, 4 6; by_minus_i: 1 3, 5 7;
-                2: 0 4; by_minus_i: 2 6;
-                3: 1 5; by_minus_i: 3 7;),
-        }
-        v
-    }
+    unsafe { if S::UNITS_FOR_SUMS { sums::undo_stages(v, factor) } else { powers::inverse_stages(v, factor) } }
 }
 
-/// RADIX vectors, 2 or 4, back through as many forward stages, times RADIX: sums, then products.
+/// The factors of a group, one for all lanes. (They are read before a loop that stores: for all that the compiler knows, a
+/// store might change the tables.)
 #[inline(always)]
-unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
-    mut v: [Complex<S>; RADIX],
-    roots: Roots<S>,
-) -> [Complex<S>; RADIX] {
+unsafe fn broadcast<S: SimdReals, const RADIX: usize>(factors: *const f64) -> [S::R; powers::FACTORS] {
     unsafe {
-        if RADIX == 2 {
-            let (x, y) = butterfly_by_one(v[0], v[1]);
-            return std::array::from_fn(|i| if i == 0 { x } else { y.mul_conjugate(roots[0]) });
+        let mut out = [S::splat_real(0.0); powers::FACTORS];
+        let number = if S::UNITS_FOR_SUMS { sums::number(RADIX) } else { powers::number(RADIX) };
+        for i in 0..number {
+            out[i] = S::splat_real(*factors.add(i));
         }
-        let ((x, z), (y, t)) = (butterfly_by_one(v[0], v[1]), butterfly_by_one(v[2], v[3]));
-        (v[0], v[2]) = butterfly_by_one(x, y);
-        (v[3], v[1]) = butterfly_by_i(z, t);
-        for (x, root) in [(1, 1), (2, 0), (3, 2)] {
-            v[x] = v[x].mul_conjugate(roots[root]);
-        }
-        v
-    }
-}
-
-/// The first of all inverse stages, whose roots are eighths of a turn: `exp(-i pi part / 2^stage)`.
-#[inline(always)]
-unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(mut v: [Complex<S>; RADIX]) -> [Complex<S>; RADIX] {
-    const C: f64 = std::f64::consts::FRAC_1_SQRT_2;
-    unsafe {
-        for i in 0..RADIX / 2 {
-            (v[2 * i], v[2 * i + 1]) = butterfly_by_one(v[2 * i], v[2 * i + 1]);
-        }
-        for i in 0..RADIX / 4 {
-            (v[4 * i], v[4 * i + 2]) = butterfly_by_one(v[4 * i], v[4 * i + 2]);
-            (v[4 * i + 3], v[4 * i + 1]) = butterfly_by_i(v[4 * i + 1], v[4 * i + 3]);
-        }
-        if RADIX == 8 {
-            (v[0], v[4]) = butterfly_by_one(v[0], v[4]);
-            (v[1], v[5]) = butterfly(v[1], v[5], Complex::splat([C, -C]));
-            (v[6], v[2]) = butterfly_by_i(v[2], v[6]);
-            (v[3], v[7]) = butterfly(v[3], v[7], Complex::splat([-C, -C]));
-        }
-        v
+        out
     }
 }
 
@@ -299,13 +150,13 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &Tables, words: *
     unsafe {
         let points = tables.polynomial_size / 2;
         let stride = points / RADIX;
-        let roots = group_roots_of::<S, RADIX>(tables, 1);
+        let factors = broadcast::<S, RADIX>(tables.first.as_ptr());
         for at in (0..stride).step_by(S::REALS) {
             let v: [Complex<S>; RADIX] = std::array::from_fn(|i| {
                 let from = words.add(at + i * stride);
                 Complex { re: S::from_words(from), im: S::from_words(from.add(points)) }
             });
-            let v = stages(v, roots);
+            let v = stages(v, |i| factors[i]);
             for i in 0..RADIX {
                 v[i].store(out.add(2 * (at + i * stride)));
             }
@@ -320,10 +171,11 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f
         let length = tables.polynomial_size / groups;
         let stride = length / RADIX;
         for group in 0..groups {
-            let roots = group_roots_of::<S, RADIX>(tables, groups + group);
+            let factors = broadcast::<S, RADIX>(tables.of_group::<S>(groups + group));
             for at in (0..stride).step_by(2 * S::REALS) {
                 let base = values.add(group * length + at);
-                let v = stages::<S, RADIX>(std::array::from_fn(|i| Complex::load(base.add(i * stride))), roots);
+                let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(base.add(i * stride)));
+                let v = stages(v, |i| factors[i]);
                 for i in 0..RADIX {
                     v[i].store(base.add(i * stride));
                 }
@@ -332,52 +184,109 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f
     }
 }
 
-/// An inverse pass in place, whose first stage has distance `half` points; `LAST`: then the twist, where there is one.
-#[inline(always)]
-unsafe fn inverse_pass<S: SimdReals, const RADIX: usize, const LAST: bool>(
-    tables: &Tables,
-    values: *mut f64,
+/// An inverse pass after those of the blocks, by number from 1 on; its first stage joins points `half` apart.
+#[derive(Clone, Copy)]
+struct InversePass {
+    number: usize,
     half: usize,
-) {
-    unsafe {
-        let points = tables.polynomial_size / 2;
-        let (stride, groups) = (half / S::REALS, points / (half * RADIX));
-        for group in 0..groups {
-            let roots = group_roots_of::<S, RADIX>(tables, groups + group);
-            for at in 0..stride {
-                let base = 2 * (group * half * RADIX + at * S::REALS);
-                let mut v: [Complex<S>; RADIX] =
-                    std::array::from_fn(|i| Complex::load(values.add(base + 2 * i * half)));
-                if S::UNITS_FOR_SUMS {
-                    v = undo_stages(v, roots);
-                } else {
-                    v = inverse_stages(v, place_roots_of::<S, RADIX>(tables, stride, at));
+    last: bool,
+}
+
+impl InversePass {
+    /// The factors of a group, where inverse stages go by them.
+    #[inline(always)]
+    unsafe fn of_group<S: SimdReals, const RADIX: usize>(
+        self,
+        tables: &Tables,
+        group: usize,
+    ) -> [S::R; powers::FACTORS] {
+        unsafe {
+            if !S::UNITS_FOR_SUMS {
+                return [S::splat_real(0.0); powers::FACTORS];
+            }
+            let groups = tables.polynomial_size / 2 / (self.half * RADIX);
+            let factors = if self.last { tables.first.as_ptr() } else { tables.of_group::<S>(groups + group) };
+            broadcast::<S, RADIX>(factors)
+        }
+    }
+
+    /// After its stages, the vectors from point `at` of a group on, `half` apart.
+    #[inline(always)]
+    unsafe fn vectors<S: SimdReals, const RADIX: usize>(
+        self,
+        tables: &Tables,
+        values: *const f64,
+        at: usize,
+        of_group: &[S::R; powers::FACTORS],
+    ) -> [Complex<S>; RADIX] {
+        unsafe {
+            let from = values.add(2 * at);
+            let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(from.add(2 * i * self.half)));
+            if S::UNITS_FOR_SUMS {
+                inverse_stages(v, |i| of_group[i])
+            } else {
+                let factors = tables.of_places(self.number).add(at * powers::number(RADIX));
+                inverse_stages(v, |i| S::load_reals(factors.add(i * S::REALS)))
+            }
+        }
+    }
+
+    /// In place.
+    #[inline(always)]
+    unsafe fn run<S: SimdReals, const RADIX: usize>(self, tables: &Tables, values: *mut f64) {
+        unsafe {
+            for group in 0..tables.polynomial_size / 2 / (self.half * RADIX) {
+                let values = values.add(2 * group * self.half * RADIX);
+                let of_group = self.of_group::<S, RADIX>(tables, group);
+                for at in (0..self.half).step_by(S::REALS) {
+                    let v = self.vectors::<S, RADIX>(tables, values, at, &of_group);
+                    for i in 0..RADIX {
+                        v[i].store(values.add(2 * (at + i * self.half)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The last one, with the twist where there is one: see [`Sink`].
+    #[inline(always)]
+    unsafe fn run_last<S: SimdReals, const RADIX: usize>(
+        self,
+        tables: &Tables,
+        values: *const f64,
+        sink: &mut impl Sink<S>,
+    ) {
+        unsafe {
+            let of_group = self.of_group::<S, RADIX>(tables, 0);
+            for at in (0..self.half).step_by(2 * S::REALS) {
+                let mut pair = [[Complex::zero(); RADIX]; 2];
+                for second in 0..2 {
+                    let at = at + second * S::REALS;
+                    let v = self.vectors::<S, RADIX>(tables, values, at, &of_group);
+                    for i in 0..RADIX {
+                        let twist = tables.twist.as_ptr().add(2 * (at + i * self.half));
+                        let x = if S::UNITS_FOR_SUMS { v[i] } else { v[i].mul(Complex::load(twist)) };
+                        pair[second][i] = sink.prepare(x);
+                    }
                 }
                 for i in 0..RADIX {
-                    let at = base + 2 * i * half;
-                    let twist = LAST && !S::UNITS_FOR_SUMS;
-                    let x = if twist { v[i].mul(Complex::load(tables.twist.as_ptr().add(at))) } else { v[i] };
-                    x.store(values.add(at));
+                    sink.take(at + i * self.half, [pair[0][i], pair[1][i]]);
                 }
             }
         }
     }
 }
 
-/// Stages of a pass.
-const fn pass_stages<S: SimdReals>() -> u32 {
-    S::REALS.ilog2()
+/// Stages of the first forward and the last inverse pass: what whole passes and those of a block leave over.
+const fn stages_of_first_pass(reals: usize, points: usize) -> u32 {
+    // within vectors and some before them, in vectors of 4 only one
+    let of_block = if reals == 8 { 6 } else { 3 };
+    (points.ilog2() - of_block - 1) % reals.ilog2() + 1
 }
 
-/// Stages of the pass over blocks: those within vectors and some before them, in vectors of 4 only one.
-const fn block_stages<S: SimdReals>() -> u32 {
-    if S::REALS == 8 { 6 } else { 3 }
-}
-
-/// Stages of the first forward and the last inverse pass: what whole passes leave over.
-#[inline(always)]
-fn odd_stages<S: SimdReals>(points: usize) -> u32 {
-    (points.ilog2() - block_stages::<S>() - 1) % pass_stages::<S>() + 1
+/// Points that the passes before those of a block part from others.
+const fn points_of_last_pass<S: SimdReals>() -> usize {
+    if S::REALS == 8 { 64 } else { 8 }
 }
 
 /// The forward passes before those of a block: `words` `[N]` signed integers, out `[M / REALS][2][REALS]`.
@@ -386,62 +295,69 @@ pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &Tables, words: &[u32]
     unsafe {
         let points = tables.polynomial_size / 2;
         let (words, out) = (words.as_ptr(), out.as_mut_ptr());
-        let mut done = odd_stages::<S>(points);
+        let mut done = stages_of_first_pass(S::REALS, points);
         match done {
             1 => first_pass::<S, 2>(tables, words, out),
             2 => first_pass::<S, 4>(tables, words, out),
             _ => first_pass::<S, 8>(tables, words, out),
         }
-        while points >> done > 1 << block_stages::<S>() {
-            match pass_stages::<S>() {
-                2 => pass::<S, 4>(tables, out, 1 << done),
+        while points >> done > points_of_last_pass::<S>() {
+            match S::REALS {
+                4 => pass::<S, 4>(tables, out, 1 << done),
                 _ => pass::<S, 8>(tables, out, 1 << done),
             }
-            done += pass_stages::<S>();
+            done += S::REALS.ilog2();
         }
     }
 }
 
 /// The last forward pass, for one block.
 #[inline(always)]
-pub(super) unsafe fn last_block<S: SimdReals>(tables: &Tables, values: *mut f64, block: usize) {
+pub(super) unsafe fn last_block<S: SimdReals>(
+    tables: &Tables,
+    values: *const f64,
+    block: usize,
+    sink: &mut impl Take<S>,
+) {
     unsafe {
         match S::REALS {
             4 => {
-                for square in 4 * block..4 * block + 4 {
-                    last_square::<S, 4>(tables, values, square);
+                for i in 0..4 {
+                    last_square::<S, 4>(tables, values, 4 * block + i, 4 * i, sink);
                 }
             }
-            _ => last_square::<S, 8>(tables, values, block),
+            _ => last_square::<S, 8>(tables, values, block, 0, sink),
         }
     }
 }
 
-/// The same for a square, RADIX vectors: stages between them, then those within.
+/// The same for a square, RADIX vectors, in the block from `first` on: stages between them, then those within.
 #[inline(always)]
-unsafe fn last_square<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f64, square: usize) {
+unsafe fn last_square<S: SimdReals, const RADIX: usize>(
+    tables: &Tables,
+    values: *const f64,
+    square: usize,
+    first: usize,
+    sink: &mut impl Take<S>,
+) {
     unsafe {
         let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
         let values = values.add(2 * RADIX * RADIX * square);
-        let mut v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
-        let group = squares + square;
-        if RADIX == 4 {
-            let w = Complex::splat(*tables.group_roots.get_unchecked(2 * group));
-            (v[0], v[1]) = butterfly(v[0], v[1], w);
-            (v[2], v[3]) = butterfly_by_i_times(v[2], v[3], w);
-        } else {
-            v = stages(v, group_roots_of::<S, RADIX>(tables, group));
-        }
-        let v = stages(transpose(v), lane_roots_of(tables, square));
+        let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
+        let of_group = tables.of_group::<S>(squares + square);
+        let of_group = |i: usize| S::splat_real(*of_group.add(i));
+        let v = if RADIX == 4 { sums::second_stage(v, of_group) } else { stages(v, of_group) };
+        let of_lane = tables.of_lanes::<S>(square);
+        let v = stages(transpose(v), |i| S::load_reals(of_lane.add(i * S::REALS)));
         for i in 0..RADIX {
-            v[i].store(values.add(2 * S::REALS * i));
+            sink.take(first + i, v[i]);
         }
     }
 }
 
-/// The first inverse pass, for one block.
+/// The first inverse pass, for one block, in place.
 #[inline(always)]
-pub(super) unsafe fn first_inverse_block<S: SimdReals>(tables: &Tables, values: *mut f64, block: usize) {
+unsafe fn first_inverse_block<S: SimdReals>(tables: &Tables, values: *mut f64, block: usize) {
     unsafe {
         match S::REALS {
             4 => {
@@ -460,16 +376,13 @@ unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &Tables
         let values = values.add(2 * RADIX * RADIX * square);
         let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
         let v = if RADIX == 4 {
-            let mut v = transpose(undo_stages(v, lane_roots_of(tables, square)));
             let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
-            let w = Complex::splat(*tables.group_roots.get_unchecked(2 * (squares + square)));
-            let (x, y) = butterfly_by_one(v[0], v[1]);
-            (v[0], v[1]) = (x, y.mul_conjugate(w));
-            let (x, y) = butterfly_by_one(v[3], v[2]);
-            (v[2], v[3]) = (x, y.mul_i_conjugate(w));
-            v
+            let (of_lane, of_group) = (tables.of_lanes::<S>(square), tables.of_group::<S>(squares + square));
+            let v = inverse_stages(v, |i| S::load_reals(of_lane.add(i * S::REALS)));
+            sums::undo_second_stage(transpose(v), |i| S::splat_real(*of_group.add(i)))
         } else {
-            inverse_stages(transpose(first_inverse_stages(v)), place_roots_of::<S, RADIX>(tables, 1, 0))
+            let of_place = tables.of_places(0);
+            inverse_stages(transpose(powers::first_inverse_stages(v)), |i| S::load_reals(of_place.add(i * S::REALS)))
         };
         for i in 0..RADIX {
             v[i].store(values.add(2 * S::REALS * i));
@@ -491,24 +404,36 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
     }
 }
 
-/// The inverse passes after those of a block, in place.
+/// The inverse passes but for the last, in place.
 #[inline(always)]
 pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &Tables, values: &mut [f64]) {
     unsafe {
         let points = tables.polynomial_size / 2;
-        let values = values.as_mut_ptr();
-        let (mut half, odd) = (1 << block_stages::<S>(), odd_stages::<S>(points));
-        while half < points >> odd {
-            match pass_stages::<S>() {
-                2 => inverse_pass::<S, 4, false>(tables, values, half),
-                _ => inverse_pass::<S, 8, false>(tables, values, half),
-            }
-            half <<= pass_stages::<S>();
+        for block in 0..points / BLOCK_POINTS {
+            first_inverse_block::<S>(tables, values.as_mut_ptr(), block);
         }
-        match odd {
-            1 => inverse_pass::<S, 2, true>(tables, values, half),
-            2 => inverse_pass::<S, 4, true>(tables, values, half),
-            _ => inverse_pass::<S, 8, true>(tables, values, half),
+        let mut pass = InversePass { number: 1, half: points_of_last_pass::<S>(), last: false };
+        while pass.half < points >> stages_of_first_pass(S::REALS, points) {
+            match S::REALS {
+                4 => pass.run::<S, 4>(tables, values.as_mut_ptr()),
+                _ => pass.run::<S, 8>(tables, values.as_mut_ptr()),
+            }
+            pass = InversePass { number: pass.number + 1, half: pass.half * S::REALS, last: false };
+        }
+    }
+}
+
+/// The last inverse pass, which leaves `values` as they are.
+#[inline(always)]
+pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &Tables, values: *const f64, sink: &mut impl Sink<S>) {
+    unsafe {
+        let points = tables.polynomial_size / 2;
+        let stages = stages_of_first_pass(S::REALS, points);
+        let last = InversePass { number: tables.last_place(), half: points >> stages, last: true };
+        match stages {
+            1 => last.run_last::<S, 2>(tables, values, sink),
+            2 => last.run_last::<S, 4>(tables, values, sink),
+            _ => last.run_last::<S, 8>(tables, values, sink),
         }
     }
 }
@@ -518,20 +443,20 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &Tables, values: &mut 
 pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
     unsafe {
         S::fft_forward_passes(tables, words, out);
-        for block in 0..tables.polynomial_size / 2 / BLOCK_POINTS {
-            last_block::<S>(tables, out.as_mut_ptr(), block);
+        for (block, to) in out.chunks_exact_mut(2 * BLOCK_POINTS).enumerate() {
+            let to = to.as_mut_ptr();
+            last_block::<S>(tables, to.sub(2 * BLOCK_POINTS * block), block, &mut InPlace(to));
         }
     }
 }
 
-/// Values to `M` times the coefficients, in place, `[M / REALS][2][REALS]`.
-#[inline(always)]
-pub(super) unsafe fn inverse<S: SimdReals>(tables: &Tables, values: &mut [f64]) {
-    unsafe {
-        for block in 0..tables.polynomial_size / 2 / BLOCK_POINTS {
-            first_inverse_block::<S>(tables, values.as_mut_ptr(), block);
-        }
-        S::fft_inverse_passes(tables, values);
+/// A block that stays where it is.
+struct InPlace(*mut f64);
+
+impl<S: SimdReals> Take<S> for InPlace {
+    #[inline(always)]
+    unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        unsafe { x.store(self.0.add(2 * S::REALS * v)) }
     }
 }
 
@@ -545,7 +470,22 @@ mod tests {
         // SAFETY: the caller enabled the instruction set.
         unsafe {
             forward::<S>(tables, words, values);
-            inverse::<S>(tables, values);
+            inverse_passes::<S>(tables, values);
+            last_inverse_pass::<S>(tables, values.as_ptr(), &mut Store(values.as_mut_ptr()));
+        }
+    }
+
+    struct Store(*mut f64);
+
+    impl<S: SimdReals> Sink<S> for Store {
+        unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
+            x
+        }
+        unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
+            unsafe {
+                x.store(self.0.add(2 * at));
+                y.store(self.0.add(2 * (at + S::REALS)));
+            }
         }
     }
 

@@ -49,10 +49,8 @@ pub(super) unsafe trait Simd: Copy + 'static {
     unsafe fn shift_left<const BITS: u32>(a: Self::V) -> Self::V;
     /// By `bits` below 32.
     unsafe fn shift_right(a: Self::V, bits: u32) -> Self::V;
-    /// By `bits` below 32.
-    unsafe fn shift_left_by(a: Self::V, bits: u32) -> Self::V;
-    /// Copies of the sign from the left.
-    unsafe fn shift_right_signed<const BITS: u32>(a: Self::V) -> Self::V;
+    /// By the number in `bits`, below 32, lane by lane.
+    unsafe fn shift_left_by(a: Self::V, bits: Self::V) -> Self::V;
     /// Low word of the product.
     unsafe fn mul_low(a: Self::V, b: Self::V) -> Self::V;
     /// High word of the product.
@@ -85,9 +83,6 @@ pub(super) unsafe trait SimdReals: Simd {
     const REALS: usize;
     /// Whether sums are added by units of their own, beside those of fused products.
     const UNITS_FOR_SUMS: bool;
-    /// Whether a stream out of the second-level cache is faster when its lines are called into the first; else the
-    /// processor does that by itself.
-    const CALLS_NEAR: bool;
     /// The vector.
     type R: Copy;
     /// `REALS` vectors, for [`SimdReals::transpose_reals`].
@@ -107,7 +102,7 @@ pub(super) unsafe trait SimdReals: Simd {
     unsafe fn mul_sub(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
     /// `c - a b`.
     unsafe fn neg_mul_add(a: Self::R, b: Self::R, c: Self::R) -> Self::R;
-    /// `a` minus the nearest integer, exactly; `|a|` below 2^51.
+    /// `a` minus the integer below it, exactly but for the last bit where that is negative; `|a|` below 2^51.
     unsafe fn fraction(a: Self::R) -> Self::R;
     /// The low words of the doubles' bits, of `a` then of `b`.
     unsafe fn low_words(a: Self::R, b: Self::R) -> Self::V;
@@ -117,8 +112,8 @@ pub(super) unsafe trait SimdReals: Simd {
     unsafe fn transpose_reals(square: &mut Self::SquareOfReals);
     /// [`crate::cpu::fft`]'s `forward_passes`, compiled once for the instruction set.
     unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]);
-    /// Its `inverse_passes`, likewise.
-    unsafe fn fft_inverse_passes(tables: &fft::Tables, values: &mut [f64]);
+    /// [`crate::cpu::blind_rotate`]'s of this name, likewise.
+    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
 }
 
 /// The instruction sets this build knows.
@@ -175,6 +170,17 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Some(avx2::Avx2::REALS),
             Isa::Portable => None,
+        }
+    }
+
+    /// [`SimdReals::UNITS_FOR_SUMS`].
+    pub(super) fn units_for_sums(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::Avx512::UNITS_FOR_SUMS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::Avx2::UNITS_FOR_SUMS,
+            Isa::Portable => false,
         }
     }
 

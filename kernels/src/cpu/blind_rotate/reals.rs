@@ -9,7 +9,7 @@
 //! in integers. A wrong word would need an error of seven eighths.
 
 use crate::cpu::blind_rotate::{Decomposition, Digits, accumulate, accumulator_words, rotated_digits};
-use crate::cpu::fft::{self, Complex, Tables};
+use crate::cpu::fft::{self, Complex, Sink, Tables, Take};
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::{Doubles, Words};
 use crate::cpu::ntt;
@@ -27,8 +27,8 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0;
 /// Bits of a sum in quarters that are zero where the sum is near enough to an integer.
 const QUARTERS: u32 = 3;
 
-/// A bootstrapping key in reading order: `[n][blocks][REALS][rows][k + 1][2][REALS]` doubles, rows = `l (k + 1)`, level
-/// 1 first; transformed from residues in `[-q/2, q/2)`, divided by `q M` and by what raises the digits.
+/// A bootstrapping key in reading order, see [`key_vector`], one step after the other, rows = `l (k + 1)`, level 1
+/// first; transformed from residues in `[-q/2, q/2)`, divided by `q M` and by what raises the digits.
 pub struct Key {
     values: Doubles,
     tables: Tables,
@@ -87,10 +87,10 @@ fn step_values(params: &Params) -> usize {
 pub struct Scratch {
     /// `[l][N]`: digits of one polynomial.
     digits: Words,
-    /// `[rows][N / 2]` points: digits' values, then in the first k + 1 rows sums.
+    /// `[N / 2]` points: their values.
     values: Doubles,
-    /// `[k + 1][N]`: sums in quarters.
-    sums: Words,
+    /// `[k + 1][N / 2]` points, [`row_distance`] apart: sums of products.
+    sums: Doubles,
     /// Bits that must be zero in a sum: [`QUARTERS`].
     suspicious: u32,
 }
@@ -101,24 +101,20 @@ impl Scratch {
         let n = params.polynomial_size;
         Ok(Scratch {
             digits: Words::zeroed(params.bootstrap_level_count * n)?,
-            values: Doubles::zeroed(params.rgsw_rows() * n)?,
-            sums: Words::zeroed((params.glwe_dimension + 1) * n)?,
+            values: Doubles::zeroed(n)?,
+            sums: Doubles::zeroed((params.glwe_dimension + 1) * row_distance(n))?,
             suspicious: QUARTERS,
         })
     }
 }
 
+/// Doubles from one component's sums to the next's: not whole pages, whose lines would share their places in the cache.
+fn row_distance(n: usize) -> usize {
+    n + 2 * fft::BLOCK_POINTS + LINE
+}
+
 /// Doubles of a cache line.
 const LINE: usize = 8;
-
-/// What a step of a row calls into the caches.
-#[derive(Clone, Copy)]
-struct Calls<'a> {
-    /// Whether the step's key may be further away than the second level: no row of the group had it yet.
-    first: bool,
-    /// The row's share of the next step's key.
-    ahead: &'a [f64],
-}
 
 /// The next step's key, called into the cache a few lines at a time, so that memory and arithmetic overlap.
 struct Ahead<'a> {
@@ -137,105 +133,135 @@ impl Ahead<'_> {
     }
 }
 
-/// Digits in `[-B/2, B/2)`, each in the highest bits of its word; levels follow each other.
+/// Digits in `[-B/2, B/2)`, each in the highest bits of its word; levels follow each other. Vectors are made once for a
+/// polynomial.
 #[derive(Clone, Copy)]
-struct HighDigits {
+struct HighDigits<S: Simd> {
     digits: *mut u32,
     n: usize,
+    levels: usize,
+    /// The bits of a digit.
+    mask: S::V,
     /// The highest bit of every digit.
-    signs: u32,
+    signs: S::V,
+    /// Bits of a digit, by number.
+    base_log: S::V,
 }
 
-impl HighDigits {
-    fn new(digits: *mut u32, n: usize, d: Decomposition) -> Self {
-        let signs = (0..d.levels as u32).map(|level| 1 << (31 - d.base_log * level)).sum();
-        Self { digits, n, signs }
-    }
-}
-
-impl Digits for HighDigits {
+impl<S: Simd> HighDigits<S> {
     #[inline(always)]
-    unsafe fn store<S: Simd>(self, raised: S::V, i: usize, d: Decomposition) {
+    unsafe fn new(digits: *mut u32, n: usize, d: Decomposition) -> Self {
+        let signs = (0..d.levels as u32).map(|level| 1 << (31 - d.base_log * level)).sum();
         unsafe {
-            let mask = S::splat(u32::MAX << (32 - d.base_log));
-            // less B/2: the highest bit of each digit turned
-            let digits = S::xor(raised, S::splat(self.signs));
-            let store = |level: usize| {
-                let high = S::shift_left_by(digits, d.base_log * level as u32);
-                S::store(self.digits.add(level * self.n + i), S::and(high, mask));
-            };
-            S::store(self.digits.add(i), S::and(digits, mask));
-            // a loop of one turn would cost more than what it does
-            if d.levels == 2 {
-                store(1);
-            } else {
-                (1..d.levels).for_each(store);
-            }
+            let (mask, base_log) = (S::splat(u32::MAX << (32 - d.base_log)), S::splat(d.base_log));
+            Self { digits, n, levels: d.levels, mask, signs: S::splat(signs), base_log }
         }
     }
 }
 
-/// Step (4) for a block: `values` is its place in the first of the rows, which are `n` apart; the sums take the place
-/// of the first k + 1 of them.
-#[inline(always)]
-unsafe fn multiply_sum<S: SimdReals, const COMPONENTS: usize>(
-    n: usize,
-    rows: usize,
-    values: *mut f64,
-    key: *const f64,
-) {
-    unsafe {
-        let mut key = key;
-        // (4) multiply by the key of step i, sum up
-        for v in 0..fft::BLOCK_POINTS / S::REALS {
-            let at = values.add(2 * S::REALS * v);
-            let mut sums = [Complex::<S>::zero(); COMPONENTS];
-            for row in 0..rows {
-                let digit = Complex::<S>::load(at.add(row * n));
-                for c in 0..COMPONENTS {
-                    sums[c] = sums[c].mul_add(digit, Complex::load(key));
-                    key = key.add(2 * S::REALS);
+impl<S: Simd> Digits<S> for HighDigits<S> {
+    #[inline(always)]
+    unsafe fn store(self, raised: S::V, i: usize) {
+        unsafe {
+            // less B/2: the highest bit of each digit turned
+            let mut digits = S::xor(raised, self.signs);
+            S::store(self.digits.add(i), S::and(digits, self.mask));
+            // a loop of one turn would cost more than what it does
+            if self.levels == 2 {
+                digits = S::shift_left_by(digits, self.base_log);
+                S::store(self.digits.add(self.n + i), S::and(digits, self.mask));
+            } else {
+                for level in 1..self.levels {
+                    digits = S::shift_left_by(digits, self.base_log);
+                    S::store(self.digits.add(level * self.n + i), S::and(digits, self.mask));
                 }
             }
+        }
+    }
+}
+
+/// Step (4) for one row of digits and a block: its values times the key's, `[vectors][k + 1][2][REALS]`, added to the
+/// sums; `sums` is the block's place in the first of them, which are `apart`.
+struct Products<const COMPONENTS: usize> {
+    key: *const f64,
+    sums: *mut f64,
+    apart: usize,
+    /// Whether there are no sums yet.
+    first: bool,
+}
+
+impl<S: SimdReals, const COMPONENTS: usize> Take<S> for Products<COMPONENTS> {
+    #[inline(always)]
+    unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        unsafe {
+            // (4) multiply by the key of step i, sum up
             for c in 0..COMPONENTS {
-                sums[c].store(at.add(c * n));
+                let at = self.sums.add(2 * S::REALS * v + c * self.apart);
+                let sum = if self.first { Complex::<S>::zero() } else { Complex::load(at) };
+                sum.mul_add(x, Complex::load(self.key.add(2 * S::REALS * (v * COMPONENTS + c)))).store(at);
             }
         }
     }
 }
 
-/// Sums in turns of `q`, a vector of them, to quarters of whole ones: in the low words, signed.
-#[inline(always)]
-unsafe fn quarters<S: SimdReals>(turns: *const f64) -> S::R {
-    unsafe {
-        let fraction = S::fraction(S::load_reals(turns));
-        S::mul_add(fraction, S::splat_real(4.0 * RING_MODULUS as f64), S::splat_real(ROUNDER))
+/// Steps (5) and (6) at the end of the transform: sums in turns of `q` to words, added to a polynomial of the accumulator;
+/// `UNDO`: taken away again.
+struct Accumulate<S: Simd, const UNDO: bool> {
+    polynomial: *mut u32,
+    points: usize,
+    /// All words together by `or`, in quarters.
+    any: S::V,
+}
+
+impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
+    /// Quarters of integers in `[0, q]`, in the low words.
+    #[inline(always)]
+    unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
+        unsafe {
+            let (quarters, rounder) = (S::splat_real(4.0 * RING_MODULUS as f64), S::splat_real(ROUNDER));
+            let re = S::mul_add(S::fraction(x.re), quarters, rounder);
+            Complex { re, im: S::mul_add(S::fraction(x.im), quarters, rounder) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
+        unsafe {
+            for (at, words) in [(at, S::low_words(x.re, y.re)), (at + self.points, S::low_words(x.im, y.im))] {
+                self.any = S::or(self.any, words);
+                let sum = S::shift_right(words, 2);
+                let sum = if UNDO { S::sub(S::splat(RING_MODULUS), sum) } else { sum };
+                accumulate::<S>(self.polynomial.add(at), sum);
+            }
+        }
     }
 }
 
-/// Sums in turns of `q` as the transform leaves them to `[N]` words: signed, in quarters. All words together by `or`.
+/// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they were added. All sums together by `or`, in quarters.
 #[inline(always)]
-unsafe fn round_sums<S: SimdReals>(values: &[f64], sums: &mut [u32]) -> u32 {
+pub(in crate::cpu) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
+    tables: &Tables,
+    values: &mut [f64],
+    polynomial: &mut [u32],
+) -> u32 {
     unsafe {
-        let mut any = S::splat(0);
+        // (5) transform back
+        if !UNDO {
+            fft::inverse_passes::<S>(tables, values);
+        }
         let points = values.len() / 2;
-        for at in (0..points).step_by(S::LANES) {
-            let vectors = values.as_ptr().add(2 * at);
-            for part in 0..2 {
-                let first = quarters::<S>(vectors.add(part * S::REALS));
-                let words = S::low_words(first, quarters::<S>(vectors.add((2 + part) * S::REALS)));
-                any = S::or(any, words);
-                S::store(sums.as_mut_ptr().add(part * points + at), words);
-            }
-        }
+        let mut sink = Accumulate::<S, UNDO> { polynomial: polynomial.as_mut_ptr(), points, any: S::splat(0) };
+        fft::last_inverse_pass::<S>(tables, values.as_ptr(), &mut sink);
         let mut lanes = [0; LANES_MAX];
-        S::store(lanes.as_mut_ptr(), any);
+        S::store(lanes.as_mut_ptr(), sink.any);
         lanes.iter().fold(0, |all, lane| all | lane)
     }
 }
 
-/// Steps (1) to (5) of one row for one i: leaves the sums, in turns of `q`, in the first k + 1 rows of the scratch's
-/// values. `accumulator` is `[k + 1][N]`.
+/// Steps (1) to (4) of one row for one i: leaves the sums, in turns of `q`. `accumulator` is `[k + 1][N]`.
+///
+/// Row by row of the digits, so that one of them, its values and the sums stay in the first-level cache while the key
+/// streams by.
 #[inline(always)]
 unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
     key: &Key,
@@ -243,45 +269,30 @@ unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
     exponent: usize,
     accumulator: &[u32],
     scratch: &mut Scratch,
-    calls: Calls,
+    ahead: &[f64],
 ) {
     unsafe {
         let (tables, d) = (&key.tables, Decomposition::new(&key.params));
-        let (n, rows) = (tables.polynomial_size(), d.levels * COMPONENTS);
+        let n = tables.polynomial_size();
+        let (block_values, apart) = (2 * fft::BLOCK_POINTS, row_distance(n));
+        let mut key_block = key.step(i).as_ptr();
+        let at_once = ahead.len().div_ceil(n / block_values * d.levels * COMPONENTS);
+        let mut ahead = Ahead { values: ahead, at_once };
         for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
-            rotated_digits::<S>(polynomial, exponent, d, HighDigits::new(scratch.digits.as_mut_ptr(), n, d));
-            // (3) transform the digits
+            let to = HighDigits::<S>::new(scratch.digits.as_mut_ptr(), n, d);
+            rotated_digits::<S>(polynomial, exponent, d.offset, to);
             for (level, digits) in scratch.digits.chunks_exact(n).enumerate() {
-                let row = level * COMPONENTS + c;
-                S::fft_forward_passes(tables, digits, &mut scratch.values[row * n..][..n]);
-            }
-        }
-        let block_values = 2 * fft::BLOCK_POINTS;
-        let blocks = n / block_values;
-        let at_once = calls.ahead.len().div_ceil(blocks * (rows + COMPONENTS));
-        let mut ahead = Ahead { values: calls.ahead, at_once };
-        let values = scratch.values.as_mut_ptr();
-        for block in 0..blocks {
-            let key_block = key.step(i)[block * block_values * rows * COMPONENTS..].as_ptr();
-            for row in 0..rows {
-                // the block's key comes nearer meanwhile
-                if S::CALLS_NEAR || calls.first {
-                    for line in 0..block_values * COMPONENTS / LINE {
-                        S::prefetch(key_block.add(row * block_values * COMPONENTS + line * LINE).cast());
-                    }
+                // (3) transform the digits
+                S::fft_forward_passes(tables, digits, &mut scratch.values);
+                let sums = scratch.sums.as_mut_ptr();
+                for block in 0..n / block_values {
+                    ahead.call::<S>();
+                    let (sums, first) = (sums.add(block * block_values), c + level == 0);
+                    let mut products = Products::<COMPONENTS> { key: key_block, sums, apart, first };
+                    fft::last_block::<S>(tables, scratch.values.as_ptr(), block, &mut products);
+                    key_block = key_block.add(block_values * COMPONENTS);
                 }
-                ahead.call::<S>();
-                fft::last_block::<S>(tables, values.add(row * n), block);
             }
-            multiply_sum::<S, COMPONENTS>(n, rows, values.add(block * block_values), key_block);
-            for c in 0..COMPONENTS {
-                ahead.call::<S>();
-                fft::first_inverse_block::<S>(tables, values.add(c * n), block);
-            }
-        }
-        // (5) transform back
-        for values in scratch.values.chunks_exact_mut(n).take(COMPONENTS) {
-            S::fft_inverse_passes(tables, values);
         }
     }
 }
@@ -294,87 +305,105 @@ unsafe fn step<S: SimdReals, const COMPONENTS: usize>(
     exponent: usize,
     accumulator: &mut [u32],
     scratch: &mut Scratch,
-    calls: Calls,
+    ahead: &[f64],
 ) {
     unsafe {
         let n = key.tables.polynomial_size();
-        sums_in_turns::<S, COMPONENTS>(key, i, exponent, accumulator, scratch, calls);
+        sums_in_turns::<S, COMPONENTS>(key, i, exponent, accumulator, scratch, ahead);
         let mut bits = 0;
-        for (values, sums) in scratch.values.chunks_exact(n).zip(scratch.sums.chunks_exact_mut(n)) {
-            bits |= round_sums::<S>(values, sums);
+        let sums = scratch.sums.chunks_exact_mut(row_distance(n));
+        for (sums, polynomial) in sums.zip(accumulator.chunks_exact_mut(n)) {
+            bits |= S::add_sums(&key.tables, &mut sums[..n], polynomial);
         }
         if bits & scratch.suspicious != 0 {
-            exact_sums::<S>(key, i, exponent, accumulator, &mut scratch.sums);
-        }
-        for (polynomial, sum) in accumulator.chunks_exact_mut(n).zip(scratch.sums.chunks_exact(n)) {
-            for at in (0..n).step_by(S::LANES) {
-                let sum = S::shift_right_signed::<2>(S::load(sum.as_ptr().add(at)));
-                let sum = S::min(sum, S::add(sum, S::splat(RING_MODULUS)));
-                accumulate::<S>(polynomial.as_mut_ptr().add(at), sum);
-            }
+            add_exact_sums::<S>(key, i, exponent, accumulator, scratch);
         }
     }
 }
 
-/// The sums of a step by the integer transform, in quarters. The key's integers are those that its values are the
-/// transform of.
+/// The sums of a step once more by the integer transform, instead of those that were added.
 #[cold]
 #[inline(never)]
-unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usize, accumulator: &[u32], sums: &mut [u32]) {
+unsafe fn add_exact_sums<S: SimdReals>(
+    key: &Key,
+    i: usize,
+    exponent: usize,
+    accumulator: &mut [u32],
+    scratch: &mut Scratch,
+) {
+    let n = key.params.polynomial_size;
+    for (sums, polynomial) in scratch.sums.chunks_exact_mut(row_distance(n)).zip(accumulator.chunks_exact_mut(n)) {
+        // SAFETY: the caller enabled the instruction set. All passes but the last are done.
+        unsafe { add_sums::<S, true>(&key.tables, &mut sums[..n], polynomial) };
+    }
+    // SAFETY: as above.
+    let sums = unsafe { exact_sums::<S>(key, i, exponent, accumulator) };
+    for (x, sum) in accumulator.iter_mut().zip(sums) {
+        *x = modular::add(*x, sum);
+    }
+}
+
+/// The sums of a step by the integer transform, `[k + 1][N]` residues. The key's integers are those that its values are
+/// the transform of.
+unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usize, accumulator: &[u32]) -> Vec<u32> {
     let (n, d) = (key.params.polynomial_size, Decomposition::new(&key.params));
     let (components, rows) = (key.params.glwe_dimension + 1, key.params.rgsw_rows());
-    let residues = |words: &mut [u32], shift: u32| {
-        for x in words.iter_mut() {
-            *x = modular::from_signed(*x as i32 >> shift);
-        }
-    };
     let mut digits = vec![0; rows * n];
     for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
         let mut levels = vec![0; d.levels * n];
         // SAFETY: the caller enabled the instruction set.
-        unsafe { rotated_digits::<S>(polynomial, exponent, d, HighDigits::new(levels.as_mut_ptr(), n, d)) };
-        residues(&mut levels, 32 - d.base_log);
+        unsafe { rotated_digits::<S>(polynomial, exponent, d.offset, HighDigits::new(levels.as_mut_ptr(), n, d)) };
         for (level, words) in levels.chunks_exact(n).enumerate() {
-            digits[(level * components + c) * n..][..n].copy_from_slice(words);
+            let row = &mut digits[(level * components + c) * n..][..n];
+            for (x, &word) in row.iter_mut().zip(words) {
+                *x = modular::from_signed(word as i32 >> (32 - d.base_log));
+            }
         }
     }
     ntt::forward_all(&key.exact_tables, &mut digits);
-    let (mut values, mut words) = (vec![0.0; n], vec![0; n]);
-    for (c, sum) in sums.chunks_exact_mut(n).enumerate() {
-        let mut total = vec![0; n];
+    let mut sums = vec![0; components * n];
+    for (c, total) in sums.chunks_exact_mut(n).enumerate() {
         for (row, digits) in digits.chunks_exact(n).enumerate() {
             // SAFETY: the caller enabled the instruction set.
-            unsafe { key_polynomial::<S>(key, i, row * components + c, &mut values, &mut words) };
-            residues(&mut words, 2);
+            let mut words = unsafe { key_polynomial::<S>(key, i, c, row) };
             ntt::forward_all(&key.exact_tables, &mut words);
             for ((total, &digit), &word) in total.iter_mut().zip(digits).zip(&words) {
                 *total = modular::add(*total, modular::mul(digit, word));
             }
         }
-        ntt::inverse_all(&key.exact_tables, &mut total);
+        ntt::inverse_all(&key.exact_tables, total);
         let inverse_degree = modular::inverse(n as u32);
-        for (sum, &x) in sum.iter_mut().zip(&total) {
-            *sum = (centred(modular::mul(x, inverse_degree)) as u32) << 2;
+        for x in total {
+            *x = modular::mul(modular::reduce_once(*x), inverse_degree);
         }
     }
+    sums
 }
 
-/// The integers of polynomial `at` of step `i`, `[N]`, signed, in quarters: rounded, they are exact by a margin of
-/// thousands.
-unsafe fn key_polynomial<S: SimdReals>(key: &Key, i: usize, at: usize, values: &mut [f64], words: &mut [u32]) {
-    let polynomials = key.params.rgsw_rows() * (key.params.glwe_dimension + 1);
+/// A polynomial of step `i` of the key in integers, `[N]` residues: rounded, they are exact by a margin of thousands.
+unsafe fn key_polynomial<S: SimdReals>(key: &Key, i: usize, c: usize, row: usize) -> Vec<u32> {
+    let n = key.params.polynomial_size;
     let raise = ((32 - key.params.bootstrap_base_log) as f64).exp2();
-    let vectors = key.step(i).chunks_exact(2 * S::REALS).skip(at).step_by(polynomials);
-    for (to, vector) in values.chunks_exact_mut(2 * S::REALS).zip(vectors) {
-        for (to, x) in to.iter_mut().zip(vector) {
+    let mut values = vec![0.0; n];
+    for (v, to) in values.chunks_exact_mut(2 * S::REALS).enumerate() {
+        let from = key_vector(&key.params, S::REALS, v, row, c);
+        for (to, x) in to.iter_mut().zip(&key.step(i)[from..]) {
             *to = x * raise;
         }
     }
+    let mut words = vec![0; n];
     // SAFETY: the caller enabled the instruction set.
     unsafe {
-        fft::inverse::<S>(&key.tables, values);
-        round_sums::<S>(values, words);
+        add_sums::<S, false>(&key.tables, &mut values, &mut words);
     }
+    words
+}
+
+/// Where vector `v` of a polynomial lies in a step of the key: `[k + 1][l][M / REALS][k + 1][2][REALS]`.
+fn key_vector(params: &Params, reals: usize, v: usize, row: usize, c: usize) -> usize {
+    let components = params.glwe_dimension + 1;
+    let row = row % components * params.bootstrap_level_count + row / components;
+    ((row * params.polynomial_size / 2 / reals + v) * components + c) * 2 * reals
 }
 
 /// A residue in `[-q/2, q/2]`.
@@ -384,7 +413,7 @@ fn centred(x: u32) -> i32 {
 
 #[inline(always)]
 unsafe fn transform_step<S: SimdReals>(tables: &Tables, params: &Params, step: &mut [u32], out: &mut [f64]) {
-    let (n, components, rows) = (params.polynomial_size, params.glwe_dimension + 1, params.rgsw_rows());
+    let (n, components) = (params.polynomial_size, params.glwe_dimension + 1);
     let scale = (-((32 - params.bootstrap_base_log) as f64)).exp2() / (n / 2) as f64 / RING_MODULUS as f64;
     let mut values = vec![0.0; n];
     for (at, polynomial) in step.chunks_exact_mut(n).enumerate() {
@@ -395,7 +424,7 @@ unsafe fn transform_step<S: SimdReals>(tables: &Tables, params: &Params, step: &
         unsafe { fft::forward::<S>(tables, polynomial, &mut values) };
         let (row, c) = (at / components, at % components);
         for (v, vector) in values.chunks_exact(2 * S::REALS).enumerate() {
-            let to = &mut out[((v * rows + row) * components + c) * 2 * S::REALS..][..2 * S::REALS];
+            let to = &mut out[key_vector(params, S::REALS, v, row, c)..];
             for (to, x) in to.iter_mut().zip(vector) {
                 *to = x * scale;
             }
@@ -434,10 +463,9 @@ unsafe fn steps<S: SimdReals, const COMPONENTS: usize>(
         let next = if i + 1 < params.lwe_dimension { key.step(i + 1) } else { &[] };
         let shares = next.chunks(share).chain(std::iter::repeat(&[][..]));
         let rows = inputs.chunks_exact(params.lwe_dimension + 1).zip(accumulators.chunks_exact_mut(words));
-        for (row, ((input, accumulator), ahead)) in rows.zip(shares).enumerate() {
-            let calls = Calls { first: row == 0, ahead };
+        for ((input, accumulator), ahead) in rows.zip(shares) {
             // SAFETY: the caller enabled the instruction set.
-            unsafe { step::<S, COMPONENTS>(key, i, input[i] as usize, accumulator, scratch, calls) };
+            unsafe { step::<S, COMPONENTS>(key, i, input[i] as usize, accumulator, scratch, ahead) };
         }
     }
 }
@@ -486,27 +514,47 @@ mod tests {
         (0..accumulator_words(params)).map(d).map(|d| modular::mul(d, minus_half)).collect()
     }
 
+    /// Sums in turns against residues: the largest distance.
+    struct Distance<'a> {
+        sums: &'a [u32],
+        largest: &'a mut f64,
+    }
+
+    impl<S: SimdReals> Sink<S> for Distance<'_> {
+        unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
+            x
+        }
+        unsafe fn take(&mut self, at: usize, pair: [Complex<S>; 2]) {
+            let q = f64::from(RING_MODULUS);
+            for (i, vector) in pair.iter().enumerate() {
+                for (at, part) in [(at, vector.re), (at + self.sums.len() / 2, vector.im)] {
+                    let mut turns = [0.0; LANES_MAX];
+                    // SAFETY: the caller enabled the instruction set.
+                    unsafe { S::store_reals(turns.as_mut_ptr(), part) };
+                    for (turns, &sum) in turns.iter().zip(&self.sums[at + i * S::REALS..][..S::REALS]) {
+                        let off = (turns - turns.round()) * q - f64::from(sum);
+                        *self.largest = self.largest.max(off.abs().min((q + off).abs()));
+                    }
+                }
+            }
+        }
+    }
+
     /// The largest distance of a sum from the exact one.
     #[inline(always)]
     unsafe fn distance_of<S: SimdReals>(key: &Key, accumulator: &[u32], largest: &mut f64) {
         let n = key.params.polynomial_size;
         let scratch = &mut Scratch::new(&key.params).expect("memory");
-        let calls = Calls { first: true, ahead: &[] };
         // SAFETY: the caller enabled the instruction set.
         unsafe {
             match key.params.glwe_dimension {
-                1 => sums_in_turns::<S, 2>(key, 0, n, accumulator, scratch, calls),
-                _ => sums_in_turns::<S, 4>(key, 0, n, accumulator, scratch, calls),
+                1 => sums_in_turns::<S, 2>(key, 0, n, accumulator, scratch, &[]),
+                _ => sums_in_turns::<S, 4>(key, 0, n, accumulator, scratch, &[]),
             }
-            exact_sums::<S>(key, 0, n, accumulator, &mut scratch.sums);
-        }
-        let q = f64::from(RING_MODULUS);
-        for (values, sums) in scratch.values.chunks_exact(n).zip(scratch.sums.chunks_exact(n)) {
-            for (at, &sum) in sums.iter().enumerate() {
-                let (point, part) = (at % (n / 2), at / (n / 2));
-                let turns = values[(point / S::REALS * 2 + part) * S::REALS + point % S::REALS];
-                let off = (turns - turns.round()) * q - f64::from(sum as i32 >> 2);
-                *largest = largest.max(off.abs().min(q - off.abs()));
+            let exact = exact_sums::<S>(key, 0, n, accumulator);
+            for (values, sums) in scratch.sums.chunks_exact_mut(row_distance(n)).zip(exact.chunks_exact(n)) {
+                fft::inverse_passes::<S>(&key.tables, &mut values[..n]);
+                fft::last_inverse_pass::<S>(&key.tables, values.as_ptr(), &mut Distance { sums, largest });
             }
         }
     }

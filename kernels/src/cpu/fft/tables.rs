@@ -2,24 +2,26 @@
 
 use std::f64::consts::PI;
 
-use super::BLOCK_POINTS;
+use super::{BLOCK_POINTS, powers, stages_of_first_pass, sums};
 use crate::cpu::memory::Doubles;
-use crate::cpu::simd::Isa;
+use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
 
-/// Roots of one ring degree as one vector width reads them.
+/// Roots of one ring degree as one vector width reads them: the factors of `stages` and `inverse_stages`, a number or a
+/// vector each.
 pub struct Tables {
     isa: Isa,
     pub(super) polynomial_size: usize,
-    /// `[M]`: group `g` of the forward stage with `m` groups uses `group_roots[m + g]`, real and imaginary part.
-    pub(super) group_roots: Vec<[f64; 2]>,
-    /// `[M / 2]`: `group_roots[g]` times `group_roots[2g]`, for passes of two stages.
-    pub(super) group_products: Vec<[f64; 2]>,
-    /// For the stages within vectors, for each square, see [`lane_roots`]: `[2][REALS]` each.
-    pub(super) lane_roots: Doubles,
-    /// For inverse stages between vectors: those at distance `h` use vectors from `h / REALS` on, `[2][REALS]` each.
-    pub(super) place_roots: Doubles,
-    /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points.
+    /// Of the first forward and, undone, the last inverse pass.
+    pub(super) first: Vec<f64>,
+    /// `[groups][factors]`: of group `g` of `m`, for as many stages as vectors have reals in bits, the set `m + g`.
+    groups: Vec<f64>,
+    /// `[squares][factors][REALS]`: of the stages within vectors.
+    lanes: Doubles,
+    /// `[places][factors][REALS]` for every inverse pass after the first stages. Nothing where inverse stages are forward
+    /// ones undone.
+    places: Vec<Doubles>,
+    /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points; likewise.
     pub(super) twist: Doubles,
 }
 
@@ -33,21 +35,51 @@ impl Tables {
     /// Where there is none with vectors of doubles: see [`vectors`].
     pub fn new(isa: Isa, polynomial_size: usize) -> Result<Tables> {
         let points = polynomial_size / 2;
-        let (isa, lanes) = vectors(isa, polynomial_size).expect("vectors of doubles");
-        let group_roots = group_roots(points);
-        let group_products = group_products(points);
-        let lane_roots = lane_roots(&group_roots, &group_products, lanes);
-        let mut twist = Vec::with_capacity(2 * points);
-        for vector in 0..points / lanes {
-            extend(&mut twist, lanes, |lane| root(-((vector * lanes + lane) as i64), 4 * points as i64));
+        let (isa, reals) = vectors(isa, polynomial_size).expect("vectors of doubles");
+        let (factors, undone) = match isa.units_for_sums() {
+            true => (sums::factors as Factors, true),
+            false => (powers::factors as Factors, false),
+        };
+        let of_group = |radix: usize, group: usize| {
+            let (index, groups) = index_of_group(group);
+            factors(radix, index, (4 * radix * groups) as i64)
+        };
+        // a vector of each factor
+        let of_vector = |of_lane: &dyn Fn(usize) -> Vec<f64>| {
+            let lanes: Vec<Vec<f64>> = (0..reals).map(of_lane).collect();
+            (0..lanes[0].len())
+                .flat_map(|i| lanes.iter().map(move |lane| lane[i]).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        let squares = points / (reals * reals);
+        let first_radix = 1 << stages_of_first_pass(reals, points);
+        let lanes = (0..squares).flat_map(|square| {
+            let first = points / reals + square * reals;
+            of_vector(&|lane| of_group(reals, first + lane))
+        });
+        let mut places = Vec::new();
+        if !undone {
+            let mut half = reals;
+            while half < points {
+                let radix = if half * first_radix == points { first_radix } else { reals };
+                let of_place =
+                    |place: usize| of_vector(&|lane| factors(radix, (place + lane) as i64, (radix * half) as i64));
+                let pass: Vec<f64> = (0..half).step_by(reals).flat_map(of_place).collect();
+                places.push(Doubles::copy_of(&pass)?);
+                half *= radix;
+            }
         }
+        let twist: Vec<f64> = (0..points)
+            .step_by(reals)
+            .flat_map(|at| of_vector(&|lane| root(-((at + lane) as i64), 4 * points as i64).to_vec()))
+            .collect();
         Ok(Tables {
             isa,
             polynomial_size,
-            group_roots,
-            group_products,
-            lane_roots: Doubles::copy_of(&lane_roots)?,
-            place_roots: Doubles::copy_of(&place_roots(points, lanes))?,
+            first: of_group(first_radix, 1),
+            groups: (1..2 * squares).flat_map(|group| of_group(reals, group)).collect(),
+            lanes: Doubles::copy_of(&lanes.collect::<Vec<f64>>())?,
+            places,
             twist: Doubles::copy_of(&twist)?,
         })
     }
@@ -61,6 +93,48 @@ impl Tables {
     pub fn isa(&self) -> Isa {
         self.isa
     }
+
+    /// The factors of a group.
+    #[inline(always)]
+    pub(super) unsafe fn of_group<S: SimdReals>(&self, group: usize) -> *const f64 {
+        unsafe { self.groups.as_ptr().add((group - 1) * factors_of_a_set::<S>()) }
+    }
+
+    /// Those of the lanes of a square.
+    #[inline(always)]
+    pub(super) unsafe fn of_lanes<S: SimdReals>(&self, square: usize) -> *const f64 {
+        unsafe { self.lanes.as_ptr().add(square * factors_of_a_set::<S>() * S::REALS) }
+    }
+
+    /// Those of the places of an inverse pass: after the first stages of all, by number.
+    #[inline(always)]
+    pub(super) unsafe fn of_places(&self, pass: usize) -> *const f64 {
+        unsafe { self.places.get_unchecked(pass).as_ptr() }
+    }
+
+    /// The number of the last inverse pass among them.
+    #[inline(always)]
+    pub(super) fn last_place(&self) -> usize {
+        self.places.len().saturating_sub(1)
+    }
+}
+
+/// Of a radix and a root, in turns.
+type Factors = fn(usize, i64, i64) -> Vec<f64>;
+
+/// Factors of as many stages as vectors have reals in bits.
+#[inline(always)]
+fn factors_of_a_set<S: SimdReals>() -> usize {
+    if S::UNITS_FOR_SUMS { sums::FACTORS } else { powers::FACTORS }
+}
+
+/// Group `g` of `m` splits `X^2h - w^2`, `h = M / 2m`, with `w = r_g^h`, `r_g` the `4M`-th root of unity with this index,
+/// `1 + 4 bitreverse(g)`; and `m`. `at`: `m + g`.
+fn index_of_group(at: usize) -> (i64, usize) {
+    let groups = 1usize << at.ilog2();
+    let group = at - groups;
+    let reversed = if groups == 1 { 0 } else { group.reverse_bits() >> (usize::BITS - groups.ilog2()) };
+    (1 + 4 * reversed as i64, groups)
 }
 
 /// The instruction set, not better than `isa`, whose vectors of doubles suit a ring of this degree, and their length.
@@ -73,7 +147,7 @@ pub fn vectors(isa: Isa, polynomial_size: usize) -> Option<(Isa, usize)> {
 
 /// `exp(2 pi i turn / of)`, each part to about half a unit in its last place: angles are taken within an eighth of a
 /// turn.
-fn root(turn: i64, of: i64) -> [f64; 2] {
+pub(super) fn root(turn: i64, of: i64) -> [f64; 2] {
     let turn = turn.rem_euclid(of);
     // nearest quarter
     let quarter = (4 * turn + of / 2) / of;
@@ -85,68 +159,4 @@ fn root(turn: i64, of: i64) -> [f64; 2] {
         2 => [-cosine, -sine],
         _ => [sine, -cosine],
     }
-}
-
-/// Appends the roots of a vector: real parts, then imaginary parts.
-fn extend(out: &mut Vec<f64>, lanes: usize, root: impl Fn(usize) -> [f64; 2]) {
-    out.extend((0..lanes).map(|lane| root(lane)[0]));
-    out.extend((0..lanes).map(|lane| root(lane)[1]));
-}
-
-/// Group `g` of `m` splits `X^2h - w^2`, `h = M / 2m`, with `w = r_g^h`, `r_g` the `4M`-th root of unity with index
-/// `1 + 4 bitreverse(g)`.
-fn group_roots(points: usize) -> Vec<[f64; 2]> {
-    group_turns(points, 2)
-}
-
-/// Root `g` times root `2g`, which is at half its angle.
-fn group_products(points: usize) -> Vec<[f64; 2]> {
-    group_turns(points / 2, 3)
-}
-
-/// Of group `g`, so many sixteenths of `r_g`'s index over `m` turns.
-fn group_turns(number: usize, sixteenths: i64) -> Vec<[f64; 2]> {
-    let mut roots = vec![[0.0; 2]; number];
-    for (at, out) in roots.iter_mut().enumerate().skip(1) {
-        let groups = 1usize << at.ilog2();
-        let group = at - groups;
-        let reversed = if groups == 1 { 0 } else { group.reverse_bits() >> (usize::BITS - groups.ilog2()) };
-        *out = root(sixteenths * (1 + 4 * reversed as i64), 16 * groups as i64);
-    }
-    roots
-}
-
-/// For places of all inverse stages up to distance `M / 2`: at distance `h`, place `p` is `p / 2h` of a turn back.
-fn place_roots(points: usize, lanes: usize) -> Vec<f64> {
-    // first one pair of vectors that no stage reads
-    let mut out = vec![0.0; 2 * lanes];
-    for at in 1..points / lanes {
-        // stages at distance h: at = h / lanes + the vector's place
-        let first = 1 << at.ilog2();
-        extend(&mut out, lanes, |lane| root(-(((at - first) * lanes + lane) as i64), 2 * (first * lanes) as i64));
-    }
-    out
-}
-
-/// Roots a square has in a lane.
-pub(super) const fn lane_roots_of_square(lanes: usize) -> usize {
-    if lanes == 4 { 3 } else { 4 }
-}
-
-/// In vectors of 4, those of two stages and their product; in vectors of 8, those of three stages. Odd parts' are `i`
-/// times those before them.
-fn lane_roots(group_roots: &[[f64; 2]], group_products: &[[f64; 2]], lanes: usize) -> Vec<f64> {
-    let vectors = group_roots.len() / lanes;
-    let mut out = Vec::new();
-    for first in (vectors..2 * vectors).step_by(lanes) {
-        extend(&mut out, lanes, |lane| group_roots[first + lane]);
-        extend(&mut out, lanes, |lane| group_roots[2 * (first + lane)]);
-        if lanes == 4 {
-            extend(&mut out, lanes, |lane| group_products[first + lane]);
-        } else {
-            extend(&mut out, lanes, |lane| group_roots[4 * (first + lane)]);
-            extend(&mut out, lanes, |lane| group_roots[4 * (first + lane) + 2]);
-        }
-    }
-    out
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
+use crate::cpu::blind_rotate::reals;
 use crate::cpu::fft;
 use crate::cpu::ntt::{self, Ahead, Tables};
 
@@ -83,12 +84,8 @@ unsafe impl Simd for Avx2 {
         unsafe { _mm256_srlv_epi32(a, Self::splat(bits)) }
     }
     #[inline(always)]
-    unsafe fn shift_left_by(a: __m256i, bits: u32) -> __m256i {
-        unsafe { _mm256_sllv_epi32(a, Self::splat(bits)) }
-    }
-    #[inline(always)]
-    unsafe fn shift_right_signed<const BITS: u32>(a: __m256i) -> __m256i {
-        unsafe { _mm256_sra_epi32(a, _mm_cvtsi32_si128(BITS as i32)) }
+    unsafe fn shift_left_by(a: __m256i, bits: __m256i) -> __m256i {
+        unsafe { _mm256_sllv_epi32(a, bits) }
     }
     #[inline(always)]
     unsafe fn mul_low(a: __m256i, b: __m256i) -> __m256i {
@@ -164,7 +161,6 @@ unsafe impl SimdReals for Avx2 {
     const REALS: usize = 4;
     /// AMD's have since Zen, Intel's without AVX-512 since Golden Cove.
     const UNITS_FOR_SUMS: bool = true;
-    const CALLS_NEAR: bool = false;
     type R = __m256d;
     type SquareOfReals = [__m256d; 4];
 
@@ -210,10 +206,7 @@ unsafe impl SimdReals for Avx2 {
     }
     #[inline(always)]
     unsafe fn fraction(a: __m256d) -> __m256d {
-        unsafe {
-            const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-            _mm256_sub_pd(a, _mm256_round_pd::<NEAREST>(a))
-        }
+        unsafe { _mm256_sub_pd(a, _mm256_floor_pd(a)) }
     }
     #[inline(always)]
     unsafe fn low_words(a: __m256d, b: __m256d) -> __m256i {
@@ -249,7 +242,7 @@ unsafe impl SimdReals for Avx2 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn fft_inverse_passes(tables: &fft::Tables, values: &mut [f64]) {
-        unsafe { fft::inverse_passes::<Avx2>(tables, values) }
+    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
+        unsafe { reals::add_sums::<Avx2, false>(tables, values, accumulator) }
     }
 }

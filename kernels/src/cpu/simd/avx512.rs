@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
+use crate::cpu::blind_rotate::reals;
 use crate::cpu::fft;
 use crate::cpu::ntt::{self, Ahead, Tables};
 
@@ -86,12 +87,8 @@ unsafe impl Simd for Avx512 {
         unsafe { _mm512_srlv_epi32(a, Self::splat(bits)) }
     }
     #[inline(always)]
-    unsafe fn shift_left_by(a: __m512i, bits: u32) -> __m512i {
-        unsafe { _mm512_sllv_epi32(a, Self::splat(bits)) }
-    }
-    #[inline(always)]
-    unsafe fn shift_right_signed<const BITS: u32>(a: __m512i) -> __m512i {
-        unsafe { _mm512_srai_epi32::<BITS>(a) }
+    unsafe fn shift_left_by(a: __m512i, bits: __m512i) -> __m512i {
+        unsafe { _mm512_sllv_epi32(a, bits) }
     }
     #[inline(always)]
     unsafe fn mul_low(a: __m512i, b: __m512i) -> __m512i {
@@ -175,7 +172,6 @@ unsafe impl Simd for Avx512 {
 unsafe impl SimdReals for Avx512 {
     const REALS: usize = 8;
     const UNITS_FOR_SUMS: bool = false;
-    const CALLS_NEAR: bool = true;
     type R = __m512d;
     type SquareOfReals = [__m512d; 8];
 
@@ -221,7 +217,7 @@ unsafe impl SimdReals for Avx512 {
     }
     #[inline(always)]
     unsafe fn fraction(a: __m512d) -> __m512d {
-        unsafe { _mm512_reduce_pd::<_MM_FROUND_TO_NEAREST_INT>(a) }
+        unsafe { _mm512_reduce_pd::<_MM_FROUND_TO_NEG_INF>(a) }
     }
     #[inline(always)]
     unsafe fn low_words(a: __m512d, b: __m512d) -> __m512i {
@@ -267,7 +263,7 @@ unsafe impl SimdReals for Avx512 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn fft_inverse_passes(tables: &fft::Tables, values: &mut [f64]) {
-        unsafe { fft::inverse_passes::<Avx512>(tables, values) }
+    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
+        unsafe { reals::add_sums::<Avx512, false>(tables, values, accumulator) }
     }
 }

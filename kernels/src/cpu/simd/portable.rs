@@ -66,12 +66,8 @@ unsafe impl Simd for Portable {
         a.map(|a| a >> bits)
     }
     #[inline(always)]
-    unsafe fn shift_left_by(a: V, bits: u32) -> V {
-        a.map(|a| a << bits)
-    }
-    #[inline(always)]
-    unsafe fn shift_right_signed<const BITS: u32>(a: V) -> V {
-        a.map(|a| (a as i32 >> BITS) as u32)
+    unsafe fn shift_left_by(a: V, bits: V) -> V {
+        map2(a, bits, |a, bits| a << bits)
     }
     #[inline(always)]
     unsafe fn mul_low(a: V, b: V) -> V {

@@ -1,0 +1,153 @@
+//! Stages where sums are done by the units of fused products: as few fused operations as there are, none deep.
+//!
+//! RADIX vectors through their stages are a transform of `s^j v_j`, `s` the root of the last stage. A turn by
+//! `s^j = c_j (1 + i t_j)` is two fused operations, `u_j = (1 + i t_j) v_j`, and its cosine waits for the next sum,
+//! `x + c_j u_j` and `x - c_j u_j`, which are fused too; a pair's common cosine waits for the sum after that. So eight
+//! vectors take 66 operations (by butterflies 72), each at most five deep (nine). (After Linzer and Feig, "Implementation
+//! of efficient FFT algorithms on fused multiply-add architectures", IEEE Trans. Signal Processing 41, 1993, and Goedecker,
+//! "Fast radix 2, 3, 4, and 5 kernels for fast Fourier transforms on computers with overlapping multiply-add
+//! instructions", SIAM J. Sci. Comput. 18, 1997.)
+//!
+//! Near a quarter of a turn the tangent is large and its cosine small; rounding errors are relative to the product,
+//! which is not. Where the cosine is zero, [`COSINE_MIN`] stands in, below all rounding.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use super::tables::root;
+use super::{Complex, sum_and_difference, sum_and_difference_by_i};
+use crate::cpu::simd::SimdReals;
+
+/// Factors of eight vectors.
+pub const FACTORS: usize = number(8);
+
+/// Factors of a radix.
+pub const fn number(radix: usize) -> usize {
+    match radix {
+        2 => 2,
+        4 => 6,
+        _ => 15,
+    }
+}
+
+/// Least magnitude of a cosine.
+const COSINE_MIN: f64 = 1.0 / (1u64 << 60) as f64;
+
+/// What [`stages`] and [`inverse_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `t_1 ..`, then what is
+/// left of the cosines for each stage.
+pub fn factors(radix: usize, turn: i64, of: i64) -> Vec<f64> {
+    let powers: Vec<[f64; 2]> = (0..radix as i64).map(|j| root(j * turn, of)).collect();
+    let cosine = |j: usize| if powers[j][0].abs() < COSINE_MIN { COSINE_MIN } else { powers[j][0] };
+    let tangents = (1..radix).map(|j| powers[j][1] / cosine(j));
+    let c = |above: usize, below: usize| cosine(above) / cosine(below);
+    let cosines = match radix {
+        2 => vec![c(1, 0)],
+        4 => vec![c(2, 0), c(3, 1), c(1, 0)],
+        _ => vec![c(4, 0), c(5, 1), c(6, 2), c(7, 3), c(2, 0), c(3, 1), c(1, 0), c(1, 0) * FRAC_1_SQRT_2],
+    };
+    tangents.chain(cosines).collect()
+}
+
+/// `(1 + i t) y`.
+#[inline(always)]
+unsafe fn turn<S: SimdReals>(y: Complex<S>, t: S::R) -> Complex<S> {
+    unsafe { Complex { re: S::neg_mul_add(y.im, t, y.re), im: S::mul_add(y.re, t, y.im) } }
+}
+
+/// `(x + c y, x - c y)`.
+#[inline(always)]
+unsafe fn plus_minus<S: SimdReals>(x: Complex<S>, y: Complex<S>, c: S::R) -> (Complex<S>, Complex<S>) {
+    unsafe {
+        let plus = Complex { re: S::mul_add(y.re, c, x.re), im: S::mul_add(y.im, c, x.im) };
+        (plus, Complex { re: S::neg_mul_add(y.re, c, x.re), im: S::neg_mul_add(y.im, c, x.im) })
+    }
+}
+
+/// `(x + i c y, x - i c y)`.
+#[inline(always)]
+unsafe fn plus_minus_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, c: S::R) -> (Complex<S>, Complex<S>) {
+    unsafe {
+        let plus = Complex { re: S::neg_mul_add(y.im, c, x.re), im: S::mul_add(y.re, c, x.im) };
+        (plus, Complex { re: S::mul_add(y.im, c, x.re), im: S::neg_mul_add(y.re, c, x.im) })
+    }
+}
+
+/// `(1 + i) y`.
+#[inline(always)]
+unsafe fn eighth_turn<S: SimdReals>(y: Complex<S>) -> Complex<S> {
+    unsafe { Complex { re: S::sub_reals(y.re, y.im), im: S::add_reals(y.re, y.im) } }
+}
+
+/// See [`super::stages`].
+#[inline(always)]
+pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        for j in 1..RADIX {
+            v[j] = turn(v[j], factor(j - 1));
+        }
+        let c = |i: usize| factor(RADIX - 1 + i);
+        match RADIX {
+            2 => (v[0], v[1]) = plus_minus(v[0], v[1], c(0)),
+            4 => {
+                (v[0], v[2]) = plus_minus(v[0], v[2], c(0));
+                (v[1], v[3]) = plus_minus(v[1], v[3], c(1));
+                (v[0], v[1]) = plus_minus(v[0], v[1], c(2));
+                (v[2], v[3]) = plus_minus_i(v[2], v[3], c(2));
+            }
+            _ => {
+                for i in 0..4 {
+                    (v[i], v[i + 4]) = plus_minus(v[i], v[i + 4], c(i));
+                }
+                for i in 0..2 {
+                    (v[i], v[i + 2]) = plus_minus(v[i], v[i + 2], c(4 + i));
+                    (v[i + 4], v[i + 6]) = plus_minus_i(v[i + 4], v[i + 6], c(4 + i));
+                }
+                (v[0], v[1]) = plus_minus(v[0], v[1], c(6));
+                (v[2], v[3]) = plus_minus_i(v[2], v[3], c(6));
+                (v[4], v[5]) = plus_minus(v[4], eighth_turn(v[5]), c(7));
+                (v[6], v[7]) = plus_minus_i(v[6], eighth_turn(v[7]), c(7));
+            }
+        }
+        v
+    }
+}
+
+/// Places with their bits reversed: an inverse stage joins what a forward stage parts.
+const REVERSED: [[usize; 8]; 3] = [[0, 1, 0, 0, 0, 0, 0, 0], [0, 2, 1, 3, 0, 0, 0, 0], [0, 4, 2, 6, 1, 5, 3, 7]];
+
+/// Stages by the conjugate root, from neighbours to the farthest: with parts exchanged, those of `s` itself.
+#[inline(always)]
+pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
+    v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    let places = REVERSED[RADIX.ilog2() as usize - 1];
+    let exchanged =
+        |v: [Complex<S>; RADIX]| std::array::from_fn(|i| Complex { re: v[places[i]].im, im: v[places[i]].re });
+    unsafe { exchanged(stages(exchanged(v), factor)) }
+}
+
+/// The first of all inverse stages, of eight vectors, whose root is one.
+#[inline(always)]
+pub unsafe fn first_inverse_stages<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        for i in [0, 2, 4, 6] {
+            (v[i], v[i + 1]) = sum_and_difference(v[i], v[i + 1]);
+        }
+        for i in [0, 4] {
+            (v[i], v[i + 2]) = sum_and_difference(v[i], v[i + 2]);
+            (v[i + 3], v[i + 1]) = sum_and_difference_by_i(v[i + 1], v[i + 3]);
+        }
+        let c = S::splat_real(FRAC_1_SQRT_2);
+        (v[0], v[4]) = sum_and_difference(v[0], v[4]);
+        (v[6], v[2]) = sum_and_difference_by_i(v[2], v[6]);
+        // by the eighth of a turn back, and by three
+        (v[5], v[1]) = plus_minus_i(v[1], eighth_turn(v[5]), c);
+        (v[7], v[3]) = plus_minus(v[3], eighth_turn(v[7]), c);
+        v
+    }
+}

@@ -1,0 +1,140 @@
+//! Stages where sums have units of their own: full products, then sums, one or two stages at a time; back the other way
+//! round.
+
+use super::tables::root;
+use super::{Complex, sum_and_difference, sum_and_difference_by_i};
+use crate::cpu::simd::SimdReals;
+
+/// Factors of four vectors.
+pub const FACTORS: usize = number(4);
+
+/// Factors of a radix.
+pub const fn number(radix: usize) -> usize {
+    2 * (radix - 1)
+}
+
+/// What [`stages`] and [`undo_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `s`, then its square and
+/// its cube; real and imaginary parts.
+pub fn factors(radix: usize, turn: i64, of: i64) -> Vec<f64> {
+    (1..radix as i64).flat_map(|j| root(j * turn, of)).collect()
+}
+
+/// `s^j`.
+#[inline(always)]
+unsafe fn power<S: SimdReals>(factor: &impl Fn(usize) -> S::R, j: usize) -> Complex<S> {
+    Complex { re: factor(2 * j - 2), im: factor(2 * j - 1) }
+}
+
+impl<S: SimdReals> Complex<S> {
+    /// By the conjugate of `w`.
+    #[inline(always)]
+    unsafe fn mul_conjugate(self, w: Self) -> Self {
+        unsafe {
+            Complex {
+                re: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
+                im: S::neg_mul_add(self.re, w.im, S::mul_reals(self.im, w.re)),
+            }
+        }
+    }
+
+    /// By `i` and the conjugate of `w`.
+    #[inline(always)]
+    unsafe fn mul_i_conjugate(self, w: Self) -> Self {
+        unsafe {
+            Complex {
+                re: S::neg_mul_add(self.im, w.re, S::mul_reals(self.re, w.im)),
+                im: S::mul_add(self.im, w.im, S::mul_reals(self.re, w.re)),
+            }
+        }
+    }
+}
+
+/// `(x + w y, x - w y)`, the second as `2x - (x + w y)`.
+#[inline(always)]
+unsafe fn butterfly<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
+    unsafe {
+        let (two, sum) = (S::splat_real(2.0), x.mul_add(y, w));
+        (sum, Complex { re: S::mul_sub(two, x.re, sum.re), im: S::mul_sub(two, x.im, sum.im) })
+    }
+}
+
+/// `(x + i w y, x - i w y)`.
+#[inline(always)]
+unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<S>) -> (Complex<S>, Complex<S>) {
+    unsafe {
+        let two = S::splat_real(2.0);
+        let re = S::neg_mul_add(y.im, w.re, S::neg_mul_add(y.re, w.im, x.re));
+        let im = S::neg_mul_add(y.im, w.im, S::mul_add(y.re, w.re, x.im));
+        (Complex { re, im }, Complex { re: S::mul_sub(two, x.re, re), im: S::mul_sub(two, x.im, im) })
+    }
+}
+
+/// See [`super::stages`].
+#[inline(always)]
+pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        if RADIX == 2 {
+            (v[0], v[1]) = butterfly(v[0], v[1], power(&factor, 1));
+            return v;
+        }
+        let (x, y) = butterfly(v[0], v[2], power(&factor, 2));
+        let (z, t) = sum_and_difference(v[1].mul(power(&factor, 1)), v[3].mul(power(&factor, 3)));
+        (v[0], v[1]) = sum_and_difference(x, z);
+        (v[2], v[3]) = sum_and_difference_by_i(y, t);
+        v
+    }
+}
+
+/// See [`super::inverse_stages`].
+#[inline(always)]
+pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        if RADIX == 2 {
+            (v[0], v[1]) = sum_and_difference(v[0], v[1]);
+        } else {
+            let ((x, z), (y, t)) = (sum_and_difference(v[0], v[1]), sum_and_difference(v[2], v[3]));
+            (v[0], v[2]) = sum_and_difference(x, y);
+            (v[3], v[1]) = sum_and_difference_by_i(z, t);
+        }
+        for j in 1..RADIX {
+            v[j] = v[j].mul_conjugate(power(&factor, j));
+        }
+        v
+    }
+}
+
+/// The second of the stages of four vectors alone.
+#[inline(always)]
+pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        let w = power(&factor, 1);
+        (v[0], v[1]) = butterfly(v[0], v[1], w);
+        (v[2], v[3]) = butterfly_by_i(v[2], v[3], w);
+        v
+    }
+}
+
+/// The same undone.
+#[inline(always)]
+pub unsafe fn undo_second_stage<S: SimdReals, const RADIX: usize>(
+    mut v: [Complex<S>; RADIX],
+    factor: impl Fn(usize) -> S::R,
+) -> [Complex<S>; RADIX] {
+    unsafe {
+        let w = power(&factor, 1);
+        let (x, y) = sum_and_difference(v[0], v[1]);
+        (v[0], v[1]) = (x, y.mul_conjugate(w));
+        let (x, y) = sum_and_difference(v[3], v[2]);
+        (v[2], v[3]) = (x, y.mul_i_conjugate(w));
+        v
+    }
+}
