@@ -125,25 +125,6 @@ where
     out.chunks_mut(chunk).enumerate().for_each(|(i, out)| work(i, out));
 }
 
-impl Cpu {
-    fn load_key_switch(&self, key: &EvaluationKey) -> Result<KeySwitchKey> {
-        let p = key.params;
-        let (columns, tile) = (lwe_key_switch::padded_columns(&p), lwe_key_switch::tile_words(self.isa));
-        let (levels, dimension) = (p.key_switch_level_count, p.extracted_dimension());
-        let mut words = Words::zeroed(dimension * levels * columns)?;
-        let mut rows = vec![0; levels * (p.lwe_dimension + 1)];
-        for i in 0..dimension {
-            key.expand_key_switch(i, &mut rows);
-            for (j, row) in rows.chunks_exact(p.lwe_dimension + 1).enumerate() {
-                for (t, part) in row.chunks(tile).enumerate() {
-                    words[((t * dimension + i) * levels + j) * tile..][..part.len()].copy_from_slice(part);
-                }
-            }
-        }
-        Ok(KeySwitchKey { words, params: p, isa: self.isa })
-    }
-}
-
 impl Backend for Cpu {
     type Key = Key;
     type Arena = Arena;
@@ -155,7 +136,10 @@ impl Backend for Cpu {
     }
 
     fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
-        Ok(Key { bootstrap: BootstrapKey::load(self.isa, self.threads, key)?, key_switch: self.load_key_switch(key)? })
+        Ok(Key {
+            bootstrap: BootstrapKey::load(self.isa, self.threads, key)?,
+            key_switch: KeySwitchKey::load(self.isa, key)?,
+        })
     }
 
     fn key_bytes(&self, p: &Params) -> u64 {
@@ -218,14 +202,13 @@ impl Backend for Cpu {
 
     fn key_switch(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
         let key = &key.key_switch;
-        let p = &key.params;
+        let p = key.params();
         let (row_in, row_out) = (p.extracted_dimension() + 1, p.lwe_dimension + 1);
         let rows = inputs.len() / row_in;
         let mut out = vec![0; rows * row_out];
         let turn = rows.div_ceil(self.threads).max(1);
         for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, out| {
-            lwe_key_switch::key_switch(key, inputs, out);
-            Ok(())
+            lwe_key_switch::key_switch(key, inputs, out)
         })?;
         Ok(out)
     }

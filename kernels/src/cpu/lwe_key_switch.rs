@@ -1,29 +1,62 @@
 //! Key switch: an LWE ciphertext under the ring key to one under the small key (eprint 2018/421, Alg. 2, without the function).
 //!
 //! `out = (0, .., 0, b) - sum over i, j of d_ij row_ij`, `d_i` the balanced digits of `a_i` (docs/wire-format.md 8).
-//! The digits of all rows are made first; then tiles of columns run over a block of key rows for every input, with the
-//! sums in registers: a key row is read once for all inputs of a call.
+//! Tiles of columns run over a block of key rows for every input, with the sums in registers: a key row is read once for
+//! all inputs of a call.
+//!
+//! Where there are several inputs and the base is small, no input multiplies: all multiples of a key row (of two rows, all
+//! sums of their multiples) are made once, and each input subtracts the one its digits name.
+
+mod multiples;
 
 use crate::cpu::memory::Words;
 use crate::cpu::simd::{Isa, Simd};
-use crate::tfhe::Params;
+use crate::error::Result;
+use crate::tfhe::{EvaluationKey, Params};
+use multiples::Names;
 
 /// Vectors of a tile: sums that stay in registers.
 const TILE_VECTORS: usize = 8;
 /// Columns are padded to a multiple of this: a tile of the widest vector.
-pub const TILE_WORDS_MAX: usize = 16 * TILE_VECTORS;
+const TILE_WORDS_MAX: usize = 16 * TILE_VECTORS;
 /// Key rows of a block: 64 rows of a tile stay in the first-level cache while all inputs pass.
 const BLOCK_ROWS: usize = 64;
 
 /// A key-switching key in reading order: `[tiles][kN][levels][tile]` words.
 pub struct KeySwitchKey {
-    pub(super) words: Words,
-    pub(super) params: Params,
-    pub(super) isa: Isa,
+    words: Words,
+    params: Params,
+    isa: Isa,
+    names: Option<Names>,
+}
+
+impl KeySwitchKey {
+    /// Out of the key as the client sent it.
+    pub fn load(isa: Isa, key: &EvaluationKey) -> Result<KeySwitchKey> {
+        let p = key.params;
+        let (columns, tile) = (padded_columns(&p), tile_words(isa));
+        let (levels, dimension) = (p.key_switch_level_count, p.extracted_dimension());
+        let mut words = Words::zeroed(dimension * levels * columns)?;
+        let mut rows = vec![0; levels * (p.lwe_dimension + 1)];
+        for i in 0..dimension {
+            key.expand_key_switch(i, &mut rows);
+            for (j, row) in rows.chunks_exact(p.lwe_dimension + 1).enumerate() {
+                for (t, part) in row.chunks(tile).enumerate() {
+                    words[((t * dimension + i) * levels + j) * tile..][..part.len()].copy_from_slice(part);
+                }
+            }
+        }
+        Ok(KeySwitchKey { words, params: p, isa, names: Names::of(&p) })
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
 }
 
 /// Words of a tile for this instruction set.
-pub fn tile_words(isa: Isa) -> usize {
+fn tile_words(isa: Isa) -> usize {
     TILE_VECTORS * isa.lanes()
 }
 
@@ -32,14 +65,19 @@ pub fn padded_columns(params: &Params) -> usize {
     (params.lwe_dimension + 1).next_multiple_of(TILE_WORDS_MAX)
 }
 
-/// The balanced digits of `a`, most significant (level 1) first; the last carry is a whole turn and is dropped.
+/// The balanced digits of `a`, most significant (level 1) first.
 #[inline(always)]
 pub fn digits(base: u32, a: u32, out: &mut [i32]) {
     // (1) v <- round(a D^t / 2^32)
     let covered = (base as u64).pow(out.len() as u32) as u128;
-    let mut v = ((a as u128 * covered + (1 << 31)) >> 32) as u64;
+    digits_of_rounded(base.into(), ((a as u128 * covered + (1 << 31)) >> 32) as u64, out);
+}
+
+/// Those of `v`; the last carry is a whole turn and is dropped.
+#[inline(always)]
+fn digits_of_rounded(base: u64, mut v: u64, out: &mut [i32]) {
     for digit in out.iter_mut().rev() {
-        let (rest, low) = (v / base as u64, (v % base as u64) as u32);
+        let (rest, low) = (v / base, v % base);
         // (2) balanced digits of v, least significant first; the last carry is a whole turn and is dropped
         // odd base: -(B-1)/2 ..= (B-1)/2; even base: -B/2 ..= B/2 - 1
         let carry = low > (base - 1) / 2;
@@ -49,24 +87,33 @@ pub fn digits(base: u32, a: u32, out: &mut [i32]) {
 }
 
 /// One call: `inputs` is `[rows][kN + 1]` torus words, `out` is `[rows][n + 1]`.
-pub fn key_switch(key: &KeySwitchKey, inputs: &[u32], out: &mut [u32]) {
+pub fn key_switch(key: &KeySwitchKey, inputs: &[u32], out: &mut [u32]) -> Result<()> {
     let p = &key.params;
     let (dimension, levels, columns) = (p.extracted_dimension(), p.key_switch_level_count, padded_columns(p));
     let rows = inputs.len() / (dimension + 1);
-    let mut all_digits = vec![0i32; rows * dimension * levels];
-    let mut sums = vec![0u32; rows * columns];
-    for (row, input) in inputs.chunks_exact(dimension + 1).enumerate() {
-        let row_digits = &mut all_digits[row * dimension * levels..][..dimension * levels];
-        for (&a, out) in input.iter().zip(row_digits.chunks_exact_mut(levels)) {
-            digits(p.key_switch_base, a, out);
-        }
+    let mut sums = Words::zeroed(rows * columns)?;
+    for (input, sums) in inputs.chunks_exact(dimension + 1).zip(sums.chunks_exact_mut(columns)) {
         // (4) the sample's body goes to the body
-        sums[row * columns + p.lwe_dimension] = input[dimension];
+        sums[p.lwe_dimension] = input[dimension];
     }
-    subtract_rows(key.isa, key, &all_digits, &mut sums);
+    match &key.names {
+        Some(names) if rows >= multiples::INPUTS_MIN => names.subtract(key, inputs, dimension, &mut sums)?,
+        _ => {
+            let mut all_digits = vec![0i32; rows * dimension * levels];
+            for (input, digits_of_row) in
+                inputs.chunks_exact(dimension + 1).zip(all_digits.chunks_exact_mut(dimension * levels))
+            {
+                for (&a, out) in input.iter().zip(digits_of_row.chunks_exact_mut(levels)) {
+                    digits(p.key_switch_base, a, out);
+                }
+            }
+            subtract_rows(key.isa, key, &all_digits, &mut sums);
+        }
+    }
     for (sums, out) in sums.chunks_exact(columns).zip(out.chunks_exact_mut(p.lwe_dimension + 1)) {
         out.copy_from_slice(&sums[..p.lwe_dimension + 1]);
     }
+    Ok(())
 }
 
 /// `sums[row] -= sum over i of digits[row][i] * key[i]`; `digits` is `[rows][kN levels]`, `sums` `[rows][columns]`.

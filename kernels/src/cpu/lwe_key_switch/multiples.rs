@@ -1,0 +1,207 @@
+//! Key switch by multiples of key rows, made once for all inputs.
+//!
+//! Key rows are taken in groups of one or two; a group has `base` or `base^2` multiples, and the digits that an input has
+//! there name one of them. With `r` inputs, a group costs `base^2 / r + 1` subtractions each, and no product.
+
+use super::{KeySwitchKey, TILE_VECTORS, digits_of_rounded, padded_columns, tile_words};
+use crate::cpu::memory::Words;
+use crate::cpu::simd::Simd;
+use crate::error::Result;
+use crate::tfhe::Params;
+
+/// From so many inputs of a call on, making the multiples is worth it.
+pub const INPUTS_MIN: usize = 8;
+
+/// Multiples of a block of groups: with the widest vectors they take 36 KiB, most of a first-level cache.
+const MULTIPLES_MAX: usize = 72;
+
+/// Torus words rounded to `base^levels` are this many at most where their digits are kept.
+const ROUNDED_MAX: u64 = 1 << 16;
+
+/// What names the multiples.
+pub struct Names {
+    /// Digits of all rounded words, each raised by `base / 2` to start from zero: `[base^levels + 1][levels]`.
+    digits: Vec<u8>,
+    base: usize,
+    levels: usize,
+    /// Key rows of a group.
+    group_rows: usize,
+}
+
+impl Names {
+    /// Nothing where there would be too many multiples or digits to keep.
+    pub fn of(params: &Params) -> Option<Names> {
+        let (base, levels) = (params.key_switch_base as usize, params.key_switch_level_count);
+        let covered = (base as u64).checked_pow(levels as u32).filter(|&covered| covered <= ROUNDED_MAX)?;
+        let group_rows = if base * base <= MULTIPLES_MAX / 8 { 2 } else { 1 };
+        if base > MULTIPLES_MAX / 4 {
+            return None;
+        }
+        let mut kept = Vec::with_capacity((covered as usize + 1) * levels);
+        let mut out = vec![0; levels];
+        for rounded in 0..=covered {
+            digits_of_rounded(base as u64, rounded, &mut out);
+            kept.extend(out.iter().map(|&digit| (digit + base as i32 / 2) as u8));
+        }
+        Some(Names { digits: kept, base, levels, group_rows })
+    }
+
+    fn multiples(&self) -> usize {
+        self.base.pow(self.group_rows as u32)
+    }
+
+    /// One name a group and input: `[inputs][groups]`.
+    fn of_inputs(&self, inputs: &[u32], dimension: usize) -> Vec<u8> {
+        let covered = self.digits.len() / self.levels - 1;
+        let groups = (dimension * self.levels).div_ceil(self.group_rows);
+        let mut names = Vec::with_capacity(inputs.len() / (dimension + 1) * groups);
+        let mut digits = Vec::with_capacity(dimension * self.levels);
+        for input in inputs.chunks_exact(dimension + 1) {
+            digits.clear();
+            for &a in &input[..dimension] {
+                let rounded = ((u64::from(a) * covered as u64 + (1 << 31)) >> 32) as usize;
+                digits.extend_from_slice(&self.digits[rounded * self.levels..][..self.levels]);
+            }
+            let name = |group: &[u8]| group.iter().fold(0, |name, &digit| name * self.base as u8 + digit);
+            names.extend(digits.chunks(self.group_rows).map(name));
+        }
+        names
+    }
+
+    /// `sums[input] -= sum over i of digits[input][i] * key[i]`; `inputs` is `[inputs][dimension + 1]`, `sums` is
+    /// `[inputs][columns]`.
+    pub fn subtract(&self, key: &KeySwitchKey, inputs: &[u32], dimension: usize, sums: &mut [u32]) -> Result<()> {
+        let names = self.of_inputs(inputs, dimension);
+        // aligned, as the key is
+        let mut table = Words::zeroed(MULTIPLES_MAX * tile_words(key.isa))?;
+        subtract_named(key.isa, self, key, &names, &mut table, sums);
+        Ok(())
+    }
+}
+
+#[inline(always)]
+unsafe fn subtract<S: Simd>(of: &Names, key: &KeySwitchKey, names: &[u8], table: &mut [u32], sums: &mut [u32]) {
+    let columns = padded_columns(&key.params);
+    let tile = TILE_VECTORS * S::LANES;
+    let key_rows = key.words.len() / columns;
+    let (multiples, groups) = (of.multiples(), key_rows.div_ceil(of.group_rows));
+    let block_groups = MULTIPLES_MAX / multiples;
+    for (t, tile_key) in key.words.chunks_exact(key_rows * tile).enumerate() {
+        for (block, block_key) in tile_key.chunks(block_groups * of.group_rows * tile).enumerate() {
+            for (rows, table) in block_key.chunks(of.group_rows * tile).zip(table.chunks_exact_mut(multiples * tile)) {
+                // SAFETY: the caller enabled the instruction set; the table has room for a group's multiples.
+                unsafe { make::<S>(of.base, rows, table) };
+            }
+            for (sums, names) in sums.chunks_exact_mut(columns).zip(names.chunks_exact(groups)) {
+                let names = &names[block * block_groups..][..block_key.len().div_ceil(of.group_rows * tile)];
+                // SAFETY: the tile lies within the padded columns; names are below the number of multiples.
+                unsafe {
+                    let at = sums[t * tile..].as_mut_ptr();
+                    let mut sum: [S::V; TILE_VECTORS] = std::array::from_fn(|v| S::load(at.add(v * S::LANES)));
+                    for (group, &name) in names.iter().enumerate() {
+                        // (3) sum <- sum - digits * key rows
+                        let multiple = table.as_ptr().add((group * multiples + name as usize) * tile);
+                        for v in 0..TILE_VECTORS {
+                            sum[v] = S::sub(sum[v], S::load(multiple.add(v * S::LANES)));
+                        }
+                    }
+                    for v in 0..TILE_VECTORS {
+                        S::store(at.add(v * S::LANES), sum[v]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All multiples of the one or two `rows` of a group, in the order of their names: the last row's digit counts fastest.
+#[inline(always)]
+unsafe fn make<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
+    let tile = TILE_VECTORS * S::LANES;
+    unsafe {
+        for v in 0..TILE_VECTORS {
+            let lowest = S::splat((base as u32 / 2).wrapping_neg());
+            let last = S::load(rows.as_ptr().add(rows.len() - tile + v * S::LANES));
+            let mut to = table.as_mut_ptr().add(v * S::LANES);
+            let mut fill = |from: S::V| {
+                let mut multiple = S::add(from, S::mul_low(last, lowest));
+                for _ in 0..base {
+                    S::store(to, multiple);
+                    multiple = S::add(multiple, last);
+                    to = to.add(tile);
+                }
+            };
+            if rows.len() == tile {
+                fill(S::splat(0));
+            } else {
+                let first = S::load(rows.as_ptr().add(v * S::LANES));
+                let mut multiple = S::mul_low(first, lowest);
+                for _ in 0..base {
+                    fill(multiple);
+                    multiple = S::add(multiple, first);
+                }
+            }
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    fn subtract_named = subtract(of: &Names, key: &KeySwitchKey, names: &[u8], table: &mut [u32], sums: &mut [u32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::lwe_key_switch::digits;
+    use crate::cpu::simd::Isa;
+    use crate::tfhe::{ParamsLiteral, Preset};
+
+    #[test]
+    fn multiples_give_what_products_give_for_every_base_and_for_rows_that_leave_half_a_group() {
+        let mut state = 7u32;
+        let mut word = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state ^ state >> 15
+        };
+        for (base, levels, dimension) in [(2, 9, 5), (3, 7, 5), (4, 6, 3), (5, 3, 4), (8, 4, 3), (18, 3, 2)] {
+            let params = Preset::Fast128.params();
+            // only the shape of the key switch matters: `dimension` ring coefficients of the preset's
+            let literal = ParamsLiteral { key_switch_base: base, key_switch_level_count: levels, ..*params };
+            let params = Params::try_from(literal).expect("parameters");
+            let names = Names::of(&params).expect("a small base");
+            let rounded_words = [0, u32::MAX, 1 << 31, (1 << 31) - 1];
+            let inputs: Vec<u32> = (0..3 * (dimension + 1)).map(|i| *rounded_words.get(i).unwrap_or(&word())).collect();
+            for isa in Isa::available() {
+                let tile = tile_words(isa);
+                let (columns, key_rows) = (padded_columns(&params), dimension * levels);
+                let key: Vec<u32> = (0..key_rows * columns).map(|_| word()).collect();
+                let mut expected: Vec<u32> = (0..3 * columns).map(|_| word()).collect();
+                let mut sums = expected.clone();
+                for (input, sums) in inputs.chunks_exact(dimension + 1).zip(expected.chunks_exact_mut(columns)) {
+                    for (i, &a) in input[..dimension].iter().enumerate() {
+                        let mut out = vec![0; levels];
+                        digits(base, a, &mut out);
+                        for (j, digit) in out.into_iter().enumerate() {
+                            for (column, sum) in sums.iter_mut().enumerate() {
+                                let row = &key[(column / tile * key_rows + i * levels + j) * tile..];
+                                *sum = sum.wrapping_sub(row[column % tile].wrapping_mul(digit as u32));
+                            }
+                        }
+                    }
+                }
+                let key = KeySwitchKey { words: Words::copy_of(&key).expect("memory"), params, isa, names: None };
+                names.subtract(&key, &inputs, dimension, &mut sums).expect("memory");
+                assert!(sums == expected, "base {base}, {}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn large_bases_and_many_levels_have_no_names() {
+        for (base, levels) in [(19, 3), (2, 17), (65_536, 1)] {
+            let literal =
+                ParamsLiteral { key_switch_base: base, key_switch_level_count: levels, ..*Preset::Fast128.params() };
+            assert!(Names::of(&Params::try_from(literal).expect("parameters")).is_none(), "{base}^{levels}");
+        }
+    }
+}
