@@ -69,9 +69,10 @@ impl Cpu {
         Cpu { info, isa, threads }
     }
 
-    /// Rows of one thread's turn: as even as possible, at most a group.
+    /// Rows of one thread's turn: at most a group, and as many turns for each thread.
     fn rows_of_a_turn(&self, rows: usize) -> usize {
-        rows.div_ceil(self.threads).clamp(1, GROUP_ROWS_MAX)
+        let turns = rows.div_ceil(GROUP_ROWS_MAX * self.threads) * self.threads;
+        rows.div_ceil(turns.max(1)).max(1)
     }
 }
 
@@ -211,5 +212,29 @@ impl Backend for Cpu {
             lwe_key_switch::key_switch(key, inputs, out)
         })?;
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_at_most_a_group_and_no_thread_has_more_rows_than_an_even_share_rounded_up() {
+        for threads in 1..=5 {
+            let cpu = Cpu::with(Isa::Portable, threads);
+            for rows in 1..=200usize {
+                let turn = cpu.rows_of_a_turn(rows);
+                assert!((1..=GROUP_ROWS_MAX).contains(&turn), "{rows} rows, {threads} threads: {turn}");
+                let turns = rows.div_ceil(turn);
+                let busiest = turns.div_ceil(cpu.threads) * turn;
+                let even = rows.div_ceil(cpu.threads);
+                // a turn's rounding, for each turn of the thread
+                assert!(
+                    busiest < even + turns.div_ceil(cpu.threads).max(1),
+                    "{rows} rows, {threads} threads: {busiest}"
+                );
+            }
+        }
     }
 }
