@@ -1,11 +1,11 @@
-//! Stages where sums are done by the units of fused products: as few fused operations as there are, none deep.
+//! Stages where sums are done by the units of fused products: few operations, in short chains.
 //!
 //! RADIX vectors through their stages are a transform of `s^j v_j`, `s` the root of the last stage. A turn by
 //! `s^j = c_j (1 + i t_j)` is two fused operations, `u_j = (1 + i t_j) v_j`, and its cosine waits for the next sum,
 //! `x + c_j u_j` and `x - c_j u_j`, which are fused too; a pair's common cosine waits for the sum after that. So eight
 //! vectors take 66 operations (by butterflies 72), each at most five deep (nine). (After Linzer and Feig, "Implementation
 //! of efficient FFT algorithms on fused multiply-add architectures", IEEE Trans. Signal Processing 41, 1993, and Goedecker,
-//! "Fast radix 2, 3, 4, and 5 kernels for fast Fourier transforms on computers with overlapping multiply-add
+//! "Fast radix 2, 3, 4, and 5 kernels for fast Fourier transformations on computers with overlapping multiply-add
 //! instructions", SIAM J. Sci. Comput. 18, 1997.)
 //!
 //! Near a quarter of a turn the tangent is large and its cosine small; rounding errors are relative to the product,
