@@ -315,7 +315,7 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     }
 }
 
-/// Step (6) for one vector; `sum` in `[0, q)`.
+/// Step (6) for one vector; `sum` in `[0, q]`.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
     unsafe {

@@ -237,7 +237,8 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
     }
 }
 
-/// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they were added. All sums together by `or`, in quarters.
+/// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they
+/// were added. All sums together by `or`, in quarters.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     tables: &Tables,

@@ -21,7 +21,8 @@ pub struct Tables {
     /// `[places][factors][REALS]` for every inverse pass after the first stages. Nothing where inverse stages are forward
     /// ones undone.
     places: Vec<Doubles>,
-    /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points; likewise.
+    /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points. Not read where inverse
+    /// stages are forward ones undone.
     pub(super) twist: Doubles,
 }
 
