@@ -18,8 +18,8 @@ pub struct Config {
     pub queue_rows_max: usize,
     /// Rows waiting or running in one session. At least [`OPERATION_ROWS_MAX`], so that an empty queue takes any operation.
     pub session_rows_max: usize,
-    /// How long rows that would not fill a batch wait for company of their session before they run, in microseconds.
-    /// 0: not at all.
+    /// How long rows that would not fill a batch wait at most for company of their session while the devices are busy, in
+    /// microseconds; an idle device starts at once. 0: not at all.
     pub wait_us_max: u64,
     /// Bootstraps in one batch. A batch cannot be interrupted, so this bounds how long a session waits for another one
     /// and how long an eviction may take; `None`: the device's `rows_max`, beyond which nothing gets faster. At 2 ms a
@@ -44,7 +44,7 @@ impl Default for Config {
         Self {
             queue_rows_max: 16 * OPERATION_ROWS_MAX,
             session_rows_max: 4 * OPERATION_ROWS_MAX,
-            wait_us_max: 200, // a tenth of a bootstrap: hardly felt by a lone gate, long enough for a burst of requests
+            wait_us_max: 200, // a tenth of a bootstrap on a processor: long enough for a burst of requests
             batch_rows_max: None,
             key_bytes_max: 4 * GIB, // 300 keys of the largest preset
             resident_bytes_max: None,

@@ -3,8 +3,9 @@
 //! No clock, no thread, no I/O, no key and no ciphertext: ids, row counts, byte counts and weights only. Hence the simulator
 //! in `tests/sim` can live through years of bad luck in seconds. Time is counted since the engine's start.
 //!
-//! - Work: rows queue by session, first come, first served. A session with less than a full batch gathers for
-//!   `Limits::wait`, then is ready; [`crate::fair`] says which ready session is next. One batch holds rows of one session.
+//! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
+//!   batch gathers for `Limits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready
+//!   session is next. One batch holds rows of one session.
 //! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists of gates
 //!   and other sessions take turns. A circuit stays on the device where it began, its bits in the session's arena there.
 //! - Devices (`devices`, `dispatch`): each loads one key at a time, and takes batches as long as it has fewer than its

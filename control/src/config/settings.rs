@@ -197,7 +197,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_BATCH_WAIT_US",
         "batch-wait-us",
         "200",
-        "How long a lone gate waits for company of its session, in microseconds.",
+        "How long a lone gate waits at most for company of its session while the devices are busy, in microseconds.",
     ),
     setting(
         "ANGO_KEY_MEMORY_MB",

@@ -22,7 +22,14 @@ impl Scheduler {
         }
         while self.devices_that_take_work().next().is_some() {
             let next = self.fair.in_order().find_map(|session| Some((session, self.device_for(session)?)));
-            let Some((session, device)) = next else { return };
+            let Some((session, device)) = next else {
+                // nothing that is ready can start: what gathers has nothing to wait for where a device idles
+                match self.gathering_for_an_idle_device() {
+                    Some(session) => self.make_ready(session),
+                    None => return,
+                }
+                continue;
+            };
             match self.devices[device.0].residency.place(session) {
                 Place::Absent => self.load(session, device),
                 _ => self.run(now, session, device),
@@ -50,6 +57,14 @@ impl Scheduler {
         };
         let candidates = self.devices_that_take_work().filter(|&id| fits(id) && self.has_work_for(session, id));
         candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
+    }
+
+    /// The session that has gathered longest among those that an idle device could serve.
+    fn gathering_for_an_idle_device(&self) -> Option<SessionId> {
+        self.devices_that_take_work().find(|device| self.devices[device.0].running.is_empty())?;
+        let serves = |device: DeviceId| self.devices[device.0].running.is_empty();
+        let mut sessions = self.gathering.iter().map(|&(_, session)| session);
+        sessions.find(|&session| self.device_for(session).is_some_and(serves))
     }
 
     fn has_work_for(&self, session: SessionId, device: DeviceId) -> bool {

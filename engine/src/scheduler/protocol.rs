@@ -14,7 +14,7 @@ pub struct Limits {
     pub queue_rows_max: usize,
     /// Rows of lists of gates waiting or running, one session.
     pub session_rows_max: usize,
-    /// How long less than a batch gathers.
+    /// How long less than a batch gathers at most; only while no idle device can take it.
     pub wait: Duration,
     /// Bytes of seeded keys of all sessions.
     pub key_bytes_max: u64,

@@ -95,6 +95,19 @@ impl Desk {
         desk
     }
 
+    /// The session's key is on the device, which runs one batch of it and would take another.
+    fn half_busy(session: SessionId) -> Self {
+        Desk::half_busy_with(limits(), session)
+    }
+
+    fn half_busy_with(mut limits: Limits, session: SessionId) -> Self {
+        limits.devices[0].batches_in_flight_max = 2;
+        let mut desk = Desk::with(limits, &[session]);
+        assert_eq!(desk.submit(session, op(1000), &[1; 8]), [load(session)]);
+        run_of(&desk.feed(loaded(session)));
+        desk
+    }
+
     /// What follows, but for arenas that are given back: those have their own tests, in `circuits`.
     fn feed(&mut self, event: Event) -> Vec<Command> {
         let mut commands = self.feed_whole(event);
@@ -166,23 +179,49 @@ fn ends(operation: OperationId, error: Error) -> Command {
 }
 
 #[test]
-fn single_gates_of_a_session_that_arrive_together_ride_in_one_batch() {
+fn single_gates_that_arrive_while_the_device_is_busy_ride_in_one_batch() {
     let mut desk = Desk::resident(&[A, B]);
-    assert_eq!(desk.submit(A, op(1), &[1]), []);
-    assert_eq!(desk.submit(B, op(2), &[1]), []);
+    let running = run_of(&desk.submit(B, op(1), &[1; 8]));
+    assert_eq!(desk.submit(A, op(2), &[1]), []);
+    assert_eq!(desk.submit(B, op(3), &[1]), []);
     desk.now += WAIT / 2;
-    assert_eq!(desk.submit(A, op(3), &[1]), []);
-    desk.now += WAIT / 2;
-    let batch = run_of(&desk.feed(Event::Tick));
-    assert_eq!((batch.session, operations(&batch)), (A, vec![(op(1), 1), (op(3), 1)]));
+    assert_eq!(desk.submit(A, op(4), &[1]), []);
+    let commands = desk.done(&running);
+    assert_eq!(finished(&commands), [op(1)]);
+    let batch = run_of(&commands);
+    assert_eq!((batch.session, operations(&batch)), (A, vec![(op(2), 1), (op(4), 1)]), "A has gathered longest");
     let commands = desk.done(&batch);
-    assert_eq!(finished(&commands), [op(1), op(3)]);
-    assert_eq!(operations(&run_of(&commands)), [(op(2), 1)]);
+    assert_eq!(finished(&commands), [op(2), op(4)]);
+    assert_eq!(operations(&run_of(&commands)), [(op(3), 1)]);
 }
 
 #[test]
-fn a_lone_gate_waits_its_time_and_no_longer() {
+fn an_idle_device_starts_a_lone_gate_at_once() {
     let mut desk = Desk::resident(&[A]);
+    assert_eq!(operations(&run_of(&desk.submit(A, op(1), &[1]))), [(op(1), 1)]);
+    assert_eq!(desk.scheduler.next_wake(), None);
+}
+
+#[test]
+fn an_idle_device_that_lacks_the_key_loads_it_at_once() {
+    let mut desk = Desk::with(limits(), &[A]);
+    assert_eq!(desk.submit(A, op(1), &[1]), [load(A)]);
+    assert_eq!(desk.submit(A, op(2), &[1]), []);
+    assert_eq!(operations(&run_of(&desk.feed(loaded(A)))), [(op(1), 1), (op(2), 1)]);
+}
+
+#[test]
+fn what_is_ready_starts_before_what_gathers() {
+    let mut desk = Desk::resident(&[A, B]);
+    let running = run_of(&desk.submit(A, op(1), &[1; 8]));
+    desk.submit(A, op(2), &[1]);
+    desk.submit(B, op(3), &[1; 8]);
+    assert_eq!(run_of(&desk.done(&running)).session, B);
+}
+
+#[test]
+fn a_lone_gate_waits_its_time_for_a_device_that_is_busy_and_has_room() {
+    let mut desk = Desk::half_busy(A);
     assert_eq!(desk.submit(A, op(1), &[1]), []);
     assert_eq!(desk.scheduler.next_wake(), Some(desk.now + WAIT));
     desk.now += WAIT - Duration::from_nanos(1);
@@ -194,15 +233,15 @@ fn a_lone_gate_waits_its_time_and_no_longer() {
 
 #[test]
 fn a_full_batch_does_not_wait() {
-    let mut desk = Desk::resident(&[A]);
+    let mut desk = Desk::half_busy(A);
     assert_eq!(desk.submit(A, op(1), &[1; 7]), []);
     assert_eq!(operations(&run_of(&desk.submit(A, op(2), &[1]))), [(op(1), 7), (op(2), 1)]);
 }
 
 #[test]
 fn nothing_waits_where_the_wait_is_zero() {
-    let mut desk = Desk::with(Limits { wait: Duration::ZERO, ..limits() }, &[A]);
-    assert_eq!(desk.submit(A, op(1), &[1]), [load(A)]);
+    let mut desk = Desk::half_busy_with(Limits { wait: Duration::ZERO, ..limits() }, A);
+    assert_eq!(operations(&run_of(&desk.submit(A, op(1), &[1]))), [(op(1), 1)]);
 }
 
 #[test]
@@ -352,8 +391,10 @@ fn a_deadline_that_has_passed_ends_the_operation_at_once() {
 #[test]
 fn a_failed_batch_runs_once_more_part_by_part() {
     let mut desk = Desk::resident(&[A]);
+    let before = run_of(&desk.submit(A, op(3), &[1; 8]));
     desk.submit(A, op(1), &[1; 3]);
-    let both = run_of(&desk.submit(A, op(2), &[1; 6]));
+    desk.submit(A, op(2), &[1; 6]);
+    let both = run_of(&desk.done(&before));
     assert_eq!(operations(&both), [(op(1), 3), (op(2), 5)]);
     let first = run_of(&desk.failed(&both));
     assert_eq!(operations(&first), [(op(1), 3)]);
@@ -455,8 +496,10 @@ fn a_device_without_memory_is_cleared_before_the_second_try() {
 #[test]
 fn draining_finishes_what_is_queued_then_erases_every_key_and_stops() {
     let mut desk = Desk::resident(&[A, B]);
+    let before = run_of(&desk.submit(B, op(3), &[1; 8]));
     desk.submit(A, op(1), &[1]);
-    let batch = run_of(&desk.feed(Event::Drain));
+    assert_eq!(desk.feed(Event::Drain), []);
+    let batch = run_of(&desk.done(&before));
     let refused = Command::Refuse { operation: op(2), error: Error::ShuttingDown };
     assert_eq!(desk.submit(A, op(2), &[1]), [refused]);
     assert_eq!(desk.open(C, 10), [Command::RefuseSession { session: C, error: Error::ShuttingDown }]);
