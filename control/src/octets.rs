@@ -77,12 +77,13 @@ impl Words {
         let missing = (4 - self.part.len()) % 4;
         let (end_of_word, bytes) = bytes.split_at(missing.min(bytes.len()));
         self.part.extend_from_slice(end_of_word);
-        let (words, part) = bytes.as_chunks();
-        let whole = self.part.as_slice().try_into().ok();
-        self.words.extend(whole.into_iter().chain(words.iter().copied()).map(u32::from_le_bytes));
-        if whole.is_some() {
+        if let Ok(whole) = self.part.as_slice().try_into() {
+            self.words.push(u32::from_le_bytes(whole));
             self.part.clear();
         }
+        let (words, part) = bytes.as_chunks();
+        // one slice: copied as a block, not word by word
+        self.words.extend(words.iter().copied().map(u32::from_le_bytes));
         self.part.extend_from_slice(part);
     }
 

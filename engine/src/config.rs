@@ -21,6 +21,9 @@ pub struct Config {
     /// How long rows that would not fill a batch wait at most for company of their session while the devices are busy, in
     /// microseconds; an idle device starts at once. 0: not at all.
     pub wait_us_max: u64,
+    /// How long a session's memory for operands and results stays on a device after its last batch, in milliseconds: the
+    /// next request need not wait for it. It goes sooner when the session closes or the device needs it. 0: not at all.
+    pub arena_idle_ms: u64,
     /// Bootstraps in one batch. A batch cannot be interrupted, so this bounds how long a session waits for another one
     /// and how long an eviction may take; `None`: the device's `rows_max`, beyond which nothing gets faster. At 2 ms a
     /// bootstrap and core, 64 rows a core are 128 ms.
@@ -45,6 +48,7 @@ impl Default for Config {
             queue_rows_max: 16 * OPERATION_ROWS_MAX,
             session_rows_max: 4 * OPERATION_ROWS_MAX,
             wait_us_max: 200, // a tenth of a bootstrap on a processor: long enough for a burst of requests
+            arena_idle_ms: 5000,
             batch_rows_max: None,
             key_bytes_max: 4 * GIB, // 300 keys of the largest preset
             resident_bytes_max: None,
@@ -59,6 +63,8 @@ impl Default for Config {
 impl Config {
     /// Longest `wait_us_max`: a second. More is a mistaken unit.
     pub const WAIT_MAX: Duration = Duration::from_secs(1);
+    /// Longest `arena_idle_ms`: ten minutes.
+    pub const ARENA_IDLE_MS_MAX: u64 = 600_000;
 
     /// Says which setting is out of range, in a line for the operator.
     pub fn validate(&self) -> Result<(), Error> {
@@ -74,6 +80,10 @@ impl Config {
         check(
             u128::from(self.wait_us_max) <= Self::WAIT_MAX.as_micros(),
             format!("wait_us_max must be at most {}", Self::WAIT_MAX.as_micros()),
+        )?;
+        check(
+            self.arena_idle_ms <= Self::ARENA_IDLE_MS_MAX,
+            format!("arena_idle_ms must be at most {}", Self::ARENA_IDLE_MS_MAX),
         )?;
         check(self.batch_rows_max != Some(0), "batch_rows_max must be at least 1".into())?;
         check(self.key_bytes_max > 0, "key_bytes_max must be at least 1".into())?;
@@ -100,6 +110,7 @@ mod tests {
             ("session_rows_max", Config { session_rows_max: 1023, ..ok() }),
             ("queue_rows_max", Config { queue_rows_max: 4095, ..ok() }),
             ("wait_us_max", Config { wait_us_max: 1_000_001, ..ok() }),
+            ("arena_idle_ms", Config { arena_idle_ms: 600_001, ..ok() }),
             ("batch_rows_max", Config { batch_rows_max: Some(0), ..ok() }),
             ("key_bytes_max", Config { key_bytes_max: 0, ..ok() }),
             ("resident_bytes_max", Config { resident_bytes_max: Some(0), ..ok() }),

@@ -272,6 +272,7 @@ fn limits(config: &Config, devices: &[Device]) -> Limits {
         queue_rows_max: config.queue_rows_max,
         session_rows_max: config.session_rows_max,
         wait: Duration::from_micros(config.wait_us_max),
+        arena_idle: Duration::from_millis(config.arena_idle_ms),
         key_bytes_max: config.key_bytes_max,
         circuit_gates_max: config.circuit_gates_max,
         circuit_bytes_max: config.circuit_bytes_max,

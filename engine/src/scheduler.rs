@@ -161,7 +161,7 @@ impl Scheduler {
         self.expire(now);
         self.end_gathering(now);
         self.dispatch(now, just_loaded);
-        self.free_arenas();
+        self.free_arenas(now);
         self.stop_when_done();
         std::mem::take(&mut self.commands)
     }
@@ -174,7 +174,8 @@ impl Scheduler {
             None => None,
         };
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
-        gathered.into_iter().chain(deadline).min()
+        let arenas = self.devices.iter().filter_map(Device::idle_end);
+        gathered.into_iter().chain(deadline).chain(arenas).min()
     }
 
     /// Figures of the moment.

@@ -12,9 +12,14 @@ use crate::toy::{self, Script, Toy};
 
 pub type Outcome = Result<Done, Error>;
 
-/// An engine that gathers nothing, eight bootstraps a batch.
+/// Gathers nothing, and gives memory back as soon as nothing is in it.
+pub fn prompt() -> Config {
+    Config { wait_us_max: 0, arena_idle_ms: 0, ..Config::default() }
+}
+
+/// An engine that is [`prompt`], eight bootstraps a batch.
 pub fn start() -> (Engine, Arc<Script>) {
-    start_with(Config { wait_us_max: 0, ..Config::default() })
+    start_with(prompt())
 }
 
 pub fn start_with(config: Config) -> (Engine, Arc<Script>) {

@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Device, Engine, Error, Failed};
+use engine::{Device, Engine, Error, Failed};
 
-use crate::client::{Sum, bits, close, eventually, soon, submit};
+use crate::client::{Sum, bits, close, eventually, prompt, soon, submit};
 use crate::dice::{Dice, for_each_seed};
 use crate::toy::{self, KEY_BYTES, Mood, Script, Toy};
-
-fn config() -> Config {
-    Config { wait_us_max: 0, ..Config::default() }
-}
 
 /// An engine with two devices of eight bootstraps a batch.
 fn start_two() -> (Engine, [Arc<Script>; 2]) {
     let (one, two) = (Toy::new(8), Toy::new(8));
     let devices = vec![Device::new(one.0), Device::new(two.0)];
-    (Engine::with_devices(config(), devices).expect("toys start"), [one.1, two.1])
+    (Engine::with_devices(prompt(), devices).expect("toys start"), [one.1, two.1])
 }
 
 /// In service, why not; of each device.
@@ -57,7 +53,7 @@ fn circuits_run_right_on_several_devices_of_different_kinds() {
         let toys = [(1, 1), (8, 2), (100, 2)].map(|(rows, in_flight)| Toy::with_in_flight(rows, in_flight));
         let (devices, scripts): (Vec<_>, Vec<_>) =
             toys.into_iter().map(|(toy, script)| (Device::new(toy), script)).unzip();
-        let engine = Engine::with_devices(config(), devices).unwrap();
+        let engine = Engine::with_devices(prompt(), devices).unwrap();
         let sessions = [(); 3].map(|()| engine.open(toy::key(), 1).unwrap());
         let running: Vec<_> = (0..15)
             .map(|_| {
@@ -104,7 +100,7 @@ fn an_operation_that_loses_two_devices_ends() {
     let scripts = toys.each_ref().map(|(_, script)| script.clone());
     let mut devices: Vec<_> = toys.into_iter().map(|(toy, _)| Device::new(toy)).collect();
     devices.push(Device::new(three));
-    let engine = Engine::with_devices(config(), devices).unwrap();
+    let engine = Engine::with_devices(prompt(), devices).unwrap();
     let session = engine.open(toy::key(), 1).unwrap();
     scripts.iter().for_each(|script| script.next_batch(Mood::Lose));
     let failed = soon(&Sum::chain(5).submit(&engine, session)).unwrap_err();
@@ -117,7 +113,7 @@ fn an_operation_that_loses_two_devices_ends() {
 #[test]
 fn a_stand_in_works_only_when_nobody_else_does() {
     let ((gpu, script), (cpu, stand_in)) = (Toy::new(8), Toy::new(8));
-    let engine = Engine::with_devices(config(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
+    let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
     let session = engine.open(toy::key(), 1).unwrap();
     let outcomes: Vec<_> = (0..10).map(|_| submit(&engine, session, toy::rows(8))).collect();
     outcomes.iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
@@ -135,7 +131,7 @@ fn a_stand_in_works_only_when_nobody_else_does() {
 #[test]
 fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
     let ((gpu, script), (cpu, _)) = (Toy::new(8), Toy::new(8));
-    let engine = Engine::with_devices(config(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
+    let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
     let session = engine.open(toy::key(), 1).unwrap();
     (0..3).for_each(|_| script.next_batch(Mood::Fail));
     let first = soon(&submit(&engine, session, toy::rows(1)));
@@ -158,7 +154,7 @@ fn a_batch_that_failed_on_one_device_is_tried_on_another() {
 #[test]
 fn without_a_device_everything_ends_and_nothing_begins() {
     let (toy, script) = Toy::new(8);
-    let engine = Engine::with_backend(config(), toy).unwrap();
+    let engine = Engine::with_backend(prompt(), toy).unwrap();
     let session = engine.open(toy::key(), 1).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     script.next_finish(Mood::Lose);
@@ -178,14 +174,14 @@ fn without_a_device_everything_ends_and_nothing_begins() {
 #[test]
 fn the_next_batch_starts_before_the_last_one_is_finished() {
     let (toy, script) = Toy::with_in_flight(8, 2);
-    let engine = Engine::with_backend(config(), toy).unwrap();
+    let engine = Engine::with_backend(prompt(), toy).unwrap();
     let session = engine.open(toy::key(), 1).unwrap();
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     let counts = script.counts();
     assert_eq!((counts.in_flight, counts.in_flight_max, counts.batches), (0, 2, 8));
     // one at a time where that is the device's limit
     let (toy, script) = Toy::new(8);
-    let engine = Engine::with_backend(config(), toy).unwrap();
+    let engine = Engine::with_backend(prompt(), toy).unwrap();
     let session = engine.open(toy::key(), 1).unwrap();
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     assert_eq!(script.counts().in_flight_max, 1);

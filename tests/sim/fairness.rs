@@ -31,6 +31,7 @@ impl Mill {
             queue_rows_max: 1_000_000,
             session_rows_max: 10_000,
             wait: Duration::from_micros(200),
+            arena_idle: Duration::from_secs(5),
             key_bytes_max: 1000,
             circuit_gates_max: 1,
             circuit_bytes_max: 1,

@@ -60,12 +60,25 @@ impl Scheduler {
         self.totals.held_rows -= rows;
     }
 
-    /// After the next batches have started: arenas that were not needed for them are given back.
-    pub(super) fn free_arenas(&mut self) {
-        for at in 0..self.devices.len() {
-            for session in self.devices[at].emptied.clone() {
-                self.free_arena(DeviceId(at), session);
+    /// After the next batches have started: arenas that were not needed for them are kept a while, then given back.
+    pub(super) fn free_arenas(&mut self, now: Duration) {
+        let idle = self.limits.arena_idle;
+        for device in (0..self.devices.len()).map(DeviceId) {
+            for session in std::mem::take(&mut self.devices[device.0].emptied) {
+                if idle.is_zero() || !self.devices[device.0].keep_idle(session, now + idle) {
+                    self.free_arena(device, session);
+                }
             }
+            while let Some(session) = self.devices[device.0].next_to_free(now) {
+                self.free_arena(device, session);
+            }
+        }
+    }
+
+    /// Gives back what is kept on a device although nothing is in it.
+    pub(super) fn free_idle_arenas(&mut self, device: DeviceId) {
+        for session in self.devices[device.0].idle_arenas() {
+            self.free_arena(device, session);
         }
     }
 

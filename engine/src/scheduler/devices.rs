@@ -24,6 +24,9 @@ pub(super) struct Device {
     arenas: BTreeMap<SessionId, Arena>,
     /// Arenas in which nothing is, unless something has come since.
     pub(super) emptied: BTreeSet<SessionId>,
+    /// Empty arenas that are kept for the session's next request, by when they are given back.
+    idle: BTreeSet<(Duration, SessionId)>,
+    idle_bytes: u64,
     /// When the last batch was reported: the next one has had the device for itself since then.
     pub(super) reported: Duration,
     /// Calls that failed since one succeeded.
@@ -40,13 +43,21 @@ pub(super) struct Running {
     pub(super) since: Duration,
 }
 
-/// A session's arena. It is there while something of the session is in it, or will be.
+/// A session's arena. It is there while something of the session is in it, or will be, and a while longer.
 #[derive(Debug)]
 struct Arena {
     slot_bytes: u64,
     slots: Slots,
     /// Slots of all circuits that have their home here, begun or not.
     reserved: usize,
+    /// When it is given back, if nothing comes before.
+    idle_until: Option<Duration>,
+}
+
+impl Arena {
+    fn bytes(&self) -> u64 {
+        self.slots.capacity() as u64 * self.slot_bytes
+    }
 }
 
 impl Device {
@@ -58,6 +69,8 @@ impl Device {
             running: Vec::new(),
             arenas: BTreeMap::new(),
             emptied: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            idle_bytes: 0,
             reported: Duration::ZERO,
             failures: 0,
             failure: None,
@@ -77,7 +90,7 @@ impl Device {
     }
 
     pub(super) fn arena_bytes(&self) -> u64 {
-        self.arenas.values().map(|arena| arena.slots.capacity() as u64 * arena.slot_bytes).sum()
+        self.arenas.values().map(Arena::bytes).sum()
     }
 
     /// Slots that running batches of lists of gates take at most: an operand or a result each, three a bootstrap.
@@ -121,6 +134,7 @@ impl Device {
 
     /// A circuit has its home here.
     pub(super) fn reserve(&mut self, session: SessionId, slots: usize, slot_bytes: u64) {
+        self.not_idle(session);
         self.arena(session, slot_bytes).reserved += slots;
     }
 
@@ -131,11 +145,17 @@ impl Device {
     }
 
     fn arena(&mut self, session: SessionId, slot_bytes: u64) -> &mut Arena {
-        self.arenas.entry(session).or_insert_with(|| Arena { slot_bytes, slots: Slots::default(), reserved: 0 })
+        self.arenas.entry(session).or_insert_with(|| Arena {
+            slot_bytes,
+            slots: Slots::default(),
+            reserved: 0,
+            idle_until: None,
+        })
     }
 
     /// Slots for a part of a batch, or for a circuit that begins.
     pub(super) fn take_slots(&mut self, session: SessionId, count: usize, slot_bytes: u64) -> Arc<[u32]> {
+        self.not_idle(session);
         let arena = self.arena(session, slot_bytes);
         let (needed, capacity, reserved) = (arena.slots.used() + count, arena.slots.capacity(), arena.reserved);
         if needed > capacity && reserved > 0 {
@@ -157,11 +177,53 @@ impl Device {
         }
     }
 
-    /// Strikes the session's arena from the books if nothing is in it any more. True when there is memory to give back.
-    pub(super) fn strike_arena(&mut self, session: SessionId) -> bool {
-        if !self.emptied.remove(&session) || self.arenas[&session].slots.used() > 0 {
+    /// Keeps an emptied arena until `until`, for the session's next list of gates. False where it is not worth its memory:
+    /// that of a circuit, and any on a device out of service. Those that are kept hold a quarter of
+    /// [`DeviceLimits::arena_bytes_max`] at most, and count as nobody's claim.
+    pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
+        let (gate_slots_max, bytes_max) = (self.gate_slots_max(), self.limits.arena_bytes_max / 4);
+        let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };
+        let for_gates = arena.reserved == 0 && arena.slots.capacity() <= gate_slots_max;
+        if !for_gates || self.failure.is_some() || arena.bytes() > bytes_max {
             return false;
         }
+        arena.idle_until = Some(until);
+        self.idle_bytes += arena.bytes();
+        self.idle.insert((until, session));
+        true
+    }
+
+    /// The idle arena that is given back next: its time is over, or those that came later need its bytes.
+    pub(super) fn next_to_free(&self, now: Duration) -> Option<SessionId> {
+        let &(until, session) = self.idle.first()?;
+        (until <= now || self.idle_bytes > self.limits.arena_bytes_max / 4).then_some(session)
+    }
+
+    /// Sessions whose arenas are kept although nothing is in them.
+    pub(super) fn idle_arenas(&self) -> Vec<SessionId> {
+        self.idle.iter().map(|&(_, session)| session).collect()
+    }
+
+    /// When the next idle arena is to be given back.
+    pub(super) fn idle_end(&self) -> Option<Duration> {
+        self.idle.first().map(|&(until, _)| until)
+    }
+
+    fn not_idle(&mut self, session: SessionId) {
+        let Some(arena) = self.arenas.get_mut(&session) else { return };
+        if let Some(until) = arena.idle_until.take() {
+            self.idle_bytes -= arena.bytes();
+            self.idle.remove(&(until, session));
+        }
+    }
+
+    /// Strikes the session's arena from the books if nothing is in it. True when there is memory to give back.
+    pub(super) fn strike_arena(&mut self, session: SessionId) -> bool {
+        self.emptied.remove(&session);
+        if self.arenas.get(&session).is_none_or(|arena| arena.slots.used() > 0) {
+            return false;
+        }
+        self.not_idle(session);
         let arena = self.arenas.get_mut(&session).expect("it was just there");
         let existed = std::mem::take(&mut arena.slots).capacity() > 0;
         if arena.reserved == 0 {

@@ -90,7 +90,10 @@ impl Scheduler {
 
     pub(super) fn make_room(&mut self, device: DeviceId, bytes: u64) {
         let evicted = self.devices[device.0].residency.make_room(bytes);
-        self.commands.extend(evicted.into_iter().map(|session| Command::Evict { device, session }));
+        for session in evicted {
+            self.free_arena(device, session);
+            self.commands.push(Command::Evict { device, session });
+        }
     }
 
     fn run(&mut self, now: Duration, session: SessionId, device: DeviceId) {

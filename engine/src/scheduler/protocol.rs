@@ -16,6 +16,8 @@ pub struct Limits {
     pub session_rows_max: usize,
     /// How long less than a batch gathers at most; only while no idle device can take it.
     pub wait: Duration,
+    /// How long an arena in which nothing is stays for the session's next list of gates.
+    pub arena_idle: Duration,
     /// Bytes of seeded keys of all sessions.
     pub key_bytes_max: u64,
     /// Gates of all circuits that have not ended.
@@ -36,7 +38,7 @@ pub struct DeviceLimits {
     /// Bytes of prepared keys.
     pub resident_bytes_max: u64,
     /// Bytes of the arenas of sessions with circuits. Those of sessions without hold no more than the operands and results
-    /// of their running batches.
+    /// of their running batches; those that are kept empty, no more than a quarter of this.
     pub arena_bytes_max: u64,
     /// Works only when no other does.
     pub stand_in: bool,

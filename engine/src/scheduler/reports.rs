@@ -51,6 +51,7 @@ impl Scheduler {
     /// The device's books and ours differ: whatever may leave it does before the second try.
     fn clear(&mut self, device: DeviceId) {
         if self.devices[device.0].failure.is_none() {
+            self.free_idle_arenas(device);
             self.make_room(device, self.devices[device.0].limits.resident_bytes_max);
         }
     }
@@ -184,6 +185,7 @@ impl Scheduler {
             return;
         }
         self.devices[device.0].failure = Some(reason.to_owned());
+        self.free_idle_arenas(device);
         self.commands.push(Command::Retire(device));
         let is_home =
             |id: &OperationId| self.operations[id].circuit.as_ref().is_some_and(|circuit| circuit.home == device);

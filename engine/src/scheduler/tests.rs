@@ -1,5 +1,6 @@
 //! One situation each. Long runs of bad luck are the simulator's, in `tests/sim`.
 
+mod arenas;
 mod circuits;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ fn limits_of(resident_bytes_max: u64) -> Limits {
         queue_rows_max: 3000,
         session_rows_max: 1024,
         wait: WAIT,
+        arena_idle: Duration::ZERO,
         key_bytes_max: 1000,
         circuit_gates_max: 100,
         circuit_bytes_max: 100,
@@ -108,7 +110,7 @@ impl Desk {
         desk
     }
 
-    /// What follows, but for arenas that are given back: those have their own tests, in `circuits`.
+    /// What follows, but for arenas that are given back: those have their own tests, in `arenas` and `circuits`.
     fn feed(&mut self, event: Event) -> Vec<Command> {
         let mut commands = self.feed_whole(event);
         commands.retain(|command| !matches!(command, Command::FreeArena { .. }));

@@ -398,7 +398,7 @@ impl Books {
         for device in 0..self.limits.devices.len() {
             let limits = &self.limits.devices[device];
             let gates = limits.batches_in_flight_max * self.gate_slots_max(DeviceId(device));
-            let bound = limits.arena_bytes_max + gates as u64 * slot_bytes_max;
+            let bound = limits.arena_bytes_max + limits.arena_bytes_max / 4 + gates as u64 * slot_bytes_max;
             assert!(bytes_of(DeviceId(device)) <= bound, "arenas of {} bytes", bytes_of(DeviceId(device)));
         }
         if self.lost.is_empty() {

@@ -93,6 +93,7 @@ impl World {
             queue_rows_max: session_rows_max + dice.pick(&[0, 500, 4096]),
             session_rows_max,
             wait: Duration::from_micros(dice.pick(&[0, 200, 5000])),
+            arena_idle: Duration::from_micros(dice.pick(&[0, 1000, 100_000])),
             key_bytes_max: dice.pick(&[300, 1000]),
             circuit_gates_max: dice.pick(&[150, 2000]),
             circuit_bytes_max: dice.pick(&[50, 1000]),
