@@ -97,9 +97,11 @@ pub struct Netlist {
 }
 
 impl Netlist {
-    /// Reads a netlist. CPU work: a second for a million gates.
-    pub fn read(text: &str) -> Result<Netlist, CircuitError> {
-        Circuit::parse(text).map(|circuit| Netlist { circuit })
+    /// Reads a netlist of at most `gates_max` gates; a header that announces more is refused before a gate is read. CPU
+    /// work: a second for a million gates.
+    pub fn read(text: &str, gates_max: u64) -> Result<Netlist, CircuitError> {
+        let gates_max = usize::try_from(gates_max).unwrap_or(usize::MAX);
+        Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
     }
 
     /// Bits of each value it takes.

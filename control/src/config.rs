@@ -54,6 +54,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Users and their tokens.
     pub auth: AuthConfig,
+    /// Whether trial keys are given.
+    pub trials: bool,
     /// Gate sessions.
     pub sessions: SessionsConfig,
     /// Bounds on requests.
@@ -217,6 +219,7 @@ impl Config {
                 external_issuer: external_issuer(&read)?,
             },
             hide_gpu: read.switch("ANGO_HEALTH_HIDE_GPU")?,
+            trials: read.choice("ANGO_TRIALS", &["on", "off"])? == "on",
             sessions: SessionsConfig {
                 ttl: Duration::from_secs(read.number("ANGO_SESSION_TTL_S", 1, 7 * 24 * 3600)?),
                 allow_server_held_key: read.switch("ANGO_ALLOW_SERVER_HELD_KEY")?,
@@ -522,6 +525,7 @@ mod tests {
             ("ANGO_OIDC_JWKS_URL", "https://id.example.org/keys"),
             ("ANGO_SESSION_TTL_S", "0"),
             ("ANGO_SESSION_TTL_S", "1h"),
+            ("ANGO_TRIALS", "true"),
             ("ANGO_SESSIONS_MAX", "50"),
             ("ANGO_SESSIONS_MAX", "pro=-1"),
             ("ANGO_SESSIONS_MAX", "gold=5"),

@@ -249,7 +249,7 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
     match operation_id {
         "getBriefHealth" | "getHealth" | "listModels" | "getGatePricing" => (Access::Everybody, &[]),
         "suggestParams" => (Access::Everybody, &[InvalidRequest, InvalidParams]),
-        "createTrialKey" => (Access::Everybody, &[IpRateLimited]),
+        "createTrialKey" => (Access::Everybody, &[FeatureDisabled, IpRateLimited]),
         "revokeTrialKey" => (Access::Everybody, &[InvalidRequest, KeyNotFound, Conflict]),
         "rotateApiKey" => (Access::Key, &[Conflict]),
         "createManagedSession" => {

@@ -187,7 +187,9 @@ impl Sessions {
             .await?;
         match opened {
             SessionOpened::Opened => {}
-            SessionOpened::TooMany { first_ends_at } => return Err(too_many(caller.plan, Timestamp(first_ends_at))),
+            SessionOpened::TooMany { first_ends_at } => {
+                return Err(too_many(caller.plan, first_ends_at.map(Timestamp)));
+            }
             SessionOpened::NoAccount => return Err(invalid_key()),
         }
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session);
@@ -325,12 +327,15 @@ impl Sessions {
 }
 
 /// Readings L9.
-fn too_many(plan: Plan, first_ends_at: Timestamp) -> ApiError {
-    let message = format!(
-        "as many gate sessions are open as the plan {} allows: delete one, or wait until {}, when the first of them ends",
-        plan.as_str(),
-        first_ends_at.rfc3339()
-    );
+fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
+    let plan = plan.as_str();
+    let message = match first_ends_at.map(Timestamp::rfc3339) {
+        Some(first_ends_at) => format!(
+            "as many gate sessions are open as the plan {plan} allows: delete one, or wait until {first_ends_at}, when the \
+             first of them ends"
+        ),
+        None => format!("the plan {plan} has no gate sessions on this node"),
+    };
     ApiError::new(Code::QuotaExceeded, message)
 }
 

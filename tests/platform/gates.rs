@@ -204,3 +204,17 @@ async fn a_result_is_a_container_of_the_session_s_key() {
     assert_eq!(result.len(), account.secret.encrypt(true).len());
     assert!(!account.secret.decrypt(&result));
 }
+
+#[tokio::test]
+async fn a_batch_of_1_9_million_empty_gates_is_too_large() {
+    let server = TestServer::start().await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let gate = r#"{"op":"","a":""}"#;
+    let mut body = format!(r#"{{"session_id":"{}","gates":["#, account.session);
+    body.extend(std::iter::repeat_n(format!("{gate},"), 1_900_000));
+    body += gate;
+    body += "]}";
+    assert!(body.len() < 32 << 20);
+    account.send(Request::new("POST", BATCH).body("application/json", body)).await.error(400, "BATCH_TOO_LARGE");
+    account.nothing_charged().await;
+}

@@ -128,3 +128,19 @@ async fn a_trial_key_runs_smaller_circuits() {
     let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");
     assert!(error["message"].as_str().unwrap().contains("4 gates, more than 3"), "{error}");
 }
+
+#[tokio::test]
+async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
+    let server = TestServer::start().await;
+    let mut account = Account::open(&server, Preset::Fast128).await;
+    account.key = server.key(Role::Trial).await;
+    account.session = crate::client::open_session(&server, &account.key, Preset::Fast128).await;
+    // the first gate is none: whoever reads it says so
+    let netlist = format!("1000000 1000002\n1 2\n1 1\nno gate\n{}", "2 1 0 1 2 AND\n".repeat(1_000_000));
+    let request = account.circuit(&netlist, json!([account.value(&[true; 2])]));
+    let error = account.post(CIRCUITS, &request).await.error(400, "INVALID_PARAMS");
+    assert!(
+        error["message"].as_str().unwrap().contains("line 1: the circuit has 1000000 gates, more than 1024"),
+        "{error}"
+    );
+}

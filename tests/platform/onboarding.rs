@@ -76,6 +76,29 @@ async fn a12_everybody_gets_a_trial_key() {
 }
 
 #[tokio::test]
+async fn trials_that_are_switched_off_are_403_and_one_that_lives_goes_on() {
+    let server = TestServer::start().await;
+    let key = trial_key(&server).await;
+    let folder = server.stop().await;
+    let server = TestServer::in_folder(folder, |config| config.trials = false).await;
+    server.send(temp_key()).await.error(403, "FEATURE_DISABLED");
+    let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
+    server.send(open).await.ok(201);
+    // its owner can end it still
+    server.send(end_temp_key(&key)).await.ok(200);
+}
+
+#[tokio::test]
+async fn l9_a_plan_with_no_sessions_at_all_opens_none() {
+    let server = TestServer::with(|config| config.sessions.open_max[Plan::Trial as usize] = Some(0)).await;
+    let key = trial_key(&server).await;
+    let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
+    let refused = server.send(open).await.error(402, "QUOTA_EXCEEDED");
+    assert!(refused["message"].as_str().unwrap().contains("no gate sessions"), "{refused}");
+    assert_eq!(server.metric("ango_sessions").await, 0.0);
+}
+
+#[tokio::test]
 async fn a7_a_trial_key_reaches_neither_reader_s_nor_writer_s_nor_billing_s_routes() {
     let server = TestServer::start().await;
     let key = trial_key(&server).await;

@@ -138,10 +138,13 @@ on_both! {
     async fn l9_open_sessions_are_counted_with_the_new_one(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         let one_of = |max| NewGateSession { open_max: Some(max), ..session(&[9; 32], "acct_1") };
+        // none means none, with none open too
+        let refused = store.insert_gate_session(&one_of(0), None).await.unwrap();
+        assert_eq!(refused, SessionOpened::TooMany { first_ends_at: None });
         let first = NewGateSession { digest: &[1; 32], ..one_of(1) };
         assert_eq!(store.insert_gate_session(&first, None).await.unwrap(), SessionOpened::Opened);
         let refused = store.insert_gate_session(&one_of(1), None).await.unwrap();
-        assert_eq!(refused, SessionOpened::TooMany { first_ends_at: 20 });
+        assert_eq!(refused, SessionOpened::TooMany { first_ends_at: Some(20) });
         assert!(store.gate_session("acct_1", &[9; 32]).await.unwrap().is_none());
         assert_eq!(store.insert_gate_session(&one_of(2), None).await.unwrap(), SessionOpened::Opened);
         // one that has expired does not count, though nobody has ended it yet

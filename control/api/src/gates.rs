@@ -173,7 +173,7 @@ pub struct BatchRequest {
     #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: String,
     /// 1 to 1024 gates.
-    #[serde(deserialize_with = "objects::list")]
+    #[serde(deserialize_with = "objects::list::<BATCH_GATES_MAX, _, _>")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<BatchGate>,
 }

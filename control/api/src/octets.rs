@@ -18,14 +18,18 @@ pub enum Fault {
     HeadTooLong,
 }
 
-/// Cuts a body into its head and its words, both unread.
+/// Cuts a body into its head and its words, both unread. The announced length is compared as soon as its four bytes are
+/// there: a reader that asks after every piece never collects a head that is too long.
 ///
 /// # Errors
 /// As they say; nothing is allocated.
 pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), Fault> {
     let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::CutShort)?;
-    let (head, words) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Fault::CutShort)?;
-    if head.len() > head_bytes_max { Err(Fault::HeadTooLong) } else { Ok((head, words)) }
+    let head_bytes = u32::from_le_bytes(*length) as usize;
+    if head_bytes > head_bytes_max {
+        return Err(Fault::HeadTooLong);
+    }
+    rest.split_at_checked(head_bytes).ok_or(Fault::CutShort)
 }
 
 /// The start of a body with this head, with room for `words_bytes` bytes of words, which the caller appends.
@@ -59,7 +63,9 @@ mod tests {
         for cut in 0..body.len() {
             assert_eq!(split(&body[..cut], 8), Err(Fault::CutShort), "{cut}");
         }
+        // refused by its announcement alone
         assert_eq!(split(&body, 7), Err(Fault::HeadTooLong));
-        assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::CutShort));
+        assert_eq!(split(&body[..LENGTH_BYTES], 7), Err(Fault::HeadTooLong));
+        assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::HeadTooLong));
     }
 }

@@ -124,6 +124,12 @@ pub const SETTINGS: &[Setting] = &[
         "Open gate sessions of an account, where a plan shall have others than trial=1,free=2,payg=10,starter=10,pro=50,scale=200,enterprise=unlimited.",
     ),
     setting(
+        "ANGO_TRIALS",
+        "trials",
+        "on",
+        "on or off: whether POST /onboarding/temp-key gives trial keys, which need no operator. off answers 403; keys that were given go on to their end.",
+    ),
+    setting(
         "ANGO_ALLOW_SERVER_HELD_KEY",
         "allow-server-held-key",
         "true",

@@ -248,7 +248,8 @@ fn bounded(gates: usize) -> Result<(), ApiError> {
         0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs a gate").at("gates", "empty")),
         1..=BATCH_GATES_MAX => Ok(()),
         _ => {
-            let message = format!("{gates} gates; at most {BATCH_GATES_MAX} in a batch");
+            // how many there were is not known: reading stops at the bound
+            let message = format!("more than {BATCH_GATES_MAX} gates in a batch");
             Err(ApiError::new(Code::BatchTooLarge, message).at("gates", "too many"))
         }
     }

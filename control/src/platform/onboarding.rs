@@ -38,6 +38,9 @@ pub async fn create(
     State(node): State<Arc<Node>>,
     ClientAddress(address): ClientAddress,
 ) -> Result<Answer<TrialKey>, ApiError> {
+    if !node.config.trials {
+        return Err(ApiError::new(Code::FeatureDisabled, "trial keys are switched off here"));
+    }
     let now = node.clock.now();
     let fresh = FreshKey::generate(Environment::Trial);
     let (key_id, account_id, lineage_id) = (ids::key(now), ids::account(now), ids::lineage(now));

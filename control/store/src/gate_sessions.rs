@@ -80,8 +80,8 @@ pub enum SessionOpened {
     Opened,
     /// The account has as many open ones as it may.
     TooMany {
-        /// When the first of them ends, in microseconds since 1970.
-        first_ends_at: i64,
+        /// When the first of them ends, in microseconds since 1970; `None`: it may have none at all.
+        first_ends_at: Option<i64>,
     },
     /// There is no such account, or it was erased.
     NoAccount,
@@ -131,9 +131,7 @@ impl Store {
              WHERE account_id = $1 AND state = 'active' AND expires_at > $2";
         let (open, first_ends_at): (i64, Option<i64>) =
             tx.fetch_one(sql, values![session.account_id, session.created_at]).await?;
-        if let (Some(max), Some(first_ends_at)) = (session.open_max, first_ends_at)
-            && open >= max
-        {
+        if session.open_max.is_some_and(|max| open >= max) {
             return Ok(SessionOpened::TooMany { first_ends_at });
         }
         let sql = "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \

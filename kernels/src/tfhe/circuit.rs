@@ -75,6 +75,16 @@ impl Circuit {
     /// The first line that is not what the header announced, names an unknown operation, reads a wire before it is
     /// written or writes one twice; a wire that is never written; more than [`GATES_MAX`] or [`PORT_BITS_MAX`].
     pub fn parse(text: &str) -> Result<Circuit, CircuitError> {
+        Circuit::parse_within(text, GATES_MAX)
+    }
+
+    /// As [`Circuit::parse`], with a bound on the gates that may be below [`GATES_MAX`]. A header that announces more gate
+    /// lines is refused before any gate is read, so a text beyond the bound costs its first three lines.
+    ///
+    /// # Errors
+    /// As [`Circuit::parse`]; more than `gates_max` gate lines, or gates (an MAND line is several).
+    pub fn parse_within(text: &str, gates_max: usize) -> Result<Circuit, CircuitError> {
+        let gates_max = gates_max.min(GATES_MAX);
         let mut lines = Lines::new(text);
         let head = lines.next("gates and wires")?;
         let &[gate_lines, wire_count] = &head.numbers()?[..] else {
@@ -86,8 +96,8 @@ impl Circuit {
         let output_widths = outputs.widths("outputs")?;
         let (input_bits, output_bits) = (input_widths.iter().sum::<usize>(), output_widths.iter().sum::<usize>());
 
-        if gate_lines > GATES_MAX {
-            return Err(head.error(format!("{gate_lines} gates are more than {GATES_MAX}")));
+        if gate_lines > gates_max {
+            return Err(head.error(format!("the circuit has {gate_lines} gates, more than {gates_max}")));
         }
         // a wire that is no input is written by a gate, which takes a digit and a space of the text
         if wire_count < input_bits || wire_count - input_bits > text.len() / 2 {
@@ -97,7 +107,7 @@ impl Circuit {
             return Err(outputs.error(format!("{output_bits} output bits are more than {wire_count} wires")));
         };
 
-        let mut reader = Reader { wires: Wires::new(input_bits, wire_count), gates: Vec::new() };
+        let mut reader = Reader { wires: Wires::new(input_bits, wire_count), gates: Vec::new(), gates_max };
         for read in 0..gate_lines {
             let line = lines.next(&format!("gate {} of {gate_lines}", read + 1))?;
             reader.gate(&line)?;
@@ -105,7 +115,7 @@ impl Circuit {
         if let Some(line) = lines.next_any() {
             return Err(line.error(format!("the header announces {gate_lines} gates, and here is one more")));
         }
-        let Reader { wires, gates } = reader;
+        let Reader { wires, gates, .. } = reader;
         let sources = wires.all_written().map_err(|reason| lines.error_at_end(reason))?;
         Ok(Circuit { input_widths, output_widths, gates, outputs: sources[first_output..].to_vec() })
     }
@@ -187,6 +197,7 @@ pub fn split<T: Clone>(row: &[T], widths: &[usize]) -> Vec<Vec<T>> {
 struct Reader {
     wires: Wires,
     gates: Vec<CircuitGate>,
+    gates_max: usize,
 }
 
 impl Reader {
@@ -257,8 +268,8 @@ impl Reader {
         operands: [Source; 2],
         result: &str,
     ) -> Result<(), CircuitError> {
-        if self.gates.len() == GATES_MAX {
-            return Err(line.error(format!("more than {GATES_MAX} gates")));
+        if self.gates.len() == self.gates_max {
+            return Err(line.error(format!("the circuit has more than {} gates", self.gates_max)));
         }
         self.write(line, result, Source::Gate(self.gates.len()))?;
         self.gates.push(CircuitGate { gate, operands });
@@ -385,6 +396,20 @@ mod tests {
     fn reason(text: &str) -> (usize, String) {
         let error = Circuit::parse(text).expect_err("must be refused");
         (error.line, error.reason)
+    }
+
+    #[test]
+    fn a_circuit_beyond_its_bound_is_refused_by_its_header() {
+        // nothing behind the header is a gate: it was not read
+        let announced = "5 7\n1 2\n1 1\nno gate\n";
+        let error = Circuit::parse_within(announced, 4).unwrap_err();
+        assert_eq!((error.line, error.reason.as_str()), (1, "the circuit has 5 gates, more than 4"));
+        assert_eq!(Circuit::parse_within(announced, 5).unwrap_err().line, 4);
+        // a line of several gates counts as several
+        let wide = "1 6\n2 2 2\n1 2\n4 2 0 1 2 3 4 5 MAND\n";
+        let error = Circuit::parse_within(wide, 1).unwrap_err();
+        assert_eq!((error.line, error.reason.as_str()), (4, "the circuit has more than 1 gates"));
+        assert_eq!(Circuit::parse_within(wide, 2), Circuit::parse(wide));
     }
 
     #[test]

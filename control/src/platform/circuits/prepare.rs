@@ -153,11 +153,8 @@ async fn netlist_text(node: &Node, caller: &Caller, circuit: String) -> Result<S
 /// Reads a netlist within its bounds; `member` of the request holds it. CPU work.
 pub fn read_netlist(text: &str, limits: &Limits, member: &str) -> Result<Netlist, ApiError> {
     let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
-    let netlist = Netlist::read(text).map_err(|error| refused(format!("not a netlist: {error}")))?;
-    let (gates, most) = (netlist.gates(), limits.gates_max);
-    if gates > most {
-        return Err(refused(format!("the circuit has {gates} gates, more than {most}")));
-    }
+    let netlist = Netlist::read(text, limits.gates_max);
+    let netlist = netlist.map_err(|error| refused(format!("the netlist is refused: {error}")))?;
     for (widths, what) in [(netlist.input_widths(), "takes"), (netlist.output_widths(), "gives")] {
         let (values, bits) = (widths.len(), widths.iter().sum::<usize>());
         if values > CIRCUIT_VALUES_MAX {
