@@ -1,4 +1,4 @@
-//! What an operator does on a data folder, whether a node runs on it or not.
+//! What an operator does on a data folder or a database, whether a node runs on it or not.
 
 pub mod lockouts;
 pub mod signing_key;
@@ -16,9 +16,9 @@ use crate::cache_store::{self, CacheStoreConfig, News};
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::ids;
 use crate::limits::{Plan, trial};
 use crate::secrets::Secrets;
+use crate::{database, ids};
 
 /// A key that was just made.
 pub struct CreatedKey {
@@ -45,8 +45,7 @@ pub async fn create_key(
     if role == Role::Trial && account.is_some() {
         bail!("a trial key has an account of its own, which ends with it");
     }
-    DataDir::open(&config.data_dir)?;
-    let store = Store::open(&config.database_url).await?;
+    let store = database::open_as_is(config).await?;
     let pepper = checked_secrets(config, &store).await?.pepper();
     let now = Clock::system().now();
     let account_id = match account {
@@ -74,10 +73,21 @@ pub async fn create_key(
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
 }
 
+/// Makes data folder, node's name and database ready, as the first start of a node does: for keys that are there before it.
+pub async fn prepare(config: &Config) -> anyhow::Result<()> {
+    DataDir::open(&config.data_dir)?.node_id()?;
+    database::migrate(config).await.map(drop)
+}
+
 /// The server's secret, if it is the one that the database knows.
 async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secrets> {
     let has_keys = store.has_api_keys().await?;
-    let secrets = Secrets::load(config, &DataDir::open(&config.data_dir)?, has_keys)?;
+    // a secret that is given needs no folder
+    let folder = match &config.secret {
+        Some(_) => DataDir::at(&config.data_dir),
+        None => DataDir::of_node(&config.data_dir)?,
+    };
+    let secrets = Secrets::load(config, &folder, has_keys)?;
     secrets.check(store, has_keys).await?;
     Ok(secrets)
 }
@@ -127,10 +137,9 @@ impl Operator {
     /// Opens the database of these settings.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When there is none, it does not answer, or its schema is older than this program.
     pub async fn open(config: &Config) -> anyhow::Result<Operator> {
-        DataDir::open(&config.data_dir)?;
-        let store = Store::open(&config.database_url).await?;
+        let store = database::open_as_is(config).await?;
         Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
     }
 

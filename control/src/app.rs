@@ -36,7 +36,7 @@ use crate::probe::Probe;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
-use crate::{fail_point, limits, listener, operations, router};
+use crate::{database, fail_point, limits, listener, operations, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -155,7 +155,7 @@ impl App {
     ) -> anyhow::Result<Running> {
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
-        let store = Store::open(&config.database_url).await.context("ANGO_DATABASE_URL: cannot open the database")?;
+        let store = database::open_to_serve(&config).await?;
         let has_api_keys = store.has_api_keys().await?;
         let secrets = Secrets::load(&config, &data_dir, has_api_keys)?;
         secrets.check(&store, has_api_keys).await?;

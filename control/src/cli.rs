@@ -20,9 +20,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use store::Schema;
 
 use crate::config::{Config, ConfigError, SETTINGS};
-use crate::openapi;
+use crate::{database, openapi};
 
 /// Computes on encrypted bits that the server cannot read.
 #[derive(Debug, Parser)]
@@ -38,7 +39,9 @@ struct Cli {
 enum Subcommands {
     /// Run a node. The same as no subcommand.
     Serve(Settings),
-    /// Work on a data folder, whether a node runs on it or not.
+    /// Bring the database's schema up to date; make database and data folder if they are not there.
+    Migrate(Settings),
+    /// Work on a node's data folder or database, whether a node runs on it or not.
     #[command(subcommand)]
     Admin(admin::Admin),
     Devices(devices::DevicesArgs),
@@ -113,6 +116,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         match cli.command {
             None => serve::run(cli.settings.config()?).await,
             Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
+            Some(Subcommands::Migrate(settings)) => migrate(&settings.config()?).await,
             Some(Subcommands::Admin(command)) => admin::run(command).await,
             Some(Subcommands::Devices(args)) => devices::run(args),
             Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(openapi::json().as_bytes())?),
@@ -122,6 +126,16 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Some(Subcommands::Demo(args)) => demo::run(args).await,
         }
     })
+}
+
+async fn migrate(config: &Config) -> anyhow::Result<()> {
+    match database::migrate(config).await? {
+        Schema::Empty => println!("the schema is made"),
+        Schema::Older(missing) => println!("done: {}", database::list(&missing)),
+        Schema::Current => println!("the schema is up to date"),
+        Schema::Newer(newer) => println!("the schema is newer than this program: {}", database::list(&newer)),
+    }
+    Ok(())
 }
 
 #[cfg(test)]

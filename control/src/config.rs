@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use crate::auth::key_set;
 use crate::cache_store::CacheStoreConfig;
 use crate::compute::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
+use crate::data_dir::OWN_DATABASE;
 use crate::limits::{Plan, PlanTable};
 
 pub use settings::{SETTINGS, Setting};
@@ -41,6 +42,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `sqlite:` or `postgres:` URL; the data folder's `ango.db` by default. May hold a password.
     pub database_url: String,
+    /// Whether a node that starts may bring the schema of a database that others share up to date.
+    pub migrate_at_start: bool,
     /// The cache store that nodes share, if they do.
     pub cache_store: Option<CacheStoreConfig>,
     /// How long a node believes what it read of keys, session tokens and lockouts (readings A17: at most 1 s). Longer only
@@ -208,6 +211,7 @@ impl Config {
             metrics_listen: read.parsed("ANGO_METRICS_LISTEN", "an address such as 127.0.0.1:9464")?,
             database_url: database_url(read.text("ANGO_DATABASE_URL"), &data_dir)?,
             data_dir,
+            migrate_at_start: read.switch("ANGO_MIGRATE_AT_START")?,
             cache_store: cache_store(&read.text("ANGO_REDIS_URL"))?,
             believed_for: Duration::from_secs(1),
             secret: server_secret(&read.text("ANGO_SECRET"))?,
@@ -274,6 +278,11 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether the database is the file in the data folder.
+    pub fn has_own_database(&self) -> bool {
+        self.database_url == own_database_url(&self.data_dir)
+    }
+
     /// Defaults, in this folder, on free loopback ports: for a node inside another program.
     pub fn in_folder(data_dir: impl Into<PathBuf>) -> Config {
         let data_dir: PathBuf = data_dir.into();
@@ -337,11 +346,15 @@ fn wrong(name: &str, why: &str) -> ConfigError {
 
 fn database_url(text: String, data_dir: &Path) -> Result<String, ConfigError> {
     if text.is_empty() {
-        return Ok(format!("sqlite:{}", data_dir.join("ango.db").display()));
+        return Ok(own_database_url(data_dir));
     }
     // the text may hold a password: it is not repeated
     store::Url::parse(&text).map_err(|error| wrong("ANGO_DATABASE_URL", &error.to_string()))?;
     Ok(text)
+}
+
+fn own_database_url(data_dir: &Path) -> String {
+    format!("sqlite:{}", data_dir.join(OWN_DATABASE).display())
 }
 
 fn cache_store(url: &str) -> Result<Option<CacheStoreConfig>, ConfigError> {
@@ -504,6 +517,7 @@ mod tests {
             ("ANGO_REDIS_URL", "rediss://host#insecure"),
             ("ANGO_SECRET", "0123"),
             ("ANGO_SECRET", &"g".repeat(64)),
+            ("ANGO_MIGRATE_AT_START", "yes"),
             ("ANGO_BACKEND", "fpga"),
             ("ANGO_BACKEND", "CUDA"),
             ("ANGO_CIRCUIT_GATES_MAX", "1048577"),

@@ -11,6 +11,8 @@ use crate::ids;
 
 /// Bytes of the secret that API keys' digests are made with (readings A3).
 const PEPPER_BYTES: usize = 32;
+/// The embedded database.
+pub const OWN_DATABASE: &str = "ango.db";
 /// Bytes of a node's name.
 const NODE_ID_BYTES: usize = 16;
 
@@ -35,6 +37,26 @@ impl DataDir {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(path).with_context(|| format!("ANGO_DATA_DIR: cannot make the folder {}", path.display()))?;
         Ok(DataDir { path: path.to_owned() })
+    }
+
+    /// The folder of a node that was started before; nothing is made.
+    ///
+    /// # Errors
+    /// When it is not there, or holds nothing of a node's.
+    pub fn of_node(path: &Path) -> anyhow::Result<DataDir> {
+        if !["node-id", OWN_DATABASE, "pepper"].iter().any(|name| path.join(name).is_file()) {
+            bail!(
+                "ANGO_DATA_DIR: {} is not the data folder of a node; name that folder (or, for PostgreSQL, give \
+                 ANGO_DATABASE_URL and ANGO_SECRET), or make a new one by `ango serve` or `ango migrate`",
+                path.display()
+            );
+        }
+        Ok(DataDir { path: path.to_owned() })
+    }
+
+    /// A folder that may not be there; nothing is made.
+    pub fn at(path: &Path) -> DataDir {
+        DataDir { path: path.to_owned() }
     }
 
     /// Where compiled kernels are kept from one start to the next; made by whoever has some.
@@ -160,6 +182,18 @@ mod tests {
         assert_eq!(*first, *data.pepper(true).unwrap());
         fs::write(folder.path().join("pepper"), b"short").unwrap();
         assert!(data.pepper(true).unwrap_err().to_string().contains("damaged"));
+    }
+
+    #[test]
+    fn a_folder_without_anything_of_a_node_is_none_and_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let error = DataDir::of_node(&path).unwrap_err().to_string();
+        assert!(error.starts_with("ANGO_DATA_DIR: ") && !path.exists(), "{error}");
+        DataDir::open(&path).unwrap();
+        assert!(DataDir::of_node(&path).is_err());
+        DataDir::at(&path).node_id().unwrap();
+        DataDir::of_node(&path).unwrap();
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod base64_text;
 mod blobs;
 mod body;
 mod data_dir;
+mod database;
 mod docs;
 mod edge;
 mod envelope;

@@ -25,13 +25,18 @@ impl Place {
 
     /// Runs `ango admin` with words on its standard input; whether it went well, and both its outputs.
     fn run(&self, line: &str, input: &str) -> (bool, String, String) {
+        self.program(&format!("admin {line}"), input)
+    }
+
+    /// Runs the program with these arguments.
+    fn program(&self, line: &str, input: &str) -> (bool, String, String) {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
-            .arg("admin")
             .args(line.split_whitespace())
             .arg("--data-dir")
             .arg(self.folder.path())
             .env_clear()
             .env("ANGO_DATABASE_URL", &self.database)
+            .env("ANGO_SECRET", "07".repeat(32))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -77,6 +82,13 @@ fn is_key(text: &str) -> bool {
 
 async fn every_command_works_as_a_program(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
+
+    // nothing is made by an operator's command; the schema has a command of its own (D15)
+    place.refused("create-key", if kind == Kind::Sqlite { "cannot open" } else { "ango migrate" });
+    for said in ["the schema is made", "up to date"] {
+        let (fine, output, errors) = place.program("migrate", "");
+        assert!(fine && output.contains(said), "{output}{errors}");
+    }
 
     // keys, accounts and plans
     assert!(is_key(place.table("create-key").trim()));
@@ -151,6 +163,53 @@ async fn every_command_works_as_a_program(kind: Kind) {
     let nobody: IpAddr = "192.0.2.1".parse().unwrap();
     place.refused(&format!("clear-lockout --address {nobody}"), "nothing is known");
     assert!(place.table("clear-lockout --all").contains("2 forgiven"));
+}
+
+/// Runs `ango admin` with the settings of a lone node on this folder.
+fn alone(folder: &std::path::Path, line: &str) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ango"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .env_clear()
+        .output()
+        .unwrap();
+    (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[test]
+fn a_folder_that_is_not_a_node_s_is_refused_and_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for line in ["admin list-keys", "admin create-key", "admin setup-link", "admin list-users --data-dir ."] {
+        let (fine, said) = alone(folder.path(), line);
+        assert!(!fine && said.contains("ANGO_DATA_DIR"), "{line}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let (fine, said) = alone(folder.path(), "migrate");
+    assert!(fine, "{said}");
+    let (fine, said) = alone(folder.path(), "admin create-key");
+    assert!(fine && said.contains("svc_live_"), "{said}");
+    // the secret has gone: no new one is made under the key that is there
+    std::fs::remove_file(folder.path().join("ango-data/pepper")).unwrap();
+    let (fine, said) = alone(folder.path(), "admin create-key");
+    assert!(!fine && said.contains("pepper is missing"), "{said}");
+}
+
+#[tokio::test]
+async fn d15_a_node_leaves_an_older_schema_of_a_shared_database_to_the_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let store = Store::connect(&url).await.unwrap();
+    store.migrate_up_to(1).await.unwrap();
+    let node = |at_start: bool| {
+        let mut config = control::config::Config::in_folder(folder.path());
+        (config.database_url, config.migrate_at_start) = (url.clone(), at_start);
+        control::app::App::start(config)
+    };
+    let error = node(false).await.err().expect("it does not start").to_string();
+    assert!(error.contains("ango migrate") && error.contains("0002"), "{error}");
+    assert!(matches!(store.schema().await.unwrap(), store::Schema::Older(_)));
+    node(true).await.unwrap().shutdown().await;
+    assert_eq!(store.schema().await.unwrap(), store::Schema::Current);
 }
 
 #[tokio::test]

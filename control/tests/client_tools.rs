@@ -79,11 +79,10 @@ impl Node {
         let (runtime, folder, mut shell) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap(), Shell::new());
         let config = Config::in_folder(folder.path().join("data"));
         let (key, running) = runtime.block_on(async {
-            let key = admin::create_key(&config, Role::Developer, Environment::Test, None, Some(Plan::Enterprise))
-                .await
-                .unwrap()
-                .key;
-            (key, App::start(config).await.unwrap())
+            let node = App::start(config).await.unwrap();
+            let plan = Some(Plan::Enterprise);
+            let made = admin::create_key(node.config(), Role::Developer, Environment::Test, None, plan).await.unwrap();
+            (made.key, node)
         });
         shell.variables = vec![("ANGO_URL", running.url()), ("ANGO_API_KEY", key.to_string())];
         Node { running: Some(running), runtime, shell, _folder: folder }

@@ -58,6 +58,7 @@ impl Place {
         let mut config = Config::in_folder(folder.path());
         config.database_url = kind.new_url(folder.path())?;
         let (role, plan) = (Role::AccountAdmin, Some(Plan::Enterprise));
+        admin::prepare(&config).await.unwrap();
         let made = admin::create_key(&config, role, Environment::Test, None, plan).await.unwrap();
         // who has no limit is not counted in the database before the request itself
         let unlimited = json!({"requests_a_day": "unlimited", "requests_a_month": "unlimited", "burst_a_second": 1000});

@@ -66,9 +66,10 @@ impl Drop for Node {
 fn api_key(folder: &TempDir) -> String {
     let config = Config::in_folder(folder.path());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let created = runtime
-        .block_on(admin::create_key(&config, Role::Developer, Environment::Test, None, Some(Plan::Enterprise)))
-        .unwrap();
+    let created = runtime.block_on(async {
+        admin::prepare(&config).await.unwrap();
+        admin::create_key(&config, Role::Developer, Environment::Test, None, Some(Plan::Enterprise)).await.unwrap()
+    });
     created.key.to_string()
 }
 

@@ -5,12 +5,11 @@ use std::net::IpAddr;
 use anyhow::bail;
 use serde::Serialize;
 
-use super::{DataDir, Operator};
+use super::{Operator, checked_secrets};
 use crate::cache_store::News;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::limits::Digests;
-use crate::secrets::Secrets;
 
 /// Who is locked, as an operator sees it. Neither addresses nor what was shown is known, only digests of them.
 #[derive(Debug, Serialize)]
@@ -67,8 +66,7 @@ impl Operator {
                 Some(subject)
             }
             Forgiven::Address(address) => {
-                let folder = DataDir::open(&config.data_dir)?;
-                let secrets = Secrets::load(config, &folder, self.store.has_api_keys().await?)?;
+                let secrets = checked_secrets(config, &self.store).await?;
                 Some(Digests::new(&secrets).address(*address))
             }
         };

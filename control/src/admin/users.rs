@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use api::{AccountId, UserId};
 use serde::Serialize;
-use store::{NewUser, Store, User};
+use store::{NewUser, User};
 use zeroize::Zeroizing;
 
 use super::{Operator, checked_secrets};
@@ -11,8 +11,7 @@ use crate::auth::{Role, passwords, sign_in};
 use crate::cache_store::News;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
-use crate::data_dir::DataDir;
-use crate::ids;
+use crate::{database, ids};
 
 /// A user as an operator sees it.
 #[derive(Debug, Serialize)]
@@ -150,8 +149,7 @@ impl Operator {
 /// # Errors
 /// When there are users already.
 pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
-    DataDir::open(&config.data_dir)?;
-    let store = Store::open(&config.database_url).await?;
+    let store = database::open_as_is(config).await?;
     if config.auth.external_issuer.is_some() {
         bail!("users of this node sign in with ANGO_OIDC_ISSUER");
     }

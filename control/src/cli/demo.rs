@@ -94,8 +94,9 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
 async fn in_folder(folder: &Path, args: &DemoArgs, netlist: &Netlist, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
     let mut config = Config::in_folder(folder.join("data"));
     config.compute.backend = args.backend;
-    let key = admin::create_key(&config, Role::Developer, Environment::Dev, None, Some(Plan::Enterprise)).await?.key;
     let node = App::start(config).await?;
+    let plan = Some(Plan::Enterprise);
+    let key = admin::create_key(node.config(), Role::Developer, Environment::Dev, None, plan).await?.key;
     args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;
     let outcome = tokio::select! {

@@ -45,6 +45,12 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE; by default ango.db in the data folder. With a password give it as a variable: flags are seen by other users of the machine.",
     ),
+    setting(
+        "ANGO_MIGRATE_AT_START",
+        "migrate-at-start",
+        "false",
+        "Whether a start brings an older schema in PostgreSQL up to date; else `ango migrate` does. An empty database and an SQLite file are brought up to date at every start.",
+    ),
     Setting {
         name: "ANGO_SECRET",
         flag: None,

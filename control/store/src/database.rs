@@ -115,11 +115,10 @@ impl Database {
             .test_before_acquire(false)
             .connect_with(options)
             .await?;
-        sqlx::migrate!("./migrations/sqlite").run(&pool).await?;
         Ok(Database::Sqlite(pool))
     }
 
-    /// Connects to PostgreSQL. The schema is brought up to date under a lock: nodes may start together.
+    /// Connects to PostgreSQL.
     pub(crate) async fn postgres(url: &str) -> Result<Database> {
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS_MAX)
@@ -136,7 +135,6 @@ impl Database {
             })
             .connect(url)
             .await?;
-        sqlx::migrate!("./migrations/postgres").run(&pool).await?;
         Ok(Database::Postgres(pool))
     }
 

@@ -14,6 +14,7 @@ pub mod lockouts;
 pub mod pages;
 pub mod password_links;
 pub mod request_counts;
+pub mod schema;
 pub mod server_secret;
 pub mod sign_ins;
 pub mod signing_keys;
@@ -39,6 +40,7 @@ pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use lockouts::{Locked, Lockout};
 pub use pages::Rows;
 pub use request_counts::{Counts, Settled, Settlement, Wish};
+pub use schema::Schema;
 pub use sign_ins::{NewSignIn, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
@@ -89,9 +91,25 @@ impl Store {
     /// Opens the database of a URL and brings its schema up to date. The file of a `sqlite:` URL is made (mode 0600) if it
     /// is not there.
     pub async fn open(url: &str) -> Result<Store> {
+        Store::make_file(url)?;
+        let store = Store::connect(url).await?;
+        store.migrate().await?;
+        Ok(store)
+    }
+
+    /// Makes the file of a `sqlite:` URL (mode 0600) if it is not there; of others there is none.
+    pub fn make_file(url: &str) -> Result<()> {
+        match Url::parse(url)? {
+            Url::Sqlite(path) => make_private(&path),
+            Url::Postgres => Ok(()),
+        }
+    }
+
+    /// Opens the database of a URL as it is: neither a file nor a table is made. See [`Store::schema`].
+    pub async fn connect(url: &str) -> Result<Store> {
         let db = match Url::parse(url)? {
             Url::Sqlite(path) => {
-                make_private(&path)?;
+                std::fs::metadata(&path).map_err(|source| Error::File { path: path.clone(), source })?;
                 Database::sqlite(SqliteConnectOptions::new().filename(&path)).await?
             }
             Url::Postgres => Database::postgres(url).await?,

@@ -1,0 +1,104 @@
+//! The schema's version: which migrations this build knows, and which of them the database has.
+//!
+//! A migration only adds what an older build can ignore (expand; a later release contracts). So a node of the release
+//! before goes on beside one that has migrated, and can be started again after it.
+
+use std::collections::BTreeMap;
+
+use sqlx::migrate::{MigrateError, Migration, Migrator};
+
+use crate::database::{Database, values};
+use crate::{Result, Store};
+
+static SQLITE: Migrator = sqlx::migrate!("./migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("./migrations/postgres");
+
+/// How a database's schema stands to the migrations that a build knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schema {
+    /// No migration has run.
+    Empty,
+    /// These migrations have not run.
+    Older(Vec<i64>),
+    /// All have run, and no other.
+    Current,
+    /// All have run, and these of a newer build.
+    Newer(Vec<i64>),
+}
+
+#[derive(sqlx::FromRow)]
+struct Applied {
+    version: i64,
+    success: bool,
+    checksum: Vec<u8>,
+}
+
+impl Store {
+    /// How the database's schema stands to this build. Changes nothing.
+    ///
+    /// # Errors
+    /// When a migration broke off half-way, or has another text here than the one that ran.
+    pub async fn schema(&self) -> Result<Schema> {
+        let applied = self.applied().await?;
+        if applied.is_empty() {
+            return Ok(Schema::Empty);
+        }
+        let known: BTreeMap<i64, &Migration> = known(&self.db).iter().map(|one| (one.version, one)).collect();
+        for (version, done) in &applied {
+            if !done.success {
+                return Err(MigrateError::Dirty(*version).into());
+            }
+            if known.get(version).is_some_and(|known| *known.checksum != *done.checksum) {
+                return Err(MigrateError::VersionMismatch(*version).into());
+            }
+        }
+        let missing: Vec<i64> = known.keys().filter(|version| !applied.contains_key(version)).copied().collect();
+        let newer: Vec<i64> = applied.keys().filter(|version| !known.contains_key(version)).copied().collect();
+        Ok(match (missing.is_empty(), newer.is_empty()) {
+            (false, _) => Schema::Older(missing),
+            (true, false) => Schema::Newer(newer),
+            (true, true) => Schema::Current,
+        })
+    }
+
+    /// Brings the schema up to date, under a lock. Migrations of a newer build are left as they are.
+    pub async fn migrate(&self) -> Result<()> {
+        self.migrate_up_to(i64::MAX).await
+    }
+
+    /// Brings the schema to this migration, as the build did whose last one it was: for tests of upgrades and roll-backs.
+    pub async fn migrate_up_to(&self, last: i64) -> Result<()> {
+        let migrations = known(&self.db).iter().filter(|one| one.version <= last).cloned().collect();
+        let mut migrator = Migrator::with_migrations(migrations);
+        // else a node could not start again once a newer one has migrated
+        migrator.set_ignore_missing(true);
+        match &self.db {
+            Database::Sqlite(pool) => migrator.run(pool).await?,
+            Database::Postgres(pool) => migrator.run(pool).await?,
+        }
+        Ok(())
+    }
+
+    async fn applied(&self) -> Result<BTreeMap<i64, Applied>> {
+        let sql = match &self.db {
+            Database::Sqlite(_) => {
+                "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'"
+            }
+            Database::Postgres(_) => "SELECT COUNT(to_regclass('_sqlx_migrations'))",
+        };
+        let (tables,): (i64,) = self.db.fetch_one(sql, values![]).await?;
+        if tables == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let sql = "SELECT version, success, checksum FROM _sqlx_migrations";
+        let applied: Vec<Applied> = self.db.fetch_all(sql, values![]).await?;
+        Ok(applied.into_iter().map(|one| (one.version, one)).collect())
+    }
+}
+
+fn known(db: &Database) -> &'static Migrator {
+    match db {
+        Database::Sqlite(_) => &SQLITE,
+        Database::Postgres(_) => &POSTGRES,
+    }
+}
