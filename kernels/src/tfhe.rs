@@ -6,6 +6,7 @@
 
 pub mod bootstrap;
 pub mod circuit;
+pub mod cost;
 pub mod gates;
 pub mod keys;
 pub mod lwe;

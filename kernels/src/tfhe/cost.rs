@@ -1,0 +1,94 @@
+//! What a gate costs, for fair shares: work follows the parameters, so a key with more levels pays for them.
+//!
+//! Counted are vector operations of the double-precision path, in eighths of one a coefficient: a stage of a transform takes
+//! 11 (66 operations for eight complex vectors and three stages), a product with a key polynomial 16 (four fused operations
+//! for a complex point), a word of a key-switching row 3 (most of its products are read from tables). Integer transforms
+//! weigh their parts nearly alike. The bench `cost` compares this count with measured times.
+
+use super::params::{ParamsLiteral, Preset};
+
+/// Cost of a bootstrap of `fast_128` and its key switch: the unit of [`ParamsLiteral::cost`].
+pub const COST_OF_FAST_128: u32 = 32;
+
+const OF_STAGE: u64 = 11;
+const OF_PRODUCT: u64 = 16;
+const OF_KEY_SWITCH_WORD: u64 = 3;
+
+impl ParamsLiteral {
+    /// Cost of a bootstrap and a key switch with these parameters, at least 1, rounded up; [`COST_OF_FAST_128`] for `fast_128`.
+    /// A MUX costs two of them, a NOT none.
+    pub fn cost(&self) -> u32 {
+        let of_unit = Preset::Fast128.params().operations();
+        let cost = (self.operations() * u64::from(COST_OF_FAST_128)).div_ceil(of_unit);
+        u32::try_from(cost).expect("bounded by the ranges of parameters").max(1)
+    }
+
+    /// Operations in eighths: below `2^40` for the largest parameters that [`super::Params`] takes.
+    fn operations(&self) -> u64 {
+        let [n, components, degree, levels] =
+            [self.lwe_dimension, self.glwe_dimension + 1, self.polynomial_size, self.bootstrap_level_count]
+                .map(|x| x as u64);
+        // digits there, sums back
+        let transforms = components * (levels + 1);
+        let products = levels * components * components;
+        let stages = u64::from(degree.ilog2());
+        let step = degree * (transforms * stages * OF_STAGE + products * OF_PRODUCT);
+        let key_switch = (self.key_switch_body_words() as u64) * (n + 1);
+        n * step + key_switch * OF_KEY_SWITCH_WORD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(preset: Preset, bootstrap: [usize; 2], key_switch: (u32, usize)) -> u32 {
+        ParamsLiteral {
+            bootstrap_base_log: bootstrap[0],
+            bootstrap_level_count: bootstrap[1],
+            key_switch_base: key_switch.0,
+            key_switch_level_count: key_switch.1,
+            ..*preset.params()
+        }
+        .cost()
+    }
+
+    #[test]
+    fn presets_cost_what_their_dimensions_ask_in_units_of_the_fastest() {
+        assert_eq!(Preset::ALL.map(|preset| preset.params().cost()), [COST_OF_FAST_128, 36, 46]);
+    }
+
+    #[test]
+    fn every_level_more_costs_more_whichever_decomposition_it_is_in() {
+        for preset in Preset::ALL {
+            let costs: Vec<u32> = (1..=7).map(|levels| with(preset, [4, levels], (4, 5))).collect();
+            assert!(costs.is_sorted_by(|few, many| few < many), "{costs:?}");
+            // seven levels: near three times the transforms of two
+            assert!(2 * costs[6] > 5 * costs[1], "{costs:?}");
+            assert!(with(preset, [8, 2], (2, 24)) > with(preset, [8, 2], (4, 5)));
+        }
+    }
+
+    #[test]
+    fn the_largest_parameters_have_a_cost_and_the_smallest_cost_something() {
+        let largest = ParamsLiteral {
+            lwe_dimension: 2048,
+            glwe_dimension: 4,
+            polynomial_size: 2048,
+            bootstrap_base_log: 3,
+            bootstrap_level_count: 8,
+            key_switch_base: 2,
+            key_switch_level_count: 24,
+            ..*Preset::Fast128.params()
+        };
+        assert!(largest.cost() > 32 * COST_OF_FAST_128);
+        let smallest = ParamsLiteral {
+            lwe_dimension: 1,
+            polynomial_size: 64,
+            bootstrap_level_count: 1,
+            key_switch_level_count: 1,
+            ..*Preset::Fast128.params()
+        };
+        assert_eq!(smallest.cost(), 1);
+    }
+}
