@@ -6,6 +6,7 @@ mod driver;
 pub mod nvrtc;
 mod paper;
 mod staging;
+mod waiting;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +22,7 @@ use crate::gpu::{Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
 use driver::{Memory, Shape, Together, failed};
 use nvrtc::Compiler;
-pub use paper::Paper;
+pub use paper::{Paper, shared_bytes_max};
 use staging::Staging;
 
 /// The oldest driver whose functions are all there, as the driver counts: CUDA 12.0.
@@ -44,7 +45,17 @@ pub struct Cuda {
 }
 
 /// Words in the memory of a card.
-pub struct Buf(Memory);
+pub struct Buf {
+    memory: Memory,
+    staging: Arc<Staging>,
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        // the memory is overwritten next; so is what of it is still on its way
+        self.staging.forget_uploads();
+    }
+}
 
 /// A kernel that is loaded on a card.
 pub struct Module(Arc<driver::Module>);
@@ -73,6 +84,7 @@ impl Cuda {
             let context = CudaContext::new(ordinal)?;
             // SAFETY: no buffer of the library, whose events these are, is ever made: `Staging` orders everything
             unsafe { context.disable_event_tracking() };
+            keep_freed_memory(&context)?;
             let card = describe(&context, count)?;
             Ok((context, card))
         };
@@ -138,6 +150,21 @@ fn count() -> Result<usize> {
     }
 }
 
+/// Lets the driver keep what is freed for the next allocation. Otherwise it gives all of it back to the system whenever the
+/// card is waited for, and every batch of a session that was idle pays for it.
+fn keep_freed_memory(context: &Arc<CudaContext>) -> std::result::Result<(), result::DriverError> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    let mut threshold = u64::MAX;
+    let threshold = (&mut threshold as *mut u64).cast();
+    // SAFETY: a device of the driver, its own pool, and an attribute that is a 64-bit number
+    unsafe {
+        let pool = result::device::get_default_mem_pool(context.cu_device())?;
+        result::mem_pool::set_attribute(pool, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, threshold)
+    }
+}
+
 fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Card, result::DriverError> {
     use sys::CUdevice_attribute::*;
     let figure = |attribute| context.attribute(attribute).map(|figure| figure as u32);
@@ -190,22 +217,23 @@ impl Gpu for Cuda {
     }
 
     fn alloc(&self, words: usize) -> Result<Buf> {
-        Memory::zeroed(self.staging.compute(), words).map(Buf)
+        let memory = Memory::zeroed(self.staging.compute(), words)?;
+        Ok(Buf { memory, staging: self.staging.clone() })
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
-        self.staging.write(&buf.0, at, words)
+        self.staging.write(&buf.memory, at, words)
     }
 
     fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
         let told = |error| failed("copying on the card", error);
-        let (from, to) = (from.0.at(0, words), to.0.at(0, words));
+        let (from, to) = (from.memory.at(0, words), to.memory.at(0, words));
         if words == 0 || from == to {
             return Ok(());
         }
-        self.context.bind_to_thread().map_err(told)?;
+        self.staging.compute().bind()?;
         // SAFETY: two ranges of different buffers, which the stream orders
-        unsafe { result::memcpy_dtod_async(to, from, 4 * words, self.staging.compute().cu_stream()) }.map_err(told)
+        unsafe { result::memcpy_dtod_async(to, from, 4 * words, self.staging.compute().handle()) }.map_err(told)
     }
 
     fn launch(&self, launch: Launch<'_, Cuda>) -> Result<()> {
@@ -215,7 +243,7 @@ impl Gpu for Cuda {
         let Launch { groups, threads, shared_bytes, cluster, .. } = launch;
         assert!(groups <= self.card.groups_max && threads <= self.card.threads_max, "{}: too many", launch.entry);
         assert!(cluster <= 1 || groups.is_multiple_of(cluster), "{}: {groups} groups in {cluster}s", launch.entry);
-        let bind: Vec<&Memory> = launch.bind.iter().map(|buf| &buf.0).collect();
+        let bind: Vec<&Memory> = launch.bind.iter().map(|buf| &buf.memory).collect();
         let together = match cluster {
             0 | 1 => Together::Alone,
             _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
@@ -226,7 +254,7 @@ impl Gpu for Cuda {
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {
-        self.staging.read(&buf.0, ranges).map(Pending)
+        self.staging.read(&buf.memory, ranges).map(Pending)
     }
 
     fn finish(&self, pending: Pending) -> Result<Vec<u32>> {
@@ -236,8 +264,8 @@ impl Gpu for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // kernels under way end before the memory that they use is given back
-        let _ = self.context.synchronize();
+        // kernels under way end before the memory that they use is given back; a card that is lost keeps both
+        let _ = self.staging.compute().drain();
     }
 }
 

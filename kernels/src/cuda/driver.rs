@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, CudaStream, sys};
-use zeroize::Zeroize;
 
+use super::waiting::{self, Health};
 use crate::error::{Error, Result};
 
 /// An error of the driver, by what can be done about it.
@@ -49,23 +49,74 @@ pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
     }
 }
 
+/// A stream of a card, with what is known of the card's health.
+pub struct Stream {
+    stream: Arc<CudaStream>,
+    health: Health,
+}
+
+impl Stream {
+    pub fn new(context: &Arc<CudaContext>, health: &Health) -> Result<Stream> {
+        let stream = context.new_stream().map_err(|error| failed("making a stream", error))?;
+        Ok(Stream { stream, health: health.clone() })
+    }
+
+    pub fn inner(&self) -> &CudaStream {
+        &self.stream
+    }
+
+    pub fn context(&self) -> &Arc<CudaContext> {
+        self.stream.context()
+    }
+
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub fn handle(&self) -> sys::CUstream {
+        self.stream.cu_stream()
+    }
+
+    /// Chooses the card for calls of this thread. [`Error::Lost`] when it is lost: no call goes to it any more.
+    pub fn bind(&self) -> Result<()> {
+        self.health.alive()?;
+        self.context().bind_to_thread().map_err(|error| failed("choosing the card", error))
+    }
+
+    /// Waits until the card has done everything that was started in this stream, as long as [`waiting::wait`] does.
+    pub fn drain(&self) -> Result<()> {
+        self.bind()?;
+        let event = self.stream.record_event(None).map_err(|error| failed("waiting for the card", error))?;
+        waiting::wait(&event, &self.health)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.health.alive().is_err() {
+            // the driver may wait for the card without end where a stream or the context is given back
+            std::mem::forget(self.stream.clone());
+        }
+    }
+}
+
 /// Words in the card's memory. Zeroed when made and before they are given back, in the stream's order.
 pub struct Memory {
     address: sys::CUdeviceptr,
     words: usize,
-    stream: Arc<CudaStream>,
+    stream: Arc<Stream>,
 }
 
 impl Memory {
-    pub fn zeroed(stream: &Arc<CudaStream>, words: usize) -> Result<Memory> {
+    pub fn zeroed(stream: &Arc<Stream>, words: usize) -> Result<Memory> {
         let context = stream.context();
-        context.bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+        stream.bind()?;
         // the driver gives nothing for nothing
         let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
         // SAFETY: the context is bound; the address is owned by the value made of it, its words are set before any use
         let address = unsafe {
             if context.has_async_alloc() {
-                result::malloc_async(stream.cu_stream(), bytes)
+                result::malloc_async(stream.handle(), bytes)
             } else {
                 result::malloc_sync(bytes)
             }
@@ -87,31 +138,32 @@ impl Memory {
     }
 
     /// Zeros to the first words, in the order of `stream`.
-    pub fn clear(&self, stream: &CudaStream, words: usize) -> Result<()> {
+    pub fn clear(&self, stream: &Stream, words: usize) -> Result<()> {
         let address = self.at(0, words);
         if words == 0 {
             return Ok(());
         }
         // SAFETY: the range is the buffer's own; streams live as long as their context
-        unsafe { result::memset_d8_async(address, 0, 4 * words, stream.cu_stream()) }
+        unsafe { result::memset_d8_async(address, 0, 4 * words, stream.handle()) }
             .map_err(|error| failed("clearing a buffer", error))
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // a failure here is the card's, and its next call tells
-        if self.stream.context().bind_to_thread().is_err() {
+        // a failure here is the card's, and its next call tells; a lost card keeps its memory
+        if self.stream.bind().is_err() {
             return;
         }
         let _ = self.clear(&self.stream, self.words);
         // SAFETY: the address is this value's own, and all its uses are ordered before this by the stream
         let _ = unsafe {
             if self.stream.context().has_async_alloc() {
-                result::free_async(self.address, self.stream.cu_stream())
-            } else {
-                let _ = self.stream.synchronize();
+                result::free_async(self.address, self.stream.handle())
+            } else if self.stream.drain().is_ok() {
                 result::free_sync(self.address)
+            } else {
+                Ok(())
             }
         };
     }
@@ -121,7 +173,7 @@ impl Drop for Memory {
 pub struct Pinned {
     start: NonNull<u32>,
     words: usize,
-    context: Arc<CudaContext>,
+    stream: Arc<Stream>,
 }
 
 // SAFETY: plain words that nobody else points to, but for copies which the owner orders by events; the driver's calls
@@ -131,8 +183,8 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    pub fn zeroed(context: &Arc<CudaContext>, words: usize) -> Result<Pinned> {
-        context.bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+    pub fn zeroed(stream: &Arc<Stream>, words: usize) -> Result<Pinned> {
+        stream.bind()?;
         // SAFETY: the context is bound; flags 0 is memory that the host may also read quickly
         let start = unsafe { result::malloc_host(4 * words, 0) }
             .map_err(|error| failed("allocating memory of the host", error))?;
@@ -140,7 +192,7 @@ impl Pinned {
             .ok_or_else(|| Error::OutOfMemory("the driver gave no memory of the host".into()))?;
         // SAFETY: that many words were just allocated, and zeros are words
         unsafe { start.as_ptr().write_bytes(0, words) };
-        Ok(Pinned { start, words, context: context.clone() })
+        Ok(Pinned { start, words, stream: stream.clone() })
     }
 
     /// The words. No copy of the card to them may be under way.
@@ -158,8 +210,12 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.words_mut().zeroize();
-        let _ = self.context.bind_to_thread();
+        // no secret is among them: keys here are public ones, words are ciphertexts
+        self.words_mut().fill(0);
+        // the driver waits for the card before it gives these back, for a lost one without end
+        if self.stream.bind().is_err() {
+            return;
+        }
         // SAFETY: allocated by `malloc_host`, given back once
         let _ = unsafe { result::free_host(self.start.as_ptr().cast()) };
     }
@@ -176,7 +232,7 @@ struct Function {
 pub struct Module {
     handle: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, Function>>,
-    stream: Arc<CudaStream>,
+    stream: Arc<Stream>,
 }
 
 // SAFETY: handles of the driver, which may be used from any thread that has bound their context
@@ -203,8 +259,8 @@ pub enum Together {
 
 impl Module {
     /// Loads a cubin, or PTX that ends in a zero byte.
-    pub fn load(stream: &Arc<CudaStream>, image: &[u8]) -> Result<Module> {
-        stream.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+    pub fn load(stream: &Arc<Stream>, image: &[u8]) -> Result<Module> {
+        stream.bind()?;
         // SAFETY: the image is a whole ELF file, which says its own length, or text that ends in a zero byte: the only
         // two things that `Image` holds
         let handle = unsafe { result::module::load_data(image.as_ptr().cast()) }
@@ -245,7 +301,7 @@ impl Module {
 
     /// Starts an entry with these buffers, then these words as its arguments, in the order of the module's stream.
     pub fn launch(&self, entry: &'static str, shape: &Shape, bind: &[&Memory], args: &[u32]) -> Result<()> {
-        self.stream.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+        self.stream.bind()?;
         let function = self.function(entry, shape.shared_bytes)?;
         let mut addresses: Vec<sys::CUdeviceptr> = bind.iter().map(|memory| memory.address).collect();
         let mut words = args.to_vec();
@@ -281,7 +337,7 @@ impl Module {
                     blockDimY: 1,
                     blockDimZ: 1,
                     sharedMemBytes: shape.shared_bytes,
-                    hStream: self.stream.cu_stream(),
+                    hStream: self.stream.handle(),
                     attrs: attribute,
                     numAttrs: 1,
                 };
@@ -293,7 +349,7 @@ impl Module {
                     groups,
                     threads,
                     shape.shared_bytes,
-                    self.stream.cu_stream(),
+                    self.stream.handle(),
                     &mut arguments,
                 )
             }
@@ -311,9 +367,10 @@ fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // binds the context too, and lets kernels of this module end
-        let _ = self.stream.synchronize();
-        // SAFETY: loaded by `load`, unloaded once
-        let _ = unsafe { result::module::unload(self.handle) };
+        // kernels of this module end first, or the card is lost and keeps it
+        if self.stream.drain().is_ok() {
+            // SAFETY: loaded by `load`, unloaded once
+            let _ = unsafe { result::module::unload(self.handle) };
+        }
     }
 }

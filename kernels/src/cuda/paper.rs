@@ -10,6 +10,18 @@ use crate::gpu::blind_rotate::Variant;
 use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source, Stems};
 use crate::tfhe::Params;
 
+/// Shared memory of a group at most, in bytes, on cards of a compute capability (CUDA C++ Programming Guide, technical
+/// specifications per compute capability).
+pub fn shared_bytes_max(compute_capability: (u32, u32)) -> u32 {
+    match compute_capability {
+        (7, 5) => 64 << 10,
+        (8, 0 | 7) => 163 << 10,
+        (9, _) | (10, _) => 227 << 10,
+        (7, _) => 96 << 10,
+        _ => 99 << 10,
+    }
+}
+
 /// A card of some compute capability. A clone is the same card.
 #[derive(Clone)]
 pub struct Paper {
@@ -21,14 +33,6 @@ impl Paper {
     /// A card of this compute capability, with the shared memory that such cards have. No source depends on its other
     /// figures.
     pub fn new(compute_capability: (u32, u32)) -> Paper {
-        // CUDA C++ Programming Guide, technical specifications per compute capability
-        let shared_bytes_max = match compute_capability {
-            (7, 5) => 64 << 10,
-            (8, 0 | 7) => 163 << 10,
-            (9, _) | (10, _) => 227 << 10,
-            (7, _) => 96 << 10,
-            _ => 99 << 10,
-        };
         let info = DeviceInfo {
             backend: "cuda".into(),
             name: super::architecture(compute_capability),
@@ -40,7 +44,7 @@ impl Paper {
             info,
             language: Language::Cuda,
             threads_max: 1024,
-            shared_bytes_max,
+            shared_bytes_max: shared_bytes_max(compute_capability),
             groups_max: i32::MAX as u32,
             buffer_bytes_max: 80 << 30,
             multiprocessors: 128,

@@ -3,42 +3,39 @@
 //! The host's words go through blocks of memory that the card copies by itself. A block has a twin on the card: up, the
 //! copying stream fills the twin while kernels of an earlier batch run, and the computing stream, when it comes to that,
 //! moves the words to their buffer; down, it is the other way round. So everything that touches a buffer is in the order
-//! of the computing stream, and only what crosses the bus runs beside it. Few words take the direct way.
+//! of the computing stream, and only what crosses the bus runs beside it. Few words take the direct way, in small blocks
+//! that have no twin.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result};
-use zeroize::Zeroize;
+use cudarc::driver::{CudaContext, CudaEvent, result};
 
-use super::driver::{Memory, Pinned, failed};
+use super::driver::{Memory, Pinned, Stream, failed};
+use super::waiting::{Health, wait};
 use crate::error::Result;
 
-/// Words of a block: 4 MiB.
+/// Words of a large block: 4 MiB.
 const BLOCK_WORDS: usize = 1 << 20;
-/// Uploads under way, in blocks; a writer waits beyond that. A batch of 16384 two-input gates fits.
+/// Words of a small block, 64 KiB: up to these a copy on the computing stream takes less time than two streams and a twin.
+const SMALL_WORDS: usize = 1 << 14;
+/// Uploads under way of either size, in blocks; a writer waits beyond that. A batch of 16384 two-input gates fits.
 const BLOCKS_MAX: usize = 32;
-/// Words up to which a copy on the computing stream takes less time than two streams and a twin: 64 KiB.
-const DIRECT_WORDS_MAX: usize = 1 << 14;
-/// Questions to an event before the thread goes to sleep over it: a lone gate is done within as many.
-const QUESTIONS_MAX: usize = 4096;
-
-/// Events over which a thread may sleep.
-const WAKING: CUevent_flags = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
 
 /// The streams of a card and the blocks between it and the host.
 pub struct Staging {
     /// Kernels, and everything that touches a buffer.
-    compute: Arc<CudaStream>,
-    up: Arc<CudaStream>,
-    down: Arc<CudaStream>,
-    blocks: Mutex<Blocks>,
+    compute: Arc<Stream>,
+    up: Arc<Stream>,
+    down: Arc<Stream>,
+    small: Mutex<Pool>,
+    large: Mutex<Pool>,
 }
 
+/// Blocks of one size.
 #[derive(Default)]
-struct Blocks {
+struct Pool {
     free: Vec<Block>,
     /// In the order of their events.
     uploads: VecDeque<Block>,
@@ -46,19 +43,28 @@ struct Blocks {
 
 struct Block {
     host: Pinned,
-    twin: Memory,
+    /// Of large blocks.
+    twin: Option<Twin>,
     /// Words of the block in use.
     words: usize,
-    /// The first of two streams is done with it.
-    halfway: CudaEvent,
     /// Its words have arrived, and the twin is zero again.
     done: CudaEvent,
+    /// The streams whose copies may use it.
+    used_by: Vec<Arc<Stream>>,
+}
+
+struct Twin {
+    memory: Memory,
+    /// The first of two streams is done with it.
+    halfway: CudaEvent,
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // rare, and whatever failed before, no copy may find the memory gone
-        let _ = self.done.context().synchronize();
+        // rare, and whatever failed before, no copy may find the memory gone; a lost card keeps it
+        for stream in &self.used_by {
+            let _ = stream.drain();
+        }
     }
 }
 
@@ -70,12 +76,14 @@ pub struct Pending {
 
 impl Staging {
     pub fn new(context: &Arc<CudaContext>) -> Result<Staging> {
-        let stream = || context.new_stream().map_err(|error| failed("making a stream", error));
-        Ok(Staging { compute: stream()?, up: stream()?, down: stream()?, blocks: Mutex::default() })
+        let health = Health::default();
+        let stream = || Stream::new(context, &health).map(Arc::new);
+        let (small, large) = Default::default();
+        Ok(Staging { compute: stream()?, up: stream()?, down: stream()?, small, large })
     }
 
     /// The stream of kernels and buffers.
-    pub fn compute(&self) -> &Arc<CudaStream> {
+    pub fn compute(&self) -> &Arc<Stream> {
         &self.compute
     }
 
@@ -83,11 +91,11 @@ impl Staging {
     pub fn write(&self, to: &Memory, at: usize, words: &[u32]) -> Result<()> {
         to.at(at, words.len());
         for (i, words) in words.chunks(BLOCK_WORDS).enumerate() {
-            let mut block = self.block()?;
+            let mut block = self.block(words.len())?;
             block.words = words.len();
             block.host.words_mut()[..words.len()].copy_from_slice(words);
             self.send(&block, to, at + i * BLOCK_WORDS)?;
-            self.blocks().uploads.push_back(block);
+            pool(self.pool(words.len())).uploads.push_back(block);
         }
         Ok(())
     }
@@ -95,28 +103,30 @@ impl Staging {
     fn send(&self, block: &Block, to: &Memory, at: usize) -> Result<()> {
         let told = |error| failed("copying to the card", error);
         let (to, host) = (to.at(at, block.words), &block.host.words()[..block.words]);
-        if block.words <= DIRECT_WORDS_MAX {
-            // SAFETY: the block keeps its words until `done`; `to` is a range of a buffer that the stream orders
-            unsafe { result::memcpy_htod_async(to, host, self.compute.cu_stream()) }.map_err(told)?;
-        } else {
-            let twin = block.twin.at(0, block.words);
-            // SAFETY: as above; nobody uses the twin before `halfway`
-            unsafe { result::memcpy_htod_async(twin, host, self.up.cu_stream()) }.map_err(told)?;
-            block.halfway.record(&self.up).map_err(told)?;
-            self.compute.wait(&block.halfway).map_err(told)?;
+        if let Some(Twin { memory, halfway }) = &block.twin {
+            let twin = memory.at(0, block.words);
+            // SAFETY: the block keeps its words until `done`; nobody uses the twin before `halfway`
+            unsafe { result::memcpy_htod_async(twin, host, self.up.handle()) }.map_err(told)?;
+            halfway.record(self.up.inner()).map_err(told)?;
+            self.compute.inner().wait(halfway).map_err(told)?;
             // SAFETY: two ranges of different buffers, both of which the stream orders
-            unsafe { result::memcpy_dtod_async(to, twin, 4 * block.words, self.compute.cu_stream()) }.map_err(told)?;
-            block.twin.clear(&self.compute, block.words)?;
+            unsafe { result::memcpy_dtod_async(to, twin, 4 * block.words, self.compute.handle()) }.map_err(told)?;
+            memory.clear(&self.compute, block.words)?;
+        } else {
+            // SAFETY: the block keeps its words until `done`; `to` is a range of a buffer that the stream orders
+            unsafe { result::memcpy_htod_async(to, host, self.compute.handle()) }.map_err(told)?;
         }
-        block.done.record(&self.compute).map_err(told)
+        block.done.record(self.compute.inner()).map_err(told)
     }
 
     /// Starts to read these ranges of a buffer, one after another, as everything that was started before leaves them.
     pub fn read(self: &Arc<Self>, from: &Memory, ranges: &[Range<usize>]) -> Result<Pending> {
         let mut pending = Pending { blocks: Vec::new(), staging: self.clone() };
         for pieces in blocks_of(ranges) {
-            let mut block = self.block()?;
-            block.words = pieces.iter().map(ExactSizeIterator::len).sum();
+            let words = pieces.iter().map(ExactSizeIterator::len).sum();
+            // what lies in several places is gathered in a twin
+            let mut block = self.block(if pieces.len() == 1 { words } else { BLOCK_WORDS })?;
+            block.words = words;
             self.fetch(&mut block, from, &pieces)?;
             pending.blocks.push(block);
         }
@@ -126,92 +136,114 @@ impl Staging {
     fn fetch(&self, block: &mut Block, from: &Memory, pieces: &[Range<usize>]) -> Result<()> {
         let told = |error| failed("copying from the card", error);
         let host = &mut block.host.words_mut()[..block.words];
-        let stream = match pieces {
-            [piece] if piece.len() <= DIRECT_WORDS_MAX => {
+        let stream = match (&block.twin, pieces) {
+            (None, [piece]) => {
                 let from = from.at(piece.start, piece.len());
                 // SAFETY: the block keeps its words, and nobody looks at them before `done`; `from` is a range of a
                 // buffer that the stream orders
-                unsafe { result::memcpy_dtoh_async(host, from, self.compute.cu_stream()) }.map_err(told)?;
+                unsafe { result::memcpy_dtoh_async(host, from, self.compute.handle()) }.map_err(told)?;
                 &self.compute
             }
-            _ => {
+            (None, _) => unreachable!("several pieces have a large block"),
+            (Some(Twin { memory, halfway }), _) => {
                 let mut at = 0;
                 for piece in pieces {
-                    let (from, to) = (from.at(piece.start, piece.len()), block.twin.at(at, piece.len()));
+                    let (from, to) = (from.at(piece.start, piece.len()), memory.at(at, piece.len()));
                     // SAFETY: two ranges of different buffers, both of which the stream orders
-                    unsafe { result::memcpy_dtod_async(to, from, 4 * piece.len(), self.compute.cu_stream()) }
+                    unsafe { result::memcpy_dtod_async(to, from, 4 * piece.len(), self.compute.handle()) }
                         .map_err(told)?;
                     at += piece.len();
                 }
-                block.halfway.record(&self.compute).map_err(told)?;
-                self.down.wait(&block.halfway).map_err(told)?;
-                let twin = block.twin.at(0, block.words);
+                halfway.record(self.compute.inner()).map_err(told)?;
+                self.down.inner().wait(halfway).map_err(told)?;
+                let twin = memory.at(0, block.words);
                 // SAFETY: the block keeps its words, and nobody looks at them or uses the twin before `done`
-                unsafe { result::memcpy_dtoh_async(host, twin, self.down.cu_stream()) }.map_err(told)?;
-                block.twin.clear(&self.down, block.words)?;
+                unsafe { result::memcpy_dtoh_async(host, twin, self.down.handle()) }.map_err(told)?;
+                memory.clear(&self.down, block.words)?;
                 &self.down
             }
         };
-        block.done.record(stream).map_err(told)
+        block.done.record(stream.inner()).map_err(told)
     }
 
-    fn blocks(&self) -> MutexGuard<'_, Blocks> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The blocks for this many words.
+    fn pool(&self, words: usize) -> &Mutex<Pool> {
+        if words <= SMALL_WORDS { &self.small } else { &self.large }
     }
 
-    /// A block that nobody uses.
-    fn block(&self) -> Result<Block> {
-        self.compute.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
-        let mut blocks = self.blocks();
-        while blocks.uploads.front().is_some_and(|block| block.done.is_complete()) {
-            let block = blocks.uploads.pop_front();
-            blocks.free.extend(block.map(Block::cleared));
-        }
-        if let Some(block) = blocks.free.pop() {
-            return Ok(block);
-        }
-        if blocks.uploads.len() < BLOCKS_MAX {
-            drop(blocks);
-            return self.new_block();
-        }
-        let oldest = blocks.uploads.pop_front().expect("uploads are at their bound");
-        drop(blocks);
-        wait(&oldest.done)?;
+    /// A block for this many words that nobody uses.
+    fn block(&self, words: usize) -> Result<Block> {
+        self.compute.bind()?;
+        let oldest = {
+            let mut pool = pool(self.pool(words));
+            pool.reclaim();
+            if let Some(block) = pool.free.pop() {
+                return Ok(block);
+            }
+            if pool.uploads.len() < BLOCKS_MAX { None } else { pool.uploads.pop_front() }
+        };
+        let Some(oldest) = oldest else { return self.new_block(words) };
+        wait(&oldest.done, self.compute.health())?;
         Ok(oldest.cleared())
     }
 
-    fn new_block(&self) -> Result<Block> {
+    fn new_block(&self, words: usize) -> Result<Block> {
         let context = self.compute.context();
         let told = |error| failed("making a block", error);
-        let event = |flags| context.new_event(flags).map_err(told);
-        let block = Block {
-            host: Pinned::zeroed(context, BLOCK_WORDS)?,
-            twin: Memory::zeroed(&self.compute, BLOCK_WORDS)?,
-            words: 0,
-            halfway: event(None)?,
-            done: event(Some(WAKING))?,
-        };
+        // events without a time: nobody asks for it, and the driver keeps it at a price
+        let event = || context.new_event(None).map_err(told);
+        if words <= SMALL_WORDS {
+            let (host, used_by) = (Pinned::zeroed(&self.compute, SMALL_WORDS)?, vec![self.compute.clone()]);
+            return Ok(Block { host, twin: None, words: 0, done: event()?, used_by });
+        }
+        let twin = Twin { memory: Memory::zeroed(&self.compute, BLOCK_WORDS)?, halfway: event()? };
+        let used_by = vec![self.compute.clone(), self.up.clone(), self.down.clone()];
         // the other streams see the twin when it is there
-        block.halfway.record(&self.compute).map_err(told)?;
-        self.up.wait(&block.halfway).map_err(told)?;
-        self.down.wait(&block.halfway).map_err(told)?;
-        Ok(block)
+        twin.halfway.record(self.compute.inner()).map_err(told)?;
+        self.up.inner().wait(&twin.halfway).map_err(told)?;
+        self.down.inner().wait(&twin.halfway).map_err(told)?;
+        let host = Pinned::zeroed(&self.compute, BLOCK_WORDS)?;
+        Ok(Block { host, twin: Some(twin), words: 0, done: event()?, used_by })
     }
 
-    fn give_back(&self, block: Block) {
-        let block = block.cleared();
-        let mut blocks = self.blocks();
-        if blocks.free.len() < BLOCKS_MAX {
-            blocks.free.push(block);
+    /// Overwrites what has been uploaded, keys among it, as far as the card has it by now.
+    pub fn forget_uploads(&self) {
+        if self.compute.bind().is_ok() {
+            pool(&self.small).reclaim();
+            pool(&self.large).reclaim();
+        }
+    }
+
+    /// Keeps a block that was read. Its words are ciphertexts, which need no overwriting.
+    fn give_back(&self, mut block: Block) {
+        block.words = 0;
+        let mut pool = pool(if block.twin.is_some() { &self.large } else { &self.small });
+        if pool.free.len() < BLOCKS_MAX {
+            pool.free.push(block);
+        }
+    }
+}
+
+fn pool(pool: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// Uploads that have arrived become free.
+    fn reclaim(&mut self) {
+        while self.uploads.front().is_some_and(|block| block.done.is_complete()) {
+            let block = self.uploads.pop_front();
+            self.free.extend(block.map(Block::cleared));
         }
     }
 }
 
 impl Block {
-    /// Nothing is left in the host's part of a block; the card has cleared its own.
+    /// Nothing is left in the host's part of a block; the card has cleared its own. Whole memory at once: nothing in it
+    /// is secret, and the compiler cannot know that nobody reads it again.
     fn cleared(mut self) -> Block {
         let words = self.words;
-        self.host.words_mut()[..words].zeroize();
+        self.host.words_mut()[..words].fill(0);
         self.words = 0;
         self
     }
@@ -222,7 +254,7 @@ impl Pending {
     pub fn finish(self) -> Result<Vec<u32>> {
         let mut words = Vec::with_capacity(self.blocks.iter().map(|block| block.words).sum());
         for block in &self.blocks {
-            wait(&block.done)?;
+            wait(&block.done, self.staging.compute.health())?;
             words.extend_from_slice(&block.host.words()[..block.words]);
         }
         Ok(words)
@@ -233,24 +265,11 @@ impl Drop for Pending {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
             // of a card that is lost the memory goes back to the driver, if to anyone
-            if wait(&block.done).is_ok() {
+            if wait(&block.done, self.staging.compute.health()).is_ok() {
                 self.staging.give_back(block);
             }
         }
     }
-}
-
-/// Waits for an event: a while awake, since a gate takes less than a millisecond, then asleep.
-fn wait(event: &CudaEvent) -> Result<()> {
-    let told = |error| failed("waiting for the card", error);
-    event.context().bind_to_thread().map_err(told)?;
-    for _ in 0..QUESTIONS_MAX {
-        if event.try_is_complete().map_err(told)? {
-            return Ok(());
-        }
-        std::thread::yield_now();
-    }
-    event.synchronize().map_err(told)
 }
 
 /// The ranges in pieces of at most a block, neighbours joined, a list a block.

@@ -1,0 +1,173 @@
+//! Waiting for a card, with an end: the driver itself waits for a kernel that hangs for as long as the process lives.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::CudaEvent;
+
+use super::driver::failed;
+use crate::error::{Error, Result};
+
+/// A card that does not reach an event for this long is lost. What may lie before an event is bounded: a launch is some
+/// waves of groups (`gpu/evaluator.rs`), half a second on the smallest supported card, and uploads wait for blocks
+/// (`staging.rs`) before more than 32 launches' tables are queued.
+pub const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Questions to an event before the thread sleeps between them: a lone gate is done within as many.
+const QUESTIONS_AWAKE: usize = 4096;
+/// A sleep is this part of the time waited so far, so that a batch is noticed at most a fiftieth of its time late.
+const NAP_PART: u32 = 50;
+/// The shortest sleep that a system keeps, and the longest.
+const NAP: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
+
+/// Whether a card still answers. All that is on the card shares one; a card that is lost stays lost.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<OnceLock<String>>);
+
+impl Health {
+    /// [`Error::Lost`] once the card is lost.
+    pub fn alive(&self) -> Result<()> {
+        self.0.get().map_or(Ok(()), |why| Err(Error::Lost(why.clone())))
+    }
+
+    /// Gives the card up; the error to report.
+    pub fn lose(&self, why: impl Into<String>) -> Error {
+        Error::Lost(self.0.get_or_init(|| why.into()).clone())
+    }
+}
+
+/// What a wait asks: the driver's event and the system's clock, or those of a test.
+trait Awaited {
+    /// Whether the card has come to the place of the event.
+    fn is_done(&self) -> Result<bool>;
+    /// Time since the wait began.
+    fn waited(&self) -> Duration;
+    /// Lets other threads run, for a time.
+    fn nap(&self, time: Duration);
+}
+
+struct Asked<'a> {
+    event: &'a CudaEvent,
+    since: Instant,
+}
+
+impl Awaited for Asked<'_> {
+    fn is_done(&self) -> Result<bool> {
+        self.event.try_is_complete().map_err(|error| failed("waiting for the card", error))
+    }
+
+    fn waited(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    fn nap(&self, time: Duration) {
+        if time.is_zero() { std::thread::yield_now() } else { std::thread::sleep(time) }
+    }
+}
+
+/// Waits for an event: a while awake, since a gate takes less than a millisecond, then asleep between questions.
+///
+/// # Errors
+/// [`Error::Lost`] after [`SILENCE_MAX`], and from then on whenever the card is asked for anything; the driver's own.
+pub fn wait(event: &CudaEvent, health: &Health) -> Result<()> {
+    health.alive()?;
+    event.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+    wait_for(&Asked { event, since: Instant::now() }, health)
+}
+
+fn wait_for(awaited: &impl Awaited, health: &Health) -> Result<()> {
+    for question in 0.. {
+        match awaited.is_done() {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(Error::Lost(why)) => return Err(health.lose(why)),
+            Err(error) => return Err(error),
+        }
+        // another wait may have given the card up
+        health.alive()?;
+        let waited = awaited.waited();
+        if waited >= SILENCE_MAX {
+            return Err(health.lose(format!("it finished nothing for {} s", SILENCE_MAX.as_secs())));
+        }
+        let [shortest, longest] = NAP;
+        let nap =
+            if question < QUESTIONS_AWAKE { Duration::ZERO } else { (waited / NAP_PART).clamp(shortest, longest) };
+        awaited.nap(nap);
+    }
+    unreachable!("questions do not end")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// An event of a card that is done after a time, or never, and a clock that goes on by a microsecond a question and by
+    /// what is slept.
+    struct Fake {
+        done_after: Option<Duration>,
+        fails_after: Option<Duration>,
+        now: Cell<Duration>,
+        longest_nap: Cell<Duration>,
+    }
+
+    impl Fake {
+        fn new(done_after: Option<Duration>, fails_after: Option<Duration>) -> Fake {
+            Fake { done_after, fails_after, now: Cell::default(), longest_nap: Cell::default() }
+        }
+    }
+
+    impl Awaited for Fake {
+        fn is_done(&self) -> Result<bool> {
+            self.now.set(self.now.get() + Duration::from_micros(1));
+            if self.fails_after.is_some_and(|time| self.now.get() >= time) {
+                return Err(Error::Lost("CUDA_ERROR_LAUNCH_FAILED".into()));
+            }
+            Ok(self.done_after.is_some_and(|time| self.now.get() >= time))
+        }
+
+        fn waited(&self) -> Duration {
+            self.now.get()
+        }
+
+        fn nap(&self, time: Duration) {
+            self.longest_nap.set(self.longest_nap.get().max(time));
+            self.now.set(self.now.get() + time);
+        }
+    }
+
+    #[test]
+    fn a_card_that_never_completes_is_lost_after_the_bound_and_stays_lost() {
+        let health = Health::default();
+        let hangs = Fake::new(None, None);
+        let error = wait_for(&hangs, &health).expect_err("it never completes");
+        assert_eq!(error.to_string(), "device lost: it finished nothing for 60 s");
+        assert!(hangs.now.get() >= SILENCE_MAX && hangs.now.get() < SILENCE_MAX + Duration::from_millis(10));
+        // all that is on the card is told at once, whatever it waits for
+        assert_eq!(health.clone().alive(), Err(error.clone()));
+        assert_eq!(wait_for(&Fake::new(None, None), &health), Err(error));
+    }
+
+    #[test]
+    fn a_batch_is_noticed_within_a_fiftieth_of_its_time_and_a_lone_gate_without_sleep() {
+        for time in [Duration::from_micros(900), Duration::from_millis(10), Duration::from_secs(20)] {
+            let health = Health::default();
+            let event = Fake::new(Some(time), None);
+            assert_eq!(wait_for(&event, &health), Ok(()));
+            let late = event.now.get() - time;
+            assert!(late <= (time / 50).clamp(NAP[0], NAP[1]), "{time:?}: {late:?} late");
+            assert_eq!(event.longest_nap.get().is_zero(), time < Duration::from_millis(1), "{time:?}");
+            assert_eq!(health.alive(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_ends_in_an_error_ends_the_wait_and_the_card() {
+        let health = Health::default();
+        let fails = Fake::new(None, Some(Duration::from_secs(1)));
+        let error = wait_for(&fails, &health).expect_err("it fails");
+        assert_eq!(error.to_string(), "device lost: CUDA_ERROR_LAUNCH_FAILED");
+        assert!(fails.now.get() < Duration::from_secs(2));
+        assert_eq!(health.alive(), Err(error));
+    }
+}
