@@ -1,7 +1,8 @@
 //! NVIDIA's run-time compiler, if the machine has it: sources to binaries of one architecture.
 //!
-//! A cubin is made rather than PTX, which a driver older than the compiler refuses. Only for a card that is newer than the
-//! compiler PTX of the newest architecture it knows is made, and the driver, which is then newer too, does the rest.
+//! A cubin is made rather than PTX, which a driver older than the compiler refuses. Only for a card that the compiler does
+//! not know PTX is made, of the newest architecture it knows that is not above the card: any later card runs that, and the
+//! driver, which knows the card, does the rest.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -79,14 +80,16 @@ impl Compiler {
     /// Compiles a source for a card of this compute capability.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's words.
+    /// [`Error::Compile`] with the compiler's words, or when the card is older than everything it compiles for.
     pub fn compile(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
-        let binary = self.knows(capability);
-        let target = match self.architectures.last() {
-            _ if binary => super::architecture(capability),
-            Some(newest) => format!("compute_{newest}"),
-            None => return Err(Error::Compile(format!("{} compiles for no card", self.name()))),
-        };
+        let Target { name: target, binary } = target(&self.architectures, capability).ok_or_else(|| {
+            let (major, minor) = capability;
+            Error::Compile(format!(
+                "{}: {} compiles for no card of compute capability {major}.{minor} or older; install NVRTC of CUDA 12",
+                source.stem,
+                self.name()
+            ))
+        })?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let text = CString::new(source.text.as_str())
             .map_err(|_| Error::Compile(format!("{}: a zero byte in the source", source.stem)))?;
@@ -105,6 +108,26 @@ impl Compiler {
         let log: Vec<&str> = log.lines().take(LOG_LINES_MAX).collect();
         Error::Compile(format!("{} for {target} by {}: {error}\n{}", source.stem, self.name(), log.join("\n")))
     }
+}
+
+/// What is compiled for a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    /// `sm_90`, or `compute_90`.
+    name: String,
+    /// A cubin of the card's own architecture; else PTX.
+    binary: bool,
+}
+
+/// The target for a card, by a compiler that knows these architectures (`90` for sm_90, rising): the card's own, else the
+/// newest that is not above it. None when all are.
+fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
+    let card = (10 * capability.0 + capability.1) as i32;
+    let newest = *architectures.iter().rfind(|&&architecture| architecture <= card)?;
+    if newest == card {
+        return Some(Target { name: super::architecture(capability), binary: true });
+    }
+    Some(Target { name: format!("compute_{newest}"), binary: false })
 }
 
 /// A program under way.
@@ -148,4 +171,39 @@ impl Drop for Program {
 
 fn bytes_of(characters: Vec<c_char>) -> Vec<u8> {
     characters.into_iter().map(|character| character as u8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What compilers of three releases know.
+    const CUDA_12_8: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 120, 121, 122];
+    const CUDA_12_9: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121];
+    const CUDA_13_0: [i32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
+
+    #[test]
+    fn the_target_is_the_card_s_own_or_the_newest_that_is_not_above_it() {
+        let of = |architectures: &[i32], capability| {
+            target(architectures, capability).map(|target| (target.name, target.binary))
+        };
+        let cubin = |name: &str| Some((name.to_owned(), true));
+        let ptx = |name: &str| Some((name.to_owned(), false));
+        // H100, RTX 4090, RTX 5090
+        assert_eq!(of(&CUDA_12_9, (9, 0)), cubin("sm_90"));
+        assert_eq!(of(&CUDA_13_0, (8, 9)), cubin("sm_89"));
+        assert_eq!(of(&CUDA_12_8, (12, 0)), cubin("sm_120"));
+        // B300 before its compiler: of B200, never of the RTX that are numbered above it
+        assert_eq!(of(&CUDA_12_8, (10, 3)), ptx("compute_101"));
+        assert_eq!(of(&CUDA_12_9, (10, 3)), cubin("sm_103"));
+        // Thor
+        assert_eq!(of(&CUDA_12_9, (11, 0)), ptx("compute_103"));
+        assert_eq!(of(&CUDA_13_0, (11, 0)), cubin("sm_110"));
+        // newer than all
+        assert_eq!(of(&CUDA_13_0, (14, 0)), ptx("compute_121"));
+        // V100: CUDA 13 compiles for nothing as old
+        assert_eq!(of(&CUDA_12_9, (7, 0)), cubin("sm_70"));
+        assert_eq!(of(&CUDA_13_0, (7, 0)), None);
+        assert_eq!(of(&[], (9, 0)), None);
+    }
 }
