@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::cuda::Cuda;
+use kernels::cuda::{Cuda, shared_bytes_max};
 use kernels::gpu::{Evaluator, Gpu};
 use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;
@@ -17,11 +17,12 @@ type Open = Box<dyn Fn(usize) -> Result<AnyBackend> + Send + Sync>;
 /// Launches a stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
-/// An emulated card of a compute capability, so that fast paths are taken: by few rows those of the cluster, by more those of
-/// the warp.
-fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
+/// An emulated card of a compute capability with the shared memory that such cards have, so that fast paths are taken: by
+/// few rows those of the cluster, by more those of the warp.
+pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
     Ok(HostCuda::open()?.with_card(|card| {
         card.compute_capability = Some(capability);
+        card.shared_bytes_max = shared_bytes_max(capability);
         card.multiprocessors = multiprocessors;
     }))
 }
@@ -63,6 +64,7 @@ impl Device {
             Device::gpu("wgpu", false, wgpu::open_card),
             Device::gpu("cuda", false, first_cuda),
             Device::gpu("cuda-host-sm80", true, || emulated((8, 0), 8)).fast_paths_only(),
+            Device::gpu("cuda-host-sm89", true, || emulated((8, 9), 8)).fast_paths_only(),
             Device::gpu("cuda-host-sm90", true, || emulated((9, 0), 1)).fast_paths_only(),
         ]
     }

@@ -1,12 +1,14 @@
 //! Blind rotation as CUDA cards do it that keep transforms in registers: batches on both sides of every change of kernel,
 //! against the definition. The cards are emulated, with few multiprocessors, so that few rows are enough.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kernels::Backend;
+use kernels::gpu::Evaluator;
 use tests::naive;
 
 use crate::Case;
+use crate::device::emulated;
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
 /// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next one to call
@@ -24,7 +26,51 @@ const SHAPES: [Shape; 6] = [
 const ROWS: [usize; 5] = [1, 2, 5, 8, 9];
 const ROWS_MAX: usize = 9;
 
+/// What a card compiles of `blind_rotate.warp` for the presets' ring.
+struct Compiled {
+    capability: (u32, u32),
+    /// Rows of a group, by kernel.
+    gates: &'static [u32],
+    /// Steps whose key is in shared memory.
+    tiles: u32,
+}
+
+/// A100 with 163 KB, RTX with 99 KB, H100 with 227 KB.
+const COMPILED: [Compiled; 3] = [
+    Compiled { capability: (8, 0), gates: &[2, 4], tiles: 2 },
+    Compiled { capability: (8, 9), gates: &[2, 3], tiles: 1 },
+    Compiled { capability: (9, 0), gates: &[2, 8], tiles: 2 },
+];
+
 pub fn cases() -> impl Iterator<Item = Case> {
+    let shapes = Case {
+        on: |device| device.name == "cuda-host",
+        ..Case::small("fast_paths/shapes of three kinds of cards", |_| COMPILED.into_iter().for_each(compiled))
+    };
+    bootstraps().chain([shapes])
+}
+
+/// The shapes are those of A100, RTX and H100 cards; that they compute the right words is checked on each of them.
+fn compiled(Compiled { capability, gates, tiles }: Compiled) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = seen.clone();
+    let host = emulated(capability, 8).expect("trials run where the backend is").with_sources(move |source| {
+        if source.stem == "blind_rotate.warp" {
+            let constant = |name: &str| {
+                let (_, after) = source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
+                after.split_once("u;").expect("its value").0.parse().expect("a number")
+            };
+            told.lock().expect("no other thread").push((constant("GATES"), constant("TILES")));
+        }
+        source.text.clone()
+    });
+    let key = key(SHAPES[0].params(), Bodies::Random, 11);
+    Evaluator::new(host).load_key(&key).expect("a small key fits");
+    let expected: Vec<(u32, u32)> = gates.iter().map(|&gates| (gates, tiles)).collect();
+    assert_eq!(*seen.lock().expect("no other thread"), expected, "{capability:?}");
+}
+
+fn bootstraps() -> impl Iterator<Item = Case> {
     let largest = [(SHAPES[0], Bodies::Largest), (SHAPES[2], Bodies::Largest)];
     let cases = SHAPES.into_iter().map(|shape| (shape, Bodies::Random)).chain(largest);
     cases.map(|(shape, bodies)| {
