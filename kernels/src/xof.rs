@@ -13,6 +13,8 @@ use crate::modular::RING_MODULUS;
 pub const DOMAIN_BOOTSTRAP: u32 = 1;
 /// Masks of the key-switching key, row `i levels + j`: `[n]` torus words.
 pub const DOMAIN_KEY_SWITCH: u32 = 2;
+/// Representation of a loaded bootstrapping key, by a seed of the process: not part of the format.
+pub(crate) const DOMAIN_REPRESENTATION: u32 = 3;
 
 type Stream = ctr::Ctr32BE<Aes256>;
 

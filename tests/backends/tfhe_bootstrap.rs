@@ -29,15 +29,18 @@ const SHAPES: [Shape; 14] = [
     Shape(3, 1, 1024, 8, 2, 8, 4),
     Shape(2, 3, 512, 9, 2, 5, 6),
 ];
+/// The smallest ring that goes by the double-precision transform of a CPU, with digits of three levels.
+const OF_256: Shape = Shape(4, 2, 256, 6, 3, 4, 6);
 /// An odd number: a last row without a partner in the groups that go in lock step.
 const ROWS: usize = 5;
 
 pub fn cases() -> impl Iterator<Item = Case> {
     let random = SHAPES.into_iter().map(|shape| (shape.name(), key(shape.params(), Bodies::Random, 1)));
-    let largest = [SHAPES[0], SHAPES[6], SHAPES[7]]
+    // the last four are large enough for the double-precision transform
+    let largest = [SHAPES[0], SHAPES[6], SHAPES[7], OF_256, SHAPES[11], SHAPES[12], SHAPES[13]]
         .into_iter()
         .map(|shape| (format!("{}-largest", shape.name()), key(shape.params(), Bodies::Largest, 2)));
-    let imported = [SHAPES[1], SHAPES[4]]
+    let imported = [SHAPES[1], SHAPES[4], OF_256, SHAPES[11], SHAPES[13]]
         .into_iter()
         .map(|shape| (format!("{}-imported", shape.name()), imported_key(shape.params(), 3)));
     let rotations = random.chain(largest).chain(imported).map(|(name, key)| blind_rotate(name, key));

@@ -9,6 +9,8 @@
 
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 pub(in crate::cpu) mod reals;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
+mod representation;
 
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;

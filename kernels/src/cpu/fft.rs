@@ -17,9 +17,11 @@
 //!   their own results rather than for units.
 //!
 //! Every output of a stage is rounded once or twice and its root once, each to `2^-53` of its size; what comes of that is
-//! measured where it matters, in `blind_rotate/reals.rs`.
+//! counted in `blind_rotate/representation.rs` and measured in `blind_rotate/reals.rs`. Keys go by [`precise`], with the same
+//! order of values.
 
 mod powers;
+pub(super) mod precise;
 mod sums;
 mod tables;
 
@@ -284,6 +286,14 @@ const fn stages_of_first_pass(reals: usize, points: usize) -> u32 {
     (points.ilog2() - of_block - 1) % reals.ilog2() + 1
 }
 
+/// Stages of each inverse pass, the first one's before: forward passes have the same, the other way round.
+pub(super) fn stages_of_passes(reals: usize, points: usize) -> Vec<u32> {
+    let (of_block, whole) = if reals == 8 { (vec![3, 3], 3) } else { (vec![2, 1], 2) };
+    let last = stages_of_first_pass(reals, points);
+    let between = (points.ilog2() - of_block.iter().sum::<u32>() - last) / whole;
+    of_block.into_iter().chain((0..between).map(|_| whole)).chain([last]).collect()
+}
+
 /// Points that the passes before those of a block part from others.
 const fn points_of_last_pass<S: SimdReals>() -> usize {
     if S::REALS == 8 { 64 } else { 8 }
@@ -494,6 +504,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
     fn inverse_undoes_forward_times_half_the_degree() {
         for isa in Isa::available() {
             for n in [256, 512, 1024, 2048, 4096] {

@@ -21,9 +21,9 @@ pub struct ParamsLiteral {
     pub key_switch_base: u32,
     /// Levels of the key switch's decomposition.
     pub key_switch_level_count: usize,
-    /// Noise of ciphertexts and key-switching rows, standard deviation in turns.
+    /// Noise of ciphertexts and key-switching rows, standard deviation in turns; 0 where it is not known (imported keys).
     pub lwe_noise_std: f64,
-    /// Noise of bootstrapping rows, standard deviation in turns.
+    /// Noise of bootstrapping rows, likewise.
     pub glwe_noise_std: f64,
 }
 

@@ -3,18 +3,57 @@
 use super::reader::{Reader, Words};
 use crate::container::Error;
 use crate::tfhe::keys::{Masks, TfheRsSeed};
-use crate::tfhe::noise::import_rounding;
 use crate::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
 
-/// Reads a `CompressedServerKey` with the dimensions of a preset; bases (powers of two) and levels are its own.
+/// Bases, as powers of two, and levels that an imported key's bootstrap may have.
+const BOOTSTRAPS: [(usize, usize); 3] = [(8, 2), (9, 2), (6, 3)];
+
+/// Those of its key switch.
+const KEY_SWITCHES: [(usize, usize); 4] = [(2, 5), (2, 6), (2, 7), (4, 3)];
+
+/// What a key must be that has other bases or levels.
+const ACCEPTED: &str =
+    "accepted are bootstraps of 2^8 x 2, 2^9 x 2 or 2^6 x 3 and key switches of 2^2 x 5, 2^2 x 6, 2^2 x 7 or 2^4 x 3";
+
+/// The parameters of every key that [`read_server_key`] accepts: a short list, so that nobody chooses what a gate costs, and
+/// that a device can have every kernel ready. Noise is 0, which stands for unknown: keys do not say what they were made with.
+pub fn accepted_params() -> impl Iterator<Item = Params> {
+    Preset::ALL.into_iter().flat_map(|preset| {
+        BOOTSTRAPS.into_iter().flat_map(move |bootstrap| {
+            KEY_SWITCHES.into_iter().map(move |key_switch| {
+                params(preset, bootstrap, key_switch).expect("shapes of the list are within the bounds of parameters")
+            })
+        })
+    })
+}
+
+fn params(
+    preset: Preset,
+    (bootstrap_base_log, bootstrap_level_count): (usize, usize),
+    (key_switch_base_log, key_switch_level_count): (usize, usize),
+) -> Result<Params, Error> {
+    let literal = ParamsLiteral {
+        bootstrap_base_log,
+        bootstrap_level_count,
+        key_switch_base: 1 << key_switch_base_log,
+        key_switch_level_count,
+        lwe_noise_std: 0.0,
+        glwe_noise_std: 0.0,
+        ..*preset.params()
+    };
+    Params::try_from(literal).map_err(|error| Error::Params(error.to_string()))
+}
+
+/// Reads a `CompressedServerKey` with the dimensions of a preset and bases and levels of a short list: bootstraps of 2^8 x 2,
+/// 2^9 x 2 or 2^6 x 3, key switches of 2^2 x 5 to 7 or 2^4 x 3 (readings G6).
 ///
-/// The result has our level order. Its noise figures are the preset's, plus what rounding to q adds: the object does not
-/// say which noise it was made with, and tfhe-rs draws binary ring secrets where the preset's figures assume ternary ones, so security and failure
-/// probability of an imported key are its maker's to know.
+/// The result has our level order. Its noise figures are 0, for unknown: the object does not say which noise it was made with,
+/// and tfhe-rs draws binary ring secrets where the presets' figures assume ternary ones. So security and failure probability
+/// of an imported key are its maker's to know.
 ///
 /// # Errors
-/// `Params` when the dimensions are no preset's (readings G6), when bases or levels are outside what [`Params`] takes,
-/// for ciphertexts under the ring key, a custom modulus or another mask generator; `Malformed` when lengths disagree.
+/// `Params` when the dimensions are no preset's, when bases or levels are not on the list, for ciphertexts under the ring
+/// key, a custom modulus or another mask generator; `Malformed` when lengths disagree.
 pub fn read_server_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let fields = Fields::read(bytes)?;
     let (preset, params) = fields.params()?;
@@ -112,22 +151,15 @@ impl<'a> Fields<'a> {
                     shape.polynomial_size
                 ))
             })?;
-        let key_switch_base = u32::try_from(self.key_switch.base_log)
-            .ok()
-            .and_then(|base_log| 1u32.checked_shl(base_log))
-            .ok_or_else(|| Error::Params("key-switch base must be 2 to 65536".into()))?;
-        // tfhe-rs draws binary ring secrets, and words are rounded from the torus to q
-        let preset_params = preset.params();
-        let glwe_variance = preset_params.glwe_noise_std.powi(2) + import_rounding(&preset_params, 1.0 / 2.0);
-        let params = Params::try_from(ParamsLiteral {
-            glwe_noise_std: glwe_variance.sqrt(),
-            bootstrap_base_log: shape.base_log,
-            bootstrap_level_count: shape.level_count,
-            key_switch_base,
-            key_switch_level_count: self.key_switch.level_count,
-            ..*preset_params
-        })
-        .map_err(|error| Error::Params(error.to_string()))?;
+        let bootstrap = (shape.base_log, shape.level_count);
+        let key_switch = (self.key_switch.base_log, self.key_switch.level_count);
+        if !BOOTSTRAPS.contains(&bootstrap) || !KEY_SWITCHES.contains(&key_switch) {
+            return Err(Error::Params(format!(
+                "a bootstrap of 2^{} x {} with a key switch of 2^{} x {} is not accepted: {ACCEPTED}",
+                bootstrap.0, bootstrap.1, key_switch.0, key_switch.1
+            )));
+        }
+        let params = params(preset, bootstrap, key_switch)?;
         Ok((preset, params))
     }
 }

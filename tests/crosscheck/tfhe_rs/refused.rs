@@ -38,17 +38,34 @@ fn dimensions_of_no_preset_are_refused() {
     assert_eq!(error, Error::Params("n 64, k 1, N 256 are not the dimensions of a preset".into()));
 }
 
+/// Numbers are written over those of a real key: the bootstrap's before its 44 bytes of seed and modulus, the key
+/// switch's before size, seed, modulus and order.
 #[test]
-fn bases_and_levels_beyond_the_containers_bounds_are_refused() {
-    let error = read_server_key(&upload(parameters(636, 1, 1024, [10, 3, 2, 6]))).unwrap_err();
-    assert!(matches!(&error, Error::Params(why) if why.contains("28 of the ring's 30 bits")), "{error}");
-    // a base no key can have, so written over a real one: the number stands before levels, size, seed, modulus, order
-    let mut bytes = FAST.server_key_bytes.clone();
-    let at = bytes.len() - 4 - 24 - 44 - 24;
-    for base_log in [0u64, 17, 32, 64, 65_535] {
+fn bases_and_levels_that_are_not_on_the_list_are_refused_by_naming_what_is() {
+    let (bootstrap, key_switch) = (8 + 4 * 636 * 4 * 1024 + 16, FAST.server_key_bytes.len() - 4 - 24 - 44 - 24);
+    let with = |at: usize, base_log: u64, levels: u64| {
+        let mut bytes = FAST.server_key_bytes.clone();
         bytes[at..at + 8].copy_from_slice(&base_log.to_le_bytes());
-        let error = read_server_key(&bytes).unwrap_err();
-        assert!(matches!(&error, Error::Params(why) if why.starts_with("key-switch base")), "{base_log}: {error}");
+        bytes[at + 8..at + 16].copy_from_slice(&levels.to_le_bytes());
+        read_server_key(&bytes).unwrap_err()
+    };
+    let refused = |at, base_log, levels| {
+        let error = with(at, base_log, levels);
+        assert!(
+            matches!(&error, Error::Params(why) if why.contains("2^9 x 2") && why.contains("2^4 x 3")),
+            "{base_log} x {levels}: {error}"
+        );
+    };
+    // seven levels of 2^4 would cost three times a preset's transforms
+    for (base_log, levels) in [(4, 7), (0, 2), (8, 1), (8, 3), (7, 2), (10, 2), (6, 2), (6, 4), (23, 1), (65_535, 2)] {
+        refused(bootstrap, base_log, levels);
+    }
+    for (base_log, levels) in [(0, 6), (1, 24), (2, 4), (2, 8), (3, 5), (4, 2), (17, 1), (64, 1), (65_535, 6)] {
+        refused(key_switch, base_log, levels);
+    }
+    // on the list, but not what the bodies are
+    for error in [with(bootstrap, 6, 3), with(key_switch, 2, 5)] {
+        assert!(matches!(&error, Error::Malformed(why) if why.contains("length contradicts")), "{error}");
     }
 }
 

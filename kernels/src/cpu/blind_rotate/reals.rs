@@ -1,25 +1,23 @@
 //! The steps of blind rotation by way of the double-precision transform: the same words as those of the integer one,
 //! because every sum is rounded to the exact integer before it is reduced.
 //!
-//! A sum is below `2^50` in magnitude, so doubles hold it with a fraction of three bits or more. What the transforms
-//! add to it grows with the norms of digits and key: for random ones it is at most `2^-7` (the largest of the presets'
-//! coefficients), for random digits and any key at most `2^-6`. Only where digits and key are constant, or nearly, is
-//! it more, up to `2^-1.5`; a test measures all of these. So sums are watched: each is rounded to quarters, and where
-//! one is not a whole number, that is, where a sum lies an eighth or more from an integer, its step is computed again
-//! in integers. A wrong word would need an error of seven eighths.
+//! Why that holds for every key is written down in [`representation`]: keys are loaded in a random representation, so no key
+//! makes rounding errors add up. Sums are watched all the same: each is rounded to quarters, and where one is not a whole
+//! number, that is, where a sum lies an eighth or more from an integer, its step is computed again in integers. A wrong word
+//! would need an error of seven eighths; sums are off by some `2^-6` at most, which tests measure, with a search for worse.
 
+use crate::cpu::blind_rotate::representation::{self, represent};
 use crate::cpu::blind_rotate::{Decomposition, Digits, accumulate, accumulator_words, rotated_digits};
+use crate::cpu::fft::precise::{Pair, Roots};
 use crate::cpu::fft::{self, Complex, Sink, Tables, Take};
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::{Doubles, Words};
 use crate::cpu::ntt;
 use crate::cpu::simd::{Isa, LANES_MAX, Simd, SimdReals};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::modular::{self, RING_MODULUS};
 use crate::tfhe::{EvaluationKey, Params};
-
-/// Sums of products must stay below this.
-const SUM_MAX: u128 = 1 << 50;
+use crate::xof;
 
 /// `1.5 * 2^52`: added to a number of magnitude below 2^51, leaves it rounded to an integer in the low bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
@@ -28,7 +26,7 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0;
 const QUARTERS: u32 = 3;
 
 /// A bootstrapping key in reading order, see [`key_vector`], one step after the other, rows = `l (k + 1)`, level 1
-/// first; transformed from residues in `[-q/2, q/2)`, divided by `q M` and by what raises the digits.
+/// first; transformed from integers in `(-q, q)` ([`represent`]), divided by `q M` and by what raises the digits.
 pub struct Key {
     values: Doubles,
     tables: Tables,
@@ -38,20 +36,42 @@ pub struct Key {
 }
 
 impl Key {
-    /// Nothing where sums might be too large, or this instruction set has no vectors of doubles.
+    /// Nothing where sums might be wrong ([`serve`]), or this instruction set has no vectors of doubles.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Unavailable`] when the operating system gives no randomness.
     pub fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<Option<Key>> {
-        let params = key.params;
-        if !serve(isa, &params) {
+        if !serve(isa, &key.params) {
             return Ok(None);
         }
+        let mut seed = [0; 32];
+        fill_from_system(&mut seed)?;
+        Key::represented(isa, threads, key, |i, step| {
+            let mut uniform = vec![0; step.len()];
+            xof::fill_torus(&seed, xof::DOMAIN_REPRESENTATION, i as u64, &mut uniform);
+            represent(step, &uniform);
+        })
+        .map(Some)
+    }
+
+    /// By a representation: of step `i` and its residues, which become signed words.
+    fn represented(
+        isa: Isa,
+        threads: usize,
+        key: &EvaluationKey,
+        represent: impl Fn(usize, &mut [u32]) + Send + Sync,
+    ) -> Result<Key> {
+        let params = key.params;
         let tables = Tables::new(isa, params.polynomial_size)?;
+        let transform = KeyTransform::new(&tables, &params);
         let mut values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
         for_each_chunk(threads, &mut values, step_values(&params), |i, out| {
             let mut step = vec![0; params.rgsw_rows() * (params.glwe_dimension + 1) * params.polynomial_size];
             key.expand_bootstrap(i, &mut step);
-            transform_key(tables.isa(), &tables, &params, &mut step, out);
+            represent(i, &mut step);
+            transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
         });
-        Ok(Some(Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params }))
+        Ok(Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params })
     }
 
     /// The instruction set that rotates with this key.
@@ -71,11 +91,20 @@ impl Key {
     }
 }
 
-/// Whether sums are small enough, and this instruction set has vectors of doubles.
+/// Whether sums are exact or noticed whatever the key, and this instruction set has vectors of doubles.
 pub fn serve(isa: Isa, params: &Params) -> bool {
-    let products = (params.rgsw_rows() * params.polynomial_size) as u128;
-    let sum = products * (1 << (params.bootstrap_base_log - 1)) * (RING_MODULUS / 2) as u128;
-    sum < SUM_MAX && fft::vectors(isa, params.polynomial_size).is_some()
+    representation::serves(isa, params)
+}
+
+/// Randomness that a maker of keys cannot know.
+#[cfg(target_arch = "x86_64")]
+fn fill_from_system(seed: &mut [u8]) -> Result<()> {
+    getrandom::fill(seed)
+        .map_err(|error| Error::Unavailable(format!("no randomness from the operating system: {error}")))
+}
+#[cfg(not(target_arch = "x86_64"))]
+fn fill_from_system(_seed: &mut [u8]) -> Result<()> {
+    unreachable!("vectors of doubles are not in plain Rust")
 }
 
 /// Doubles of a step's key.
@@ -407,34 +436,44 @@ fn key_vector(params: &Params, reals: usize, v: usize, row: usize, c: usize) -> 
     ((row * params.polynomial_size / 2 / reals + v) * components + c) * 2 * reals
 }
 
-/// A residue in `[-q/2, q/2]`.
-fn centred(x: u32) -> i32 {
-    x as i32 - if x > RING_MODULUS / 2 { RING_MODULUS as i32 } else { 0 }
+/// What transforms the steps of a key.
+struct KeyTransform {
+    roots: Roots,
+    /// `1 / (q M)`, divided by what raises the digits.
+    scale: Pair,
+    params: Params,
 }
 
+impl KeyTransform {
+    fn new(tables: &Tables, params: &Params) -> KeyTransform {
+        let points = params.polynomial_size / 2;
+        let reals = tables.isa().reals().expect("vectors of doubles");
+        let power = (-((32 - params.bootstrap_base_log) as f64)).exp2() / points as f64;
+        let scale = Pair::of(power).over(Pair::of(f64::from(RING_MODULUS)));
+        KeyTransform { roots: Roots::new(points, reals), scale, params: *params }
+    }
+}
+
+/// A step's signed words, `[rows][k + 1][N]`, to their place in reading order.
 #[inline(always)]
-unsafe fn transform_step<S: SimdReals>(tables: &Tables, params: &Params, step: &mut [u32], out: &mut [f64]) {
-    let (n, components) = (params.polynomial_size, params.glwe_dimension + 1);
-    let scale = (-((32 - params.bootstrap_base_log) as f64)).exp2() / (n / 2) as f64 / RING_MODULUS as f64;
-    let mut values = vec![0.0; n];
-    for (at, polynomial) in step.chunks_exact_mut(n).enumerate() {
-        for x in polynomial.iter_mut() {
-            *x = centred(*x) as u32;
-        }
+unsafe fn transform_step<S: SimdReals>(transform: &KeyTransform, step: &[u32], room: &mut [f64], out: &mut [f64]) {
+    let params = &transform.params;
+    let components = params.glwe_dimension + 1;
+    for (group, polynomials) in step.chunks(S::REALS * params.polynomial_size).enumerate() {
         // SAFETY: the caller enabled the instruction set.
-        unsafe { fft::forward::<S>(tables, polynomial, &mut values) };
-        let (row, c) = (at / components, at % components);
-        for (v, vector) in values.chunks_exact(2 * S::REALS).enumerate() {
-            let to = &mut out[key_vector(params, S::REALS, v, row, c)..];
-            for (to, x) in to.iter_mut().zip(vector) {
-                *to = x * scale;
-            }
+        unsafe {
+            transform.roots.forward::<S>(polynomials, transform.scale, room, |polynomial, place, value| {
+                let at = group * S::REALS + polynomial;
+                let (row, c) = (at / components, at % components);
+                out[key_vector(params, S::REALS, place / (2 * S::REALS), row, c) + place % (2 * S::REALS)] = value;
+            });
         }
     }
 }
 
 crate::cpu::simd::dispatch! {
-    reals fn transform_key = transform_step(tables: &Tables, params: &Params, step: &mut [u32], out: &mut [f64])
+    reals fn transform_key =
+        transform_step(transform: &KeyTransform, step: &[u32], room: &mut [f64], out: &mut [f64])
 }
 
 #[inline(always)]
@@ -478,170 +517,4 @@ crate::cpu::simd::dispatch! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tfhe::Preset;
-
-    /// Shapes of the presets, and the instruction sets that have vectors of doubles.
-    fn cases() -> impl Iterator<Item = (Params, Isa)> {
-        // the third preset has the first one's shape
-        let shapes = [Preset::Fast128, Preset::Conservative128].map(Preset::params);
-        let all = shapes.into_iter().flat_map(|params| Isa::available().into_iter().map(move |isa| (params, isa)));
-        all.filter(|(params, isa)| serve(*isa, params))
-    }
-
-    fn random(seed: u32) -> impl FnMut() -> u32 {
-        let mut state = u64::from(seed) << 32 | 1;
-        move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as u32
-        }
-    }
-
-    /// A key of the steps whose residues `word` gives, of their number in the step.
-    fn key(params: Params, isa: Isa, steps: usize, mut word: impl FnMut(usize) -> u32) -> Key {
-        let tables = Tables::new(isa, params.polynomial_size).expect("memory");
-        let mut values = Doubles::zeroed(steps * step_values(&params)).expect("memory");
-        for out in values.chunks_exact_mut(step_values(&params)) {
-            let mut step: Vec<u32> = (0..out.len()).map(&mut word).collect();
-            transform_key(tables.isa(), &tables, &params, &mut step, out);
-        }
-        Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params }
-    }
-
-    /// The accumulator whose difference from its rotation by `N` is `d`.
-    fn accumulator(params: &Params, d: impl FnMut(usize) -> u32) -> Vec<u32> {
-        let minus_half = RING_MODULUS - modular::inverse(2);
-        (0..accumulator_words(params)).map(d).map(|d| modular::mul(d, minus_half)).collect()
-    }
-
-    /// Sums in turns against residues: the largest distance.
-    struct Distance<'a> {
-        sums: &'a [u32],
-        largest: &'a mut f64,
-    }
-
-    impl<S: SimdReals> Sink<S> for Distance<'_> {
-        unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
-            x
-        }
-        unsafe fn take(&mut self, at: usize, pair: [Complex<S>; 2]) {
-            let q = f64::from(RING_MODULUS);
-            for (i, vector) in pair.iter().enumerate() {
-                for (at, part) in [(at, vector.re), (at + self.sums.len() / 2, vector.im)] {
-                    let mut turns = [0.0; LANES_MAX];
-                    // SAFETY: the caller enabled the instruction set.
-                    unsafe { S::store_reals(turns.as_mut_ptr(), part) };
-                    for (turns, &sum) in turns.iter().zip(&self.sums[at + i * S::REALS..][..S::REALS]) {
-                        let off = (turns - turns.round()) * q - f64::from(sum);
-                        *self.largest = self.largest.max(off.abs().min((q + off).abs()));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The largest distance of a sum from the exact one.
-    #[inline(always)]
-    unsafe fn distance_of<S: SimdReals>(key: &Key, accumulator: &[u32], largest: &mut f64) {
-        let n = key.params.polynomial_size;
-        let scratch = &mut Scratch::new(&key.params).expect("memory");
-        // SAFETY: the caller enabled the instruction set.
-        unsafe {
-            match key.params.glwe_dimension {
-                1 => sums_in_turns::<S, 2>(key, 0, n, accumulator, scratch, &[]),
-                _ => sums_in_turns::<S, 4>(key, 0, n, accumulator, scratch, &[]),
-            }
-            let exact = exact_sums::<S>(key, 0, n, accumulator);
-            for (values, sums) in scratch.sums.chunks_exact_mut(row_distance(n)).zip(exact.chunks_exact(n)) {
-                fft::inverse_passes::<S>(&key.tables, &mut values[..n]);
-                fft::last_inverse_pass::<S>(&key.tables, values.as_ptr(), &mut Distance { sums, largest });
-            }
-        }
-    }
-
-    crate::cpu::simd::dispatch! {
-        reals fn distance = distance_of(key: &Key, accumulator: &[u32], largest: &mut f64)
-    }
-
-    /// A difference whose digits are all `-B/2`.
-    fn lowest(params: &Params) -> u32 {
-        let base = f64::from(1 << params.bootstrap_base_log);
-        let turns: f64 = (1..=params.bootstrap_level_count).map(|level| -base / 2.0 * base.powi(-(level as i32))).sum();
-        (turns.rem_euclid(1.0) * f64::from(RING_MODULUS)).round() as u32
-    }
-
-    /// Number `which` of patterns of `[N]` that take two values, and one that takes all.
-    fn pattern(which: usize, params: &Params, values: [u32; 2]) -> impl FnMut(usize) -> u32 {
-        let n = params.polynomial_size;
-        let mut noise = random(which as u32);
-        let signs: Vec<bool> = (0..n).map(|_| noise() & 1 == 1).collect();
-        move |at| match which {
-            0 => values[0],
-            1 => values[at % 2],
-            2 => values[usize::from(at % n < n / 2)],
-            3 => values[usize::from(signs[at % n])],
-            _ => noise() % RING_MODULUS,
-        }
-    }
-    const PATTERNS: [&str; 5] = ["all alike", "alternating", "halves", "random signs", "random"];
-
-    /// The key of this pattern, of values as large as residues are.
-    fn patterned_key(which: usize, params: Params, isa: Isa) -> Key {
-        let steps = params.lwe_dimension;
-        key(params, isa, steps, pattern(which, &params, [RING_MODULUS / 2 + 1, RING_MODULUS / 2]))
-    }
-
-    /// A difference of this pattern, of digits as large as they are.
-    fn patterned_accumulator(which: usize, params: &Params) -> Vec<u32> {
-        let low = lowest(params);
-        accumulator(params, pattern(which, params, [low, RING_MODULUS - low]))
-    }
-
-    fn shortened(params: Params, lwe_dimension: usize) -> Params {
-        Params::try_from(crate::tfhe::ParamsLiteral { lwe_dimension, ..*params }).expect("a shorter preset")
-    }
-
-    #[test]
-    fn sums_lie_near_the_exact_integers_and_nearer_than_is_seen_for_the_worst_keys_and_digits_known() {
-        for (params, isa) in cases() {
-            let n = params.polynomial_size;
-            for (k, key_pattern) in PATTERNS.iter().enumerate() {
-                let key = patterned_key(k, shortened(params, 1), isa);
-                for (d, digit_pattern) in PATTERNS.iter().enumerate() {
-                    let mut largest = 0.0;
-                    distance(key.isa(), &key, &patterned_accumulator(d, &params), &mut largest);
-                    let what = format!("{} {n}: key {key_pattern}, digits {digit_pattern}", isa.name());
-                    println!("{what}: 2^{:.2}", f64::log2(largest));
-                    let bound = match (*key_pattern, *digit_pattern) {
-                        ("random", "random") => 1.0 / 128.0,
-                        (_, "random") => 1.0 / 64.0,
-                        _ => 0.5,
-                    };
-                    assert!(largest < bound, "{what}: {largest}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_suspicious_sum_is_computed_again_to_the_exact_words() {
-        for (params, isa) in cases() {
-            let params = shortened(params, 3);
-            let n = params.polynomial_size as u32;
-            for (k, key_pattern) in PATTERNS.iter().enumerate() {
-                let key = patterned_key(k, params, isa);
-                for d in 0..PATTERNS.len() {
-                    let rotate = |suspicious: u32| {
-                        let mut accumulator = patterned_accumulator(d, &params);
-                        let scratch = &mut Scratch { suspicious, ..Scratch::new(&params).expect("memory") };
-                        rotate_group(key.isa(), &key, &[n, 2 * n - 3, 77, 0], &mut accumulator, scratch);
-                        accumulator
-                    };
-                    // the second computes every step again
-                    assert!(rotate(QUARTERS) == rotate(u32::MAX), "{} {n}: key {key_pattern}", isa.name());
-                }
-            }
-        }
-    }
-}
+mod tests;

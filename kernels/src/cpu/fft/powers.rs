@@ -13,7 +13,7 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use super::tables::root;
+use super::precise::{Pair, root};
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
@@ -29,22 +29,25 @@ pub const fn number(radix: usize) -> usize {
     }
 }
 
-/// Least magnitude of a cosine.
-const COSINE_MIN: f64 = 1.0 / (1u64 << 60) as f64;
+/// Stands in for a cosine of zero.
+const COSINE_MIN: Pair = Pair::of(1.0 / (1u64 << 60) as f64);
 
 /// What [`stages`] and [`inverse_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `t_1 ..`, then what is
-/// left of the cosines for each stage.
+/// left of the cosines for each stage. Each is rounded once.
 pub fn factors(radix: usize, turn: i64, of: i64) -> Vec<f64> {
-    let powers: Vec<[f64; 2]> = (0..radix as i64).map(|j| root(j * turn, of)).collect();
-    let cosine = |j: usize| if powers[j][0].abs() < COSINE_MIN { COSINE_MIN } else { powers[j][0] };
-    let tangents = (1..radix).map(|j| powers[j][1] / cosine(j));
-    let c = |above: usize, below: usize| cosine(above) / cosine(below);
+    let powers: Vec<[Pair; 2]> = (0..radix as i64).map(|j| root(j * turn, of)).collect();
+    let cosine = |j: usize| if powers[j][0].high.abs() < COSINE_MIN.high { COSINE_MIN } else { powers[j][0] };
+    let tangents = (1..radix).map(|j| powers[j][1].over(cosine(j)));
+    let c = |above: usize, below: usize| cosine(above).over(cosine(below));
     let cosines = match radix {
         2 => vec![c(1, 0)],
         4 => vec![c(2, 0), c(3, 1), c(1, 0)],
-        _ => vec![c(4, 0), c(5, 1), c(6, 2), c(7, 3), c(2, 0), c(3, 1), c(1, 0), c(1, 0) * FRAC_1_SQRT_2],
+        _ => {
+            let of_an_eighth = root(1, 8)[0];
+            vec![c(4, 0), c(5, 1), c(6, 2), c(7, 3), c(2, 0), c(3, 1), c(1, 0), c(1, 0).times(of_an_eighth)]
+        }
     };
-    tangents.chain(cosines).collect()
+    tangents.chain(cosines).map(|factor| factor.high).collect()
 }
 
 /// `(1 + i t) y`.

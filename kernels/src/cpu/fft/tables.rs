@@ -1,8 +1,6 @@
 //! Roots of the double-precision transform, as its passes read them.
 
-use std::f64::consts::PI;
-
-use super::{BLOCK_POINTS, powers, stages_of_first_pass, sums};
+use super::{BLOCK_POINTS, powers, precise, stages_of_first_pass, sums};
 use crate::cpu::memory::Doubles;
 use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
@@ -146,18 +144,7 @@ pub fn vectors(isa: Isa, polynomial_size: usize) -> Option<(Isa, usize)> {
     with_reals.into_iter().find(|_| 4 * BLOCK_POINTS <= polynomial_size)
 }
 
-/// `exp(2 pi i turn / of)`, each part to about half a unit in its last place: angles are taken within an eighth of a
-/// turn.
+/// `exp(2 pi i turn / of)`, each part rounded once.
 pub(super) fn root(turn: i64, of: i64) -> [f64; 2] {
-    let turn = turn.rem_euclid(of);
-    // nearest quarter
-    let quarter = (4 * turn + of / 2) / of;
-    let angle = 2.0 * PI * ((4 * turn - quarter * of) as f64 / (4 * of) as f64);
-    let (sine, cosine) = (libm::sin(angle), libm::cos(angle));
-    match quarter % 4 {
-        0 => [cosine, sine],
-        1 => [-sine, cosine],
-        2 => [-cosine, -sine],
-        _ => [sine, -cosine],
-    }
+    precise::root(turn, of).map(|part| part.high)
 }

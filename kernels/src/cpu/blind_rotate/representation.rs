@@ -1,0 +1,180 @@
+//! Why sums by the double-precision transform round to the exact integers for every key, hostile ones included: a key is
+//! loaded in a random representation.
+//!
+//! # What is done
+//! A key word `w` in `[0, q)` is a residue: `w` and `w - q` serve alike. When a key is loaded, each of its words becomes
+//! `w - q` with probability `w / q`, and stays `w` otherwise ([`represent`]), by a stream whose seed comes from the operating
+//! system and is forgotten at once. So every integer of a loaded key is independent of the others, has mean 0 (but for
+//! less than `q 2^-32`) and lies in an interval of length `q`. A step costs nothing more.
+//!
+//! # Why it helps
+//! Digits come from accumulators, and accumulators are the exact words whatever the representation: as long as all sums so
+//! far were right (induction over steps and gates), digits do not depend on it, however keys and ciphertexts were built.
+//! So digits count as fixed, and what is linear in the key is a sum of independent variables with mean 0.
+//!
+//! # The bound
+//! Let `u = 2^-53`, `s = q / 2`, `R` rows, `M = N / 2` points, and `d` the root of the sum of all squared digits of a step, at
+//! most `sqrt(R N) B / 2`.
+//!
+//! 1. *One functional.* A linear functional of the key's integers whose coefficients have norm `a` exceeds `s a sqrt(2x)`
+//!    with probability at most `2 e^-x` (Hoeffding, "Probability inequalities for sums of bounded random variables", J. Amer.
+//!    Statist. Assoc. 58, 1963, theorem 2).
+//! 2. *Roundings of a stage.* `c` complex values of a stage make up an output, each by a factor of magnitude one, and each of their
+//!    parts is rounded, to `u` of its size. What comes of that is at most `u` times the largest of `2^2c` functionals (one for
+//!    each choice of signs). Real and imaginary parts of a value have coefficients of equal norm, so each functional has the norm
+//!    of the output itself, `d`. All of them stay below `s d g(c)`, `g(c) = sqrt(2x + 4c ln 2)`, but for `2 e^-x`.
+//!
+//! In units of `u s d`, an output of a step is then wrong by at most the sum of
+//! - `F sqrt(2x)`: the digits' transforms. Their errors have norm at most `F u d` and do not depend on the key; `F` adds a
+//!   unit for each rounding and for each rounded factor that a value passes ([`Roundings::forward`]);
+//! - `g(R M)`: the key's values, each rounded once from a transform that is better than doubles ([`fft::precise`]);
+//! - `2 (sqrt(1/R) + .. + sqrt(R/R)) g(M)`: products, two roundings of a growing sum for each row;
+//! - `g(M/2) + g(M/4) + .. + g(1)`: sums of the transform back, and `g` of the values that its products round
+//!   ([`Roundings::products`]);
+//! - `H sqrt(2x)`: its rounded factors ([`Roundings::factors`]).
+//!
+//! Products of two errors are below `2^-40` of that. A sum that is wrong by less than 7/8 is right or noticed
+//! (`reals.rs`). [`serves`] asks that all sums of a bootstrap stay below 7/8 but for a probability of 2^-28, over the node's own
+//! choice, even where each rounding goes the worst way. The bound itself is far smaller for most shapes: `fast_128` stays
+//! below 7/8 but for 2^-472. Sums of real keys, and of those that a search finds, are off by some 2^-6: a hostile key gains nothing,
+//! and has no step computed twice.
+
+use std::f64::consts::LN_2;
+
+use crate::cpu::fft;
+use crate::cpu::simd::Isa;
+use crate::modular::RING_MODULUS;
+use crate::tfhe::Params;
+
+/// Distance from the exact integer at which a wrong sum is not noticed any more.
+const UNNOTICED: f64 = 7.0 / 8.0;
+
+/// Logarithm of the probability, for a bootstrap, that the bound is passed.
+const FAILURE_LOG2: f64 = -28.0;
+
+/// Functionals that the bound is made of, for one sum; each may fail on two sides.
+const FUNCTIONALS: f64 = 160.0;
+
+/// Each word `w` to `w` or `w - q`, as a signed word, by as many uniform words.
+pub fn represent(words: &mut [u32], uniform: &[u32]) {
+    for (word, &uniform) in words.iter_mut().zip(uniform) {
+        let below_q = (u64::from(uniform) * u64::from(RING_MODULUS) >> 32) as u32;
+        let turn = if below_q < *word { RING_MODULUS } else { 0 };
+        *word = word.wrapping_sub(turn);
+    }
+}
+
+/// Whether sums are exact or noticed whatever the key, but for a probability of `2^-28` a bootstrap.
+pub fn serves(isa: Isa, params: &Params) -> bool {
+    fft::vectors(isa, params.polynomial_size)
+        .is_some_and(|(isa, reals)| error(isa, reals, params, FAILURE_LOG2) < UNNOTICED)
+}
+
+/// What a sum of a bootstrap is wrong by at most, but for a probability of `2^failure_log2`.
+fn error(isa: Isa, reals: usize, p: &Params, failure_log2: f64) -> f64 {
+    let (degree, rows) = (p.polynomial_size as f64, p.rgsw_rows() as f64);
+    let points = p.polynomial_size / 2;
+    let sums = p.lwe_dimension as f64 * (p.glwe_dimension + 1) as f64 * degree;
+    let x = (FUNCTIONALS * sums).ln() - failure_log2 * LN_2;
+    let alone = (2.0 * x).sqrt();
+    let g = |values: f64| (2.0 * x + 4.0 * values * LN_2).sqrt();
+    let roundings = Roundings::new(isa, reals, points);
+    let products = 2.0 * (1..=p.rgsw_rows()).map(|row| (row as f64 / rows).sqrt()).sum::<f64>() * g(points as f64);
+    let back: f64 = (1..=points.ilog2()).map(|stage| g((points >> stage) as f64)).sum();
+    let products_back: f64 = roundings.products.iter().map(|&values| g(values as f64)).sum();
+    let key = g(rows * points as f64);
+    let all = (roundings.forward + roundings.factors) * alone + key + products + back + products_back;
+    let digits = (rows * degree).sqrt() * f64::from(1 << (p.bootstrap_base_log - 1));
+    all * f64::exp2(-53.0) * f64::from(RING_MODULUS) / 2.0 * digits
+}
+
+/// Roundings of the transforms beside those of the sums of the transform back.
+struct Roundings {
+    /// Of the forward transform, with its factors.
+    forward: f64,
+    /// Values that make up an output, for each rounding of products in the transform back.
+    products: Vec<usize>,
+    /// Rounded factors that a value passes in the transform back.
+    factors: f64,
+}
+
+impl Roundings {
+    fn new(isa: Isa, reals: usize, points: usize) -> Roundings {
+        let mut out = Roundings { forward: 0.0, products: Vec::new(), factors: 0.0 };
+        let mut done = 0;
+        for (number, stages) in fft::stages_of_passes(reals, points).into_iter().enumerate() {
+            if isa.units_for_sums() {
+                // a butterfly's sum is rounded twice and passes its error to the difference, in all 2 sqrt 2 and 1; of four
+                // vectors two are multiplied instead; the second stage's sums; a factor a pass
+                out.forward += if stages == 2 { 5.83 } else { 4.83 };
+                // products, rounded twice, follow the sums
+                out.products.extend([points >> (done + stages); 2]);
+                out.factors += 1.0;
+            } else {
+                // a turn by a tangent, then sums with a cosine each; between the second and the third an eighth of a turn
+                out.forward += f64::from(2 + 2 * stages + u32::from(stages == 3));
+                if number > 0 {
+                    out.products.push(points >> done);
+                }
+                if stages == 3 {
+                    out.products.push(points >> (done + 2));
+                }
+                // the first pass back has the eighth's cosine only
+                out.factors += if number > 0 { f64::from(1 + stages) } else { 1.0 };
+            }
+            done += stages;
+        }
+        if !isa.units_for_sums() {
+            // the twist
+            out.products.extend([1; 2]);
+            out.factors += 1.0;
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tfhe::{ParamsLiteral, Preset};
+
+    fn shape(preset: Preset, base_log: usize, levels: usize) -> Params {
+        let literal = ParamsLiteral { bootstrap_base_log: base_log, bootstrap_level_count: levels, ..*preset.params() };
+        Params::try_from(literal).expect("legal")
+    }
+
+    fn vectors() -> impl Iterator<Item = (Isa, usize)> {
+        Isa::available().into_iter().filter_map(|isa| fft::vectors(isa, 1024))
+    }
+
+    /// The figures that the head of this file and ARCHITECTURE.md give.
+    #[test]
+    #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
+    fn sums_of_every_shape_that_is_accepted_are_right_or_noticed_whatever_the_key() {
+        for (isa, reals) in vectors() {
+            for preset in Preset::ALL {
+                for (base_log, levels) in [(8, 2), (9, 2), (6, 3)] {
+                    let p = shape(preset, base_log, levels);
+                    let bound = error(isa, reals, &p, FAILURE_LOG2);
+                    println!("{} {} 2^{base_log} x {levels}: {bound:.3}", isa.name(), preset.name());
+                    assert!(serves(isa, &p), "{} {preset:?} 2^{base_log} x {levels}: {bound}", isa.name());
+                }
+            }
+            let fast = Preset::Fast128.params();
+            assert!(error(isa, reals, &fast, -470.0) < UNNOTICED);
+            assert!(!serves(isa, &shape(Preset::Fast128, 10, 2)));
+        }
+    }
+
+    #[test]
+    fn a_representation_is_the_word_or_q_less_and_means_nothing_on_average() {
+        let uniform: Vec<u32> = (0..1 << 16).map(|i: u32| i << 16 | 0x8000).collect();
+        for word in [0, 1, 1 << 20, RING_MODULUS / 3, RING_MODULUS / 2, RING_MODULUS - 1] {
+            let mut words = vec![word; uniform.len()];
+            represent(&mut words, &uniform);
+            assert!(words.iter().all(|&x| x == word || x == word.wrapping_sub(RING_MODULUS)));
+            let sum: i64 = words.iter().map(|&x| i64::from(x as i32)).sum();
+            assert!(sum.unsigned_abs() <= u64::from(RING_MODULUS), "{word}: {sum}");
+        }
+    }
+}
