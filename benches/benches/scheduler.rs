@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Work};
-use engine::{OperationId, SessionId};
+use engine::{AccountId, OperationId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
 
@@ -26,6 +26,8 @@ impl Desk {
             key_bytes_max: u64::MAX,
             circuit_gates_max: usize::MAX,
             circuit_bytes_max: u64::MAX,
+            session_circuit_gates_max: usize::MAX,
+            session_circuit_bytes_max: u64::MAX,
             devices: vec![DeviceLimits {
                 batch_rows_max: 64,
                 batches_in_flight_max: 1,
@@ -38,7 +40,10 @@ impl Desk {
         for session in 0..sessions {
             let weight = 1 + (session % 8) as u32;
             let (session, device_bytes) = (SessionId(session), vec![1]);
-            let event = Event::Opened { session, weight, host_bytes: 1, device_bytes, slot_bytes: 1 };
+            let account = AccountId(u128::from(session.0));
+            let (bootstrap_cost, host_bytes, slot_bytes) = (32, 1, 1);
+            let event =
+                Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes };
             assert!(scheduler.step(Duration::ZERO, event).is_empty());
         }
         Self { scheduler, sessions, operations: 0 }

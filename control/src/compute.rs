@@ -18,6 +18,7 @@ use crate::base64_text::{self, Fault};
 use crate::config::ComputeConfig;
 use crate::error::ApiError;
 use crate::json::secret_key_rejected;
+use crate::limits;
 use crate::octets::Words;
 
 pub use engine::Choice as BackendChoice;
@@ -27,6 +28,21 @@ pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperationId as EngineOperation, PORT_BITS_MAX, Preset,
     Usage,
 };
+
+/// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
+/// together (readings P31).
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    account: engine::AccountId,
+    weight: u32,
+}
+
+impl Share {
+    /// Of an account with a plan.
+    pub fn of(account: &api::ids::AccountId, plan: limits::Plan) -> Share {
+        Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
+    }
+}
 
 /// Names a key in the engine and says what its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
@@ -272,21 +288,20 @@ impl Compute {
         self.engine.usage()
     }
 
-    /// Opens an uploaded key. Parsing is CPU work of tens of milliseconds: call it off the async threads.
-    pub fn open_upload(&self, mut bytes: Zeroizing<Vec<u8>>) -> Result<OwnedKey, ApiError> {
+    /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds: call it off the async threads.
+    pub fn open_upload(&self, mut bytes: Zeroizing<Vec<u8>>, share: Share) -> Result<OwnedKey, ApiError> {
         let key = container::read_evaluation_key(std::mem::take(&mut *bytes)).map_err(|error| match error {
             container::Error::SecretKey => secret_key_rejected(),
             error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
                 .at("eval_key_b64", error.to_string()),
         })?;
-        self.open(key)
+        self.open(key, share)
     }
 
-    /// Opens a key for work.
-    pub fn open(&self, key: EvaluationKey) -> Result<OwnedKey, ApiError> {
+    /// Opens a key of an account for work.
+    pub fn open(&self, key: EvaluationKey, share: Share) -> Result<OwnedKey, ApiError> {
         let (preset, fingerprint) = (key.preset, key.fingerprint);
-        // plans, which will weigh accounts (readings P31), do not exist yet
-        let session = self.engine.open(key, 1).map_err(refused)?;
+        let session = self.engine.open(key, share.account, share.weight).map_err(refused)?;
         Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, fingerprint } })
     }
 

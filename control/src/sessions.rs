@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
     use crate::auth::{Credential, Role};
-    use crate::compute::Preset;
+    use crate::compute::{Preset, Share};
     use crate::config::Config;
 
     #[tokio::test]
@@ -384,7 +384,7 @@ mod tests {
         let (account, plan) = (AccountId::from_bits(1), Plan::Free);
         let caller = Caller { account, environment: Environment::Test, role: Role::Developer, plan, credential };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
-        let key = compute.open(key).unwrap();
+        let key = compute.open(key, Share::of(&caller.account, caller.plan)).unwrap();
         assert_eq!(compute.usage().sessions, 1);
         // there is no such account, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();

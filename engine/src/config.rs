@@ -36,6 +36,11 @@ pub struct Config {
     pub circuit_gates_max: usize,
     /// Host memory for the inputs and outputs of circuits that wait or run, in bytes.
     pub circuit_bytes_max: u64,
+    /// Gates of the circuits of one session that wait or run. One circuit of the most gates there may be, by default: no
+    /// session takes more than its quarter of the node's.
+    pub session_circuit_gates_max: usize,
+    /// Host memory for the inputs and outputs of circuits of one session that wait or run, in bytes.
+    pub session_circuit_bytes_max: u64,
     /// Device memory for the slots of circuits, in bytes, on each device; `None`: an eighth of the device's own figure.
     pub arena_bytes_max: Option<u64>,
     /// Folder where compiled kernels are kept from one start to the next; `None`: they are not.
@@ -54,6 +59,8 @@ impl Default for Config {
             resident_bytes_max: None,
             circuit_gates_max: 4 * GATES_MAX,
             circuit_bytes_max: GIB, // 400 000 bits, or six circuits of the most inputs there may be
+            session_circuit_gates_max: GATES_MAX,
+            session_circuit_bytes_max: GIB / 4,
             arena_bytes_max: None,
             kernel_cache: None,
         }
@@ -90,6 +97,8 @@ impl Config {
         check(self.resident_bytes_max != Some(0), "resident_bytes_max must be at least 1".into())?;
         check(self.circuit_gates_max > 0, "circuit_gates_max must be at least 1".into())?;
         check(self.circuit_bytes_max > 0, "circuit_bytes_max must be at least 1".into())?;
+        check(self.session_circuit_gates_max > 0, "session_circuit_gates_max must be at least 1".into())?;
+        check(self.session_circuit_bytes_max > 0, "session_circuit_bytes_max must be at least 1".into())?;
         check(self.arena_bytes_max != Some(0), "arena_bytes_max must be at least 1".into())
     }
 }
@@ -116,6 +125,8 @@ mod tests {
             ("resident_bytes_max", Config { resident_bytes_max: Some(0), ..ok() }),
             ("circuit_gates_max", Config { circuit_gates_max: 0, ..ok() }),
             ("circuit_bytes_max", Config { circuit_bytes_max: 0, ..ok() }),
+            ("session_circuit_gates_max", Config { session_circuit_gates_max: 0, ..ok() }),
+            ("session_circuit_bytes_max", Config { session_circuit_bytes_max: 0, ..ok() }),
             ("arena_bytes_max", Config { arena_bytes_max: Some(0), ..ok() }),
         ];
         for (name, config) in wrong {

@@ -1,38 +1,106 @@
-//! Who is next: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of sessions by weight.
+//! Who is next: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of accounts by weight, and of the sessions inside
+//! an account as equals.
 //!
-//! Every session has a start tag. Serving it moves its tag on by cost / weight; the smallest tag is served next. Virtual
-//! time is the tag last served, and a session that comes back from a pause starts there: a pause earns no credit. So
-//! between any two sessions `f`, `g` that have work throughout, served cost per weight differs by at most
-//! `cost_max / weight_f + cost_max / weight_g`, where `cost_max` is that of a full batch, whatever the others do.
+//! Every flow has a start tag. Serving it moves its tag on by cost / weight; the smallest tag is served next. Virtual time is
+//! the tag last served, and a flow that comes back from a pause starts there: a pause earns no credit. So between any two
+//! accounts `f`, `g` that have work throughout, served cost per weight differs by at most `cost_max / weight_f + cost_max /
+//! weight_g`, where `cost_max` is that of a full batch, whatever the others do. The same holds inside an account between two
+//! sessions, with weight 1: the bound does not depend on the rate at which the account itself is served (section 3 of the
+//! paper: fairness over a server of varying rate, hence hierarchies).
+//!
+//! The bound is that of one device, and needs that it takes no batch out of turn: a head of line whose key has no room
+//! closes the device to all that are behind it (`scheduler::dispatch`). With several devices, others are served elsewhere
+//! while one drains and loads for the head of the line: a few batches each time, so that no session waits for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::session::{SessionId, WEIGHTS};
+use crate::session::{AccountId, SessionId, WEIGHTS};
 
-/// Cost of one bootstrap.
-pub const COST_OF_BOOTSTRAP: u64 = 32;
+/// Cost of one bootstrap of the smallest preset.
+pub const COST_OF_BOOTSTRAP: u32 = 32;
 
 /// Cost of a row without a bootstrap (NOT): little, but not nothing, or it could flood.
-pub const COST_OF_FREE_ROW: u64 = 1;
+pub const COST_OF_FREE_ROW: u32 = 1;
 
 /// Tags count in fractions of cost, so that a division by a weight loses next to nothing. At a million bootstraps a second
 /// a tag lasts for four years.
 const TAGS_PER_COST: u64 = 1 << 12;
 
-/// What a row with this many bootstraps costs.
-pub fn cost_of_row(bootstraps: u8) -> u64 {
+/// Accounts without a session whose debt is remembered. Only an account that leaves in the middle of a busy period has one.
+const DEBTS_MAX: usize = 1024;
+
+/// What a row with this many bootstraps costs, where one costs `bootstrap_cost`.
+pub fn cost_of_row(bootstraps: u8, bootstrap_cost: u32) -> u64 {
     match bootstraps {
-        0 => COST_OF_FREE_ROW,
-        some => COST_OF_BOOTSTRAP * u64::from(some),
+        0 => u64::from(COST_OF_FREE_ROW),
+        some => u64::from(bootstrap_cost) * u64::from(some),
     }
 }
 
 /// Sessions that have work, in the order in which they may run.
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
-    flows: BTreeMap<SessionId, Flow>,
-    ready: BTreeSet<(u64, SessionId)>,
+    accounts: Level<AccountId>,
+    /// The sessions of each account that has some.
+    sessions: BTreeMap<AccountId, Level<SessionId>>,
+    owners: BTreeMap<SessionId, AccountId>,
+}
+
+impl FairQueue {
+    /// A session of an account. The account has the weight of its newest session: plans change.
+    pub(crate) fn add(&mut self, session: SessionId, account: AccountId, weight: u32) {
+        assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
+        self.accounts.add(account, weight);
+        self.sessions.entry(account).or_default().add(session, 1);
+        self.owners.insert(session, account);
+    }
+
+    pub(crate) fn remove(&mut self, session: SessionId) {
+        self.set_ready(session, false);
+        let Some(account) = self.owners.remove(&session) else { return };
+        let level = self.sessions.get_mut(&account).expect("it has a session");
+        level.flows.remove(&session);
+        if level.flows.is_empty() {
+            self.sessions.remove(&account);
+            self.accounts.leave(account);
+        }
+    }
+
+    pub(crate) fn is_ready(&self, session: SessionId) -> bool {
+        self.owners.get(&session).is_some_and(|account| self.sessions[account].flows[&session].ready)
+    }
+
+    /// Says whether the session has rows that should run now.
+    pub(crate) fn set_ready(&mut self, session: SessionId, ready: bool) {
+        let Some(account) = self.owners.get(&session) else { return };
+        let level = self.sessions.get_mut(account).expect("it has a session");
+        level.set_ready(session, ready);
+        let any = !level.ready.is_empty();
+        self.accounts.set_ready(*account, any);
+    }
+
+    /// The sessions that are ready: smallest tag of accounts first, then smallest tag in the account, the older one of equals
+    /// before.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.accounts.in_order().flat_map(|account| self.sessions[&account].in_order())
+    }
+
+    /// Counts a batch of this cost that now starts.
+    pub(crate) fn charge(&mut self, session: SessionId, cost: u64) {
+        let account = self.owners[&session];
+        self.accounts.charge(account, cost);
+        self.sessions.get_mut(&account).expect("it has a session").charge(session, cost);
+    }
+}
+
+/// One level of the queue.
+#[derive(Debug)]
+struct Level<K> {
+    flows: BTreeMap<K, Flow>,
+    ready: BTreeSet<(u64, K)>,
     virtual_time: u64,
+    /// Tags ahead of virtual time of flows that have left: to leave and come back forgives nothing.
+    debts: BTreeMap<K, u64>,
 }
 
 #[derive(Debug)]
@@ -42,49 +110,55 @@ struct Flow {
     ready: bool,
 }
 
-impl FairQueue {
-    pub(crate) fn add(&mut self, session: SessionId, weight: u32) {
-        assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
-        self.flows.insert(session, Flow { weight, start_tag: self.virtual_time, ready: false });
+impl<K> Default for Level<K> {
+    fn default() -> Self {
+        Level { flows: BTreeMap::new(), ready: BTreeSet::new(), virtual_time: 0, debts: BTreeMap::new() }
+    }
+}
+
+impl<K: Copy + Ord> Level<K> {
+    /// A flow, or a new weight for one.
+    fn add(&mut self, id: K, weight: u32) {
+        let start_tag = self.debts.remove(&id).unwrap_or(0).max(self.virtual_time);
+        self.flows.entry(id).or_insert(Flow { weight, start_tag, ready: false }).weight = weight;
     }
 
-    pub(crate) fn remove(&mut self, session: SessionId) {
-        self.set_ready(session, false);
-        self.flows.remove(&session);
+    /// A flow without work leaves, and may come back.
+    fn leave(&mut self, id: K) {
+        let Some(flow) = self.flows.remove(&id) else { return };
+        self.debts.insert(id, flow.start_tag);
+        self.debts.retain(|_, tag| *tag > self.virtual_time);
+        if self.debts.len() > DEBTS_MAX {
+            let smallest = self.debts.iter().min_by_key(|&(_, tag)| tag).map(|(&id, _)| id);
+            smallest.map(|id| self.debts.remove(&id));
+        }
     }
 
-    pub(crate) fn is_ready(&self, session: SessionId) -> bool {
-        self.flows.get(&session).is_some_and(|flow| flow.ready)
-    }
-
-    /// Says whether the session has rows that should run now.
-    pub(crate) fn set_ready(&mut self, session: SessionId, ready: bool) {
-        let Some(flow) = self.flows.get_mut(&session) else { return };
+    fn set_ready(&mut self, id: K, ready: bool) {
+        let flow = self.flows.get_mut(&id).expect("a flow is added before it has work");
         if ready == flow.ready {
             return;
         }
         flow.ready = ready;
         if ready {
             flow.start_tag = flow.start_tag.max(self.virtual_time);
-            self.ready.insert((flow.start_tag, session));
+            self.ready.insert((flow.start_tag, id));
         } else {
-            self.ready.remove(&(flow.start_tag, session));
+            self.ready.remove(&(flow.start_tag, id));
         }
     }
 
-    /// The sessions that are ready, smallest tag first, the older one of equals before.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = SessionId> + '_ {
-        self.ready.iter().map(|&(_, session)| session)
+    fn in_order(&self) -> impl Iterator<Item = K> + '_ {
+        self.ready.iter().map(|&(_, id)| id)
     }
 
-    /// Counts a batch of this cost that now starts.
-    pub(crate) fn charge(&mut self, session: SessionId, cost: u64) {
-        let flow = self.flows.get_mut(&session).expect("served sessions are open");
+    fn charge(&mut self, id: K, cost: u64) {
+        let flow = self.flows.get_mut(&id).expect("what is served is there");
         self.virtual_time = self.virtual_time.max(flow.start_tag);
         let next_tag = flow.start_tag + cost * TAGS_PER_COST / u64::from(flow.weight);
         if flow.ready {
-            self.ready.remove(&(flow.start_tag, session));
-            self.ready.insert((next_tag, session));
+            self.ready.remove(&(flow.start_tag, id));
+            self.ready.insert((next_tag, id));
         }
         flow.start_tag = next_tag;
     }
@@ -96,11 +170,13 @@ mod tests {
 
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
+    const C: SessionId = SessionId(3);
 
+    /// Each session in an account of its own.
     fn queue(weights: &[(SessionId, u32)]) -> FairQueue {
         let mut queue = FairQueue::default();
         for &(session, weight) in weights {
-            queue.add(session, weight);
+            queue.add(session, AccountId(u128::from(session.0)), weight);
             queue.set_ready(session, true);
         }
         queue
@@ -116,10 +192,33 @@ mod tests {
         served
     }
 
+    fn count(served: &[SessionId], of: SessionId) -> usize {
+        served.iter().filter(|&&session| session == of).count()
+    }
+
     #[test]
     fn four_times_the_weight_is_served_four_times_as_often() {
         let served = serve(&mut queue(&[(A, 1), (B, 4)]), 500);
-        assert_eq!(served.iter().filter(|&&session| session == B).count(), 400);
+        assert_eq!(count(&served, B), 400);
+    }
+
+    #[test]
+    fn p31_many_sessions_of_an_account_get_no_more_than_one() {
+        let mut queue = queue(&[(A, 1)]);
+        for session in (10..20).map(SessionId) {
+            queue.add(session, AccountId(2), 1);
+            queue.set_ready(session, true);
+        }
+        let served = serve(&mut queue, 1000);
+        assert_eq!(count(&served, A), 500);
+        assert!((10..20).all(|id| count(&served, SessionId(id)) == 50), "its sessions share as equals");
+    }
+
+    #[test]
+    fn an_account_has_the_weight_of_its_newest_session() {
+        let mut queue = queue(&[(A, 1), (B, 1)]);
+        queue.add(C, AccountId(2), 3);
+        assert_eq!(count(&serve(&mut queue, 400), B), 300);
     }
 
     #[test]
@@ -129,7 +228,7 @@ mod tests {
         serve(&mut queue, 100);
         queue.set_ready(B, true);
         let served = serve(&mut queue, 10);
-        assert_eq!(served.iter().filter(|&&session| session == B).count(), 5, "{served:?}");
+        assert_eq!(count(&served, B), 5, "{served:?}");
     }
 
     #[test]
@@ -139,6 +238,36 @@ mod tests {
         queue.set_ready(A, false);
         queue.set_ready(A, true);
         assert_eq!(queue.in_order().next(), Some(B));
+    }
+
+    #[test]
+    fn an_account_that_closes_its_session_and_opens_another_owes_what_it_owed() {
+        let mut queue = queue(&[(A, 1), (B, 1)]);
+        for round in 0..100 {
+            let session = SessionId(100 + round);
+            queue.add(session, AccountId(7), 1);
+            queue.set_ready(session, true);
+            let served = serve(&mut queue, 3);
+            assert!(count(&served, session) <= 1 + usize::from(round == 0), "round {round}: {served:?}");
+            queue.remove(session);
+        }
+        assert_eq!(queue.accounts.debts.len(), 1);
+    }
+
+    #[test]
+    fn debts_are_bounded_and_forgotten_when_their_time_has_come() {
+        let mut queue = queue(&[(A, 1)]);
+        for id in 0..2 * DEBTS_MAX as u64 {
+            let (session, account) = (SessionId(1000 + id), AccountId(u128::from(1000 + id)));
+            queue.add(session, account, 1);
+            queue.charge(session, 64);
+            queue.remove(session);
+        }
+        assert_eq!(queue.accounts.debts.len(), DEBTS_MAX);
+        serve(&mut queue, 2);
+        queue.add(B, AccountId(2), 1);
+        queue.remove(B);
+        assert_eq!(queue.accounts.debts.len(), 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::device::{Order, Report};
 use crate::error::Error;
 use crate::operation::{Done, Failed, Load, Operation, OperationId, Progress};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
-use crate::session::{OnErased, Session, SessionId};
+use crate::session::{AccountId, OnErased, Session, SessionId};
 use crate::usage::Usage;
 
 /// Why nothing goes on after a panic under the lock: the books may be wrong from then on.
@@ -66,14 +66,22 @@ impl Hub {
         Self { started: Instant::now(), state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    pub(crate) fn open(&self, key: EvaluationKey, weight: u32, device_bytes: Vec<u64>) -> Result<SessionId, Error> {
+    pub(crate) fn open(
+        &self,
+        key: EvaluationKey,
+        account: AccountId,
+        weight: u32,
+        device_bytes: Vec<u64>,
+    ) -> Result<SessionId, Error> {
         let host_bytes = key.memory_bytes() as u64;
+        let bootstrap_cost = key.params.cost();
         let slot_bytes = 4 * (key.params.lwe_dimension as u64 + 1);
         let opened = Session::new(key);
         let mut state = self.lock();
         let session = SessionId(state.next_id());
         state.sessions.insert(session, opened);
-        match self.step(&mut state, Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes }) {
+        let event = Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes };
+        match self.step(&mut state, event) {
             Ok(()) => Ok(session),
             Err(error) => {
                 let refused = state.sessions.remove(&session);

@@ -37,7 +37,7 @@ pub use kernels::tfhe::{
 };
 pub use kernels::{Backend, DeviceInfo};
 pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progress};
-pub use session::{OnErased, SessionId, WEIGHTS};
+pub use session::{AccountId, OnErased, SessionId, WEIGHTS};
 pub use usage::Usage;
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -154,13 +154,14 @@ impl Engine {
         &self.handle.passed_over
     }
 
-    /// Takes a key for work. `weight`: share under contention (readings P31), one of [`WEIGHTS`]: assertion otherwise.
+    /// Takes a key of an account for work. `weight`: the account's share under contention (readings P31), one of
+    /// [`WEIGHTS`]: assertion otherwise. All sessions of an account share it; it is that of the newest one.
     ///
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
-    pub fn open(&self, key: EvaluationKey, weight: u32) -> Result<SessionId, Error> {
+    pub fn open(&self, key: EvaluationKey, account: AccountId, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
         let device_bytes = self.handle.devices.iter().map(|device| (device.key_bytes)(&key.params)).collect();
-        self.handle.hub.open(key, weight, device_bytes)
+        self.handle.hub.open(key, account, weight, device_bytes)
     }
 
     /// Queues rows of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
@@ -276,6 +277,8 @@ fn limits(config: &Config, devices: &[Device]) -> Limits {
         key_bytes_max: config.key_bytes_max,
         circuit_gates_max: config.circuit_gates_max,
         circuit_bytes_max: config.circuit_bytes_max,
+        session_circuit_gates_max: config.session_circuit_gates_max,
+        session_circuit_bytes_max: config.session_circuit_bytes_max,
         devices: devices.iter().map(limits_of).collect(),
     }
 }

@@ -36,7 +36,7 @@ use crate::error::Error;
 use crate::fair::FairQueue;
 use crate::operation::{OPERATION_ROWS_MAX, OperationId};
 use crate::residency::Place;
-use crate::session::SessionId;
+use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
 use circuits::Circuit;
 use devices::Device;
@@ -80,6 +80,7 @@ struct Session {
     /// The prepared key's on each device.
     device_bytes: Vec<u64>,
     slot_bytes: u64,
+    bootstrap_cost: u32,
     /// Rows waiting; parts of one operation are in the order of its rows.
     queue: VecDeque<Waiting>,
     /// Size of the queue, in the unit of [`DeviceLimits::batch_rows_max`].
@@ -88,6 +89,10 @@ struct Session {
     held_rows: usize,
     /// Circuits that have not ended.
     circuits: BTreeSet<OperationId>,
+    /// Gates of its circuits, of ended ones too as long as rows of theirs run.
+    circuit_gates: usize,
+    /// Bytes of their inputs and outputs, likewise.
+    circuit_bytes: u64,
     gathers_until: Option<Duration>,
     /// Where the last load failed, if none succeeded since.
     load_failed_on: Option<DeviceId>,
@@ -207,8 +212,9 @@ impl Scheduler {
     /// Returns the session whose key has just become resident, and where.
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
-            Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes } => {
-                self.open(session, weight, host_bytes, device_bytes, slot_bytes);
+            Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes } => {
+                let opened = Session::new(host_bytes, device_bytes, slot_bytes, bootstrap_cost);
+                self.open(session, opened, account, weight);
             }
             Event::Submitted { session, operation, work: Work::Gates(bootstraps), deadline } => {
                 self.submit_gates(now, session, operation, bootstraps, deadline);
@@ -240,26 +246,14 @@ impl Scheduler {
 
 /// Clients: open, submit, cancel, close.
 impl Scheduler {
-    fn open(&mut self, session: SessionId, weight: u32, host_bytes: u64, device_bytes: Vec<u64>, slot_bytes: u64) {
-        assert_eq!(device_bytes.len(), self.devices.len(), "a key has a size on every device");
-        if let Err(error) = self.admit_session(host_bytes, &device_bytes) {
+    fn open(&mut self, session: SessionId, opened: Session, account: AccountId, weight: u32) {
+        assert_eq!(opened.device_bytes.len(), self.devices.len(), "a key has a size on every device");
+        if let Err(error) = self.admit_session(opened.host_bytes, &opened.device_bytes) {
             self.commands.push(Command::RefuseSession { session, error });
             return;
         }
-        self.totals.key_bytes += host_bytes;
-        self.fair.add(session, weight);
-        let opened = Session {
-            host_bytes,
-            device_bytes,
-            slot_bytes,
-            queue: VecDeque::new(),
-            queued_size: 0,
-            held_rows: 0,
-            circuits: BTreeSet::new(),
-            gathers_until: None,
-            load_failed_on: None,
-            closing: false,
-        };
+        self.totals.key_bytes += opened.host_bytes;
+        self.fair.add(session, account, weight);
         let before = self.sessions.insert(session, opened);
         assert!(before.is_none(), "{session:?} is opened once");
     }
@@ -362,6 +356,26 @@ impl Scheduler {
             self.totals.key_bytes -= erased.host_bytes;
             self.fair.remove(session);
             self.commands.push(Command::Erase(session));
+        }
+    }
+}
+
+impl Session {
+    fn new(host_bytes: u64, device_bytes: Vec<u64>, slot_bytes: u64, bootstrap_cost: u32) -> Self {
+        Self {
+            host_bytes,
+            device_bytes,
+            slot_bytes,
+            bootstrap_cost,
+            queue: VecDeque::new(),
+            queued_size: 0,
+            held_rows: 0,
+            circuits: BTreeSet::new(),
+            circuit_gates: 0,
+            circuit_bytes: 0,
+            gathers_until: None,
+            load_failed_on: None,
+            closing: false,
         }
     }
 }

@@ -8,7 +8,11 @@ use kernels::tfhe::EvaluationKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
-/// Smallest and largest share of a session under contention (readings P31).
+/// Names an account to the engine, which knows nothing else of it: sessions of one account share its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AccountId(pub u128);
+
+/// Smallest and largest share of an account under contention (readings P31).
 pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=64;
 
 /// Told once that a session's key is nowhere any more.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Config, Engine, Error, Failed, Gate, LweList, Usage};
 
-use crate::client::{Sum, bits, close, eventually, soon, start, start_with, submit};
+use crate::client::{Sum, bits, close, eventually, open, soon, start, start_with, submit};
 use crate::dice::{Dice, for_each_seed};
 use crate::toy::{self, KEY_BYTES, Mood, Toy};
 
@@ -17,7 +17,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
         let mut dice = Dice::new(seed);
         let (toy, script) = Toy::with_in_flight(dice.pick(&[1, 3, 8, 100]), dice.pick(&[1, 2]));
         let engine = Engine::with_backend(Config { arena_idle_ms: 0, ..Config::default() }, toy).unwrap();
-        let sessions = [(); 3].map(|()| engine.open(toy::key(), 1).unwrap());
+        let sessions = [(); 3].map(|()| open(&engine).unwrap());
         let running: Vec<_> = (0..12)
             .map(|_| {
                 let (inputs, gates, reach) = (dice.between(1, 9), dice.between(1, 200), dice.pick(&[1, 5, 50]));
@@ -43,7 +43,7 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
 #[test]
 fn only_inputs_constants_and_outputs_cross_the_border_of_the_device() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     // 20 levels of 20 gates, three batches a level
     let sum = Sum::block(20, 20);
     sum.check(&sum.submit(&engine, session));
@@ -54,7 +54,7 @@ fn only_inputs_constants_and_outputs_cross_the_border_of_the_device() {
 #[test]
 fn constants_and_inputs_that_are_handed_through_come_out() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let sum = Sum::of("4 7\n2 2 1\n1 4\n\n1 1 1 3 EQ\n1 1 2 4 EQW\n2 1 0 3 5 AND\n1 1 5 6 INV\n");
     sum.check(&sum.submit(&engine, session));
     let without_gates = Sum::of("2 4\n1 2\n1 2\n\n1 1 0 2 EQ\n1 1 1 3 EQW\n");
@@ -66,7 +66,7 @@ fn constants_and_inputs_that_are_handed_through_come_out() {
 #[test]
 fn a_circuit_takes_turns_with_others() {
     let (engine, script) = start();
-    let [a, b] = [(); 2].map(|()| engine.open(toy::key(), 1).unwrap());
+    let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
     let (begun, go_on) = script.hold_next_batch();
     let long = Sum::block(50, 8);
     let circuit = long.submit(&engine, a);
@@ -87,7 +87,7 @@ fn a_circuit_takes_turns_with_others() {
 #[test]
 fn circuits_and_gates_of_a_session_share_batches() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let first = submit(&engine, session, toy::rows(1));
     soon(&begun);
@@ -102,7 +102,7 @@ fn circuits_and_gates_of_a_session_share_batches() {
 #[test]
 fn a_circuit_that_is_cancelled_tells_what_was_done_and_gives_its_memory_back() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     submit(&engine, session, toy::rows(1)).recv().unwrap().unwrap();
     (0..5).for_each(|_| script.next_batch(Mood::Work));
     let (begun, go_on) = script.hold_next_batch();
@@ -122,7 +122,7 @@ fn a_circuit_that_is_cancelled_tells_what_was_done_and_gives_its_memory_back() {
 #[test]
 fn a_deadline_and_the_end_of_a_session_give_a_circuits_memory_back() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let deadline = Instant::now() + Duration::from_millis(20);
     let (_, outcome) = Sum::block(30, 8).submit_until(&engine, session, Some(deadline)).unwrap();
@@ -145,7 +145,7 @@ fn a_deadline_and_the_end_of_a_session_give_a_circuits_memory_back() {
 fn a_circuit_whose_device_fails_once_begins_anew_and_one_whose_device_fails_twice_ends() {
     for mood in [Mood::Fail, Mood::Panic, Mood::Full] {
         let (engine, script) = start();
-        let session = engine.open(toy::key(), 1).unwrap();
+        let session = open(&engine).unwrap();
         (0..4).for_each(|_| script.next_batch(Mood::Work));
         script.next_batch(mood);
         let sum = Sum::block(3, 20);
@@ -163,7 +163,7 @@ fn a_circuit_whose_device_fails_once_begins_anew_and_one_whose_device_fails_twic
 #[test]
 fn a_batch_that_finds_no_room_is_tried_again_without_the_keys_of_others() {
     let (engine, script) = start();
-    let [a, b] = [(); 2].map(|()| engine.open(toy::key(), 1).unwrap());
+    let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
     [a, b].iter().for_each(|&session| drop(soon(&submit(&engine, session, toy::rows(1))).unwrap()));
     script.next_batch(Mood::Full);
     assert_eq!(bits(soon(&submit(&engine, a, toy::rows(1)))), [false]);
@@ -183,7 +183,7 @@ fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the
         (Config { arena_bytes_max: Some(bytes - 1), ..Config::default() }, "bytes on the device"),
     ] {
         let (engine, _) = start_with(config);
-        let session = engine.open(toy::key(), 1).unwrap();
+        let session = open(&engine).unwrap();
         match sum.submit_until(&engine, session, None) {
             Err(Error::CircuitTooLarge { of: bound, needed, max }) => assert!(bound == of && needed == max + 1),
             other => panic!("{of}: {:?}", other.map(|_| ())),
@@ -195,7 +195,7 @@ fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the
         Config { arena_bytes_max: Some(bytes), ..Config::default() },
     ] {
         let (engine, script) = start_with(config);
-        let session = engine.open(toy::key(), 1).unwrap();
+        let session = open(&engine).unwrap();
         let (begun, go_on) = script.hold_next_batch();
         let first = sum.submit(&engine, session);
         soon(&begun);
@@ -209,7 +209,7 @@ fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the
 #[test]
 fn shutdown_finishes_circuits() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let sum = Sum::block(10, 20);
     let outcome = sum.submit(&engine, session);
     engine.shutdown();
@@ -221,7 +221,7 @@ fn shutdown_finishes_circuits() {
 #[should_panic(expected = "a ciphertext an input bit")]
 fn a_circuit_without_its_inputs_is_a_bug_of_the_caller() {
     let (engine, _) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let _ = engine.submit_circuit(
         session,
         Sum::chain(3).plan,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use engine::{Circuit, Config, Done, Engine, Error, Failed, GateList, LweList, OnDone, OperationId, Plan, SessionId};
+use engine::{
+    AccountId, Circuit, Config, Done, Engine, Error, Failed, GateList, LweList, OnDone, OperationId, Plan, SessionId,
+};
 use kernels::tfhe::circuit::split;
 
 use crate::dice::Dice;
@@ -25,6 +27,11 @@ pub fn start() -> (Engine, Arc<Script>) {
 pub fn start_with(config: Config) -> (Engine, Arc<Script>) {
     let (toy, script) = Toy::new(8);
     (Engine::with_backend(config, toy).expect("the toy starts"), script)
+}
+
+/// A session of weight 1; all are of one account.
+pub fn open(engine: &Engine) -> Result<SessionId, Error> {
+    engine.open(toy::key(), AccountId(1), 1)
 }
 
 /// A callback, and the end where its word arrives.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Device, Engine, Error, Failed};
 
-use crate::client::{Sum, bits, close, eventually, prompt, soon, submit};
+use crate::client::{Sum, bits, close, eventually, open, prompt, soon, submit};
 use crate::dice::{Dice, for_each_seed};
 use crate::toy::{self, KEY_BYTES, Mood, Script, Toy};
 
@@ -23,7 +23,7 @@ fn health(engine: &Engine) -> Vec<(bool, Option<String>)> {
 #[test]
 fn two_devices_work_at_the_same_time_for_one_session() {
     let (engine, scripts) = start_two();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let held = scripts.each_ref().map(|script| script.hold_next_batch());
     let outcomes = [(); 2].map(|()| submit(&engine, session, toy::rows(8)));
     for (begun, _) in &held {
@@ -39,7 +39,7 @@ fn two_devices_work_at_the_same_time_for_one_session() {
 #[test]
 fn a_session_alone_stays_on_the_device_that_has_its_key() {
     let (engine, scripts) = start_two();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     for _ in 0..20 {
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
     }
@@ -54,7 +54,7 @@ fn circuits_run_right_on_several_devices_of_different_kinds() {
         let (devices, scripts): (Vec<_>, Vec<_>) =
             toys.into_iter().map(|(toy, script)| (Device::new(toy), script)).unzip();
         let engine = Engine::with_devices(prompt(), devices).unwrap();
-        let sessions = [(); 3].map(|()| engine.open(toy::key(), 1).unwrap());
+        let sessions = [(); 3].map(|()| open(&engine).unwrap());
         let running: Vec<_> = (0..15)
             .map(|_| {
                 let (gates, reach) = (dice.between(1, 150), dice.pick(&[1, 5, 50]));
@@ -72,7 +72,7 @@ fn circuits_run_right_on_several_devices_of_different_kinds() {
 #[test]
 fn what_ran_on_a_device_that_is_lost_runs_right_on_the_other() {
     let (engine, [one, two]) = start_two();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     // a circuit half-way on the first device, and gates in the same batch
     (0..3).for_each(|_| one.next_batch(Mood::Work));
     let (begun, go_on) = one.hold_next_batch();
@@ -101,7 +101,7 @@ fn an_operation_that_loses_two_devices_ends() {
     let mut devices: Vec<_> = toys.into_iter().map(|(toy, _)| Device::new(toy)).collect();
     devices.push(Device::new(three));
     let engine = Engine::with_devices(prompt(), devices).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     scripts.iter().for_each(|script| script.next_batch(Mood::Lose));
     let failed = soon(&Sum::chain(5).submit(&engine, session)).unwrap_err();
     assert_eq!(failed, Failed { error: Error::Device("device lost: smoke".into()), gates_done: vec![] });
@@ -114,7 +114,7 @@ fn an_operation_that_loses_two_devices_ends() {
 fn a_stand_in_works_only_when_nobody_else_does() {
     let ((gpu, script), (cpu, stand_in)) = (Toy::new(8), Toy::new(8));
     let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let outcomes: Vec<_> = (0..10).map(|_| submit(&engine, session, toy::rows(8))).collect();
     outcomes.iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
     assert_eq!(stand_in.counts().keys_loaded, 0);
@@ -132,7 +132,7 @@ fn a_stand_in_works_only_when_nobody_else_does() {
 fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
     let ((gpu, script), (cpu, _)) = (Toy::new(8), Toy::new(8));
     let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     (0..3).for_each(|_| script.next_batch(Mood::Fail));
     let first = soon(&submit(&engine, session, toy::rows(1)));
     assert_eq!(first.unwrap_err(), Error::Device("device failed: smoke".into()), "two failures are two tries");
@@ -144,7 +144,7 @@ fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
 #[test]
 fn a_batch_that_failed_on_one_device_is_tried_on_another() {
     let (engine, [one, two]) = start_two();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     one.next_batch(Mood::Fail);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
     assert_eq!((one.counts().batches, two.counts().batches), (0, 1));
@@ -155,7 +155,7 @@ fn a_batch_that_failed_on_one_device_is_tried_on_another() {
 fn without_a_device_everything_ends_and_nothing_begins() {
     let (toy, script) = Toy::new(8);
     let engine = Engine::with_backend(prompt(), toy).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     script.next_finish(Mood::Lose);
     let outcomes = [submit(&engine, session, toy::rows(20)), submit(&engine, session, toy::rows(1))];
@@ -163,7 +163,7 @@ fn without_a_device_everything_ends_and_nothing_begins() {
     go_on.send(()).unwrap();
     outcomes.iter().for_each(|outcome| assert!(matches!(soon(outcome), Err(Error::Device(_)))));
     let reason = "no device is in service: device lost: smoke";
-    assert_eq!(engine.open(toy::key(), 1).unwrap_err(), Error::Device(reason.into()));
+    assert_eq!(open(&engine).unwrap_err(), Error::Device(reason.into()));
     let refused = Sum::chain(2).submit_until(&engine, session, None).map(|_| ());
     assert_eq!(refused.unwrap_err(), Error::Device(reason.into()));
     soon(&close(&engine, session));
@@ -175,14 +175,14 @@ fn without_a_device_everything_ends_and_nothing_begins() {
 fn the_next_batch_starts_before_the_last_one_is_finished() {
     let (toy, script) = Toy::with_in_flight(8, 2);
     let engine = Engine::with_backend(prompt(), toy).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     let counts = script.counts();
     assert_eq!((counts.in_flight, counts.in_flight_max, counts.batches), (0, 2, 8));
     // one at a time where that is the device's limit
     let (toy, script) = Toy::new(8);
     let engine = Engine::with_backend(prompt(), toy).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     assert_eq!(script.counts().in_flight_max, 1);
 }

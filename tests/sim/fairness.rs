@@ -1,157 +1,257 @@
-//! Shares under saturation: every session always has more work than it gets.
+//! Shares under saturation: every session always has more work than it gets, and keys of different sizes push each other
+//! out of devices with one or two batches in flight.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::batch::Batch;
-use engine::fair::COST_OF_BOOTSTRAP;
+use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Limits, Scheduler, Work};
-use engine::{OperationId, SessionId};
+use engine::{AccountId, OperationId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
 
-const KEY_BYTES: u64 = 10;
+/// What a bootstrap costs at most.
+const BOOTSTRAP_COST_MAX: u32 = 112;
 
-/// Sessions that submit more whenever they run low.
+/// A session that always has work.
+struct Miller {
+    account: AccountId,
+    weight: u32,
+    bootstrap_cost: u32,
+    key_bytes: u64,
+    waiting_rows: usize,
+    /// Cost of its batches.
+    served: u64,
+    /// Cost of all others' batches since its last one.
+    waits: u64,
+}
+
+/// Sessions that submit more whenever they run low, and devices that carry out one order after another.
 struct Mill {
     scheduler: Scheduler,
     dice: Dice,
     batch_rows_max: usize,
-    weights: BTreeMap<SessionId, u32>,
-    waiting_rows: BTreeMap<SessionId, usize>,
+    sessions: BTreeMap<SessionId, Miller>,
+    orders: Vec<VecDeque<Command>>,
     operations: u64,
     /// Failures in a hundred.
     failing: u64,
 }
 
 impl Mill {
-    fn new(mut dice: Dice, weights: BTreeMap<SessionId, u32>, failing: u64) -> Self {
-        let batch_rows_max = dice.pick(&[1, 8, 64]);
+    fn new(dice: Dice, devices: Vec<DeviceLimits>, sessions: Vec<Miller>, failing: u64) -> Self {
+        let batch_rows_max = devices[0].batch_rows_max;
+        let orders = devices.iter().map(|_| VecDeque::new()).collect();
         let limits = Limits {
             queue_rows_max: 1_000_000,
             session_rows_max: 10_000,
             wait: Duration::from_micros(200),
             arena_idle: Duration::from_secs(5),
-            key_bytes_max: 1000,
+            key_bytes_max: 10_000,
             circuit_gates_max: 1,
             circuit_bytes_max: 1,
-            devices: vec![DeviceLimits {
-                batch_rows_max,
-                batches_in_flight_max: 1,
-                resident_bytes_max: KEY_BYTES * dice.between(1, 10), // with fewer than sessions, batches may need loads
-                arena_bytes_max: 1,
-                stand_in: false,
-            }],
+            session_circuit_gates_max: 1,
+            session_circuit_bytes_max: 1,
+            devices,
         };
-        let mut scheduler = Scheduler::new(limits);
-        for (&session, &weight) in &weights {
-            let (host_bytes, device_bytes) = (KEY_BYTES, vec![KEY_BYTES]);
-            let event = Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes: 1 };
-            assert_eq!(scheduler.step(Duration::ZERO, event), []);
-        }
-        let waiting_rows = weights.keys().map(|&session| (session, 0)).collect();
-        Self { scheduler, dice, batch_rows_max, weights, waiting_rows, operations: 0, failing }
+        let sessions = (1..).map(SessionId).zip(sessions).collect();
+        let scheduler = Scheduler::new(limits);
+        let mut mill = Self { scheduler, dice, batch_rows_max, sessions, orders, operations: 0, failing };
+        mill.open();
+        mill
     }
 
-    /// Tops every session up; from the first submission the device may get an order.
-    fn top_up(&mut self) -> Vec<Command> {
-        let mut commands = Vec::new();
-        for session in self.weights.keys().copied().collect::<Vec<_>>() {
-            while self.waiting_rows[&session] < 2 * self.batch_rows_max {
+    /// Opens all sessions and gives each work.
+    fn open(&mut self) {
+        for (&session, miller) in &self.sessions {
+            let Miller { account, weight, bootstrap_cost, key_bytes, .. } = *miller;
+            let device_bytes = vec![key_bytes; self.orders.len()];
+            let host_bytes = key_bytes;
+            let event =
+                Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes: 1 };
+            assert_eq!(self.scheduler.step(Duration::ZERO, event), []);
+        }
+        self.top_up();
+    }
+
+    fn top_up(&mut self) {
+        for session in self.sessions.keys().copied().collect::<Vec<_>>() {
+            while self.sessions[&session].waiting_rows < 4 * self.batch_rows_max {
                 self.operations += 1;
                 let rows = self.dice.between(1, 150) as usize;
                 let work = Work::Gates((0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 1, 2])).collect());
                 let operation = OperationId(self.operations);
-                let event = Event::Submitted { session, operation, work, deadline: None };
-                commands.extend(self.scheduler.step(Duration::ZERO, event));
-                *self.waiting_rows.get_mut(&session).expect("it is open") += rows;
+                self.sessions.get_mut(&session).expect("it is open").waiting_rows += rows;
+                self.feed(Event::Submitted { session, operation, work, deadline: None });
             }
         }
-        commands
     }
 
-    /// The next batch that runs, all device work in between done.
-    fn next_batch(&mut self, mut commands: Vec<Command>) -> Batch {
-        loop {
-            let mut follow = Vec::new();
-            for command in commands {
-                match command {
-                    Command::Run(batch) => {
-                        *self.waiting_rows.get_mut(&batch.session).expect("it is open") -= batch.rows();
-                        return batch;
-                    }
-                    Command::Load { device, session } => {
-                        follow.extend(self.scheduler.step(Duration::ZERO, Event::Loaded { device, session }))
-                    }
-                    Command::Evict { device, session } => {
-                        follow.extend(self.scheduler.step(Duration::ZERO, Event::Evicted { device, session }))
-                    }
-                    Command::Finish { .. } | Command::FreeArena { .. } => {}
-                    other => panic!("{other:?}"),
+    fn feed(&mut self, event: Event) {
+        for command in self.scheduler.step(Duration::ZERO, event) {
+            let device = match &command {
+                Command::Load { device, .. } | Command::Evict { device, .. } => *device,
+                Command::Run(batch) => {
+                    self.sessions.values_mut().for_each(|miller| miller.waits += batch.cost);
+                    let miller = self.sessions.get_mut(&batch.session).expect("it is open");
+                    (miller.served, miller.waits) = (miller.served + batch.cost, 0);
+                    miller.waiting_rows -= batch.rows();
+                    batch.device
                 }
-            }
-            assert!(!follow.is_empty(), "saturated sessions keep the device busy");
-            commands = follow;
+                Command::Finish { .. } | Command::FreeArena { .. } => continue,
+                other => panic!("{other:?}"),
+            };
+            self.orders[device.0].push_back(command);
         }
     }
 
-    fn end_of(&mut self, batch: &Batch) -> Vec<Command> {
+    /// A device reports its first order.
+    fn report(&mut self, device: DeviceId) {
+        let event = match self.orders[device.0].pop_front() {
+            None => return,
+            Some(Command::Load { device, session }) => Event::Loaded { device, session },
+            Some(Command::Evict { device, session }) => Event::Evicted { device, session },
+            Some(Command::Run(batch)) => self.end_of(&batch),
+            Some(other) => panic!("{other:?}"),
+        };
+        self.feed(event);
+        self.top_up();
+    }
+
+    fn end_of(&mut self, batch: &Batch) -> Event {
         let retried = batch.parts.iter().any(|part| part.retried);
         if !retried && self.dice.percent(self.failing) {
-            *self.waiting_rows.get_mut(&batch.session).expect("it is open") += batch.rows();
+            self.sessions.get_mut(&batch.session).expect("it is open").waiting_rows += batch.rows();
             let failure = Failure { cause: Cause::Device, reason: "smoke".into() };
-            return self.scheduler.step(Duration::ZERO, Event::BatchFailed { batch: batch.id, failure });
+            return Event::BatchFailed { batch: batch.id, failure };
         }
-        self.scheduler.step(Duration::ZERO, Event::BatchDone(batch.id))
+        Event::BatchDone(batch.id)
     }
+
+    /// Forgets what was served: from here on it counts.
+    fn begin(&mut self) {
+        self.sessions.values_mut().for_each(|miller| (miller.served, miller.waits) = (0, 0));
+    }
+
+    /// The limit of a batch, or the one row that may exceed it.
+    fn cost_max(&self) -> f64 {
+        (self.batch_rows_max.max(2) as u64 * u64::from(BOOTSTRAP_COST_MAX)) as f64
+    }
+
+    /// Between accounts, and between sessions of one account, served cost per weight differs by at most a full batch of
+    /// each.
+    fn check_shares(&self) {
+        let mut accounts: BTreeMap<AccountId, (f64, f64)> = BTreeMap::new();
+        for miller in self.sessions.values() {
+            let account = accounts.entry(miller.account).or_insert((f64::from(miller.weight), 0.0));
+            account.1 += miller.served as f64;
+        }
+        let near = |flows: Vec<(f64, f64)>, what: &dyn std::fmt::Debug| {
+            for &(weight_a, a) in &flows {
+                for &(weight_b, b) in &flows {
+                    let bound = self.cost_max() * (1.0 / weight_a + 1.0 / weight_b);
+                    // Tags are whole numbers: a batch may be off by a 4096th.
+                    let apart = (a / weight_a - b / weight_b).abs();
+                    assert!(apart <= bound + 0.1, "{what:?}: {a} and {b} differ by more than {bound}");
+                }
+            }
+        };
+        near(accounts.values().copied().collect(), &accounts);
+        for account in accounts.keys() {
+            let sessions = self.sessions.values().filter(|miller| miller.account == *account);
+            near(sessions.map(|miller| (1.0, miller.served as f64)).collect(), account);
+        }
+    }
+
+    /// No session waits for ever: what is served between two of its batches is in proportion to the weights.
+    fn check_waits(&self) {
+        let weights: BTreeMap<_, _> = self.sessions.values().map(|miller| (miller.account, miller.weight)).collect();
+        let weights: u32 = weights.values().sum();
+        for (id, miller) in &self.sessions {
+            let mates = self.sessions.values().filter(|other| other.account == miller.account).count() as f64;
+            // All accounts have their share for each turn of its own, of which each of its mates takes one. While one device
+            // drains and loads for the head of the line, and is taken from it again before it ran, the other serves those
+            // behind it: a few batches each time.
+            let bound = 8.0 * mates * f64::from(weights) / f64::from(miller.weight) * self.cost_max();
+            assert!(miller.waits as f64 <= bound, "{id:?} waits while {} is served, more than {bound}", miller.waits);
+        }
+    }
+}
+
+/// Sessions of accounts, each with weight, cost and key of its own.
+fn millers(dice: &mut Dice, weights: &[u32]) -> Vec<Miller> {
+    let accounts = dice.between(2, 5);
+    let weights: Vec<u32> = (0..accounts).map(|_| dice.pick(weights)).collect();
+    let sessions = accounts + dice.below(4);
+    let miller = |at| {
+        let account = if at < accounts { at } else { dice.below(accounts) };
+        Miller {
+            account: AccountId(u128::from(account)),
+            weight: weights[account as usize],
+            bootstrap_cost: dice.pick(&[32, 32, BOOTSTRAP_COST_MAX]),
+            key_bytes: dice.pick(&[10, 10, 30, 60]),
+            waiting_rows: 0,
+            served: 0,
+            waits: 0,
+        }
+    };
+    (0..sessions).map(miller).collect()
+}
+
+fn device(batch_rows_max: usize, batches_in_flight_max: usize, resident_bytes_max: u64) -> DeviceLimits {
+    DeviceLimits { batch_rows_max, batches_in_flight_max, resident_bytes_max, arena_bytes_max: 1, stand_in: false }
 }
 
 #[test]
 fn served_cost_per_weight_never_differs_by_more_than_a_batch_of_each() {
-    for_each_seed(60, |seed| {
+    for_each_seed(100, |seed| {
         let mut dice = Dice::new(seed);
-        let count = dice.between(2, 8);
-        let weights = (1..=count).map(|id| (SessionId(id), dice.pick(&[1, 2, 4, 8, 63, 64]))).collect();
+        let sessions = millers(&mut dice, &[1, 2, 4, 8, 63, 64]);
+        // the largest key fits, hardly or beside others
+        let device = device(dice.pick(&[1, 8, 64]), dice.pick(&[1, 2, 2]), dice.between(60, 150));
         let failing = dice.pick(&[0, 0, 10]);
-        let mut mill = Mill::new(dice, weights, failing);
+        let mut mill = Mill::new(dice, vec![device], sessions, failing);
+        // the first batches ran before all had work
+        (0..4).for_each(|_| mill.report(DeviceId(0)));
+        mill.begin();
+        for _ in 0..600 {
+            mill.report(DeviceId(0));
+            mill.check_shares();
+        }
+    });
+}
 
-        // All sessions have work before the first batch that counts.
-        let commands = mill.top_up();
-        let mut batch = mill.next_batch(commands);
-        let mut served: BTreeMap<SessionId, u64> = mill.weights.keys().map(|&session| (session, 0)).collect();
-        // The limit of a batch, or the one row that may exceed it.
-        let cost_max = (mill.batch_rows_max.max(2) as u64 * COST_OF_BOOTSTRAP) as f64;
-        for _ in 0..400 {
-            let mut commands = mill.end_of(&batch);
-            commands.extend(mill.top_up());
-            batch = mill.next_batch(commands);
-            *served.get_mut(&batch.session).expect("it is open") += batch.cost;
-
-            for (a, &weight_a) in &mill.weights {
-                for (b, &weight_b) in &mill.weights {
-                    let [a, b] =
-                        [(a, weight_a), (b, weight_b)].map(|(id, weight)| served[id] as f64 / f64::from(weight));
-                    let bound = cost_max / f64::from(weight_a) + cost_max / f64::from(weight_b);
-                    // Tags are whole numbers: a batch may be off by a 4096th.
-                    assert!((a - b).abs() <= bound + 0.1, "{a} and {b} differ by more than {bound}: {served:?}");
-                }
-            }
+#[test]
+fn nobody_starves_where_keys_push_each_other_out_of_several_devices() {
+    for_each_seed(20, |seed| {
+        let mut dice = Dice::new(seed);
+        let sessions = millers(&mut dice, &[1, 2]);
+        let rows = dice.pick(&[1, 8]);
+        let devices = [(); 2].map(|()| device(rows, 2, dice.between(60, 100)));
+        let mut mill = Mill::new(dice, devices.to_vec(), sessions, 0);
+        (0..4).for_each(|at| mill.report(DeviceId(at % 2)));
+        mill.begin();
+        for round in 0..3000 {
+            mill.report(DeviceId(round % 2));
+            mill.check_waits();
         }
     });
 }
 
 #[test]
 fn four_times_the_weight_gets_four_times_the_work() {
-    let [light, heavy] = [SessionId(1), SessionId(2)];
-    let mut mill = Mill::new(Dice::new(1), BTreeMap::from([(light, 1), (heavy, 4)]), 0);
-    let mut served = BTreeMap::from([(light, 0), (heavy, 0)]);
-    let mut commands = mill.top_up();
-    for _ in 0..5000 {
-        let batch = mill.next_batch(commands);
-        *served.get_mut(&batch.session).expect("it is open") += batch.cost;
-        commands = mill.end_of(&batch);
-        commands.extend(mill.top_up());
-    }
-    let ratio = served[&heavy] as f64 / served[&light] as f64;
+    let miller = |weight| Miller {
+        account: AccountId(u128::from(weight)),
+        weight,
+        bootstrap_cost: 32,
+        key_bytes: 10,
+        waiting_rows: 0,
+        served: 0,
+        waits: 0,
+    };
+    let mut mill = Mill::new(Dice::new(1), vec![device(8, 1, 10)], vec![miller(1), miller(4)], 0);
+    (0..20_000).for_each(|_| mill.report(DeviceId(0)));
+    let served: Vec<_> = mill.sessions.values().map(|miller| miller.served as f64).collect();
+    let ratio = served[1] / served[0];
     assert!((3.95..4.05).contains(&ratio), "{ratio}");
 }

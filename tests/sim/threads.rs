@@ -3,15 +3,15 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use engine::{Config, Engine, Error, Gate, GateList, LweList, OnDone, SessionId, Usage};
+use engine::{AccountId, Config, Engine, Error, Gate, GateList, LweList, OnDone, SessionId, Usage};
 
-use crate::client::{bits, callback, close, soon, start, start_with, submit, submit_named};
+use crate::client::{bits, callback, close, open, soon, start, start_with, submit, submit_named};
 use crate::toy::{self, KEY_BYTES, Mood, Toy};
 
 #[test]
 fn all_gates_on_all_inputs_come_back_in_order() {
     let (engine, _) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let mut rows = Vec::new();
     let mut expected = Vec::new();
     for gate in Gate::ALL {
@@ -35,7 +35,7 @@ fn a_crowd_of_threads_gets_every_result_once() {
         for thread in 0..THREADS {
             let engine = engine.clone();
             scope.spawn(move || {
-                let session = engine.open(toy::key(), 1 + thread as u32).unwrap();
+                let session = engine.open(toy::key(), AccountId(thread as u128), 1 + thread as u32).unwrap();
                 let outcomes: Vec<_> = (0..OPERATIONS)
                     .map(|at| {
                         let inputs: Vec<_> = (0..1 + at % 20).map(|bit| (thread + at + bit) % 3 == 0).collect();
@@ -67,7 +67,7 @@ fn a_crowd_of_threads_gets_every_result_once() {
 #[test]
 fn a_key_is_overwritten_after_the_running_batch_and_before_erased_is_called() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let running = submit(&engine, session, toy::rows(8));
     soon(&begun);
@@ -93,7 +93,7 @@ fn a_key_is_overwritten_after_the_running_batch_and_before_erased_is_called() {
 #[test]
 fn closing_twice_or_what_was_never_open_tells_everyone() {
     let (engine, _) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let receivers = [close(&engine, session), close(&engine, session), close(&engine, SessionId(u64::MAX))];
     receivers.iter().for_each(soon);
 }
@@ -102,7 +102,7 @@ fn closing_twice_or_what_was_never_open_tells_everyone() {
 fn a_batch_that_fails_or_panics_once_is_run_again() {
     for mood in [Mood::Fail, Mood::Panic] {
         let (engine, script) = start();
-        let session = engine.open(toy::key(), 1).unwrap();
+        let session = open(&engine).unwrap();
         script.next_batch(mood);
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
     }
@@ -111,7 +111,7 @@ fn a_batch_that_fails_or_panics_once_is_run_again() {
 #[test]
 fn a_batch_that_fails_twice_ends_its_operation_and_nothing_else() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     script.next_batch(Mood::Fail);
     script.next_batch(Mood::Panic);
     match soon(&submit(&engine, session, toy::rows(20))) {
@@ -124,10 +124,10 @@ fn a_batch_that_fails_twice_ends_its_operation_and_nothing_else() {
 #[test]
 fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     script.next_load(Mood::Panic);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false], "the second try succeeds");
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     script.next_load(Mood::Fail);
     script.next_load(Mood::Fail);
     let outcome = soon(&submit(&engine, session, toy::rows(1)));
@@ -138,7 +138,7 @@ fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
 #[test]
 fn what_has_not_started_can_be_cancelled() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let (first, running) = submit_named(&engine, session, toy::rows(8));
     soon(&begun);
@@ -153,7 +153,7 @@ fn what_has_not_started_can_be_cancelled() {
 #[test]
 fn a_deadline_is_kept_even_when_the_device_hangs() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (_begun, go_on) = script.hold_next_batch();
     let (done, held) = callback();
     let deadline = Instant::now() + Duration::from_millis(20);
@@ -166,7 +166,7 @@ fn a_deadline_is_kept_even_when_the_device_hangs() {
 #[test]
 fn lone_gates_of_a_burst_share_batches() {
     let (engine, script) = start_with(Config { wait_us_max: 1_000_000, ..Config::default() });
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let first = submit(&engine, session, toy::rows(1));
     soon(&begun);
@@ -179,7 +179,7 @@ fn lone_gates_of_a_burst_share_batches() {
 #[test]
 fn a_lone_gate_runs_when_nobody_joins_it() {
     let (engine, _) = start_with(Config { wait_us_max: 50, ..Config::default() });
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     // one after another: the loop sleeps without an alarm when the next one comes
     for _ in 0..20 {
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
@@ -190,7 +190,7 @@ fn a_lone_gate_runs_when_nobody_joins_it() {
 fn an_idle_engine_shuts_down() {
     for _ in 0..20 {
         let (engine, _) = start();
-        let session = engine.open(toy::key(), 1).unwrap();
+        let session = open(&engine).unwrap();
         soon(&close(&engine, session));
         engine.shutdown();
     }
@@ -205,8 +205,8 @@ fn a_full_queue_and_a_full_host_say_busy() {
         key_bytes_max: host_bytes,
         ..Config::default()
     });
-    let session = engine.open(toy::key(), 1).unwrap();
-    assert!(matches!(engine.open(toy::key(), 1), Err(Error::Busy { .. })));
+    let session = open(&engine).unwrap();
+    assert!(matches!(open(&engine), Err(Error::Busy { .. })));
     let (begun, go_on) = script.hold_next_batch();
     let running = submit(&engine, session, toy::rows(1024));
     soon(&begun);
@@ -224,13 +224,13 @@ fn a_full_queue_and_a_full_host_say_busy() {
 fn a_key_that_the_device_can_never_hold_is_refused_at_once() {
     let (engine, _) = start_with(Config { resident_bytes_max: Some(KEY_BYTES - 1), ..Config::default() });
     let error = Error::KeyTooLarge { bytes: KEY_BYTES, bytes_max: KEY_BYTES - 1 };
-    assert_eq!(engine.open(toy::key(), 1).unwrap_err(), error);
+    assert_eq!(open(&engine).unwrap_err(), error);
 }
 
 #[test]
 fn callbacks_may_use_the_engine_and_one_that_panics_harms_no_other() {
     let (engine, _) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     engine.submit(session, toy::rows(1), None, Box::new(|_| panic!("a callback panics, as it was told to"))).unwrap();
     let (say, outcome) = channel();
     let inner = engine.clone();
@@ -242,7 +242,7 @@ fn callbacks_may_use_the_engine_and_one_that_panics_harms_no_other() {
 #[test]
 fn shutdown_finishes_what_is_queued_overwrites_keys_and_takes_nothing_new() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let outcomes: Vec<_> = (0..3).map(|_| submit(&engine, session, toy::rows(20))).collect();
     soon(&begun);
@@ -252,7 +252,7 @@ fn shutdown_finishes_what_is_queued_overwrites_keys_and_takes_nothing_new() {
 
     outcomes.into_iter().for_each(|outcome| assert_eq!(bits(outcome.try_recv().expect("it was told")), [false; 20]));
     assert_eq!(script.keys_overwritten(), 1);
-    assert_eq!(engine.open(toy::key(), 1).unwrap_err(), Error::ShuttingDown);
+    assert_eq!(open(&engine).unwrap_err(), Error::ShuttingDown);
     let (done, _) = callback();
     assert!(engine.submit(session, toy::rows(1), None, done).is_err());
     soon(&close(&engine, session));
@@ -265,7 +265,7 @@ fn dropping_the_last_handle_in_a_callback_ends_everything() {
     let (alive, is_alive) = channel();
     toy.alive = Some(alive);
     let engine = Engine::with_backend(Config { wait_us_max: 0, ..Config::default() }, toy).unwrap();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let (say, dropped) = channel();
     let last = engine.clone();
@@ -287,7 +287,7 @@ fn dropping_the_last_handle_in_a_callback_ends_everything() {
 #[test]
 fn dropping_the_engine_ends_what_is_queued() {
     let (engine, script) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let running = submit(&engine, session, toy::rows(8));
     soon(&begun);
@@ -301,7 +301,7 @@ fn dropping_the_engine_ends_what_is_queued() {
 #[test]
 fn shutdown_in_a_callback_does_not_wait_for_itself() {
     let (engine, _) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let (say, stopped) = channel();
     let inner = engine.clone();
     let done: OnDone = Box::new(move |_| {
@@ -324,7 +324,7 @@ fn a_wrong_setting_is_refused_at_start() {
 #[should_panic(expected = "operands have the session's dimension")]
 fn operands_of_another_dimension_are_a_bug_of_the_caller() {
     let (engine, _) = start();
-    let session = engine.open(toy::key(), 1).unwrap();
+    let session = open(&engine).unwrap();
     let row = GateList::new(vec![Gate::Not], LweList::from_words(5, engine::Lwe::trivial(5, true).into_words()));
     let (done, _) = callback();
     let _ = engine.submit(session, row, None, done);

@@ -52,6 +52,11 @@ macro_rules! id {
                 Self(format!("{}{}", $prefix, encode(bits)))
             }
 
+            /// Its 128 bits.
+            pub fn bits(&self) -> u128 {
+                decode(&self.0[$prefix.len()..]).expect("an identifier was checked when it was made")
+            }
+
             /// The identifier as it is written.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -158,6 +163,7 @@ mod tests {
     fn an_id_reads_back_what_it_wrote() {
         for bits in [0, 1, u128::MAX, 1 << 127, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef] {
             let id = KeyId::from_bits(bits);
+            assert_eq!(id.bits(), bits);
             assert_eq!(id.as_str().len(), 3 + 26);
             assert_eq!(id.as_str().parse(), Ok(id.clone()));
             assert_eq!(decode(&id.as_str()[3..]), Some(bits));

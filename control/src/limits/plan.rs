@@ -41,6 +41,17 @@ impl Plan {
         }
     }
 
+    /// Share of an account of this plan when the node's devices are contended (readings P31).
+    pub fn weight(self) -> u32 {
+        match self {
+            Plan::Trial | Plan::Free => 1,
+            Plan::Payg | Plan::Starter => 2,
+            Plan::Pro => 4,
+            // an agreement is worth at least what can be bought
+            Plan::Scale | Plan::Enterprise => 8,
+        }
+    }
+
     /// The plan of this name.
     pub fn from_name(name: &str) -> Option<Plan> {
         Plan::ALL.into_iter().find(|plan| plan.as_str() == name)
@@ -184,6 +195,13 @@ mod tests {
         assert_eq!(table.anonymous, limits(1_000, UNLIMITED, 7));
         assert_eq!(table.of(Plan::Pro), PlanTable::default().of(Plan::Pro));
         assert_eq!(table.of(Plan::Enterprise).requests_a_day, UNLIMITED);
+    }
+
+    #[test]
+    fn p31_plans_weigh_what_the_readings_say() {
+        use Plan::*;
+        let weights = [(Trial, 1), (Free, 1), (Payg, 2), (Starter, 2), (Pro, 4), (Scale, 8), (Enterprise, 8)];
+        weights.iter().for_each(|&(plan, weight)| assert_eq!(plan.weight(), weight, "{plan:?}"));
     }
 
     #[test]

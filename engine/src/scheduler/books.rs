@@ -26,8 +26,8 @@ impl Scheduler {
         operation.queued_rows += waiting.rows.len();
         self.totals.queued_rows += waiting.rows.len();
         let bootstraps = &operation.bootstraps[waiting.rows.clone()];
-        self.totals.queued_cost += cost_of(bootstraps);
         let session = self.sessions.get_mut(&operation.session).expect("the session is open");
+        self.totals.queued_cost += cost_of(bootstraps, session.bootstrap_cost);
         session.queued_size += size_of(bootstraps);
         push(&mut session.queue, waiting);
     }
@@ -51,8 +51,9 @@ impl Scheduler {
         operation.queued_rows -= waiting.rows.len();
         self.totals.queued_rows -= waiting.rows.len();
         let bootstraps = &operation.bootstraps[waiting.rows.clone()];
-        self.totals.queued_cost -= cost_of(bootstraps);
-        self.sessions.get_mut(&session).expect("the session is open").queued_size -= size_of(bootstraps);
+        let session = self.sessions.get_mut(&session).expect("the session is open");
+        self.totals.queued_cost -= cost_of(bootstraps, session.bootstrap_cost);
+        session.queued_size -= size_of(bootstraps);
     }
 
     pub(super) fn release_rows(&mut self, session: SessionId, rows: usize) {
@@ -200,7 +201,7 @@ pub(super) fn slots_of(bootstraps: &[u8]) -> usize {
     bootstraps.iter().map(|&count| usize::from(count) + 2).sum()
 }
 
-/// What these rows count against their session's share.
-pub(super) fn cost_of(bootstraps: &[u8]) -> u64 {
-    bootstraps.iter().map(|&count| fair::cost_of_row(count)).sum()
+/// What these rows count against their account's share.
+pub(super) fn cost_of(bootstraps: &[u8], bootstrap_cost: u32) -> u64 {
+    bootstraps.iter().map(|&count| fair::cost_of_row(count, bootstrap_cost)).sum()
 }

@@ -54,7 +54,10 @@ impl Scheduler {
         self.totals.circuits += 1;
         self.totals.circuit_gates += bootstraps.len();
         self.totals.circuit_bytes += host_bytes;
-        let slot_bytes = self.sessions[&session].slot_bytes;
+        let books = self.session(session);
+        books.circuit_gates += bootstraps.len();
+        books.circuit_bytes += host_bytes;
+        let slot_bytes = books.slot_bytes;
         self.devices[home.0].reserve(session, slots, slot_bytes);
         let circuit =
             Circuit { level_ends, level: 0, slots, host_bytes, home, taken: None, restarting: None, restarted: false };
@@ -64,11 +67,15 @@ impl Scheduler {
     }
 
     fn admit_circuit(&self, session: SessionId, shape: &Shape) -> Result<DeviceId, Error> {
-        self.admit(session)?;
+        let books = self.admit(session)?;
         let (limits, totals) = (&self.limits, &self.totals);
+        let (gates, bytes) = (shape.bootstraps.len() as u64, shape.host_bytes);
+        const BYTES: &str = "bytes of inputs and outputs";
         let bounds = [
-            ("gates", shape.bootstraps.len() as u64, totals.circuit_gates as u64, limits.circuit_gates_max as u64),
-            ("bytes of inputs and outputs", shape.host_bytes, totals.circuit_bytes, limits.circuit_bytes_max),
+            ("gates", gates, books.circuit_gates as u64, limits.session_circuit_gates_max as u64),
+            ("gates", gates, totals.circuit_gates as u64, limits.circuit_gates_max as u64),
+            (BYTES, bytes, books.circuit_bytes, limits.session_circuit_bytes_max),
+            (BYTES, bytes, totals.circuit_bytes, limits.circuit_bytes_max),
         ];
         for (of, needed, taken, max) in bounds {
             if needed > max {
@@ -81,7 +88,7 @@ impl Scheduler {
     }
 
     fn busy_with_circuits(&self) -> Error {
-        self.busy(self.totals.circuit_gates as u64 * COST_OF_BOOTSTRAP)
+        self.busy(self.totals.circuit_gates as u64 * u64::from(COST_OF_BOOTSTRAP))
     }
 
     /// The device for a circuit: one with room, other than the one to avoid if there is one, with the key if there is one,
@@ -154,6 +161,9 @@ impl Scheduler {
         let circuit = operation.circuit.as_ref().expect("it is one");
         self.totals.circuit_gates -= operation.bootstraps.len();
         self.totals.circuit_bytes -= circuit.host_bytes;
+        let books = self.sessions.get_mut(&operation.session).expect("the session is open");
+        books.circuit_gates -= operation.bootstraps.len();
+        books.circuit_bytes -= circuit.host_bytes;
         self.leave_home(operation.session, circuit.home, circuit.slots, circuit.taken.clone());
     }
 

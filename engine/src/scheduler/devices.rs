@@ -21,6 +21,8 @@ pub(super) struct Device {
     pub(super) loading: Option<SessionId>,
     /// Batches that were ordered and not reported, in the order in which they were.
     pub(super) running: Vec<Running>,
+    /// The session whose batch or load is next here.
+    pub(super) reserved_for: Option<SessionId>,
     arenas: BTreeMap<SessionId, Arena>,
     /// Arenas in which nothing is, unless something has come since.
     pub(super) emptied: BTreeSet<SessionId>,
@@ -67,6 +69,7 @@ impl Device {
             residency: Residency::new(limits.resident_bytes_max),
             loading: None,
             running: Vec::new(),
+            reserved_for: None,
             arenas: BTreeMap::new(),
             emptied: BTreeSet::new(),
             idle: BTreeSet::new(),
@@ -83,6 +86,11 @@ impl Device {
     pub(super) fn is_at_rest(&self) -> bool {
         let idle = self.loading.is_none() && self.running.is_empty();
         idle && (self.failure.is_none() || self.retired)
+    }
+
+    /// Loads and batches that were ordered and not reported.
+    pub(super) fn works(&self) -> usize {
+        self.running.len() + usize::from(self.loading.is_some())
     }
 
     pub(super) fn running_rows(&self) -> usize {

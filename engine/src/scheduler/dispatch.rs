@@ -21,8 +21,7 @@ impl Scheduler {
             self.run(now, session, device);
         }
         while self.devices_that_take_work().next().is_some() {
-            let next = self.fair.in_order().find_map(|session| Some((session, self.device_for(session)?)));
-            let Some((session, device)) = next else {
+            let Some((session, device)) = self.next_in_turn() else {
                 // nothing that is ready can start: what gathers has nothing to wait for where a device idles
                 match self.gathering_for_an_idle_device() {
                     Some(session) => self.make_ready(session),
@@ -37,12 +36,71 @@ impl Scheduler {
         }
     }
 
-    /// Where a ready session goes: to an idle device that has its key, else to an idle one, else to one that has its key.
-    fn device_for(&self, session: SessionId) -> Option<DeviceId> {
+    /// The next session that can be given work, and where. A session that is passed over, since its key has no room now or
+    /// its device is full, reserves a device: the next place there is its own. Else those whose keys are there would be
+    /// served again and again, and it never.
+    fn next_in_turn(&mut self) -> Option<(SessionId, DeviceId)> {
+        let mut open: Vec<_> = self.devices_that_take_work().collect();
+        let mut reserved: Vec<_> = (0..self.devices.len()).map(|at| self.reservation(DeviceId(at))).collect();
+        let mut next = None;
+        for session in self.fair.in_order() {
+            if open.is_empty() {
+                break;
+            }
+            let may_use = |id: &DeviceId| reserved[id.0].is_none_or(|other| other == session);
+            let devices: Vec<_> = open.iter().copied().filter(may_use).collect();
+            if let Some(device) = self.device_for(session, &devices) {
+                next = Some((session, device));
+                break;
+            }
+            let held = reserved.iter().position(|&other| other == Some(session)).map(DeviceId);
+            if let Some(device) = held.or_else(|| self.device_to_reserve(session, &reserved)) {
+                reserved[device.0] = Some(session);
+                open.retain(|&other| other != device);
+            }
+        }
+        self.devices.iter_mut().zip(reserved).for_each(|(device, session)| device.reserved_for = session);
+        next
+    }
+
+    /// For which session a device is reserved, if it still waits for it.
+    fn reservation(&self, device: DeviceId) -> Option<SessionId> {
+        let reserved = self.devices[device.0].reserved_for;
+        reserved.filter(|&session| {
+            self.in_service(device) && self.fair.is_ready(session) && self.has_work_for(session, device)
+        })
+    }
+
+    /// Of a ready session that can be given no work now: the device whose next place is to be its own. One where it has room
+    /// as soon as there is a place, else one that must drain; of those, the one with the least to do.
+    fn device_to_reserve(&self, session: SessionId, reserved: &[Option<SessionId>]) -> Option<DeviceId> {
+        if self.devices.iter().any(|device| device.residency.place(session) == Place::Loading) {
+            return None; // it is served where it is loaded
+        }
+        let needs = &self.sessions[&session].device_bytes;
+        let must_drain = |id: DeviceId| match self.devices[id.0].residency.place(session) {
+            Place::Resident | Place::Pinned => false,
+            Place::Absent => !self.devices[id.0].residency.could_hold(needs[id.0]),
+            Place::Loading | Place::Evicting => true,
+        };
+        let free = self.devices_for(session).filter(|id| reserved[id.0].is_none());
+        let candidates = free.filter(|&id| self.has_work_for(session, id));
+        candidates.min_by_key(|&id| (must_drain(id), self.devices[id.0].works()))
+    }
+
+    /// A session is served: it waits for no device any more.
+    fn release_reservations(&mut self, session: SessionId) {
+        let held = self.devices.iter_mut().filter(|device| device.reserved_for == Some(session));
+        held.for_each(|device| device.reserved_for = None);
+    }
+
+    /// Where a ready session goes, of these devices: to an idle one that has its key, else to an idle one, else to one that
+    /// has its key.
+    fn device_for(&self, session: SessionId, open: &[DeviceId]) -> Option<DeviceId> {
         let books = &self.sessions[&session];
         let loading = self.devices.iter().any(|device| device.residency.place(session) == Place::Loading);
         let needs = &books.device_bytes;
-        let fits = |id: DeviceId| needs[id.0] <= self.devices[id.0].limits.resident_bytes_max;
+        let fits = |id: &DeviceId| needs[id.0] <= self.devices[id.0].limits.resident_bytes_max;
         let rank = |id: DeviceId| {
             let device = &self.devices[id.0];
             let idle = device.running.is_empty();
@@ -55,16 +113,16 @@ impl Scheduler {
                 Place::Loading | Place::Evicting => None, // the device's report brings us back here
             }
         };
-        let candidates = self.devices_that_take_work().filter(|&id| fits(id) && self.has_work_for(session, id));
+        let candidates = open.iter().copied().filter(|id| fits(id) && self.has_work_for(session, *id));
         candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
     }
 
     /// The session that has gathered longest among those that an idle device could serve.
     fn gathering_for_an_idle_device(&self) -> Option<SessionId> {
-        self.devices_that_take_work().find(|device| self.devices[device.0].running.is_empty())?;
-        let serves = |device: DeviceId| self.devices[device.0].running.is_empty();
+        let unreserved = self.devices_that_take_work().filter(|id| self.devices[id.0].reserved_for.is_none());
+        let idle: Vec<_> = unreserved.filter(|id| self.devices[id.0].running.is_empty()).collect();
         let mut sessions = self.gathering.iter().map(|&(_, session)| session);
-        sessions.find(|&session| self.device_for(session).is_some_and(serves))
+        sessions.find(|&session| self.device_for(session, &idle).is_some())
     }
 
     fn has_work_for(&self, session: SessionId, device: DeviceId) -> bool {
@@ -81,6 +139,7 @@ impl Scheduler {
 
     fn load(&mut self, session: SessionId, device: DeviceId) {
         let bytes = self.sessions[&session].device_bytes[device.0];
+        self.release_reservations(session);
         self.make_room(device, bytes);
         let books = &mut self.devices[device.0];
         books.residency.load(session, bytes);
@@ -98,6 +157,7 @@ impl Scheduler {
 
     fn run(&mut self, now: Duration, session: SessionId, device: DeviceId) {
         let batch = self.next_batch(now, session, device);
+        self.release_reservations(session);
         self.fair.charge(session, batch.cost);
         if self.sessions[&session].queue.is_empty() {
             self.fair.set_ready(session, false);
@@ -137,7 +197,7 @@ impl Scheduler {
             let bootstraps = &self.operations[&part.operation].bootstraps[part.rows.clone()];
             room = room.saturating_sub(size_of(bootstraps));
             batch.bootstraps += bootstraps.iter().map(|&count| u64::from(count)).sum::<u64>();
-            batch.cost += cost_of(bootstraps);
+            batch.cost += cost_of(bootstraps, self.sessions[&session].bootstrap_cost);
             batch.parts.push(part);
         }
         batch.arena_slots = self.devices[device.0].arena_slots(session);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::operation::OperationId;
-use crate::session::SessionId;
+use crate::session::{AccountId, SessionId};
 
 /// The bounds a scheduler keeps: a [`crate::Config`] after the devices were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct Limits {
     pub circuit_gates_max: usize,
     /// Bytes of inputs and outputs of all circuits that have not ended.
     pub circuit_bytes_max: u64,
+    /// Gates of the circuits of one session that have not ended.
+    pub session_circuit_gates_max: usize,
+    /// Bytes of inputs and outputs of the circuits of one session that have not ended.
+    pub session_circuit_bytes_max: u64,
     /// Each device's own; at least one.
     pub devices: Vec<DeviceLimits>,
 }
@@ -93,8 +97,12 @@ pub enum Event {
     Opened {
         /// A new id.
         session: SessionId,
-        /// Share under contention, 1 to 64.
+        /// Whose it is: its sessions share its weight.
+        account: AccountId,
+        /// The account's share under contention, 1 to 64.
         weight: u32,
+        /// Cost of a bootstrap under this key, in the unit of [`crate::fair::COST_OF_BOOTSTRAP`].
+        bootstrap_cost: u32,
         /// Size of the seeded key.
         host_bytes: u64,
         /// Size of the prepared key on each device.

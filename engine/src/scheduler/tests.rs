@@ -9,7 +9,7 @@ use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits, Sche
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::operation::OperationId;
-use crate::session::SessionId;
+use crate::session::{AccountId, SessionId};
 
 const A: SessionId = SessionId(1);
 const B: SessionId = SessionId(2);
@@ -39,6 +39,8 @@ fn limits_of(resident_bytes_max: u64) -> Limits {
         key_bytes_max: 1000,
         circuit_gates_max: 100,
         circuit_bytes_max: 100,
+        session_circuit_gates_max: 100,
+        session_circuit_bytes_max: 100,
         devices: vec![DeviceLimits {
             batch_rows_max: 8,
             batches_in_flight_max: 1,
@@ -67,6 +69,12 @@ fn evicted(session: SessionId) -> Event {
 
 fn smoke(cause: Cause) -> Failure {
     Failure { cause, reason: "smoke".into() }
+}
+
+/// A session of weight 1 in an account of its own.
+fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event {
+    let account = AccountId(u128::from(session.0));
+    Event::Opened { session, account, weight: 1, bootstrap_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
 }
 
 /// A scheduler, and a clock that is moved by hand.
@@ -123,7 +131,7 @@ impl Desk {
 
     fn open(&mut self, session: SessionId, host_bytes: u64) -> Vec<Command> {
         let device_bytes = vec![KEY; self.scheduler.devices.len()];
-        self.feed(Event::Opened { session, weight: 1, host_bytes, device_bytes, slot_bytes: 1 })
+        self.feed(opening(session, host_bytes, device_bytes))
     }
 
     fn submit(&mut self, session: SessionId, operation: OperationId, bootstraps: &[u8]) -> Vec<Command> {
@@ -280,6 +288,39 @@ fn rows_without_bootstrap_cost_little_but_not_nothing() {
 }
 
 #[test]
+fn a_batch_counts_what_bootstraps_cost_under_its_key() {
+    let mut desk = Desk::with(limits(), &[]);
+    let Event::Opened { session, account, weight, host_bytes, device_bytes, slot_bytes, .. } =
+        opening(A, 10, vec![KEY])
+    else {
+        unreachable!()
+    };
+    desk.feed(Event::Opened { session, account, weight, bootstrap_cost: 100, host_bytes, device_bytes, slot_bytes });
+    desk.submit(A, op(1), &[2, 1, 0, 1, 1, 1, 1]);
+    assert_eq!(run_of(&desk.feed(loaded(A))).cost, 701);
+    assert_eq!(desk.scheduler.totals.queued_cost, 0);
+}
+
+#[test]
+fn a_head_of_line_that_waits_for_room_closes_the_device_to_those_behind_it() {
+    let mut limits = limits();
+    limits.devices[0].batches_in_flight_max = 2;
+    let mut desk = Desk::with(limits, &[A, C]);
+    desk.feed(opening(B, 10, vec![2 * KEY]));
+    for session in [A, C] {
+        desk.submit(session, op(session.0), &[1; 80]);
+    }
+    let first = run_of(&desk.feed(loaded(A)));
+    let second = run_of(&desk.feed(loaded(C)));
+    desk.submit(B, op(2), &[1; 8]);
+    assert_eq!(desk.done(&first), [], "the key of C is pinned, and A is behind B");
+    assert_eq!(desk.done(&second), [evict(A), evict(C), load(B)]);
+    desk.feed(evicted(A));
+    desk.feed(evicted(C));
+    assert_eq!(run_of(&desk.feed(loaded(B))).session, B);
+}
+
+#[test]
 fn a_finished_operation_tells_its_time_and_bootstraps() {
     let mut desk = Desk::resident(&[A]);
     let first = run_of(&desk.submit(A, op(1), &[2, 2, 2, 2, 0, 1]));
@@ -320,8 +361,7 @@ fn keys_are_refused_when_the_host_is_full_or_the_device_too_small() {
     let busy = desk.open(B, 991);
     assert!(matches!(busy[..], [Command::RefuseSession { session: B, error: Error::Busy { .. } }]), "{busy:?}");
     assert_eq!(desk.open(B, 990), []);
-    let too_large =
-        Event::Opened { session: C, weight: 1, host_bytes: 0, device_bytes: vec![2 * KEY + 1], slot_bytes: 1 };
+    let too_large = opening(C, 0, vec![2 * KEY + 1]);
     let error = Error::KeyTooLarge { bytes: 201, bytes_max: 200 };
     assert_eq!(desk.feed(too_large), [Command::RefuseSession { session: C, error }]);
     assert_eq!(desk.feed(Event::Closed(B)), [Command::Erase(B)]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Finished, Limits, Shape, Work};
-use engine::{Error, OperationId, SessionId, Usage};
+use engine::{AccountId, Error, OperationId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
@@ -32,12 +32,20 @@ pub struct Operation {
 }
 
 pub struct Session {
+    pub account: AccountId,
     pub host_bytes: u64,
     pub device_bytes: Vec<u64>,
     pub slot_bytes: u64,
     pub closed: bool,
     /// After the close: loads and batches of each device that may still end before the key must be gone from it.
     pub patience: Option<Vec<usize>>,
+    /// Since it last ran: what others were served while rows of it were due.
+    pub waits: Option<BTreeMap<AccountId, u64>>,
+}
+
+/// What a batch costs at most: of any preset's bootstraps, or the one row that may exceed the limit.
+fn cost_max(batch_rows_max: usize) -> u64 {
+    batch_rows_max.max(2) as u64 * 112
 }
 
 /// The onlooker's books.
@@ -163,8 +171,8 @@ impl Books {
             bytes <= self.limits.devices[id.0].arena_bytes_max
         };
         let devices = self.devices_for(&session.device_bytes);
-        shape.bootstraps.len() > self.limits.circuit_gates_max
-            || shape.host_bytes > self.limits.circuit_bytes_max
+        shape.bootstraps.len() > self.limits.circuit_gates_max.min(self.limits.session_circuit_gates_max)
+            || shape.host_bytes > self.limits.circuit_bytes_max.min(self.limits.session_circuit_bytes_max)
             || (!devices.is_empty() && !devices.iter().any(fits))
     }
 
@@ -228,6 +236,39 @@ impl Books {
         }
         assert!(batch.rows() == 1 || size <= self.limits.devices[batch.device.0].batch_rows_max, "a batch of {size}");
         assert!(batch.rows() > 0);
+    }
+
+    /// Nobody starves behind the head of the line, whatever keys fit: while rows of a session are due, each other account is
+    /// served at most what fair queueing allows. With one device only: others serve while one drains or loads. Says whether
+    /// somebody waited.
+    pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
+        let [limits] = &self.limits.devices[..] else { return false };
+        let (cost_max, wait) = (cost_max(limits.batch_rows_max), self.limits.wait);
+        let weight = |account: AccountId| account.0 as u64;
+        let served = self.sessions[&batch.session].account;
+        let due = |operation: &Operation| {
+            let due = |row: &Row| matches!(row, Row::Queued(since) if *since + wait < now);
+            operation.rows.iter().any(due).then_some(operation.session)
+        };
+        let waiting: BTreeSet<_> = self.operations.values().filter_map(due).filter(|id| *id != batch.session).collect();
+        let mates = |account| self.sessions.values().filter(|session| session.account == account).count() as u64;
+        let bounds: Vec<_> = waiting
+            .iter()
+            .map(|id| {
+                let account = self.sessions[id].account;
+                // Its mates run between two of its batches, twice at most; those may have left meanwhile.
+                let own = (2 * mates(account) + 2) * 2 * cost_max;
+                if account == served { own } else { (own + cost_max) * weight(served) / weight(account) + 2 * cost_max }
+            })
+            .collect();
+        self.sessions.iter_mut().filter(|(id, _)| !waiting.contains(id)).for_each(|(_, session)| session.waits = None);
+        for (id, bound) in waiting.iter().zip(bounds) {
+            let waits = self.sessions.get_mut(id).expect("it has work").waits.get_or_insert_default();
+            let cost = waits.entry(served).or_default();
+            *cost += batch.cost;
+            assert!(*cost <= bound, "{id:?} waits while {served:?} is served {cost}, more than {bound}");
+        }
+        !waiting.is_empty()
     }
 
     pub fn ran(&mut self, now: Duration, batch: &Batch, succeeded: bool) {
@@ -381,6 +422,12 @@ impl Books {
         assert_eq!(usage.circuits, live as u64);
         let gates = self.circuits().map(|circuit| circuit.rows.len()).sum::<usize>();
         assert!(gates <= self.limits.circuit_gates_max);
+        for &session in self.sessions.keys() {
+            let own = || self.circuits().filter(|circuit| circuit.session == session);
+            assert!(own().map(|circuit| circuit.rows.len()).sum::<usize>() <= self.limits.session_circuit_gates_max);
+            let bytes = own().filter_map(|circuit| circuit.circuit.as_ref()).map(|(shape, _)| shape.host_bytes);
+            assert!(bytes.sum::<u64>() <= self.limits.session_circuit_bytes_max);
+        }
         let shapes = self.circuits().filter_map(|operation| operation.circuit.as_ref());
         assert!(shapes.map(|(shape, _)| shape.host_bytes).sum::<u64>() <= self.limits.circuit_bytes_max);
     }

@@ -141,6 +141,7 @@ impl World {
             }
             (Order::Load(session), Some(failure)) => {
                 self.tally.see("load failed");
+                self.books.sessions.get_mut(&session).expect("it was loading").waits = None;
                 self.feed(Event::LoadFailed { device: id, session, failure });
             }
             (Order::Load(session), None) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::DeviceId;
 use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Shape, Work};
-use engine::{Error, OPERATION_ROWS_MAX, OperationId, SessionId};
+use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, SessionId};
 
 use super::books::{Books, Session};
 use super::devices::{Device, Order};
@@ -16,6 +16,9 @@ const ACTIONS: usize = 400;
 
 /// Steps after which a world that has not come to its end never will.
 const STEPS_MAX: usize = 100_000;
+
+/// Each with its number as its weight.
+const ACCOUNTS: [AccountId; 5] = [AccountId(1), AccountId(2), AccountId(4), AccountId(8), AccountId(64)];
 
 /// How often things were seen, so that a quiet simulation cannot pass for a good one.
 #[derive(Debug, Default)]
@@ -66,6 +69,7 @@ impl Tally {
             "stand-in works",
             "nobody serves",
             "hang",
+            "waited while others ran",
         ] {
             assert!(self.counts.get(what).is_some_and(|&count| count >= 10), "{what} was hardly seen: {self:?}");
         }
@@ -97,6 +101,8 @@ impl World {
             key_bytes_max: dice.pick(&[300, 1000]),
             circuit_gates_max: dice.pick(&[150, 2000]),
             circuit_bytes_max: dice.pick(&[50, 1000]),
+            session_circuit_gates_max: dice.pick(&[100, 1000]),
+            session_circuit_bytes_max: dice.pick(&[60, 500]),
             devices: device_limits(&mut dice),
         };
         let devices = (0..limits.devices.len()).map(|_| Device::new(&mut dice)).collect();
@@ -179,6 +185,9 @@ impl World {
                 }
                 Command::Run(batch) => {
                     self.books.started(&batch);
+                    if self.books.served(self.now, &batch) {
+                        self.tally.see("waited while others ran");
+                    }
                     self.tally.see(if batch.parts.len() > 1 { "shared batch" } else { "slice" });
                     let is_circuit = |id| self.books.operations[id].is_circuit();
                     let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
@@ -317,13 +326,23 @@ impl World {
 
     fn client_opens(&mut self) {
         let session = SessionId(self.next_id());
-        let weight = self.dice.pick(&[1, 2, 4, 8, 64]);
+        let account = self.dice.pick(&ACCOUNTS);
+        let weight = account.0 as u32;
+        let bootstrap_cost = self.dice.pick(&[32, 32, 112]);
         let host_bytes = self.dice.between(10, 30);
         let device_bytes: Vec<_> = self.devices.iter().map(|_| self.dice.between(20, 101)).collect();
         let slot_bytes = self.dice.pick(&[1, 3]);
-        let opened =
-            Session { host_bytes, device_bytes: device_bytes.clone(), slot_bytes, closed: false, patience: None };
-        let commands = self.step(Event::Opened { session, weight, host_bytes, device_bytes, slot_bytes });
+        let opened = Session {
+            account,
+            host_bytes,
+            device_bytes: device_bytes.clone(),
+            slot_bytes,
+            closed: false,
+            patience: None,
+            waits: None,
+        };
+        let event = Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes };
+        let commands = self.step(event);
         let refusal = refusal(&commands);
         match refusal {
             Some(Error::KeyTooLarge { .. }) => self.tally.see("key too large"),

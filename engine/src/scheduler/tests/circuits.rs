@@ -145,3 +145,27 @@ fn a_stand_in_gets_work_when_the_last_of_the_others_is_lost() {
     let usage = desk.scheduler.usage();
     assert_eq!((usage.devices_in_service, usage.devices_lost), (1, 1));
 }
+
+#[test]
+fn four_circuits_of_a_million_gates_of_one_session_leave_room_for_others() {
+    let config = crate::Config::default();
+    let mut limits = limits();
+    (limits.circuit_gates_max, limits.circuit_bytes_max) = (config.circuit_gates_max, config.circuit_bytes_max);
+    limits.session_circuit_gates_max = config.session_circuit_gates_max;
+    limits.session_circuit_bytes_max = config.session_circuit_bytes_max;
+    let mut desk = Desk::with(limits, &[A, B]);
+    let circuit = |gates, host_bytes| Shape { host_bytes, ..shape(&[gates], 5) };
+    let mut submit = |session, number, shape| {
+        let work = Work::Circuit(shape);
+        let commands = desk.feed(Event::Submitted { session, operation: op(number), work, deadline: None });
+        commands.iter().any(|command| matches!(command, Command::Refuse { error: Error::Busy { .. }, .. }))
+    };
+    let refused = [1, 2, 3, 4].map(|number| submit(A, number, circuit(crate::GATES_MAX, 1)));
+    assert_eq!(refused, [false, true, true, true]);
+    let refused = [5, 6, 7, 8].map(|number| submit(B, number, circuit(1, config.session_circuit_bytes_max / 2)));
+    assert_eq!(refused, [false, false, true, true], "bytes likewise");
+    assert!(submit(A, 9, circuit(1, 1)), "its gates are given back when they end");
+    desk.feed(Event::Cancelled(op(1)));
+    let again = Event::Submitted { session: A, operation: op(10), work: Work::Circuit(circuit(9, 1)), deadline: None };
+    assert!(!desk.feed(again).iter().any(|command| matches!(command, Command::Refuse { .. })));
+}
