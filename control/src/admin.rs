@@ -4,6 +4,8 @@ pub mod lockouts;
 pub mod signing_key;
 pub mod users;
 
+use std::collections::HashMap;
+
 use anyhow::bail;
 use api::{AccountId, KeyId};
 use serde::Serialize;
@@ -104,6 +106,8 @@ pub struct Operator {
 pub struct KeyFacts {
     /// `ak_...`
     pub key_id: String,
+    /// `lin_...`: a rotated key and its successors have the same.
+    pub lineage_id: String,
     /// Owner.
     pub account_id: String,
     /// First 16 characters of the key.
@@ -112,8 +116,15 @@ pub struct KeyFacts {
     pub role: String,
     /// What it is for.
     pub environment: String,
+    /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. None for keys that an operator or
+    /// a trial made.
+    pub made_by: Option<String>,
     /// When it was made.
     pub created_at: String,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<String>,
+    /// When a successor took its place.
+    pub rotated_at: Option<String>,
     /// When it ends by itself.
     pub expires_at: Option<String>,
     /// When it was revoked.
@@ -155,32 +166,37 @@ impl Operator {
     /// All keys, or those of an account, oldest first.
     pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
         let keys = self.store.api_keys().await?;
+        let makers: HashMap<String, String> = self.store.key_makers().await?.into_iter().collect();
+        let moment = |at: Option<i64>| at.map(|at| Timestamp(at).rfc3339());
         let wanted = keys.into_iter().filter(|key| account.is_none_or(|account| key.account_id == account.as_str()));
         let facts = wanted.map(|key| KeyFacts {
+            made_by: makers.get(&key.lineage_id).cloned(),
             key_id: key.key_id,
+            lineage_id: key.lineage_id,
             account_id: key.account_id,
             key_prefix: key.key_prefix,
             role: key.role,
             environment: key.environment,
             created_at: Timestamp(key.created_at).rfc3339(),
-            expires_at: key.expires_at.map(|at| Timestamp(at).rfc3339()),
-            revoked_at: key.revoked_at.map(|at| Timestamp(at).rfc3339()),
+            last_used_at: moment(key.last_used_at),
+            rotated_at: moment(key.rotated_at),
+            expires_at: moment(key.expires_at),
+            revoked_at: moment(key.revoked_at),
         });
         Ok(facts.collect())
     }
 
-    /// Ends a key at once.
+    /// Ends a key at once, with the keys that it replaced and those that replaced it (readings A17). The ids of all keys
+    /// that are revoked now and were not before.
     ///
     /// # Errors
-    /// When there is no such key, or it was revoked before.
-    pub async fn revoke_key(&self, key: &KeyId) -> anyhow::Result<()> {
-        if !self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? {
+    /// When there is no such key, or its whole lineage was revoked before.
+    pub async fn revoke_key(&self, key: &KeyId) -> anyhow::Result<Vec<String>> {
+        let Some(revoked) = self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? else {
             bail!("there is no key {key} that is not revoked yet");
-        }
-        if let Some(revoked) = self.store.api_key_of_id(key.as_str()).await? {
-            self.tell_nodes(News::Keys { lineage: revoked.lineage_id }).await;
-        }
-        Ok(())
+        };
+        self.tell_nodes(News::Keys { lineage: revoked.lineage_id }).await;
+        Ok(revoked.key_ids)
     }
 
     /// All accounts, oldest first.

@@ -2,17 +2,22 @@
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use store::{Lockout, Store};
 use tempfile::TempDir;
+use tests::TestServer;
 use tests::database::Kind;
+use tests::http::Request;
 
 /// A data folder and the URL of its database.
 struct Place {
-    folder: TempDir,
+    folder: PathBuf,
     database: String,
+    /// The folder goes with it, unless a node has it.
+    _kept: Option<TempDir>,
 }
 
 impl Place {
@@ -20,7 +25,13 @@ impl Place {
     fn new(kind: Kind) -> Option<Place> {
         let folder = tempfile::tempdir().unwrap();
         let database = kind.new_url(folder.path())?;
-        Some(Place { folder, database })
+        Some(Place { folder: folder.path().to_owned(), database, _kept: Some(folder) })
+    }
+
+    /// Of a node that runs.
+    fn of(server: &TestServer) -> Place {
+        let config = server.running().config();
+        Place { folder: config.data_dir.clone(), database: config.database_url.clone(), _kept: None }
     }
 
     /// Runs `ango admin` with words on its standard input; whether it went well, and both its outputs.
@@ -33,7 +44,7 @@ impl Place {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
             .args(line.split_whitespace())
             .arg("--data-dir")
-            .arg(self.folder.path())
+            .arg(&self.folder)
             .env_clear()
             .env("ANGO_DATABASE_URL", &self.database)
             .env("ANGO_SECRET", "07".repeat(32))
@@ -220,4 +231,42 @@ async fn every_command_works_as_a_program_sqlite() {
 #[tokio::test]
 async fn every_command_works_as_a_program_postgres() {
     every_command_works_as_a_program(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_it() {
+    let server = TestServer::start().await;
+    let place = Place::of(&server);
+    let list = async |key: &str| server.send(Request::get("/api/v1/tfhe/circuits").key(key)).await;
+    let made = place.json("create-key --role viewer");
+    let (stolen, key_id) = (text(&made["key"]), text(&made["key_id"]));
+    let rotated = server.send(Request::new("POST", "/api/v1/keys/apikey/rotate").key(stolen)).await.ok(200);
+    let successor = text(&rotated["key"]);
+    list(successor).await.ok(200);
+
+    let keys = place.json("list-keys");
+    let of = |id: &str| keys.as_array().unwrap().iter().find(|key| key["key_id"] == id).expect("it is listed").clone();
+    let (old, new) = (of(key_id), of(text(&rotated["key_id"])));
+    assert_eq!(old["lineage_id"], new["lineage_id"]);
+    assert!(text(&new["lineage_id"]).starts_with("lin_"));
+    assert_eq!((old["rotated_at"].is_string(), &new["rotated_at"]), (true, &Value::Null));
+    assert_eq!((&new["last_used_at"], &new["made_by"]), (&Value::Null, &Value::Null));
+
+    let revoked = place.json(&format!("revoke-key {key_id}"));
+    assert_eq!(revoked["revoked_key_ids"].as_array().unwrap().len(), 2);
+    server.clock.advance(std::time::Duration::from_secs(1));
+    for key in [stolen, successor] {
+        list(key).await.error(401, "INVALID_API_KEY");
+    }
+    place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "not revoked yet");
+}
+
+#[tokio::test]
+async fn list_keys_names_the_user_who_made_a_key() {
+    let server = TestServer::start().await;
+    let user = server.user("ada@example.org", control::auth::Role::AccountAdmin).await;
+    let body = serde_json::json!({"environment": "live"});
+    let made = server.send(Request::post("/api/v1/user/api-keys", &body).key(&user.token)).await.ok(201);
+    let keys = Place::of(&server).json("list-keys");
+    assert_eq!((&keys[0]["key_id"], text(&keys[0]["made_by"])), (&made["key_id"], user.user_id.as_str()));
 }

@@ -21,6 +21,7 @@ macro_rules! on_both {
     };
 }
 
+mod api_keys;
 mod kept_answers;
 mod limits;
 mod pages;
@@ -123,23 +124,25 @@ on_both! {
     async fn a_key_is_found_by_its_digest_until_it_is_revoked_and_still_listed_after(store: Store) {
         assert!(!store.has_api_keys().await.unwrap());
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_api_key(&key(&[2; 32], "ak_2", "acct_1")).await.unwrap();
+        store.insert_api_key(&NewApiKey { lineage_id: "lin_2", ..key(&[2; 32], "ak_2", "acct_1") }).await.unwrap();
         assert!(store.has_api_keys().await.unwrap());
         assert!(store.has_account("acct_1").await.unwrap());
         assert!(!store.has_account("acct_2").await.unwrap());
         assert_eq!(store.api_key(&[3; 32]).await.unwrap(), None);
         assert_eq!(store.api_key(&[1; 32]).await.unwrap().unwrap().revoked_at, None);
-        assert!(store.revoke_api_key("ak_1", 9).await.unwrap());
-        assert!(!store.revoke_api_key("ak_1", 10).await.unwrap());
+        let revoked = RevokedLineage { lineage_id: "lin_1".to_owned(), key_ids: vec!["ak_1".to_owned()] };
+        assert_eq!(store.revoke_api_key("ak_1", 9).await.unwrap(), Some(revoked));
+        assert_eq!(store.revoke_api_key("ak_1", 10).await.unwrap(), None);
+        assert_eq!(store.revoke_api_key("ak_unknown", 10).await.unwrap(), None);
         assert_eq!(store.api_key(&[1; 32]).await.unwrap().unwrap().revoked_at, Some(9));
         assert_eq!(store.api_key(&[2; 32]).await.unwrap().unwrap().revoked_at, None);
     }
 
     async fn accounts_are_listed_with_their_plan_and_their_keys(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_api_key(&key(&[2; 32], "ak_2", "acct_1")).await.unwrap();
-        store.insert_api_key(&NewApiKey { created_at: 6, plan: "pro", ..key(&[3; 32], "ak_3", "acct_2") }).await.unwrap();
-        store.revoke_api_key("ak_1", 9).await.unwrap();
+        store.insert_api_key(&NewApiKey { lineage_id: "lin_2", ..key(&[2; 32], "ak_2", "acct_1") }).await.unwrap();
+        store.insert_api_key(&NewApiKey { lineage_id: "lin_3", created_at: 6, plan: "pro", ..key(&[3; 32], "ak_3", "acct_2") }).await.unwrap();
+        store.revoke_api_key("ak_1", 9).await.unwrap().unwrap();
         assert!(store.set_plan("acct_1", "scale").await.unwrap());
         assert!(!store.set_plan("acct_3", "scale").await.unwrap());
         assert!(store.set_plan("acct_1", "gold").await.is_err());

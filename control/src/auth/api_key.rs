@@ -195,8 +195,18 @@ impl ApiKeys {
         let used: Vec<_> = used.into_iter().collect();
         for some in used.chunks(USED_MAX) {
             if let Err(error) = self.store.keys_used(some).await {
-                tracing::warn!(%error, "when keys were last used is not on record");
+                tracing::warn!(%error, "when keys were last used is not on record yet");
+                self.use_is_untold(some);
             }
+        }
+    }
+
+    /// What could not be written is tried again with the next record, unless the key was used since.
+    fn use_is_untold(&self, untold: &[(String, i64)]) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key_id, at) in untold {
+            let known = used.entry(key_id.clone()).or_insert(*at);
+            *known = (*known).max(*at);
         }
     }
 

@@ -56,7 +56,7 @@ pub struct ListKeys {
     common: Common,
 }
 
-/// End an API key at once.
+/// End an API key at once, with the keys it replaced and those that replaced it.
 #[derive(Debug, Args)]
 pub struct RevokeKey {
     /// As `list-keys` shows it.
@@ -185,16 +185,28 @@ async fn create_key(args: CreateKey) -> anyhow::Result<()> {
 async fn list_keys(args: ListKeys) -> anyhow::Result<()> {
     let operator = args.common.operator().await?;
     let keys = operator.keys(args.account.as_ref()).await?;
-    let columns =
-        ["key_id", "account_id", "key_prefix", "role", "environment", "created_at", "expires_at", "revoked_at"];
+    let columns = [
+        "key_id",
+        "lineage_id",
+        "account_id",
+        "key_prefix",
+        "role",
+        "environment",
+        "made_by",
+        "created_at",
+        "last_used_at",
+        "rotated_at",
+        "expires_at",
+        "revoked_at",
+    ];
     args.common.list(columns, keys.iter().map(|key| json!(key)).collect());
     Ok(())
 }
 
 async fn revoke_key(args: RevokeKey) -> anyhow::Result<()> {
-    args.common.operator().await?.revoke_key(&args.key).await?;
-    let line = format!("{} is revoked", args.key);
-    args.common.done(json!({ "key_id": args.key, "status": "revoked" }), line);
+    let revoked = args.common.operator().await?.revoke_key(&args.key).await?;
+    let line = format!("revoked: {}", revoked.join(", "));
+    args.common.done(json!({ "key_id": args.key, "status": "revoked", "revoked_key_ids": revoked }), line);
     Ok(())
 }
 

@@ -64,6 +64,15 @@ pub struct ApiKey {
     pub last_used_at: Option<i64>,
 }
 
+/// A lineage whose keys were just revoked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevokedLineage {
+    /// `lin_...`
+    pub lineage_id: String,
+    /// The keys that worked until now or had expired, by their ids.
+    pub key_ids: Vec<String>,
+}
+
 impl ApiKey {
     /// `active`, `rotating`, `revoked` or `expired` (readings A16).
     pub fn status(&self, now: i64) -> &'static str {
@@ -117,6 +126,8 @@ impl Store {
         kept: Option<&KeptAnswer>,
     ) -> Result<bool> {
         let mut tx = self.db.begin().await?;
+        // a revocation that runs meanwhile waits, and then sees the successor
+        tx.lock_account(new.account_id).await?;
         let sql = "UPDATE api_keys SET rotated_at = $2, expires_at = $3 WHERE key_id = $1 AND rotated_at IS NULL \
              AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
         if tx.execute(sql, values![old_key_id, new.created_at, old_ends_at]).await? == 0 {
@@ -130,14 +141,31 @@ impl Store {
         Ok(true)
     }
 
-    /// Ends a key with its predecessors and successors at once (readings A17). How many of them worked until now.
-    pub async fn revoke_lineage(&self, lineage_id: &str, at: i64) -> Result<u64> {
-        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE lineage_id = $1 AND revoked_at IS NULL";
-        self.db.execute(sql, values![lineage_id, at]).await
+    /// Ends all keys of a lineage at once (readings A17). How many of them were not revoked until now.
+    pub async fn revoke_lineage(&self, lineage_id: &str, at: i64) -> Result<usize> {
+        let mut tx = self.db.begin().await?;
+        let revoked = revoke_in_lineage(&mut tx, lineage_id, at).await?;
+        tx.commit().await?;
+        Ok(revoked.len())
+    }
+
+    /// Ends a key with its predecessors and successors at once (readings A17). `None`: there is no such key, or all keys of
+    /// its lineage were revoked before.
+    pub async fn revoke_api_key(&self, key_id: &str, at: i64) -> Result<Option<RevokedLineage>> {
+        let mut tx = self.db.begin().await?;
+        let sql = "SELECT lineage_id FROM api_keys WHERE key_id = $1";
+        let found: Option<(String,)> = tx.fetch_optional(sql, values![key_id]).await?;
+        let Some((lineage_id,)) = found else { return Ok(None) };
+        let key_ids = revoke_in_lineage(&mut tx, &lineage_id, at).await?;
+        tx.commit().await?;
+        Ok((!key_ids.is_empty()).then_some(RevokedLineage { lineage_id, key_ids }))
     }
 
     /// Remembers when keys were last used.
     pub async fn keys_used(&self, used: &[(String, i64)]) -> Result<()> {
+        // in one order on every node: else two of them can each wait for a row that the other has locked
+        let mut used: Vec<_> = used.iter().collect();
+        used.sort_unstable();
         let mut tx = self.db.begin().await?;
         for (key_id, at) in used {
             let sql = "UPDATE api_keys SET last_used_at = $2 \
@@ -147,21 +175,14 @@ impl Store {
         tx.commit().await
     }
 
+    /// The users who made keys on the dashboard: pairs of lineage and user id.
+    pub async fn key_makers(&self) -> Result<Vec<(String, String)>> {
+        self.db.fetch_all("SELECT lineage_id, user_id FROM user_keys", values![]).await
+    }
+
     /// All keys, revoked and expired ones too, oldest first.
     pub async fn api_keys(&self) -> Result<Vec<ApiKey>> {
         self.db.fetch_all(select_keys!("ORDER BY k.created_at, key_id"), values![]).await
-    }
-
-    /// Ends a key at once. False: there is no such key, or it was revoked before.
-    pub async fn revoke_api_key(&self, key_id: &str, at: i64) -> Result<bool> {
-        let done = self
-            .db
-            .execute(
-                "UPDATE api_keys SET revoked_at = $2 WHERE key_id = $1 AND revoked_at IS NULL",
-                values![key_id, at],
-            )
-            .await?;
-        Ok(done == 1)
     }
 
     /// Whether any key was ever made here.
@@ -170,6 +191,23 @@ impl Store {
             self.db.fetch_optional("SELECT CAST(1 AS BIGINT) FROM api_keys LIMIT 1", values![]).await?;
         Ok(row.is_some())
     }
+}
+
+/// Revokes what is not revoked of a lineage, and returns the ids of those keys. Waits for a rotation that runs, and makes
+/// the next one wait: a successor that comes in between would be missed. Rows are taken in the order of
+/// [`Store::keys_used`].
+pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) -> Result<Vec<String>> {
+    let sql = "SELECT account_id FROM api_keys WHERE lineage_id = $1 LIMIT 1";
+    let owner: Option<(String,)> = tx.fetch_optional(sql, values![lineage_id]).await?;
+    let Some((account_id,)) = owner else { return Ok(Vec::new()) };
+    tx.lock_account(&account_id).await?;
+    let sql = "SELECT key_id FROM api_keys WHERE lineage_id = $1 AND revoked_at IS NULL ORDER BY key_id";
+    let living: Vec<(String,)> = tx.fetch_all(sql, values![lineage_id]).await?;
+    for (key_id,) in &living {
+        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE key_id = $1";
+        tx.execute(sql, values![key_id, at]).await?;
+    }
+    Ok(living.into_iter().map(|(key_id,)| key_id).collect())
 }
 
 /// Writes a key, its account if that is new, and its trial if it is a trial key.

@@ -208,6 +208,10 @@ impl Tx {
         })
     }
 
+    pub(crate) async fn fetch_all<T: Row>(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<T>> {
+        on!(self, values, Tx, tx, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await?))
+    }
+
     /// Makes whoever else writes to this account wait until this transaction ends.
     pub(crate) async fn lock_account(&mut self, account_id: &str) -> Result<()> {
         let sql = "UPDATE accounts SET created_at = created_at WHERE account_id = $1";

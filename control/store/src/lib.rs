@@ -32,7 +32,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use database::{Database, values};
 
 pub use accounts::Account;
-pub use api_keys::{ApiKey, NewApiKey};
+pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
 pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, SessionOpened};

@@ -1,6 +1,6 @@
 //! API keys as users of the dashboard make, list and revoke them.
 
-use crate::api_keys::{ApiKey, NewApiKey, insert};
+use crate::api_keys::{ApiKey, NewApiKey, insert, revoke_in_lineage};
 use crate::database::values;
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::pages::{Rows, page};
@@ -91,13 +91,13 @@ impl Store {
     /// no such key, or it was revoked before.
     pub async fn revoke_user_key(&self, seen: UserKeysSeen<'_>, key_id: &str, at: i64) -> Result<Option<String>> {
         let mut tx = self.db.begin().await?;
-        let sql = "UPDATE api_keys SET revoked_at = $4 WHERE key_id = $1 AND account_id = $2 AND revoked_at IS NULL \
-             AND ($3 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $3)) \
-             RETURNING lineage_id";
-        let revoked = tx.fetch_optional(sql, values![key_id, seen.account_id, seen.user_id, at]).await?;
-        let Some((lineage_id,)): Option<(String,)> = revoked else { return Ok(None) };
-        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE lineage_id = $1 AND revoked_at IS NULL";
-        tx.execute(sql, values![&lineage_id, at]).await?;
+        let sql = "SELECT lineage_id FROM api_keys WHERE key_id = $1 AND account_id = $2 AND revoked_at IS NULL \
+             AND ($3 IS NULL OR lineage_id IN (SELECT lineage_id FROM user_keys WHERE user_id = $3))";
+        let found: Option<(String,)> = tx.fetch_optional(sql, values![key_id, seen.account_id, seen.user_id]).await?;
+        let Some((lineage_id,)) = found else { return Ok(None) };
+        if revoke_in_lineage(&mut tx, &lineage_id, at).await?.is_empty() {
+            return Ok(None);
+        }
         tx.commit().await?;
         Ok(Some(lineage_id))
     }
