@@ -67,6 +67,16 @@ pub enum Credential {
     },
 }
 
+impl Credential {
+    /// What stays the same when a key is rotated or a token refreshed: the key's lineage, or the user.
+    pub fn lasting_id(&self) -> &str {
+        match self {
+            Credential::Key { lineage_id, .. } => lineage_id.as_str(),
+            Credential::Token { user_id, .. } => user_id.as_str(),
+        }
+    }
+}
+
 /// Lets a request pass when its key is valid and its role permits the route.
 pub async fn require(
     level: Level,

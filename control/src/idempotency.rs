@@ -34,7 +34,7 @@ use sha2::{Digest as _, Sha256};
 use store::{Claimed, KeptAnswer, NewClaim};
 
 use crate::app::Node;
-use crate::auth::{Caller, Role};
+use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::ids;
 use answers::Asked;
@@ -60,17 +60,18 @@ pub async fn once(State(node): State<Arc<Node>>, request: Request, next: Next) -
     }
     let Some(key) = presented_key(request.headers())? else { return Ok(next.run(request).await) };
     let caller = request.extensions().get::<Caller>().ok_or_else(|| ApiError::internal("a key without a caller"))?;
-    let (account, role) = (caller.account.clone(), caller.role);
-    let digest = scope(&account, request.method(), request.uri().path(), key);
+    let caller = caller.clone();
+    let digest = scope(&caller.account, request.method(), request.uri().path(), key);
     // a task: a claim that is granted to a client that has gone away must be released
-    let claiming = tokio::spawn(Held::claim(node.clone(), digest, account, role));
+    let claiming = tokio::spawn(Held::claim(node.clone(), digest, caller.clone()));
     match claiming.await?? {
         Outcome::Running => Err(ApiError::in_progress()),
         Outcome::Kept { answer, blob } => {
             let fingerprint = fingerprint_of(request.into_body()).await?;
             let replay = node.answers.open(&node, &digest, answer, blob).await?;
-            if !replay.fits(fingerprint, role) {
-                let message = "this Idempotency-Key was used before with another body or role: use a new key";
+            if !replay.fits(fingerprint, &caller) {
+                let message =
+                    "this Idempotency-Key was used before with another body, role or credential: use a new key";
                 return Err(ApiError::new(Code::IdempotencyKeyReused, message));
             }
             let mut response = replay.response;
@@ -110,8 +111,22 @@ pub struct Claim(Option<Arc<Held>>);
 impl Claim {
     /// Prepares a successful answer to be kept: the same answer, and what the transaction of the effect is to write.
     pub async fn keep(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
+        self.keep_for(response, Audience::Account).await
+    }
+
+    /// The same for an answer that holds a secret, such as a new key: it is given again to the credential that asked first,
+    /// and to its rotated successors, but to no colleague who uses the same `Idempotency-Key`.
+    pub async fn keep_secret(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
+        self.keep_for(response, Audience::Credential).await
+    }
+
+    async fn keep_for(
+        &self,
+        response: Response,
+        audience: Audience,
+    ) -> Result<(Response, Option<KeptAnswer>), ApiError> {
         match &self.0 {
-            Some(held) => held.keep(response).await.map(|(response, kept)| (response, Some(kept))),
+            Some(held) => held.keep(response, audience).await.map(|(response, kept)| (response, Some(kept))),
             None => Ok((response, None)),
         }
     }
@@ -123,6 +138,15 @@ impl<S: Sync> FromRequestParts<S> for Claim {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         Ok(parts.extensions.get::<Claim>().cloned().unwrap_or(Claim(None)))
     }
+}
+
+/// Who may be given a kept answer again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// Any caller of the account with the same role.
+    Account,
+    /// Only the API key's lineage or the user that asked first.
+    Credential,
 }
 
 /// What became of the attempt to claim a key.
@@ -144,17 +168,17 @@ struct Held {
     node: Arc<Node>,
     digest: [u8; 32],
     claim: [u8; 16],
-    role: Role,
+    caller: Caller,
     fingerprint: Fingerprint,
     state: AtomicU8,
 }
 
 impl Held {
-    async fn claim(node: Arc<Node>, digest: [u8; 32], account: AccountId, role: Role) -> Result<Outcome, ApiError> {
+    async fn claim(node: Arc<Node>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
         let (now, claim) = (node.clock.now(), ids::random());
         let new = NewClaim {
             digest: &digest,
-            account_id: account.as_str(),
+            account_id: caller.account.as_str(),
             claim: &claim,
             node_id: &node.answers.node_id,
             held_until: now.plus(node.config.requests.deadline + CLAIM_MARGIN).0,
@@ -164,16 +188,20 @@ impl Held {
             Claimed::Kept { answer, blob } => Outcome::Kept { answer, blob },
             Claimed::Mine => {
                 let (fingerprint, state) = (Fingerprint::default(), AtomicU8::new(RUNNING));
-                Outcome::Mine(Arc::new(Held { node, digest, claim, role, fingerprint, state }))
+                Outcome::Mine(Arc::new(Held { node, digest, claim, caller, fingerprint, state }))
             }
         })
     }
 
-    async fn keep(&self, response: Response) -> Result<(Response, KeptAnswer), ApiError> {
+    async fn keep(&self, response: Response, audience: Audience) -> Result<(Response, KeptAnswer), ApiError> {
         let (parts, body) = response.into_parts();
         // it is there as a whole: nothing is waited for
         let body = body.collect().await.map_err(ApiError::internal)?.to_bytes();
-        let asked = Asked { fingerprint: self.fingerprint.whole(), role: self.role.as_str().to_owned() };
+        let asked = Asked {
+            fingerprint: self.fingerprint.whole(),
+            role: self.caller.role.as_str().to_owned(),
+            credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
+        };
         let (answer, blob) = self.node.answers.seal(&self.node, &self.digest, &parts, &body, asked).await?;
         let held_until = self.node.clock.now().plus(KEPT).0;
         self.state.store(ANSWERED, Ordering::Release);
@@ -187,7 +215,7 @@ impl Held {
         if !response.status().is_success() {
             self.node.store.release_claim(&self.digest, &self.claim).await?;
         } else if self.state.load(Ordering::Acquire) == RUNNING {
-            let (same, kept) = self.keep(response).await?;
+            let (same, kept) = self.keep(response, Audience::Account).await?;
             self.node.store.keep_answer(&kept).await?;
             response = same;
         }

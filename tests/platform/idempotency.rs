@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};
 use tests::keys;
+use tests::users::PASSWORD;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -129,6 +130,31 @@ async fn i5_s_a_new_key_is_told_again_to_its_owner_only() {
     replays(&first, &server.send(rotate(&fresh)).await);
     // the viewer may rotate itself, but not under a key that the administrator used
     server.send(rotate(&viewer)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
+}
+
+#[tokio::test]
+async fn i5_s_a_secret_is_told_again_to_the_credential_that_asked_and_to_no_colleague_of_its_role() {
+    let server = TestServer::start().await;
+    // two keys of one account and role
+    let (ours, account) = server.create_key(Role::Developer, None).await;
+    let (colleague, _) = server.create_key(Role::Developer, Some(account)).await;
+    let rotate = |key: &str| Request::new("POST", "/api/v1/keys/apikey/rotate").header("Idempotency-Key", "1").key(key);
+    let first = server.send(rotate(&ours)).await;
+    first.ok(200);
+    server.send(rotate(&colleague)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
+    replays(&first, &server.send(rotate(&ours)).await);
+
+    // two users of one account and role
+    let ada = server.user("ada@example.org", Role::Developer).await;
+    let operator = server.operator().await;
+    operator.create_user("bob@example.org", PASSWORD, Role::Developer, Some(&ada.account)).await.unwrap();
+    let bob = server.log_in("bob@example.org").await;
+    let make = |token: &str| keyed("/api/v1/user/api-keys", &json!({"environment": "test"}), "1").key(token);
+    let first = server.send(make(&ada.token)).await;
+    first.ok(201);
+    server.send(make(&bob.token)).await.error(422, "IDEMPOTENCY_KEY_REUSED");
+    // another token of the same user is the same user
+    replays(&first, &server.send(make(&server.log_in("ada@example.org").await.token)).await);
 }
 
 #[tokio::test]

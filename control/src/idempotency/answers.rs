@@ -1,5 +1,7 @@
 //! Kept answers at rest: encrypted (readings I5), large bodies in files (I6).
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::response::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use api::Code;
 
 use crate::app::Node;
-use crate::auth::Role;
+use crate::auth::Caller;
 use crate::blobs::Blobs;
 use crate::error::ApiError;
 use crate::ids;
@@ -24,6 +26,8 @@ const FILE_BYTES_MIN: usize = 64 << 10;
 const COPIES: u64 = 2;
 /// What is authenticated with a body in a file besides the claim's digest.
 const BODY: &[u8] = b"body";
+/// When a balancer may have chosen the node that keeps a large answer.
+const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 /// Bytes of a nonce: long enough to be random.
 const NONCE_BYTES: usize = 24;
 
@@ -50,6 +54,9 @@ pub(super) struct Asked {
     pub(super) fingerprint: Option<[u8; 32]>,
     /// The caller's role: a lower one must not read what a higher one was answered, such as its new key.
     pub(super) role: String,
+    /// What a caller shows who may read the answer again, if it holds a secret: an API key's lineage or a user.
+    #[serde(default)]
+    pub(super) credential: Option<String>,
 }
 
 /// An answer that was kept.
@@ -59,10 +66,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Whether the request that was answered had a body of this hash and came from a caller of this role.
-    pub fn fits(&self, fingerprint: [u8; 32], role: Role) -> bool {
-        let Asked { fingerprint: first, role: asker } = &self.asked;
-        asker == role.as_str() && first.is_none_or(|first| first == fingerprint)
+    /// Whether the request that was answered had a body of this hash and came from a caller of this role; with this
+    /// credential, where the answer holds a secret.
+    pub fn fits(&self, fingerprint: [u8; 32], caller: &Caller) -> bool {
+        let Asked { fingerprint: first, role, credential } = &self.asked;
+        role == caller.role.as_str()
+            && credential.as_ref().is_none_or(|credential| credential == caller.credential.lasting_id())
+            && first.is_none_or(|first| first == fingerprint)
     }
 }
 
@@ -125,7 +135,9 @@ impl Answers {
                 let opened = node.offload.run(move || {
                     let sealed = blobs.get(&name).map_err(|error| {
                         tracing::warn!(%error, "a kept answer is not in this node's folder");
-                        ApiError::new(Code::ServiceUnavailable, "the answer is kept by another node: ask that one")
+                        let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
+                             through a balancer that keeps a session on its node";
+                        ApiError::new(Code::ServiceUnavailable, message).retry_after(OTHER_NODE_WAIT)
                     });
                     decrypt(&cipher, &with, sealed?)
                 });

@@ -79,7 +79,7 @@ pub async fn create_key(
         status: "active".to_owned(),
     };
     let created = CreatedUserKey { key: Hidden(fresh.secret.to_string()), record };
-    let (response, kept) = claim.keep((StatusCode::CREATED, Json(created)).into_response()).await?;
+    let (response, kept) = claim.keep_secret((StatusCode::CREATED, Json(created)).into_response()).await?;
     let window_start = Timestamp(now.0 - KEYS_WINDOW.as_micros() as i64);
     let user_id = user_of(&caller)?;
     match node.store.insert_user_key(&key, user_id.as_str(), window_start.0, KEYS_MAX, kept.as_ref()).await? {
