@@ -74,6 +74,8 @@ pub struct Node {
     pub(crate) database_probe: Probe,
     pub(crate) cache_store: Option<CacheStore>,
     pub(crate) cache_store_probe: Probe,
+    /// A proxy that the settings do not name was noticed and told of.
+    pub(crate) unnamed_proxy_told: AtomicBool,
     draining: AtomicBool,
 }
 
@@ -184,6 +186,11 @@ impl App {
             circuits,
         )
         .await?;
+        if !config.trusted_proxies.is_empty() && config.public_url.is_none() {
+            tracing::warn!(
+                "ANGO_PUBLIC_URL is not set behind a proxy: documentation links, setup links and tokens name the inner address"
+            );
+        }
         let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}"));
         let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
@@ -192,7 +199,7 @@ impl App {
             started: Instant::now(),
             api_keys: ApiKeys::new(store.clone(), secrets.pepper(), config.believed_for),
             session_tokens: SessionTokens::new(store.clone(), issuer, config.believed_for),
-            passwords: Passwords::default(),
+            passwords: Passwords::new(telemetry.clone()),
             limits: Limits::new(config.plan_limits, store.clone(), &secrets, cache_store.clone()),
             body_budget: BodyBudget::new(config.requests.body_memory_bytes),
             offload: Offload::new(),
@@ -201,6 +208,7 @@ impl App {
             database_probe: Probe::new("database", health::DATABASE_SLOW),
             cache_store_probe: Probe::new("cache store", health::CACHE_STORE_SLOW),
             cache_store,
+            unnamed_proxy_told: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             config,
             clock,
@@ -322,6 +330,8 @@ async fn issuer(
             address: external.address.clone(),
             audience: external.audience.clone(),
             keys: KeySet::new(external.address.clone(), external.jwks_url.clone())?,
+            trusts_account_ids: external.trusts_account_ids,
+            made_max: external.accounts_max,
         },
     })
 }

@@ -121,6 +121,10 @@ pub struct ExternalIssuer {
     pub audience: String,
     /// Where its keys are; by discovery when unset.
     pub jwks_url: Option<String>,
+    /// Whether an `account_id` claim that is one of this node's account ids opens that account.
+    pub trusts_account_ids: bool,
+    /// Users and accounts together that it may bring into being.
+    pub accounts_max: u32,
 }
 
 /// Settings of gate sessions.
@@ -398,7 +402,13 @@ fn external_issuer(read: &Reader<impl Fn(&str) -> Option<String>>) -> Result<Opt
             "must say which `aud` the tokens of ANGO_OIDC_ISSUER carry for this node",
         ));
     }
-    Ok(Some(ExternalIssuer { address, audience, jwks_url: Some(jwks_url).filter(|url| !url.is_empty()) }))
+    Ok(Some(ExternalIssuer {
+        address,
+        audience,
+        jwks_url: Some(jwks_url).filter(|url| !url.is_empty()),
+        trusts_account_ids: read.switch("ANGO_OIDC_TRUST_ACCOUNT_IDS")?,
+        accounts_max: read.number("ANGO_OIDC_ACCOUNTS_MAX", 1, 1 << 31)? as u32,
+    }))
 }
 
 fn networks(text: &str) -> Result<Vec<IpNet>, ConfigError> {
@@ -406,12 +416,18 @@ fn networks(text: &str) -> Result<Vec<IpNet>, ConfigError> {
         .map(str::trim)
         .filter(|entry| !entry.is_empty())
         .map(|entry| {
-            entry.parse().or_else(|_| entry.parse().map(|address: std::net::IpAddr| address.into())).map_err(|_| {
+            let address = || entry.parse().map(|address: std::net::IpAddr| address.into());
+            let network: IpNet = entry.parse().or_else(|_| address()).map_err(|_| {
                 wrong(
                     "ANGO_TRUSTED_PROXIES",
                     &format!("{entry:?} is neither an address nor a network such as 10.0.0.0/8"),
                 )
-            })
+            })?;
+            if network.prefix_len() == 0 {
+                let why = format!("{entry:?} is every address: any client could write its own X-Forwarded-For");
+                return Err(wrong("ANGO_TRUSTED_PROXIES", &why));
+            }
+            Ok(network)
         })
         .collect()
 }
@@ -531,6 +547,8 @@ mod tests {
             ("ANGO_SESSION_VALUE_MEMORY_MB", "-1"),
             ("ANGO_PUBLIC_URL", "fhe.example.org"),
             ("ANGO_TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("ANGO_TRUSTED_PROXIES", "0.0.0.0/0"),
+            ("ANGO_TRUSTED_PROXIES", "10.0.0.0/8, ::/0"),
             ("ANGO_AUTH_ALLOW_SIGNUP", "yes"),
             ("ANGO_API_KEYS_ALLOW_DEV", "1"),
             ("ANGO_HEALTH_HIDE_GPU", "yes"),
@@ -607,7 +625,11 @@ mod tests {
         assert!(config(&[issuer]).unwrap_err().to_string().starts_with("ANGO_OIDC_AUDIENCE: "));
         let jwks_url = ("ANGO_OIDC_JWKS_URL", "http://id.example.org/keys");
         assert!(config(&[issuer, audience, jwks_url]).unwrap_err().to_string().starts_with("ANGO_OIDC_JWKS_URL: "));
-        assert!(config(&[issuer, audience]).unwrap().auth.external_issuer.is_some());
+        let external = config(&[issuer, audience]).unwrap().auth.external_issuer.unwrap();
+        assert!(!external.trusts_account_ids, "only where the operator says so");
+        for (name, text) in [("ANGO_OIDC_TRUST_ACCOUNT_IDS", "yes"), ("ANGO_OIDC_ACCOUNTS_MAX", "0")] {
+            assert!(config(&[issuer, audience, (name, text)]).unwrap_err().to_string().starts_with(name));
+        }
         assert!(config(&[]).unwrap().auth.external_issuer.is_none());
     }
 

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use api::{Code, RequestId};
@@ -47,6 +48,15 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     let address = peer.map(|peer| ClientAddress::of(peer, request.headers(), &node.config.trusted_proxies));
     if let Some(address) = address {
         request.extensions_mut().insert(address);
+    }
+    if peer.is_some_and(|peer| peer.forwards_untrusted(request.headers(), &node.config.trusted_proxies)) {
+        node.telemetry.forwarded_untrusted();
+        if !node.unnamed_proxy_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "X-Forwarded-For comes from an address that ANGO_TRUSTED_PROXIES does not name, and is not believed: behind \
+                 a proxy all clients are one address then, with one burst and one lockout"
+            );
+        }
     }
     let quota = Quota::default();
     request.extensions_mut().insert(quota.clone());

@@ -33,7 +33,7 @@ use store::Store;
 use tokio::sync::{Notify, watch};
 
 use crate::app::Node;
-use crate::auth::{Caller, Credential};
+use crate::auth::Caller;
 use crate::cache_store::{CacheStore, News};
 use crate::clock::Timestamp;
 use crate::error::ApiError;
@@ -41,7 +41,7 @@ use crate::peer::ClientAddress;
 use crate::secrets::Secrets;
 use burst::Bursts;
 use counters::{Counters, Used};
-use lockout::Lockouts;
+use lockout::{Kind, Lockouts};
 use period::Period;
 
 pub use headers::Standing;
@@ -142,17 +142,55 @@ impl Limits {
             _ => return,
         };
         self.lockouts.failed(address.map(|address| self.digests.address(address)), shown, now);
+        self.tell_failures();
+    }
+
+    /// Refuses an attempt with a user's password while the user has to wait. A user who does not exist waits like others.
+    pub fn check_user(&self, email: &str, now: Timestamp) -> Result<(), ApiError> {
+        self.lockouts.check([Some(self.digests.user(email))], now)
+    }
+
+    /// Counts a wrong password for the user: from whichever network it came.
+    pub fn wrong_password(&self, email: &str, now: Timestamp) {
+        self.lockouts.count(self.digests.user(email), Kind::User, now);
+        self.tell_failures();
+    }
+
+    /// The right password was given: wrong ones before do not count any more.
+    pub async fn right_password(&self, email: &str, now: Timestamp) {
+        if self.lockouts.forgive(self.digests.user(email), now).await
+            && let Some(cache) = &self.cache
+        {
+            cache.publish(News::Lockouts).await;
+        }
+    }
+
+    /// Counts a sign-up of this network, and refuses one too many.
+    pub fn sign_up(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
+        let subject = self.digests.sign_ups(address);
+        self.lockouts.check([Some(subject)], now).map_err(|locked| ApiError {
+            code: Code::IpRateLimited,
+            message: "too many sign-ups from this address".into(),
+            ..locked
+        })?;
+        self.lockouts.count(subject, Kind::SignUp, now);
+        self.tell_failures();
+        Ok(())
+    }
+
+    fn tell_failures(&self) {
         if self.cache.as_ref().is_some_and(CacheStore::is_open) {
             self.look_at_lockouts();
         }
     }
 
-    /// Lets a known caller's request pass: a token of its burst and one unit of its account (readings L1, L6).
+    /// Lets a known caller's request pass: a token of its key's or user's burst and one unit of its account (readings L1, L6).
     pub async fn admit(&self, quota: &Quota, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
         let limits = self.plans.of(caller.plan);
         let subject: Subject = caller.account.as_str().into();
         quota.held().shown = Some((subject.clone(), limits));
-        self.bursts.take(burst_subject(caller), limits.burst_a_second, now).await.map_err(too_fast)?;
+        // a key is the same one after its rotation (readings A19): else rotating would make more bursts
+        self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
             quota.held().trial.get_or_insert(trial::OPERATIONS_MAX);
             return Ok(());
@@ -162,11 +200,21 @@ impl Limits {
 
     /// Lets a request of nobody in particular pass, by its network.
     async fn admit_anonymous(&self, quota: &Quota, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
-        let subject = self.digests.address_subject(address);
-        let limits = self.plans.anonymous;
+        let (subject, limits) = self.pace_anonymous(quota, address, now).await?;
+        self.take(quota, subject, limits, 1, now).await
+    }
+
+    /// Lets a request pass by its network's burst alone: it is no unit of any day or month.
+    async fn pace_anonymous(
+        &self,
+        quota: &Quota,
+        address: IpAddr,
+        now: Timestamp,
+    ) -> Result<(Subject, PlanLimits), ApiError> {
+        let (subject, limits) = (self.digests.address_subject(address), self.plans.anonymous);
         quota.held().shown = Some((subject.clone(), limits));
         self.bursts.take(&subject, limits.burst_a_second, now).await.map_err(too_fast)?;
-        self.take(quota, subject, limits, 1, now).await
+        Ok((subject, limits))
     }
 
     /// Counts a request of an admitted caller by its gates (readings L1).
@@ -311,17 +359,21 @@ pub async fn anonymous(State(node): State<Arc<Node>>, request: Request, next: Ne
     next.run(request).await
 }
 
+/// A layer for signing in and the keys of its tokens: bursts and lockouts hold back a stranger, while the many users behind
+/// one address refresh their tokens all day.
+pub async fn anonymous_paced(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
+    if let Some(ClientAddress(address)) = request.extensions().get().copied()
+        && let Err(refused) = node.limits.pace_anonymous(&quota, address, node.clock.now()).await
+    {
+        return refused.into_response();
+    }
+    next.run(request).await
+}
+
 /// Whether an answer of this status counts as a request: refused ones do not (readings L1), nor what was not done.
 fn counts(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
-}
-
-/// Bursts are per key (readings L6), those of the dashboard per user.
-fn burst_subject(caller: &Caller) -> &str {
-    match &caller.credential {
-        Credential::Key { key_id, .. } => key_id.as_str(),
-        Credential::Token { user_id, .. } => user_id.as_str(),
-    }
 }
 
 fn too_fast(wait: Duration) -> ApiError {

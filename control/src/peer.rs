@@ -22,6 +22,15 @@ pub struct Peer(pub SocketAddr);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
+impl Peer {
+    /// Whether this peer, though it is no trusted proxy, forwards a request of another one: a proxy that the settings do not
+    /// name, or a client that makes the header up.
+    pub fn forwards_untrusted(self, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> bool {
+        let peer = self.0.ip().to_canonical();
+        headers.contains_key(X_FORWARDED_FOR) && !trusted_proxies.iter().any(|network| network.contains(&peer))
+    }
+}
+
 impl ClientAddress {
     /// The client of a request that came from `peer`. From the right, where our own proxies write, entries are passed
     /// over as long as they are trusted; what stands to the left of the first other one is only its word.
@@ -97,6 +106,17 @@ mod tests {
         assert_eq!(client("10.1.2.3", &["198.51.100.7", "nonsense"]), "10.1.2.3");
         assert_eq!(client("10.1.2.3", &["198.51.100.7, "]), "10.1.2.3");
         assert_eq!(client("10.1.2.3", &["10.0.0.1, fd00::1"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn x12_a_header_from_a_peer_that_is_no_trusted_proxy_is_noticed() {
+        let proxies: Vec<IpNet> = PROXIES.iter().map(|network| network.parse().unwrap()).collect();
+        let mut headers = HeaderMap::new();
+        let peer = |address: &str| Peer(SocketAddr::new(address.parse().unwrap(), 1));
+        assert!(!peer("127.0.0.1").forwards_untrusted(&headers, &proxies));
+        headers.append(X_FORWARDED_FOR, "nonsense".parse().unwrap());
+        assert!(peer("127.0.0.1").forwards_untrusted(&headers, &proxies));
+        assert!(!peer("::ffff:10.1.2.3").forwards_untrusted(&headers, &proxies));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::{docs, openapi};
 fn api(
     guard: impl Fn(Level, UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
     anybody: impl Fn(UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
+    signing_in: impl Fn(UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
 ) -> OpenApiRouter<Arc<Node>> {
     let own = |routes| guard(Level::Own, routes);
     let any_key = |routes| guard(Level::Trial, routes);
@@ -40,13 +41,14 @@ fn api(
         // has a limit of its own, which is lower
         .routes(routes!(onboarding::create))
         .routes(anybody(routes!(onboarding::revoke)))
-        .routes(anybody(routes!(sign_in::openid_configuration)))
-        .routes(anybody(routes!(sign_in::key_set)))
-        .routes(anybody(routes!(sign_in::log_in)))
-        .routes(anybody(routes!(sign_in::refresh)))
-        .routes(anybody(routes!(sign_in::set_up)))
-        .routes(anybody(routes!(sign_in::sign_up)))
-        .routes(anybody(routes!(sign_in::reset_password)))
+        // counts for bursts and lockouts only
+        .routes(signing_in(routes!(sign_in::openid_configuration)))
+        .routes(signing_in(routes!(sign_in::key_set)))
+        .routes(signing_in(routes!(sign_in::log_in)))
+        .routes(signing_in(routes!(sign_in::refresh)))
+        .routes(signing_in(routes!(sign_in::set_up)))
+        .routes(signing_in(routes!(sign_in::sign_up)))
+        .routes(signing_in(routes!(sign_in::reset_password)))
         // any valid key, to change itself too
         .routes(own(routes!(api_keys::rotate)))
         // any valid key; a viewer only to read
@@ -102,7 +104,10 @@ pub fn router(node: Arc<Node>) -> Router {
     let anybody = |(schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
         (schemas, paths, methods.route_layer(from_fn_with_state(node.clone(), limits::anonymous)))
     };
-    let (api, _) = api(guard, anybody).split_for_parts();
+    let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
+        (schemas, paths, methods.route_layer(from_fn_with_state(node.clone(), limits::anonymous_paced)))
+    };
+    let (api, _) = api(guard, anybody, signing_in).split_for_parts();
     api.merge(pages())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
@@ -112,7 +117,7 @@ pub fn router(node: Arc<Node>) -> Router {
 
 /// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
 pub fn description() -> utoipa::openapi::OpenApi {
-    api(|_, routes| routes, |routes| routes).into_openapi()
+    api(|_, routes| routes, |routes| routes, |routes| routes).into_openapi()
 }
 
 async fn not_found() -> ApiError {

@@ -34,6 +34,12 @@ pub enum Purpose {
     Tokens,
     /// Digests client addresses that are kept (readings X16).
     Addresses,
+    /// Digests e-mails that wrong passwords are counted by.
+    Emails,
+    /// Encrypts the ids of gate sessions, which every node of a database lists (readings X16).
+    SessionIds,
+    /// Encrypts the next refresh token for as long as the old one may ask for it again.
+    RefreshTokens,
     /// Kept in the database, where nodes find that they have the same secret.
     Recognition,
 }
@@ -46,6 +52,9 @@ impl Purpose {
             Purpose::SigningKeys => "ango signing keys",
             Purpose::Tokens => "ango tokens",
             Purpose::Addresses => "ango addresses",
+            Purpose::Emails => "ango e-mails",
+            Purpose::SessionIds => "ango session ids",
+            Purpose::RefreshTokens => "ango refresh tokens",
             Purpose::Recognition => "ango recognition",
         }
     }
@@ -105,12 +114,15 @@ mod tests {
     use super::*;
     use crate::config::ServerSecret;
 
-    const PURPOSES: [Purpose; 6] = [
+    const PURPOSES: [Purpose; 9] = [
         Purpose::KeptAnswers,
         Purpose::Cursors,
         Purpose::SigningKeys,
         Purpose::Tokens,
         Purpose::Addresses,
+        Purpose::Emails,
+        Purpose::SessionIds,
+        Purpose::RefreshTokens,
         Purpose::Recognition,
     ];
 

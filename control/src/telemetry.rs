@@ -29,6 +29,14 @@ impl Telemetry {
             describe_counter!("ango_bootstraps_total", "Bootstraps really done.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
+            describe_counter!(
+                "ango_untrusted_forwarded_total",
+                "Requests with X-Forwarded-For from an address that is no trusted proxy."
+            );
+            describe_counter!(
+                "ango_password_hashes_total",
+                "Password hashes computed: to sign in or to set a password."
+            );
             describe_gauge!("ango_sessions", "Gate sessions open, or ended and not yet overwritten.");
             describe_gauge!("ango_operations", "Operations submitted and not ended.");
             describe_gauge!("ango_queue_rows", "Gates waiting.");
@@ -67,6 +75,16 @@ impl Telemetry {
     /// A key was overwritten this long after its session ended.
     pub fn key_erased(&self, after: Duration) {
         self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
+    }
+
+    /// A peer that is no trusted proxy says whom it forwards.
+    pub fn forwarded_untrusted(&self) {
+        self.record(|| counter!("ango_untrusted_forwarded_total").increment(1));
+    }
+
+    /// The hash of a password is computed.
+    pub fn password_hashed(&self) {
+        self.record(|| counter!("ango_password_hashes_total").increment(1));
     }
 
     /// Whether the cache store is in use.

@@ -108,7 +108,7 @@ async fn l6_nodes_share_a_key_s_bucket() {
     let tokens = f64::from(rate) * (1.0 + started.elapsed().as_secs_f64());
     assert!(f64::from(passed) <= tokens + 1.0, "{passed} of {tokens}");
     assert!(passed >= rate && passed + refused == 400);
-    assert!(redis.command(&["KEYS", "ango:burst:*"]).contains("ango:burst:ak_"));
+    assert!(redis.command(&["KEYS", "ango:burst:*"]).contains("ango:burst:lin_"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -100,6 +100,29 @@ async fn a21_a_lock_lasts_no_longer_than_its_quarter_of_an_hour_after_any_jump()
 }
 
 #[tokio::test]
+async fn a_user_s_wait_is_no_longer_than_its_five_minutes_after_any_jump() {
+    for back in [MINUTE, HOUR, DAY, MONTH] {
+        let server = behind_a_proxy().await;
+        server.user("ada@example.org", Role::AccountAdmin).await;
+        let sign_in = async |password: &str, from: &str| {
+            let body = json!({"email": "ada@example.org", "password": password});
+            server.send(Request::post("/auth/login", &body).header("X-Forwarded-For", from)).await
+        };
+        for number in 0..15 {
+            server.clock.advance(5 * MINUTE);
+            sign_in("not the password", &format!("192.0.2.{number}")).await.error(401, "INVALID_CREDENTIALS");
+        }
+        server.clock.set_back(back);
+        let refused = sign_in(PASSWORD, "192.0.2.100").await;
+        refused.error(429, "BRUTE_FORCE_LOCKOUT");
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!(wait <= 5 * 60, "{wait}");
+        server.clock.advance(Duration::from_secs(wait));
+        sign_in(PASSWORD, "192.0.2.101").await.ok(200);
+    }
+}
+
+#[tokio::test]
 async fn a12_a_trial_that_has_ended_does_not_come_back() {
     let server = TestServer::start().await;
     let trial = server.send(Request::new("POST", TRIAL_KEY)).await.ok(200)["key"].as_str().unwrap().to_owned();
@@ -165,7 +188,13 @@ async fn a10_a_user_signs_in_and_stays_signed_in_across_jumps() {
 async fn a10_an_issuers_new_key_is_found_after_the_clock_was_set_back() {
     let issuer = TestIssuer::start().await;
     issuer.serve_keys(json!({"keys": [issuer::public_key(Algorithm::EdDSA)]}).to_string());
-    let external = ExternalIssuer { address: issuer.address.clone(), audience: AUDIENCE.to_owned(), jwks_url: None };
+    let external = ExternalIssuer {
+        address: issuer.address.clone(),
+        audience: AUDIENCE.to_owned(),
+        jwks_url: None,
+        trusts_account_ids: false,
+        accounts_max: 100,
+    };
     let server = TestServer::with(|config| config.auth.external_issuer = Some(external)).await;
     let get = async |algorithm| {
         let now = server.clock.now().0 / 1_000_000;

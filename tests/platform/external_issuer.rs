@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::auth::Role;
 use control::clock::Timestamp;
 use control::config::ExternalIssuer;
 use jsonwebtoken::Algorithm;
@@ -12,15 +13,27 @@ use tests::issuer::{self, AUDIENCE, TestIssuer};
 
 use crate::client::SESSIONS;
 
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 const KEYS: &str = "/api/v1/user/api-keys";
 const LOGOUT: &str = "/api/v1/user/logout";
 
 /// A node that takes the tokens of an issuer.
 async fn start() -> (TestIssuer, TestServer) {
     let issuer = TestIssuer::start().await;
-    let external = ExternalIssuer { address: issuer.address.clone(), audience: AUDIENCE.to_owned(), jwks_url: None };
+    let external = external(&issuer);
     let server = TestServer::with(|config| config.auth.external_issuer = Some(external)).await;
     (issuer, server)
+}
+
+fn external(issuer: &TestIssuer) -> ExternalIssuer {
+    ExternalIssuer {
+        address: issuer.address.clone(),
+        audience: AUDIENCE.to_owned(),
+        jwks_url: None,
+        trusts_account_ids: false,
+        accounts_max: 100,
+    }
 }
 
 fn seconds(now: Timestamp) -> i64 {
@@ -121,6 +134,87 @@ async fn a10_a_key_that_the_issuer_dropped_or_changed_signs_nothing_any_more() {
     server.clock.advance(Duration::from_secs(10 * 60 + 1));
     let token = issuer::sign(Algorithm::ES256, &claims(&issuer, &server));
     get(&server, &token).await.error(401, "INVALID_SESSION_TOKEN");
+}
+
+#[tokio::test]
+async fn a10_while_the_issuer_is_away_its_last_keys_are_believed_for_four_hours() {
+    let (issuer, server) = start().await;
+    let sign = || issuer::sign(Algorithm::ES256, &claims(&issuer, &server));
+    get(&server, &sign()).await.ok(200);
+    // what answers is no longer an issuer
+    let keys = json!({"keys": [issuer::public_key(Algorithm::ES256)]}).to_string();
+    issuer.serve_keys("gone");
+    for _ in 0..3 {
+        server.clock.advance(HOUR);
+        get(&server, &sign()).await.ok(200);
+    }
+    // a key that was never seen may be a new one: nobody can say
+    let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
+    header.kid = Some("new".to_owned());
+    let unseen = jsonwebtoken::encode(&header, &claims(&issuer, &server), &issuer::key(Algorithm::ES256)).unwrap();
+    get(&server, &unseen).await.error(502, "UPSTREAM_UNAVAILABLE");
+    server.clock.advance(HOUR);
+    get(&server, &sign()).await.error(502, "UPSTREAM_UNAVAILABLE");
+    server.clock.advance(MINUTE);
+    issuer.serve_keys(keys);
+    get(&server, &sign()).await.ok(200);
+}
+
+#[tokio::test]
+async fn a10_while_new_keys_are_fetched_requests_with_a_known_one_do_not_wait() {
+    let (issuer, server) = start().await;
+    let sign = |subject: &str| {
+        let mut claims = claims(&issuer, &server);
+        claims["sub"] = json!(subject);
+        issuer::sign(Algorithm::ES256, &claims)
+    };
+    get(&server, &sign("ada")).await.ok(200);
+    server.clock.advance(11 * MINUTE);
+    // the issuer takes the question and gives no answer until it is let go
+    let asked = issuer.asked();
+    let hold = issuer.hold().await;
+    let (question, address) = (Request::get(SESSIONS).key(&sign("bob")), server.address);
+    let waits = tokio::spawn(async move { question.send(address).await });
+    while issuer.asked() == asked {
+        tokio::task::yield_now().await;
+    }
+    get(&server, &sign("cid")).await.ok(200);
+    assert!(!waits.is_finished(), "the one that asks waits for the answer");
+    drop(hold);
+    waits.await.unwrap().ok(200);
+}
+
+#[tokio::test]
+async fn a24_an_account_id_of_this_node_in_a_token_opens_its_account_only_where_the_operator_says_so() {
+    for trusted in [false, true] {
+        let issuer = TestIssuer::start().await;
+        let external = ExternalIssuer { trusts_account_ids: trusted, ..external(&issuer) };
+        let server = TestServer::with(|config| config.auth.external_issuer = Some(external)).await;
+        let (_, account) = server.create_key(Role::AccountAdmin, None).await;
+        let mut claims = claims(&issuer, &server);
+        claims["account_id"] = json!(account);
+        claims["role"] = json!("account_admin");
+        let token = issuer::sign(Algorithm::ES256, &claims);
+        let keys = server.send(Request::get(KEYS).key(&token)).await.ok(200);
+        assert_eq!(keys["total_count"], u64::from(trusted));
+    }
+}
+
+#[tokio::test]
+async fn a24_an_issuer_brings_no_more_accounts_into_being_than_it_may() {
+    let issuer = TestIssuer::start().await;
+    let external = ExternalIssuer { accounts_max: 2, ..external(&issuer) };
+    let server = TestServer::with(|config| config.auth.external_issuer = Some(external)).await;
+    let token = |subject: &str| {
+        let mut claims = claims(&issuer, &server);
+        claims["sub"] = json!(subject);
+        issuer::sign(Algorithm::ES256, &claims)
+    };
+    for subject in ["ada", "bob"] {
+        get(&server, &token(subject)).await.ok(200);
+    }
+    get(&server, &token("cid")).await.error(403, "FEATURE_DISABLED");
+    get(&server, &token("ada")).await.ok(200);
 }
 
 #[tokio::test]

@@ -223,6 +223,46 @@ async fn l6_a_burst_above_the_plan_s_rate_is_429_for_a_second_at_least_and_costs
     assert_eq!(list(&key).await.status, 200);
 }
 
+#[tokio::test]
+async fn signing_in_counts_for_bursts_and_lockouts_and_for_no_day_of_its_network() {
+    let server = TestServer::with(|config| config.plan_limits.anonymous = limits(3, 5)).await;
+    server.user("ada@example.org", Role::AccountAdmin).await;
+    for _ in 0..5 {
+        let user = server.log_in("ada@example.org").await;
+        server.send(Request::post("/auth/refresh", &json!({"refresh_token": user.refresh}))).await.ok(200);
+        let keys = server.send(Request::get("/.well-known/jwks.json")).await;
+        assert_eq!((keys.status, left(&keys)), (200, [3, 5]));
+    }
+    for _ in 0..3 {
+        server.send(Request::get(PRICING)).await.ok(200);
+    }
+    server.send(Request::get(PRICING)).await.error(429, "RATE_LIMITED");
+    server.log_in("ada@example.org").await;
+}
+
+#[tokio::test]
+async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
+    let server = TestServer::with(|config| {
+        *config.plan_limits.of_mut(Plan::Free) = PlanLimits { burst_a_second: 1, ..limits(10_000, 10_000) };
+    })
+    .await;
+    let old = free_key(&server).await;
+    let rotated = server.send(Request::new("POST", "/api/v1/keys/apikey/rotate").key(&old)).await.ok(200);
+    let new = rotated["key"].as_str().unwrap();
+    let list = async |key: &str| server.send(Request::get(SESSIONS).key(key)).await;
+    // a slow machine may take longer than the second for two requests, not each time: two bursts are never empty here
+    for _ in 0..200 {
+        server.clock.advance(Duration::from_secs(1));
+        list(&old).await.ok(200);
+        let second = list(new).await;
+        if second.status != 200 {
+            second.error(429, "RATE_LIMITED");
+            return;
+        }
+    }
+    panic!("the successor has a burst of its own");
+}
+
 /// How many of so many requests sent at once get through, each on one of these nodes.
 pub async fn race(servers: &[&TestServer], key: &str, requests: usize) -> usize {
     let lanes = 50;

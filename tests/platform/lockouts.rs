@@ -8,6 +8,7 @@ use control::auth::Role;
 use serde_json::json;
 use tests::TestServer;
 use tests::http::{Request, Response};
+use tests::users::PASSWORD;
 
 use crate::client::SESSIONS;
 
@@ -224,4 +225,170 @@ async fn a21_a_lock_on_one_node_is_one_on_every_node() {
         }
         wait(&list(server, &key, "192.0.2.1").await);
     }
+}
+
+/// Tries to sign in; wrong passwords get another address each.
+async fn sign_in(server: &TestServer, email: &str, password: &str, from: &str) -> Response {
+    let body = json!({"email": email, "password": password});
+    server.send(Request::post("/auth/login", &body).header("X-Forwarded-For", from)).await
+}
+
+/// So many wrong passwords, each from an address of its own and after the longest wait.
+async fn wrong_passwords(server: &TestServer, email: &str, count: usize) {
+    for number in 0..count {
+        server.clock.advance(LONGEST_WAIT);
+        let from = format!("198.51.{}.{}", number / 200, number % 200);
+        sign_in(server, email, "a wrong one, long enough", &from).await.error(401, "INVALID_CREDENTIALS");
+    }
+}
+
+const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
+
+#[tokio::test]
+async fn a_user_s_wait_grows_with_wrong_passwords_from_whatever_address_and_is_forgotten_by_the_right_one() {
+    let server = server().await;
+    server.user("ada@example.org", Role::AccountAdmin).await;
+    for email in ["ada@example.org", "nobody@example.org"] {
+        wrong_passwords(&server, email, 10).await;
+        let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.1").await);
+        assert!((1..=16).contains(&left), "{left}");
+        wrong_passwords(&server, email, 2).await;
+        let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.2").await);
+        assert!((17..=64).contains(&left), "{left}");
+        // it does not grow without end: a stranger cannot shut a user out
+        wrong_passwords(&server, email, 20).await;
+        let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.3").await);
+        assert!((250..=300).contains(&left), "{left}");
+    }
+    // who is refused adds nothing to the wait, and others sign in meanwhile
+    server.user("bob@example.org", Role::Viewer).await;
+    server.clock.advance(LONGEST_WAIT);
+    sign_in(&server, "Ada@example.org ", PASSWORD, "192.0.2.4").await.ok(200);
+    for _ in 0..5 {
+        sign_in(&server, "ada@example.org", "wrong again", "192.0.2.5").await.error(401, "INVALID_CREDENTIALS");
+    }
+    sign_in(&server, "ada@example.org", PASSWORD, "192.0.2.5").await.ok(200);
+}
+
+#[tokio::test]
+async fn a_user_s_wait_counts_a_wrong_current_password_too() {
+    let server = server().await;
+    let user = server.user("ada@example.org", Role::AccountAdmin).await;
+    let change = async |current: &str| {
+        let body = json!({"current_password": current, "new_password": "another good password"});
+        server.send(Request::post("/auth/password", &body).key(&user.token)).await
+    };
+    for _ in 0..12 {
+        server.clock.advance(LONGEST_WAIT / 2);
+        change("not the password").await.error(401, "INVALID_CREDENTIALS");
+    }
+    wait(&change(PASSWORD).await);
+    wait(&sign_in(&server, "ada@example.org", PASSWORD, "192.0.2.10").await);
+}
+
+#[tokio::test]
+async fn a_user_s_wait_on_one_node_is_one_on_every_node() {
+    let Some((one, other)) = TestServer::pair(behind_a_proxy).await else { return };
+    one.user("ada@example.org", Role::AccountAdmin).await;
+    let key = one.key(Role::AccountAdmin).await;
+    wrong_passwords(&one, "ada@example.org", 15).await;
+    // what is told later than the passwords shows that they are told
+    for number in 0..20 {
+        list(&one, &made_up(number), "192.0.2.1").await.error(401, "INVALID_API_KEY");
+    }
+    let asked = Instant::now();
+    while list(&other, &key, "192.0.2.1").await.status == 200 {
+        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+    }
+    wait(&sign_in(&other, "ada@example.org", PASSWORD, "192.0.2.2").await);
+    // and it is forgotten on every node
+    other.clock.advance(LONGEST_WAIT);
+    sign_in(&other, "ada@example.org", PASSWORD, "192.0.2.2").await.ok(200);
+    while sign_in(&one, "ada@example.org", PASSWORD, "192.0.2.3").await.status != 200 {
+        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_ends_a_user_s_wait() {
+    let server = server().await;
+    server.user("ada@example.org", Role::AccountAdmin).await;
+    wrong_passwords(&server, "ada@example.org", 15).await;
+    wait(&sign_in(&server, "ada@example.org", PASSWORD, "192.0.2.1").await);
+    let config = server.running().config();
+    let operator = Operator::open(config).await.unwrap();
+    let asked = Instant::now();
+    while operator.clear_lockouts(config, &Forgiven::User("Ada@Example.org".to_owned())).await.is_err() {
+        assert!(asked.elapsed() < MINUTE, "the wait is not told");
+    }
+    while sign_in(&server, "ada@example.org", PASSWORD, "192.0.2.1").await.status != 200 {
+        assert!(asked.elapsed() < MINUTE, "the node does not learn of it");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_hashed_for_a_token_that_is_not_there() {
+    let server = server().await;
+    let link = server.running().first_setup_link().await.unwrap().expect("nobody is there yet");
+    let token = link.split_once("/setup#").unwrap().1;
+    let hashes = async || server.metric("ango_password_hashes_total").await;
+    let set_up = async |token: &str, from: &str| {
+        let body = json!({"token": token, "email": "ada@example.org", "password": PASSWORD});
+        server.send(Request::post("/auth/setup", &body).header("X-Forwarded-For", from)).await
+    };
+    let reset = async |token: &str| {
+        let body = json!({"token": token, "new_password": PASSWORD});
+        server.send(Request::post("/auth/reset", &body).header("X-Forwarded-For", "192.0.2.1")).await
+    };
+    set_up("st_wrong", "192.0.2.1").await.error(401, "INVALID_CREDENTIALS");
+    reset("pt_wrong").await.error(401, "INVALID_CREDENTIALS");
+    assert_eq!(hashes().await, 0.0);
+    set_up(token, "192.0.2.1").await.ok(201);
+    let after_one = hashes().await;
+    assert_eq!(after_one, 1.0);
+    // once there are users, no link sets up another one
+    set_up(token, "192.0.2.1").await.error(401, "INVALID_CREDENTIALS");
+    reset(token).await.error(401, "INVALID_CREDENTIALS");
+    assert_eq!(hashes().await, after_one);
+}
+
+#[tokio::test]
+async fn sign_ups_are_counted_by_network_before_they_cost_a_hash() {
+    let server = TestServer::with(|config| {
+        behind_a_proxy(config);
+        config.auth.allow_signup = true;
+    })
+    .await;
+    let sign_up = async |number: usize, from: &str| {
+        let body = json!({"email": format!("user-{number}@example.org"), "password": PASSWORD});
+        server.send(Request::post("/auth/signup", &body).header("X-Forwarded-For", from)).await
+    };
+    for number in 0..9 {
+        sign_up(number, "192.0.2.1").await.ok(201);
+    }
+    // one that finds the e-mail taken counts as well: it tells who is a user
+    sign_up(0, "192.0.2.1").await.error(409, "CONFLICT");
+    let hashes = server.metric("ango_password_hashes_total").await;
+    let refused = sign_up(10, "192.0.2.1").await;
+    refused.error(429, "IP_RATE_LIMITED");
+    assert!((890..=900).contains(&refused.header("retry-after").unwrap().parse::<u64>().unwrap()));
+    assert_eq!(server.metric("ango_password_hashes_total").await, hashes);
+    sign_up(10, "192.0.2.2").await.ok(201);
+    // it is no lock of anything else
+    let key = server.key(Role::AccountAdmin).await;
+    list(&server, &key, "192.0.2.1").await.ok(200);
+    server.clock.advance(15 * MINUTE);
+    sign_up(11, "192.0.2.1").await.ok(201);
+}
+
+#[tokio::test]
+async fn x12_a_proxy_that_is_not_named_is_counted() {
+    let server = TestServer::start().await;
+    let untrusted = async || server.metric("ango_untrusted_forwarded_total").await;
+    server.send(Request::get("/health")).await.ok(200);
+    assert_eq!(untrusted().await, 0.0);
+    for _ in 0..2 {
+        server.send(Request::get("/health").header("X-Forwarded-For", "192.0.2.1")).await.ok(200);
+    }
+    assert_eq!(untrusted().await, 2.0);
 }

@@ -9,6 +9,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
 
 /// The `aud` of its tokens.
@@ -27,6 +28,8 @@ struct Served {
     discovery: Mutex<Value>,
     keys: Mutex<Vec<u8>>,
     asked: AtomicUsize,
+    /// Held by a test: answers wait for it.
+    answering: Arc<RwLock<()>>,
 }
 
 /// A key that signs, of a kind.
@@ -80,6 +83,11 @@ impl TestIssuer {
         *self.served.discovery.lock().unwrap() = document;
     }
 
+    /// Until the guard is dropped, it takes questions and does not answer.
+    pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        self.served.answering.clone().write_owned().await
+    }
+
     /// How often its keys were asked for.
     pub fn asked(&self) -> usize {
         self.served.asked.load(Ordering::Relaxed)
@@ -103,6 +111,7 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
         }
         let body = if head.starts_with(b"GET /keys ") {
             served.asked.fetch_add(1, Ordering::Relaxed);
+            let _answers = served.answering.read().await;
             served.keys.lock().unwrap().clone()
         } else {
             served.discovery.lock().unwrap().to_string().into_bytes()

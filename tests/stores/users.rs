@@ -19,8 +19,16 @@ fn seen<'a>(subject: &'a str, account: Option<&'a str>, user_id: &'a str, accoun
         account,
         role: "developer",
         plan: "free",
+        trusts_account_ids: true,
+        made_max: 100,
         now: 5,
     }
+}
+
+/// Exchanges a refresh token for another one, with a grace of 20.
+async fn exchange(store: &Store, old: u8, new: u8, now: i64) -> Refreshed {
+    let next = NextRefreshToken { digest: &[new; 32], sealed: &[new], grace_us: 20 };
+    store.exchange_refresh_token(&[old; 32], &next, now).await.unwrap()
 }
 
 fn exchanged(sign_in_id: &str) -> Refreshed {
@@ -76,18 +84,43 @@ on_both! {
         assert!(store.has_setup_link().await.unwrap());
     }
 
+    async fn a10_an_exchanged_refresh_token_gives_the_same_successor_for_a_moment_and_one_generation(store: Store) {
+        store.insert_user(&user("usr_1", "a@b")).await.unwrap();
+        store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        let exchange = async |old, new, now| exchange(&store, old, new, now).await;
+        let repeated = |successor: u8| Refreshed::Repeated {
+            sign_in_id: "sgn_1".to_owned(), user_id: "usr_1".to_owned(), expires_at: 100, successor: vec![successor],
+        };
+        assert_eq!(exchange(1, 2, 20).await, exchanged("sgn_1"));
+        assert_eq!(exchange(1, 3, 39).await, repeated(2));
+        // a clock that was set back makes no grace longer
+        assert_eq!(exchange(1, 3, 1).await, repeated(2));
+        assert_eq!(exchange(2, 4, 40).await, exchanged("sgn_1"), "the one that was not given is unknown");
+        assert_eq!(exchange(2, 5, 41).await, repeated(4));
+        assert_eq!(exchange(1, 5, 41).await, Refreshed::Reused, "two generations are too many");
+        assert_eq!(exchange(4, 5, 42).await, Refreshed::Unknown);
+    }
+
+    async fn a10_of_two_exchanges_at_once_both_give_one_successor(store: Store) {
+        store.insert_user(&user("usr_1", "a@b")).await.unwrap();
+        store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
+        let (one, other) = tokio::join!(exchange(&store, 1, 2, 20), exchange(&store, 1, 3, 20));
+        let repeated = |one: &Refreshed| matches!(one, Refreshed::Repeated { .. });
+        assert_eq!(usize::from(repeated(&one)) + usize::from(repeated(&other)), 1, "{one:?} {other:?}");
+    }
+
     async fn a10_a_refresh_token_is_exchanged_once_and_a_second_time_ends_the_family(store: Store) {
         store.insert_user(&user("usr_1", "a@b")).await.unwrap();
         store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
-        let exchange = async |old, new, now| store.exchange_refresh_token(&[old; 32], &[new; 32], now).await.unwrap();
+        let exchange = async |old, new, now| exchange(&store, old, new, now).await;
         assert_eq!(exchange(9, 2, 20).await, Refreshed::Unknown);
         assert_eq!(exchange(1, 2, 20).await, exchanged("sgn_1"));
         assert_eq!(exchange(2, 3, 100).await, Refreshed::Unknown, "its end has come");
         assert_eq!(exchange(2, 3, 21).await, exchanged("sgn_1"), "what was refused is not used up");
-        assert_eq!(exchange(1, 4, 22).await, Refreshed::Reused);
-        assert_eq!(exchange(3, 5, 23).await, Refreshed::Unknown);
+        assert_eq!(exchange(1, 4, 42).await, Refreshed::Reused);
+        assert_eq!(exchange(3, 5, 43).await, Refreshed::Unknown);
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
-        assert_eq!(standing.revoked_at, Some(22));
+        assert_eq!((standing.revoked_at, standing.role.as_str()), (Some(42), "developer"));
     }
 
     async fn a11_an_ended_token_is_known_until_it_would_have_ended(store: Store) {
@@ -110,7 +143,7 @@ on_both! {
         store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
         assert!(store.disable_user("usr_1", 20).await.unwrap());
         assert!(!store.disable_user("usr_1", 21).await.unwrap());
-        assert_eq!(store.exchange_refresh_token(&[1; 32], &[2; 32], 30).await.unwrap(), Refreshed::Unknown);
+        assert_eq!(exchange(&store, 1, 2, 30).await, Refreshed::Unknown);
         assert_eq!(store.begin_sign_in(&sign_in("sgn_2", "acct_2", &[3; 32])).await.unwrap(), None);
     }
 
@@ -129,16 +162,42 @@ on_both! {
     }
 
     async fn a24_external_users_and_accounts_are_made_once(store: Store) {
-        let alone = store.external_user(&seen("ada", None, "usr_1", "acct_1")).await.unwrap();
+        let alone = store.external_user(&seen("ada", None, "usr_1", "acct_1")).await.unwrap().unwrap();
         assert_eq!((alone.user_id.as_str(), alone.account_id.as_str()), ("usr_1", "acct_1"));
-        assert_eq!(store.external_user(&seen("ada", None, "usr_2", "acct_2")).await.unwrap(), alone);
-        let named = store.external_user(&seen("bob", Some("acme"), "usr_3", "acct_3")).await.unwrap();
-        let colleague = store.external_user(&seen("cid", Some("acme"), "usr_4", "acct_4")).await.unwrap();
+        assert_eq!(store.external_user(&seen("ada", None, "usr_2", "acct_2")).await.unwrap().unwrap(), alone);
+        let named = store.external_user(&seen("bob", Some("acme"), "usr_3", "acct_3")).await.unwrap().unwrap();
+        let colleague = store.external_user(&seen("cid", Some("acme"), "usr_4", "acct_4")).await.unwrap().unwrap();
         assert_eq!((named.account_id.as_str(), colleague.account_id.as_str()), ("acct_3", "acct_3"));
         // an account of ours by its own id
-        let ours = store.external_user(&seen("ada", Some("acct_3"), "usr_5", "acct_5")).await.unwrap();
+        let ours = store.external_user(&seen("ada", Some("acct_3"), "usr_5", "acct_5")).await.unwrap().unwrap();
         assert_eq!((ours.user_id.as_str(), ours.account_id.as_str()), ("usr_1", "acct_3"));
-        assert_eq!(store.external_user(&seen("ada", None, "usr_6", "acct_6")).await.unwrap(), alone);
+        assert_eq!(store.external_user(&seen("ada", None, "usr_6", "acct_6")).await.unwrap().unwrap(), alone);
+    }
+
+    async fn a24_an_issuer_s_name_of_an_account_is_not_our_id_unless_it_is_trusted_with_those(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_ours")).await.unwrap();
+        let stranger = NewExternalUser { trusts_account_ids: false, ..seen("eve", Some("acct_ours"), "usr_1", "acct_1") };
+        assert_eq!(store.external_user(&stranger).await.unwrap().unwrap().account_id, "acct_1");
+        let colleague = seen("ada", Some("acct_ours"), "usr_2", "acct_2");
+        // the name is taken by then: an operator who trusts the issuer says so before its users come
+        assert_eq!(store.external_user(&colleague).await.unwrap().unwrap().account_id, "acct_1");
+    }
+
+    async fn a24_an_issuer_makes_no_more_users_and_accounts_than_it_may(store: Store) {
+        let bounded = |subject, account, user_id, account_id| NewExternalUser {
+            made_max: 3, ..seen(subject, account, user_id, account_id)
+        };
+        let (ada, bob) = (bounded("ada", Some("acme"), "usr_1", "acct_1"), bounded("bob", None, "usr_2", "acct_2"));
+        for known in [&ada, &bob] {
+            assert!(store.external_user(known).await.unwrap().is_some());
+        }
+        for new in [bounded("cid", None, "usr_3", "acct_3"), bounded("ada", Some("other"), "usr_3", "acct_3")] {
+            assert_eq!(store.external_user(&new).await.unwrap(), None);
+        }
+        for known in [&ada, &bob] {
+            assert!(store.external_user(known).await.unwrap().is_some(), "who is known goes on");
+        }
+        assert!(!store.has_account("acct_3").await.unwrap());
     }
 
     async fn a24_of_nodes_that_meet_an_external_user_at_once_all_see_the_same(store: Store) {
@@ -153,7 +212,7 @@ on_both! {
             .collect();
         let mut users = Vec::new();
         for task in tasks {
-            users.push(task.await.unwrap().unwrap());
+            users.push(task.await.unwrap().unwrap().unwrap());
         }
         users.dedup();
         assert_eq!(users.len(), 1, "{users:?}");

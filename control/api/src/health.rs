@@ -36,7 +36,7 @@ pub struct Health {
     pub version: String,
     /// Seconds since the node started.
     pub uptime_seconds: f64,
-    /// The backend that computes, such as `cpu-avx512`.
+    /// The backend that computes, such as `cpu-avx512`; `cpu` where the operator hides GPUs.
     pub fhe_engine: String,
     /// Whether this node computes on a GPU; false where its operator hides that.
     pub gpu_available: bool,

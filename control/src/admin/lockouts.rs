@@ -11,12 +11,12 @@ use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::limits::Digests;
 
-/// Who is locked, as an operator sees it. Neither addresses nor what was shown is known, only digests of them.
+/// Who is locked, as an operator sees it. Neither addresses nor e-mails nor what was shown is known, only digests of them.
 #[derive(Debug, Serialize)]
 pub struct LockoutFacts {
     /// The digest in hexadecimal.
     pub lockout_id: String,
-    /// `key` or `address`.
+    /// `key`, `address`, `user` or `sign_up`.
     pub kind: String,
     /// When it ends by itself.
     pub locked_until: String,
@@ -33,6 +33,8 @@ pub enum Forgiven {
     Lockout(String),
     /// A client's network.
     Address(IpAddr),
+    /// A user, by the e-mail.
+    User(String),
     /// Everybody.
     All,
 }
@@ -65,10 +67,8 @@ impl Operator {
                 }
                 Some(subject)
             }
-            Forgiven::Address(address) => {
-                let secrets = checked_secrets(config, &self.store).await?;
-                Some(Digests::new(&secrets).address(*address))
-            }
+            Forgiven::Address(address) => Some(self.digests(config).await?.address(*address)),
+            Forgiven::User(email) => Some(self.digests(config).await?.user(email)),
         };
         match self.store.clear_lockouts(subject.as_ref(), self.clock.now().0).await? {
             0 if subject.is_some() => bail!("nothing is known of it"),
@@ -77,5 +77,9 @@ impl Operator {
                 Ok(cleared)
             }
         }
+    }
+
+    async fn digests(&self, config: &Config) -> anyhow::Result<Digests> {
+        Ok(Digests::new(&checked_secrets(config, &self.store).await?))
     }
 }

@@ -1,8 +1,8 @@
-//! The public keys of an external issuer: fetched, kept for ten minutes, never asked for more often than is good for
-//! anybody (readings A10).
+//! The public keys of an external issuer: fetched and believed for ten minutes (readings A10). While the issuer does not
+//! answer, its last keys are believed for some hours: users go on working, and a key that it drops meanwhile goes later.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -12,14 +12,16 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::Timestamp;
 use crate::error::ApiError;
 
 /// How long fetched keys are believed.
 const TTL: Duration = Duration::from_secs(10 * 60);
-/// Between two fetches because of keys that are not in the set.
+/// How long fetched keys are believed while the issuer does not answer.
+const STALE_TTL: Duration = Duration::from_secs(4 * 3600);
+/// Between two fetches because of keys that are not in the set, and while old keys are believed.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(60);
 /// Between two fetches when there are no keys to believe.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
@@ -45,8 +47,9 @@ pub struct KeySet {
     issuer: String,
     /// Where the keys are; by discovery when unset.
     jwks_url: Option<Url>,
-    // held while fetching: whoever comes meanwhile waits for the same answer
     state: Mutex<State>,
+    /// Held while fetching: a request whose key is not known waits for the same answer.
+    fetching: AsyncMutex<()>,
 }
 
 #[derive(Default)]
@@ -54,6 +57,18 @@ struct State {
     keys: HashMap<String, Arc<IssuerKey>>,
     fetched_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
+}
+
+impl State {
+    /// Whether the keys were fetched less than this ago.
+    fn is_younger(&self, than: Duration, now: Timestamp) -> bool {
+        self.fetched_at.is_some_and(|at| now.is_near(at, than))
+    }
+
+    /// The key of this name in a set that was fetched less than this ago.
+    fn key(&self, kid: &str, younger_than: Duration, now: Timestamp) -> Option<Arc<IssuerKey>> {
+        self.keys.get(kid).filter(|_| self.is_younger(younger_than, now)).cloned()
+    }
 }
 
 #[derive(Deserialize)]
@@ -85,33 +100,62 @@ impl KeySet {
         let encrypted =
             issuer.starts_with("https:") || jwks_url.as_ref().is_some_and(|url: &Url| url.scheme() == "https");
         let http = if encrypted { http } else { http.tls_certs_only([]) };
-        Ok(KeySet { http: http.build()?, issuer, jwks_url, state: Mutex::default() })
+        Ok(KeySet { http: http.build()?, issuer, jwks_url, state: Mutex::default(), fetching: AsyncMutex::default() })
     }
 
     /// The key of this name; `None`: the issuer has no such key.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Result<Option<Arc<IssuerKey>>, ApiError> {
-        let mut state = self.state.lock().await;
-        let fresh = state.fetched_at.is_some_and(|at| now.is_near(at, TTL));
-        if fresh && let Some(key) = state.keys.get(kid) {
-            return Ok(Some(key.clone()));
+        if let Some(key) = self.state().key(kid, TTL, now) {
+            return Ok(Some(key));
         }
-        let pause = if fresh { UNKNOWN_KID_PAUSE } else { FAILURE_PAUSE };
-        if state.asked_at.is_none_or(|at| !now.is_near(at, pause)) {
-            state.asked_at = Some(now);
-            match self.fetch().await {
-                Ok(keys) => {
-                    state.keys = keys;
-                    state.fetched_at = Some(now);
-                }
-                Err(error) => {
-                    tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "no keys from the issuer")
+        let old = self.state().key(kid, STALE_TTL, now);
+        match old {
+            // one request asks for new keys; those with an old one go on meanwhile
+            Some(old) => match self.fetching.try_lock() {
+                Ok(_turn) => self.fetch_if_due(now).await,
+                Err(_) => return Ok(Some(old)),
+            },
+            None => {
+                let _turn = self.fetching.lock().await;
+                // the fetch that was waited for may have brought it
+                if self.state().key(kid, TTL, now).is_none() {
+                    self.fetch_if_due(now).await;
                 }
             }
         }
-        match state.fetched_at.is_some_and(|at| now.is_near(at, TTL)) {
+        let state = self.state();
+        match state.is_younger(TTL, now) {
             true => Ok(state.keys.get(kid).cloned()),
-            false => Err(ApiError::new(Code::UpstreamUnavailable, "the issuer of session tokens does not answer")),
+            false => state.key(kid, STALE_TTL, now).map(Some).ok_or_else(|| {
+                ApiError::new(Code::UpstreamUnavailable, "the issuer of session tokens does not answer")
+            }),
         }
+    }
+
+    /// Asks the issuer, unless it was asked a moment ago.
+    async fn fetch_if_due(&self, now: Timestamp) {
+        {
+            let mut state = self.state();
+            let pause = if state.is_younger(STALE_TTL, now) { UNKNOWN_KID_PAUSE } else { FAILURE_PAUSE };
+            if state.asked_at.is_some_and(|at| now.is_near(at, pause)) {
+                return;
+            }
+            state.asked_at = Some(now);
+        }
+        match self.fetch().await {
+            Ok(keys) => {
+                let mut state = self.state();
+                state.keys = keys;
+                state.fetched_at = Some(now);
+            }
+            Err(error) => {
+                tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "no keys from the issuer")
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn fetch(&self) -> anyhow::Result<HashMap<String, Arc<IssuerKey>>> {

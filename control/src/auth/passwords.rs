@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::error::ApiError;
 use crate::ids;
+use crate::telemetry::Telemetry;
 
 /// What one hash costs: 19 MiB and two passes, OWASP's first recommendation for argon2id.
 const MEMORY_KIB: u32 = 19 * 1024;
@@ -28,18 +29,18 @@ const NOBODY: &str =
 const CHARACTERS: std::ops::RangeInclusive<usize> = 12..=256;
 
 /// Computes hashes of passwords.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Passwords {
     turns: Arc<Semaphore>,
-}
-
-impl Default for Passwords {
-    fn default() -> Self {
-        Self { turns: Arc::new(Semaphore::new(AT_ONCE)) }
-    }
+    telemetry: Arc<Telemetry>,
 }
 
 impl Passwords {
+    /// Counts the hashes there.
+    pub fn new(telemetry: Arc<Telemetry>) -> Passwords {
+        Passwords { turns: Arc::new(Semaphore::new(AT_ONCE)), telemetry }
+    }
+
     /// Whether this is the password of the hash. Without a hash it takes as long and is no.
     pub async fn is_right(&self, password: Zeroizing<String>, hash: Option<String>) -> Result<bool, ApiError> {
         self.in_turn(move || {
@@ -53,9 +54,7 @@ impl Passwords {
 
     /// The hash of a password that is set; says what is wrong with one that may not be.
     pub async fn hash(&self, password: Zeroizing<String>) -> Result<String, ApiError> {
-        check(&password).map_err(|issue| {
-            ApiError::new(Code::InvalidRequest, format!("the new password {issue}")).at("password", issue)
-        })?;
+        accept(&password)?;
         self.in_turn(move || hash(&password)).await
     }
 
@@ -68,12 +67,19 @@ impl Passwords {
                 .retry_after(Duration::from_secs(2))
         })?;
         let turn = turn.map_err(ApiError::internal)?;
+        self.telemetry.password_hashed();
         let result = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
         });
         result.await?.map_err(ApiError::internal)
     }
+}
+
+/// Refuses a password that may not be set.
+pub fn accept(password: &str) -> Result<(), ApiError> {
+    check(password)
+        .map_err(|issue| ApiError::new(Code::InvalidRequest, format!("the new password {issue}")).at("password", issue))
 }
 
 /// What a password that is set must be.
@@ -104,9 +110,13 @@ mod tests {
         Zeroizing::new(text.to_owned())
     }
 
+    fn passwords() -> Passwords {
+        Passwords::new(Arc::new(Telemetry::new().unwrap()))
+    }
+
     #[tokio::test]
     async fn a_hash_knows_its_password_and_no_other() {
-        let passwords = Passwords::default();
+        let passwords = passwords();
         let hash = passwords.hash(secret("correct horse battery")).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert!(passwords.is_right(secret("correct horse battery"), Some(hash.clone())).await.unwrap());
@@ -117,13 +127,13 @@ mod tests {
     async fn nobody_s_hash_costs_as_much_as_anybody_s_and_has_no_password() {
         let parsed = PasswordHash::new(NOBODY).unwrap();
         assert_eq!(parsed.params.to_string(), format!("m={MEMORY_KIB},t={PASSES},p={LANES}"));
-        assert!(!Passwords::default().is_right(secret(""), None).await.unwrap());
+        assert!(!passwords().is_right(secret(""), None).await.unwrap());
     }
 
     #[tokio::test]
     async fn short_and_endless_passwords_are_refused() {
         for bad in ["eleven char".to_owned(), "x".repeat(257)] {
-            assert_eq!(Passwords::default().hash(secret(&bad)).await.unwrap_err().code, Code::InvalidRequest);
+            assert_eq!(passwords().hash(secret(&bad)).await.unwrap_err().code, Code::InvalidRequest);
         }
     }
 }

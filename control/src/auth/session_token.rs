@@ -45,6 +45,10 @@ pub enum Issuer {
         audience: String,
         /// Their keys.
         keys: KeySet,
+        /// Whether an `account_id` claim that is one of this node's account ids opens that account.
+        trusts_account_ids: bool,
+        /// Users and accounts together that the issuer may bring into being.
+        made_max: u32,
     },
 }
 
@@ -118,7 +122,10 @@ impl SessionTokens {
         }
         let caller = match &self.issuer {
             Issuer::Embedded(_) => self.own_user(&claims, id, ends).await?,
-            Issuer::External { .. } => self.external_user(&claims, id, ends, now).await?,
+            Issuer::External { trusts_account_ids, made_max, .. } => {
+                let bounds = (*trusts_account_ids, *made_max);
+                self.external_user(&claims, bounds, id, ends, now).await?
+            }
         };
         let mut memory = self.memory();
         // it may have been ended while the database was asked
@@ -185,7 +192,7 @@ impl SessionTokens {
                 }
                 decode(token, header.alg, &key.verifying, &issuer.address, AUDIENCE)?
             }
-            Issuer::External { address, audience, keys } => {
+            Issuer::External { address, audience, keys, .. } => {
                 let key = keys.key(&kid, now).await?.ok_or_else(invalid_token)?;
                 if key.only.is_some_and(|only| only != header.alg) {
                     return Err(invalid_token());
@@ -203,7 +210,7 @@ impl SessionTokens {
 
     /// The bearer of a token of ours: its account and role, as long as sign-in and user stand.
     async fn own_user(&self, claims: &Claims, id: Digest, ends: Timestamp) -> Result<Caller, ApiError> {
-        let (Some(sid), Some(account), Some(role)) = (&claims.sid, &claims.account_id, &claims.role) else {
+        let (Some(sid), Some(account)) = (&claims.sid, &claims.account_id) else {
             return Err(invalid_token());
         };
         let standing = self.store.token_standing(&claims.sub, sid, account).await?;
@@ -212,7 +219,8 @@ impl SessionTokens {
         Ok(Caller {
             account: account.parse().map_err(|_| invalid_token())?,
             environment: Environment::Live,
-            role: role_of(role).ok_or_else(invalid_token)?,
+            // the user's role of now, not that of an hour ago in the token
+            role: role_of(&standing.role).ok_or_else(broken_account)?,
             plan: Plan::from_name(&standing.plan).ok_or_else(broken_account)?,
             credential: Credential::Token {
                 user_id: claims.sub.parse().map_err(|_| invalid_token())?,
@@ -227,6 +235,7 @@ impl SessionTokens {
     async fn external_user(
         &self,
         claims: &Claims,
+        (trusts_account_ids, made_max): (bool, u32),
         id: Digest,
         ends: Timestamp,
         now: Timestamp,
@@ -245,9 +254,14 @@ impl SessionTokens {
             account: claims.account_id.as_deref(),
             role: own_role.as_str(),
             plan: Plan::Free.as_str(),
+            trusts_account_ids,
+            made_max: i64::from(made_max),
             now: now.0,
         };
-        let user = self.store.external_user(&seen).await?;
+        let user = self.store.external_user(&seen).await?.ok_or_else(|| {
+            tracing::warn!(made_max, "the issuer has made as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows");
+            ApiError::new(Code::FeatureDisabled, "this node takes no more users of its issuer: ask its operator")
+        })?;
         if user.disabled_at.is_some() {
             return Err(invalid_token());
         }

@@ -1,25 +1,30 @@
 //! Signing in with a password, and staying signed in (readings A10, A24).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use api::sign_in::{Hidden, SignedIn, SignedInUser};
 use api::{Code, SignInId};
-use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, Refreshed, Store, User};
+use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, NextRefreshToken, Refreshed, Store, User};
 use zeroize::Zeroizing;
 
 use super::issuer::{AUDIENCE, EmbeddedIssuer, OwnClaims};
-use super::{Caller, Credential, Pepper, Role};
+use super::{Caller, Credential, Pepper, Role, passwords};
 use crate::app::Node;
 use crate::clock::Timestamp;
 use crate::error::ApiError;
 use crate::ids;
 use crate::limits::Plan;
+use crate::sealing::Seal;
 use crate::secrets::{Purpose, Secrets};
 
 /// Life of an access token.
 pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 /// Life of a sign-in, however often it is refreshed.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// For so long a refresh token that was exchanged gives the same successor again: an answer may get lost, and two tabs of
+/// one user may refresh at once.
+const REFRESH_GRACE: Duration = Duration::from_secs(20);
 /// Life of a setup link, and of one that resets a password.
 const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of an e-mail address at most (RFC 5321).
@@ -34,6 +39,7 @@ const RESET_PREFIX: &str = "pt_";
 /// Tokens for an e-mail and its password.
 pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(node)?;
+    node.limits.check_user(email, node.clock.now())?;
     // what is no e-mail is nobody's, and takes as long to find out
     let user = match normal_email(email) {
         Some(email) => node.store.user_of_email(&email).await?,
@@ -42,9 +48,18 @@ pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Re
     let user = user.filter(|user| user.disabled_at.is_none());
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let right = node.passwords.is_right(password, hash).await?;
+    let now = node.clock.now();
+    // attempts that ran at the same time may have failed: of many at once no more are answered than one after another
+    node.limits.check_user(email, now)?;
     match user {
-        Some(user) if right => begin(node, issuer, &user).await,
-        _ => Err(ApiError::new(Code::InvalidCredentials, "the e-mail or the password is wrong")),
+        Some(user) if right => {
+            node.limits.right_password(email, now).await;
+            begin(node, issuer, &user).await
+        }
+        _ => {
+            node.limits.wrong_password(email, now);
+            Err(ApiError::new(Code::InvalidCredentials, "the e-mail or the password is wrong"))
+        }
     }
 }
 
@@ -56,27 +71,43 @@ pub async fn set_up(
     password: Zeroizing<String>,
 ) -> Result<SignedIn, ApiError> {
     let issuer = embedded(node)?;
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or too old");
+    let not_the_first = || ApiError::new(Code::Conflict, "there is an administrator already: sign in");
+    let link = node.token_digest(&token);
+    // before anything is hashed, which is dear
+    if !node.store.is_setup_link(&link, node.clock.now().0).await? {
+        return Err(bad_link());
+    }
+    if node.store.has_users().await? {
+        return Err(not_the_first());
+    }
     let email = new_email(email)?;
     let hash = node.passwords.hash(password).await?;
     let now = node.clock.now();
     let user_id = ids::user(now);
     let user = new_user(user_id.as_str(), &email, &hash, Role::AccountAdmin, now);
-    match node.store.insert_first_user(&node.token_digest(&token), &user).await? {
+    match node.store.insert_first_user(&link, &user).await? {
         FirstUser::Made => begin(node, issuer, &made(&user)).await,
-        FirstUser::BadLink => {
-            Err(ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or too old"))
-        }
-        FirstUser::NotTheFirst => Err(ApiError::new(Code::Conflict, "there is an administrator already: sign in")),
+        FirstUser::BadLink => Err(bad_link()),
+        FirstUser::NotTheFirst => Err(not_the_first()),
     }
 }
 
 /// A new user with an account of their own, where the operator permits it.
-pub async fn sign_up(node: &Node, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
+pub async fn sign_up(
+    node: &Node,
+    address: IpAddr,
+    email: &str,
+    password: Zeroizing<String>,
+) -> Result<SignedIn, ApiError> {
     let issuer = embedded(node)?;
     if !node.config.auth.allow_signup {
         return Err(ApiError::new(Code::FeatureDisabled, "this node's operator creates the users"));
     }
     let email = new_email(email)?;
+    passwords::accept(&password)?;
+    // each costs a hash, and says whether there is a user with this e-mail
+    node.limits.sign_up(address, node.clock.now())?;
     let hash = node.passwords.hash(password).await?;
     let now = node.clock.now();
     let user_id = ids::user(now);
@@ -95,10 +126,22 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
         return Err(refused());
     }
     let now = node.clock.now();
-    let next = random_token(REFRESH_PREFIX);
-    let (old, new) = (node.token_digest(&token), node.token_digest(&next));
-    let (sign_in_id, user_id, ends) = match node.store.exchange_refresh_token(&old, &new, now.0).await? {
-        Refreshed::Exchanged { sign_in_id, user_id, expires_at } => (sign_in_id, user_id, Timestamp(expires_at)),
+    let (seal, fresh) = (Seal::new(&node.secrets.key(Purpose::RefreshTokens)), random_token(REFRESH_PREFIX));
+    let old = node.token_digest(&token);
+    // sealed to the old one: it opens for it only
+    let name = hex::encode(old);
+    let next = NextRefreshToken {
+        digest: &node.token_digest(&fresh),
+        sealed: &seal.seal(&name, fresh.as_bytes()),
+        grace_us: REFRESH_GRACE.as_micros() as i64,
+    };
+    let (sign_in_id, user_id, ends, next) = match node.store.exchange_refresh_token(&old, &next, now.0).await? {
+        Refreshed::Exchanged { sign_in_id, user_id, expires_at } => (sign_in_id, user_id, Timestamp(expires_at), fresh),
+        Refreshed::Repeated { sign_in_id, user_id, expires_at, successor } => {
+            let opened = seal.open(&name, &successor).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            let same = opened.ok_or_else(|| ApiError::internal("the record of a refresh token is broken"))?;
+            (sign_in_id, user_id, Timestamp(expires_at), Zeroizing::new(same))
+        }
         Refreshed::Reused => {
             node.forget_tokens().await;
             tracing::warn!("a refresh token came a second time: its sign-in is ended");
@@ -125,7 +168,13 @@ pub async fn change_password(
         return Err(ApiError::internal("a user of this node without a sign-in"));
     };
     let user = node.store.user(user_id.as_str()).await?;
-    if !node.passwords.is_right(current, user.and_then(|user| user.password_hash)).await? {
+    let (email, hash) = user.map_or((None, None), |user| (user.email, user.password_hash));
+    let email = email.unwrap_or_default();
+    node.limits.check_user(&email, node.clock.now())?;
+    let right = node.passwords.is_right(current, hash).await?;
+    node.limits.check_user(&email, node.clock.now())?;
+    if !right {
+        node.limits.wrong_password(&email, node.clock.now());
         return Err(ApiError::new(Code::InvalidCredentials, "the current password is wrong"));
     }
     let hash = node.passwords.hash(new).await?;
@@ -137,9 +186,15 @@ pub async fn change_password(
 /// Another password for whoever has the link. Their sign-ins end.
 pub async fn reset_password(node: &Node, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
     embedded(node)?;
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old");
+    let link = node.token_digest(&token);
+    // before anything is hashed, which is dear
+    if !node.store.is_password_link(&link, node.clock.now().0).await? {
+        return Err(bad_link());
+    }
     let hash = node.passwords.hash(new).await?;
-    if !node.store.use_password_link(&node.token_digest(&token), &hash, node.clock.now().0).await? {
-        return Err(ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old"));
+    if !node.store.use_password_link(&link, &hash, node.clock.now().0).await? {
+        return Err(bad_link());
     }
     node.forget_tokens().await;
     Ok(())

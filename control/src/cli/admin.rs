@@ -86,7 +86,7 @@ pub struct SetPlan {
     common: Common,
 }
 
-/// List keys and addresses that are locked for too many invalid attempts.
+/// List keys, addresses and users that are locked for too many invalid attempts.
 #[derive(Debug, Args)]
 pub struct ListLockouts {
     #[command(flatten)]
@@ -97,11 +97,14 @@ pub struct ListLockouts {
 #[derive(Debug, Args)]
 pub struct ClearLockout {
     /// As `list-lockouts` shows it.
-    #[arg(value_name = "LOCKOUT_ID", required_unless_present_any = ["address", "all"])]
+    #[arg(value_name = "LOCKOUT_ID", required_unless_present_any = ["address", "user", "all"])]
     lockout: Option<String>,
     /// A client's address; of an IPv6 address its /64.
-    #[arg(long, conflicts_with_all = ["lockout", "all"])]
+    #[arg(long, conflicts_with_all = ["lockout", "user", "all"])]
     address: Option<IpAddr>,
+    /// A user, by the e-mail.
+    #[arg(long, value_name = "EMAIL", conflicts_with_all = ["lockout", "all"])]
+    user: Option<String>,
     /// Everybody.
     #[arg(long, conflicts_with = "lockout")]
     all: bool,
@@ -231,10 +234,11 @@ async fn list_lockouts(args: ListLockouts) -> anyhow::Result<()> {
 }
 
 async fn clear_lockout(args: ClearLockout) -> anyhow::Result<()> {
-    let forgiven = match (args.lockout, args.address) {
-        (Some(id), _) => Forgiven::Lockout(id),
-        (None, Some(address)) => Forgiven::Address(address),
-        (None, None) => Forgiven::All,
+    let forgiven = match (args.lockout, args.address, args.user) {
+        (Some(id), ..) => Forgiven::Lockout(id),
+        (None, Some(address), _) => Forgiven::Address(address),
+        (None, None, Some(email)) => Forgiven::User(email),
+        (None, None, None) => Forgiven::All,
     };
     let config = args.common.settings.config()?;
     let cleared = Operator::open(&config).await?.clear_lockouts(&config, &forgiven).await?;

@@ -73,7 +73,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_PUBLIC_URL",
         "public-url",
         "",
-        "Base address in documentation links; by default http:// and the listening address.",
+        "Address that clients see, in documentation links, setup links and tokens; by default http:// and the listening address. Give it where a proxy is in front.",
     ),
     setting(
         "ANGO_TRUSTED_PROXIES",
@@ -116,6 +116,18 @@ pub const SETTINGS: &[Setting] = &[
         "oidc-jwks-url",
         "",
         "Where the keys of ANGO_OIDC_ISSUER are; by default its discovery document says it.",
+    ),
+    setting(
+        "ANGO_OIDC_TRUST_ACCOUNT_IDS",
+        "oidc-trust-account-ids",
+        "false",
+        "Whether a token of ANGO_OIDC_ISSUER whose `account_id` claim is one of this node's account ids opens that account. Only for an issuer whose users cannot change the claim; else the claim names accounts of the issuer's own.",
+    ),
+    setting(
+        "ANGO_OIDC_ACCOUNTS_MAX",
+        "oidc-accounts-max",
+        "10000",
+        "Users and accounts together that tokens of ANGO_OIDC_ISSUER may bring into being; further ones are refused.",
     ),
     setting(
         "ANGO_SESSION_TTL_S",
@@ -257,8 +269,10 @@ mod tests {
 
     /// `.env.sample` as the list says it should be.
     fn sample() -> String {
-        let mut text =
-            String::from("# Every setting of ango with its default. Each is also a flag: see `ango serve --help`.\n");
+        let mut text = String::from(
+            "# Every setting of ango with its default, as an environment variable: nothing reads this file itself.\n\
+                # Each but the secrets is also a flag: see `ango serve --help`.\n",
+        );
         for setting in SETTINGS {
             text += &format!("\n# {}\n#{}={}\n", setting.why, setting.name, setting.default);
         }

@@ -1,8 +1,10 @@
 //! Who tried too many wrong credentials (specification, Authentication 8; readings A20, A21).
 //!
 //! Failures are counted by the digest of the whole text that was shown and by the network it came from: never by a part
-//! of a key, with which anybody could lock its owner out. All is decided in memory; nodes tell one another through the
-//! database once a second, at once where a cache store carries the news.
+//! of a key, with which anybody could lock its owner out. Wrong passwords count for the user too, known or not, whichever
+//! network they come from: there the wait grows with each failure and stays short, so that a stranger slows a user down but
+//! does not shut them out. All is decided in memory; nodes tell one another through the database once a second, at once
+//! where a cache store carries the news.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -28,6 +30,18 @@ const ADDRESS_FAILURES_MAX: usize = 20;
 const WINDOW: Duration = Duration::from_secs(5 * 60);
 /// Length of a lock.
 const LOCK: Duration = Duration::from_secs(15 * 60);
+/// Wrong passwords of one user that cost no wait.
+const USER_FAILURES_FREE: usize = 5;
+/// The wait after the next one; each further one doubles it.
+const USER_WAIT_MIN: Duration = Duration::from_secs(1);
+/// Longest wait: 288 attempts a day from all addresses together.
+const USER_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// Wrong passwords of one user are forgotten after a day without any, and by signing in.
+const USER_WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Wrong passwords of one user that are remembered: with so many the wait is the longest.
+const USER_FAILURES_KEPT: usize = 16;
+/// Sign-ups from one network within the window that lock it for further ones.
+const SIGN_UPS_MAX: usize = 10;
 /// Subjects remembered at once.
 const SUBJECTS_MAX: usize = 100_000;
 /// Subjects told to the database in one transaction.
@@ -40,12 +54,14 @@ pub type Digest = [u8; 32];
 pub struct Digests {
     shown: Pepper,
     addresses: Pepper,
+    emails: Pepper,
 }
 
 impl Digests {
     /// Under the server's secret.
     pub fn new(secrets: &Secrets) -> Digests {
-        Digests { shown: secrets.pepper(), addresses: Pepper(secrets.key(Purpose::Addresses)) }
+        let of = |purpose| Pepper(secrets.key(purpose));
+        Digests { shown: secrets.pepper(), addresses: of(Purpose::Addresses), emails: of(Purpose::Emails) }
     }
 
     /// Of a text that was shown: for an API key the digest that it is found by.
@@ -58,6 +74,16 @@ impl Digests {
         self.addresses.digest(&ClientAddress(address).network().to_string())
     }
 
+    /// A caller's network as one that users sign up from.
+    pub fn sign_ups(&self, address: IpAddr) -> Digest {
+        self.addresses.digest(&format!("sign-ups {}", ClientAddress(address).network()))
+    }
+
+    /// Of the e-mail that somebody signs in with, whether a user has it or not.
+    pub fn user(&self, email: &str) -> Digest {
+        self.emails.digest(&email.trim().to_lowercase())
+    }
+
     /// The network as a subject of counters.
     pub fn address_subject(&self, address: IpAddr) -> Subject {
         let digest = self.address(address);
@@ -67,24 +93,63 @@ impl Digests {
 
 /// What failures are counted of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// A text that was shown as an API key.
     Key,
+    /// A caller's network.
     Address,
+    /// A user, by the e-mail that was given with a wrong password.
+    User,
+    /// A network that users sign up from: each sign-up counts.
+    SignUp,
 }
 
 impl Kind {
+    const ALL: [Kind; 4] = [Kind::Key, Kind::Address, Kind::User, Kind::SignUp];
+
+    /// The word in the column `kind`.
     fn as_str(self) -> &'static str {
         match self {
             Kind::Key => "key",
             Kind::Address => "address",
+            Kind::User => "user",
+            Kind::SignUp => "sign_up",
         }
     }
 
-    fn failures_max(self) -> usize {
+    fn of(lockout: &Lockout) -> Kind {
+        Kind::ALL.into_iter().find(|kind| kind.as_str() == lockout.kind).unwrap_or(Kind::Address)
+    }
+
+    /// How long a failure counts.
+    fn window(self) -> Duration {
         match self {
+            Kind::User => USER_WINDOW,
+            Kind::Key | Kind::Address | Kind::SignUp => WINDOW,
+        }
+    }
+
+    /// The longest lock.
+    fn lock_max(self) -> Duration {
+        match self {
+            Kind::User => USER_WAIT_MAX,
+            Kind::Key | Kind::Address | Kind::SignUp => LOCK,
+        }
+    }
+
+    /// The lock that so many failures within the window are answered with.
+    fn lock(self, failures: usize) -> Option<Duration> {
+        let max = match self {
             Kind::Key => KEY_FAILURES_MAX,
             Kind::Address => ADDRESS_FAILURES_MAX,
-        }
+            Kind::SignUp => SIGN_UPS_MAX,
+            Kind::User => {
+                let doublings = u32::try_from(failures.checked_sub(USER_FAILURES_FREE + 1)?).unwrap_or(u32::MAX);
+                let wait = USER_WAIT_MIN.saturating_mul(2_u32.saturating_pow(doublings));
+                return Some(wait.min(USER_WAIT_MAX));
+            }
+        };
+        (failures >= max).then_some(LOCK)
     }
 }
 
@@ -121,31 +186,49 @@ impl Lockouts {
     }
 
     /// Refuses a locked network, and a locked text from wherever it comes.
-    pub fn check(&self, subjects: [Option<Digest>; 2], now: Timestamp) -> Result<(), ApiError> {
+    pub fn check(&self, subjects: impl IntoIterator<Item = Option<Digest>>, now: Timestamp) -> Result<(), ApiError> {
         let mut known = self.known();
         let ends = subjects.into_iter().flatten().filter_map(|subject| {
-            let until = known.subjects.get_mut(&subject)?.lockout.locked_until.as_mut()?;
+            let lockout = &mut known.subjects.get_mut(&subject)?.lockout;
+            let longest = now.plus(Kind::of(lockout).lock_max()).0;
+            let until = lockout.locked_until.as_mut()?;
             // a clock that was set back must not make the lock longer
-            *until = (*until).min(now.plus(LOCK).0);
+            *until = (*until).min(longest);
             (*until > now.0).then_some(Timestamp(*until))
         });
         match ends.max() {
             None => Ok(()),
             Some(end) => {
-                let message = "too many invalid attempts with this key or from this address";
+                let message = "too many invalid attempts with this key, for this user or from this address";
                 Err(ApiError::new(Code::BruteForceLockout, message).retry_after(end.since(now)))
             }
         }
     }
 
-    /// Counts a failed attempt.
+    /// Counts a failed attempt with this text and from this network.
     pub fn failed(&self, address: Option<Digest>, shown: Option<Digest>, now: Timestamp) {
-        let mut known = self.known();
         for (subject, kind) in [(address, Kind::Address), (shown, Kind::Key)] {
             if let Some(subject) = subject {
-                known.add(subject, kind, now);
+                self.count(subject, kind, now);
             }
         }
+    }
+
+    /// Counts a failure of one subject.
+    pub fn count(&self, subject: Digest, kind: Kind, now: Timestamp) {
+        self.known().add(subject, kind, now);
+    }
+
+    /// Forgets the failures of a subject, on every node. Whether there were any.
+    pub async fn forgive(&self, subject: Digest, now: Timestamp) -> bool {
+        let _alone = self.exchanging.lock().await;
+        if !self.known().forgive(&subject) {
+            return false;
+        }
+        if let Err(error) = self.store.clear_lockouts(Some(&subject), now.0).await {
+            tracing::warn!(cause = %error, "other nodes remember failures that are forgiven here");
+        }
+        true
     }
 
     /// Tells the database what is new here and takes from it what is new there. While it does not answer, the node goes by
@@ -206,12 +289,23 @@ impl Known {
             },
             untold: Vec::new(),
         });
-        if entry.lockout.locked_until.is_some_and(|until| until > now.0) {
+        if kind != Kind::User && entry.lockout.locked_until.is_some_and(|until| until > now.0) {
             return;
         }
         add(&mut entry.lockout, &[now.0], now);
         entry.untold.push(now.0);
         self.untold.insert(subject);
+    }
+
+    /// Forgets the failures of a subject; whether there were any.
+    fn forgive(&mut self, subject: &Digest) -> bool {
+        self.untold.remove(subject);
+        let Some(entry) = self.subjects.get_mut(subject) else { return false };
+        let had_any = !entry.lockout.failures.is_empty() || entry.lockout.locked_until.is_some();
+        entry.untold.clear();
+        entry.lockout.failures.clear();
+        entry.lockout.locked_until = None;
+        had_any
     }
 
     /// Some of what the database does not know; from now on it is being told.
@@ -269,30 +363,35 @@ impl Known {
 
 /// Adds failures to what is known, and locks when they are too many within the window.
 fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
-    let max = if lockout.kind == Kind::Key.as_str() { Kind::Key } else { Kind::Address }.failures_max();
+    let kind = Kind::of(lockout);
     let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);
     let mut failures = failures.to_vec();
     failures.sort_unstable();
     // those of a clock that has been set back since would push out what comes now
-    lockout.failures.retain(|&known| known < now.plus(WINDOW).0);
+    lockout.failures.retain(|&known| known < now.plus(kind.window()).0);
     for at in failures {
-        // another node may have locked it in the meantime: what came after that does not count
-        if is_locked(lockout, at) {
+        // another node may have locked it in the meantime: what came after that does not count, but that a user's wait grows
+        if kind != Kind::User && is_locked(lockout, at) {
             continue;
         }
         let place = lockout.failures.partition_point(|&known| known <= at);
         lockout.failures.insert(place, at);
         let newest = Timestamp(lockout.failures[lockout.failures.len() - 1]);
-        lockout.failures.retain(|&known| newest.since(Timestamp(known)) < WINDOW);
-        if lockout.failures.len() >= max {
-            lockout.locked_until = Some(newest.plus(LOCK).0);
-            lockout.failures.clear();
+        lockout.failures.retain(|&known| newest.since(Timestamp(known)) < kind.window());
+        if let Some(lock) = kind.lock(lockout.failures.len()) {
+            lockout.locked_until = Some(newest.plus(lock).0);
+            if kind == Kind::User {
+                let superfluous = lockout.failures.len().saturating_sub(USER_FAILURES_KEPT);
+                lockout.failures.drain(..superfluous);
+            } else {
+                lockout.failures.clear();
+            }
         }
     }
     if !is_locked(lockout, now.0) {
         lockout.locked_until = None;
     }
-    let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(WINDOW).0);
+    let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(kind.window()).0);
     lockout.expires_at = lockout.expires_at.max(last_failure.max(lockout.locked_until).unwrap_or(0));
 }
 

@@ -93,7 +93,7 @@ pub async fn full(State(node): State<Arc<Node>>) -> Response {
         status,
         version: VERSION.to_owned(),
         uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
-        fhe_engine: computes.map_or("none", |device| &device.backend).to_owned(),
+        fhe_engine: shown_engine(computes, node.config.hide_gpu),
         gpu_available: gpu.is_some(),
         gpu_name: gpu.map(|device| device.name.clone()),
         active_sessions: usage.sessions,
@@ -135,6 +135,15 @@ fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[De
 fn computing(devices: &[Device]) -> Option<&Device> {
     let first = |state| devices.iter().find(move |device| device.state == state);
     first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
+}
+
+/// What health says computes. Where the operator hides the GPU every node says the same, with and without one.
+fn shown_engine(computes: Option<&Device>, hidden: bool) -> String {
+    match computes {
+        None => "none".to_owned(),
+        Some(_) if hidden => "cpu".to_owned(),
+        Some(device) => device.backend.clone(),
+    }
 }
 
 /// The GPU that health tells of: the first in service, unless the operator hides it (readings O6).
@@ -216,6 +225,16 @@ mod tests {
         assert_eq!(shown_gpu(&devices, false), Some(&devices[1]));
         assert_eq!(shown_gpu(&devices, true), None);
         assert_eq!(shown_gpu(&devices[..1], false), None);
+    }
+
+    #[test]
+    fn o6_a_hidden_gpu_does_not_show_in_the_engine_s_name() {
+        for backend in ["cuda", "wgpu", "cpu-avx512"] {
+            let device = device(backend, DeviceState::InService);
+            assert_eq!(shown_engine(Some(&device), false), backend);
+            assert_eq!(shown_engine(Some(&device), true), "cpu");
+        }
+        assert_eq!(shown_engine(None, true), "none");
     }
 
     #[test]

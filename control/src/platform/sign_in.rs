@@ -63,7 +63,9 @@ pub async fn log_in(
 
 /// Exchange a refresh token for the next tokens.
 ///
-/// A refresh token works once. When one comes a second time, somebody has a copy: the whole sign-in ends.
+/// A refresh token works once. For 20 seconds it gives the same next one again, in case the answer was lost or two tabs
+/// refresh at once. When it comes a second time after that, or after the next one was used, there is a copy of it: the whole
+/// sign-in ends.
 #[utoipa::path(
     post,
     path = "/auth/refresh",
@@ -114,10 +116,11 @@ pub async fn set_up(
 )]
 pub async fn sign_up(
     State(node): State<Arc<Node>>,
+    ClientAddress(address): ClientAddress,
     body: body::Json<SignInRequest>,
 ) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
     let SignInRequest { email, password } = body.value;
-    let signed_in = sign_in::sign_up(&node, &email, secret(password)).await?;
+    let signed_in = sign_in::sign_up(&node, address, &email, secret(password)).await?;
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 

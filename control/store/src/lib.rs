@@ -41,7 +41,7 @@ pub use lockouts::{Locked, Lockout};
 pub use pages::Rows;
 pub use request_counts::{Counts, Settled, Settlement, Wish};
 pub use schema::Schema;
-pub use sign_ins::{NewSignIn, Refreshed, TokenStanding};
+pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use user_keys::{UserKeyMade, UserKeysSeen};

@@ -6,9 +6,9 @@ use crate::{Result, Store};
 /// What is known of one subject. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lockout {
-    /// Keyed digest of what was shown, or of the network that it came from.
+    /// Keyed digest of what was shown, of the network that it came from, or of a user's e-mail.
     pub subject: [u8; 32],
-    /// `key` or `address`.
+    /// `key`, `address`, `user` or `sign_up`.
     pub kind: String,
     /// Failures that still count, oldest first.
     pub failures: Vec<i64>,
@@ -23,7 +23,7 @@ pub struct Lockout {
 pub struct Locked {
     /// Keyed digest.
     pub subject: Vec<u8>,
-    /// `key` or `address`.
+    /// `key`, `address`, `user` or `sign_up`.
     pub kind: String,
     /// End of the lock.
     pub locked_until: i64,

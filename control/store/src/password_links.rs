@@ -11,6 +11,13 @@ impl Store {
         self.db.execute(sql, values![digest, user_id, expires_at]).await.map(drop)
     }
 
+    /// Whether this is the digest of a link that may be used.
+    pub async fn is_password_link(&self, digest: &[u8; 32], now: i64) -> Result<bool> {
+        let sql = "SELECT CAST(1 AS BIGINT) FROM password_links WHERE digest = $1 AND expires_at > $2";
+        let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest, now]).await?;
+        Ok(row.is_some())
+    }
+
     /// Uses a link up: sets the password of its user and ends all their sign-ins. False: no such link, or its time is over,
     /// or the user is shut out; nothing was done.
     pub async fn use_password_link(&self, digest: &[u8; 32], hash: &str, at: i64) -> Result<bool> {

@@ -35,6 +35,17 @@ pub enum Refreshed {
         /// When the sign-in ends.
         expires_at: i64,
     },
+    /// It was exchanged a moment ago: its answer was lost, or two programs of one user share it.
+    Repeated {
+        /// `sgn_...`
+        sign_in_id: String,
+        /// Whose.
+        user_id: String,
+        /// When the sign-in ends.
+        expires_at: i64,
+        /// The one that it was exchanged for, as it was sealed.
+        successor: Vec<u8>,
+    },
     /// It was exchanged before: somebody has a copy. The sign-in is ended.
     Reused,
     /// No such token, or its sign-in has ended.
@@ -48,6 +59,19 @@ struct Family {
     expires_at: i64,
     revoked_at: Option<i64>,
     disabled_at: Option<i64>,
+    used_at: Option<i64>,
+    successor: Option<Vec<u8>>,
+}
+
+/// A refresh token in the place of another one.
+#[derive(Clone, Debug)]
+pub struct NextRefreshToken<'a> {
+    /// Its digest.
+    pub digest: &'a [u8; 32],
+    /// The token itself, sealed: it is not looked into here.
+    pub sealed: &'a [u8],
+    /// For so many microseconds the old one may ask for this one again, unless this one was exchanged meanwhile.
+    pub grace_us: i64,
 }
 
 /// What decides whether an access token still holds.
@@ -55,6 +79,8 @@ struct Family {
 pub struct TokenStanding {
     /// The account's plan.
     pub plan: String,
+    /// The user's role now.
+    pub role: String,
     /// When the operator shut the user out.
     pub disabled_at: Option<i64>,
     /// When the sign-in was ended.
@@ -90,30 +116,46 @@ impl Store {
         Ok(Some(account_id))
     }
 
-    /// Exchanges a refresh token for the next one, once.
-    pub async fn exchange_refresh_token(&self, old: &[u8; 32], new: &[u8; 32], now: i64) -> Result<Refreshed> {
+    /// Exchanges a refresh token for the next one. For a moment it gives the same one again; later a second exchange ends
+    /// the sign-in.
+    pub async fn exchange_refresh_token(
+        &self,
+        old: &[u8; 32],
+        next: &NextRefreshToken<'_>,
+        now: i64,
+    ) -> Result<Refreshed> {
         let mut tx = self.db.begin().await?;
-        let sql = "UPDATE refresh_tokens SET used_at = $2 WHERE digest = $1 AND used_at IS NULL";
-        let first = tx.execute(sql, values![old, now]).await? == 1;
-        let sql = "SELECT s.sign_in_id, s.user_id, s.expires_at, s.revoked_at, u.disabled_at FROM refresh_tokens r \
-             JOIN sign_ins s ON s.sign_in_id = r.sign_in_id JOIN users u ON u.user_id = s.user_id WHERE r.digest = $1";
+        let sql = "UPDATE refresh_tokens SET used_at = $2, successor = $3 WHERE digest = $1 AND used_at IS NULL";
+        let first = tx.execute(sql, values![old, now, next.sealed]).await? == 1;
+        let sql = "SELECT s.sign_in_id, s.user_id, s.expires_at, s.revoked_at, u.disabled_at, r.used_at, r.successor \
+             FROM refresh_tokens r JOIN sign_ins s ON s.sign_in_id = r.sign_in_id \
+             JOIN users u ON u.user_id = s.user_id WHERE r.digest = $1";
         let Some(family) = tx.fetch_optional::<Family>(sql, values![old]).await? else {
             return Ok(Refreshed::Unknown);
         };
         if family.revoked_at.is_some() || family.disabled_at.is_some() || family.expires_at <= now {
             return Ok(Refreshed::Unknown);
         }
-        if !first {
-            let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1";
-            tx.execute(sql, values![&family.sign_in_id, now]).await?;
+        let Family { sign_in_id, user_id, expires_at, used_at, successor, .. } = family;
+        if first {
+            // of one generation only: what came before this one is asked for by a thief
+            let sql = "UPDATE refresh_tokens SET successor = NULL WHERE sign_in_id = $1 AND digest <> $2 \
+                 AND successor IS NOT NULL";
+            tx.execute(sql, values![&sign_in_id, old]).await?;
+            let sql = "INSERT INTO refresh_tokens (digest, sign_in_id, created_at) VALUES ($1, $2, $3)";
+            tx.execute(sql, values![next.digest, &sign_in_id, now]).await?;
             tx.commit().await?;
-            return Ok(Refreshed::Reused);
+            return Ok(Refreshed::Exchanged { sign_in_id, user_id, expires_at });
         }
-        let sql = "INSERT INTO refresh_tokens (digest, sign_in_id, created_at) VALUES ($1, $2, $3)";
-        tx.execute(sql, values![new, &family.sign_in_id, now]).await?;
+        // in both directions: a clock that was set back makes no grace longer
+        let recent = used_at.is_some_and(|at| at.abs_diff(now) < next.grace_us.unsigned_abs());
+        if let Some(successor) = successor.filter(|_| recent) {
+            return Ok(Refreshed::Repeated { sign_in_id, user_id, expires_at, successor });
+        }
+        let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1";
+        tx.execute(sql, values![&sign_in_id, now]).await?;
         tx.commit().await?;
-        let Family { sign_in_id, user_id, expires_at, .. } = family;
-        Ok(Refreshed::Exchanged { sign_in_id, user_id, expires_at })
+        Ok(Refreshed::Reused)
     }
 
     /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11), and keeps the
@@ -151,7 +193,7 @@ impl Store {
         sign_in_id: &str,
         account_id: &str,
     ) -> Result<Option<TokenStanding>> {
-        let sql = "SELECT a.plan, u.disabled_at, s.revoked_at FROM users u \
+        let sql = "SELECT a.plan, u.role, u.disabled_at, s.revoked_at FROM users u \
              JOIN sign_ins s ON s.user_id = u.user_id JOIN accounts a ON a.account_id = u.account_id \
              WHERE u.user_id = $1 AND s.sign_in_id = $2 AND a.account_id = $3";
         self.db.fetch_optional(sql, values![user_id, sign_in_id, account_id]).await

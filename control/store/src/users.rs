@@ -74,6 +74,10 @@ pub struct NewExternalUser<'a> {
     pub role: &'a str,
     /// The plan of a new account.
     pub plan: &'a str,
+    /// Whether the issuer's name of an account may be one of our account ids, which then is that account.
+    pub trusts_account_ids: bool,
+    /// Users and accounts together that the issuer may bring into being.
+    pub made_max: i64,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
@@ -189,6 +193,13 @@ impl Store {
         tx.commit().await
     }
 
+    /// Whether this is the digest of a setup link that may be used.
+    pub async fn is_setup_link(&self, digest: &[u8; 32], now: i64) -> Result<bool> {
+        let sql = "SELECT CAST(1 AS BIGINT) FROM setup_links WHERE digest = $1 AND used_at IS NULL AND expires_at > $2";
+        let row: Option<(i64,)> = self.db.fetch_optional(sql, values![digest, now]).await?;
+        Ok(row.is_some())
+    }
+
     /// Whether a setup link was ever made.
     pub async fn has_setup_link(&self) -> Result<bool> {
         let sql = "SELECT CAST(1 AS BIGINT) FROM setup_links LIMIT 1";
@@ -196,12 +207,19 @@ impl Store {
         Ok(row.is_some())
     }
 
-    /// The user and account behind a token of an external issuer; both are made when they are new (readings A24).
-    pub async fn external_user(&self, seen: &NewExternalUser<'_>) -> Result<ExternalUser> {
+    /// The user and account behind a token of an external issuer; both are made when they are new (readings A24). `None`:
+    /// they are new, and the issuer has made as many as it may.
+    pub async fn external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
         if let Some(user) = self.known_external_user(seen).await? {
-            return Ok(user);
+            return Ok(Some(user));
         }
         let mut tx = self.db.begin().await?;
+        let sql = "SELECT (SELECT COUNT(*) FROM users WHERE issuer = $1) \
+             + (SELECT COUNT(*) FROM external_accounts WHERE issuer = $1)";
+        let (made,): (i64,) = tx.fetch_one(sql, values![seen.issuer]).await?;
+        if made >= seen.made_max {
+            return Ok(None);
+        }
         let account_id = match seen.account {
             None => None,
             Some(name) => Some(external_account(&mut tx, seen, name).await?),
@@ -219,7 +237,8 @@ impl Store {
         tx.execute(sql, values![seen.user_id, &own, seen.issuer, seen.subject, seen.role, seen.now]).await?;
         tx.commit().await?;
         // of two nodes that met the user at once, one wrote first
-        self.known_external_user(seen).await?.ok_or(crate::Error::Database(sqlx::Error::RowNotFound))
+        let user = self.known_external_user(seen).await?;
+        user.map(Some).ok_or(crate::Error::Database(sqlx::Error::RowNotFound))
     }
 
     async fn known_external_user(&self, seen: &NewExternalUser<'_>) -> Result<Option<ExternalUser>> {
@@ -242,14 +261,16 @@ async fn insert(tx: &mut Tx, user: &NewUser<'_>) -> Result<bool> {
     Ok(tx.execute(sql, values).await? == 1)
 }
 
-/// The account that an issuer calls so: one of ours by its own id, else one made for the name.
+/// The account that an issuer calls so: one made for the name, or one of ours by its own id where the issuer is trusted with
+/// those.
 async fn external_account(tx: &mut Tx, seen: &NewExternalUser<'_>, name: &str) -> Result<String> {
     let sql = "SELECT account_id FROM external_accounts WHERE issuer = $1 AND name = $2";
     if let Some((account_id,)) = tx.fetch_optional::<(String,)>(sql, values![seen.issuer, name]).await? {
         return Ok(account_id);
     }
-    let sql = "SELECT account_id FROM accounts WHERE account_id = $1";
-    let account_id = match tx.fetch_optional::<(String,)>(sql, values![name]).await? {
+    let sql = "SELECT account_id FROM accounts WHERE account_id = $1 AND $2";
+    let ours = tx.fetch_optional::<(String,)>(sql, values![name, seen.trusts_account_ids]).await?;
+    let account_id = match ours {
         Some((account_id,)) => account_id,
         None => new_account(tx, seen).await?,
     };
