@@ -33,6 +33,7 @@ use crate::platform::circuits;
 use crate::platform::health::{self, LostDevices};
 use crate::platform::onboarding;
 use crate::probe::Probe;
+use crate::sealing::Seal;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
@@ -176,6 +177,8 @@ impl App {
         let compute = tokio::task::spawn_blocking(move || compute(&bounds, kernel_cache)).await??;
         let telemetry = Arc::new(Telemetry::new()?);
         let (bounds, circuits) = (config.sessions.clone(), config.circuits.clone());
+        let seal = Seal::new(&secrets.key(Purpose::SessionIds));
+        lease::renew(&store, &node_id, clock.now()).await?;
         let sessions = Sessions::start(
             store.clone(),
             node_id,
@@ -184,6 +187,7 @@ impl App {
             telemetry.clone(),
             bounds,
             circuits,
+            seal,
         )
         .await?;
         if !config.trusted_proxies.is_empty() && config.public_url.is_none() {
@@ -243,6 +247,7 @@ impl App {
                 stopped.clone(),
             )),
             tokio::spawn(limits::keep(node.clone(), stopped.clone())),
+            tokio::spawn(lease::keep(node.clone(), stopped.clone())),
             tokio::spawn(keep_house(node.clone(), stopped)),
         ]);
         Ok(Running {
@@ -312,6 +317,9 @@ impl Running {
             tracing::error!("the engine did not stop in order");
         }
         self.node.limits.close(self.node.clock.now()).await;
+        if let Err(error) = self.node.store.end_lease(&self.node.answers.node_id).await {
+            tracing::warn!(cause = %error, "other nodes take this one to be there for a moment more");
+        }
         self.node.store.close().await;
     }
 }

@@ -33,6 +33,7 @@ mod ids;
 mod in_flight;
 mod json;
 mod key_upload;
+mod lease;
 mod listener;
 mod octets;
 mod offload;

@@ -2,8 +2,11 @@
 //!
 //! Keys are in memory only, so open sessions are too; the store keeps what must outlive them: totals, and how they ended.
 //! Time is fixed at creation. Whoever meets an expired session first ends it: a request, or [`Sessions::sweep`].
+//!
+//! Every node of a database lists and deletes every session: ids are sealed in the records. All else needs the key, so
+//! another node says that it is the wrong one. Which nodes are there is told by their leases ([`crate::lease`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,7 @@ use crate::held_keys::HeldKey;
 use crate::ids;
 use crate::limits::Plan;
 use crate::pagination::{PageQuery, Position};
+use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
 use crate::workbench::{Memory, Workbench};
 
@@ -33,6 +37,8 @@ const IDLE: Duration = Duration::from_secs(5 * 60);
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
 /// Longest time that a deletion waits for the key to be overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
+/// When a request for a session of another node may come back: the balancer may choose the right one then.
+const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// SHA-256 of a session id: what is stored of it.
 pub type SessionDigest = [u8; 32];
@@ -74,27 +80,45 @@ impl OpenSession {
         }
     }
 
-    fn described(&self, record: &GateSession, now: Timestamp) -> Session {
-        Session {
-            session_id: self.id.clone(),
-            preset: self.key.preset.name().to_owned(),
-            gates_used: record.gates_used.unsigned_abs(),
-            total_cost_jpy: MilliYen(record.total_cost_milli_yen),
-            age_s: now.since(self.created_at).as_secs(),
-            is_blind: self.is_blind(),
-            state: self.state(now),
-            expires_at: self.expires_at.rfc3339(),
-        }
-    }
-
     /// Phase of its life.
     pub fn state(&self, now: Timestamp) -> SessionState {
-        let has_idle_phase = self.expires_at.since(self.created_at) > IDLE;
-        match has_idle_phase && self.expires_at.since(now) <= IDLE {
-            true => SessionState::Idle,
-            false => SessionState::Active,
-        }
+        state(self.created_at, self.expires_at, now)
     }
+}
+
+/// Phase of a session's life.
+fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> SessionState {
+    let has_idle_phase = expires_at.since(created_at) > IDLE;
+    match has_idle_phase && expires_at.since(now) <= IDLE {
+        true => SessionState::Idle,
+        false => SessionState::Active,
+    }
+}
+
+/// An open session by its record.
+fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Session {
+    let (created_at, expires_at) = (Timestamp(record.created_at), Timestamp(record.expires_at));
+    Session {
+        session_id,
+        preset: record.preset.clone(),
+        gates_used: record.gates_used.unsigned_abs(),
+        total_cost_jpy: MilliYen(record.total_cost_milli_yen),
+        age_s: now.since(created_at).as_secs(),
+        is_blind: record.is_blind,
+        state: state(created_at, expires_at, now),
+        expires_at: expires_at.rfc3339(),
+    }
+}
+
+/// Where a session that has not ended is.
+enum Place {
+    Here(Arc<OpenSession>),
+    /// On another node of the database.
+    Elsewhere {
+        digest: SessionDigest,
+        /// The node does not say any more that it is there.
+        lost: bool,
+    },
 }
 
 /// The sessions of this node.
@@ -106,6 +130,8 @@ pub struct Sessions {
     telemetry: Arc<Telemetry>,
     config: SessionsConfig,
     circuits: CircuitsConfig,
+    /// Seals the ids of sessions in their records, to their account.
+    seal: Seal,
     /// Memory for values of all sessions.
     pub values: Memory,
     /// Bounded by the engine's memory for keys.
@@ -122,13 +148,14 @@ impl Sessions {
         telemetry: Arc<Telemetry>,
         config: SessionsConfig,
         circuits: CircuitsConfig,
+        seal: Seal,
     ) -> Result<Self, store::Error> {
         let lost = store.lose_gate_sessions(&node_id, clock.now().0).await?;
         if lost > 0 {
             tracing::info!(lost, "sessions of an earlier process are lost");
         }
         let values = Memory::of_node(circuits.value_bytes_max);
-        Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, values, open: RwLock::default() })
+        Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, seal, values, open: RwLock::default() })
     }
 
     /// A session on a key that is in the engine already; nobody finds it yet.
@@ -180,6 +207,7 @@ impl Sessions {
                     is_blind: session.is_blind(),
                     created_at: session.created_at.0,
                     expires_at: session.expires_at.0,
+                    sealed_id: &self.seal.seal(session.account.as_str(), session.id.as_str().as_bytes()),
                     open_max: self.config.open_max(caller.plan).map(i64::from),
                 },
                 kept,
@@ -199,21 +227,33 @@ impl Sessions {
     /// The open session of this id, if it is the account's; else why there is none. Somebody else's session and an
     /// unknown one are the same, down to the database look-up (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
+        match self.locate(account, id).await? {
+            Place::Here(session) => Ok(session),
+            Place::Elsewhere { lost: true, .. } => Err(ended(SessionEnd::Lost)),
+            Place::Elsewhere { lost: false, .. } => Err(elsewhere()),
+        }
+    }
+
+    /// Where the session of this id is, if it is the account's and has not ended; else how it ended.
+    async fn locate(&self, account: &AccountId, id: &str) -> Result<Place, ApiError> {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
         let digest = digest(&id);
         let found = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned();
         let now = self.clock.now();
         match found.filter(|session| session.account == *account) {
-            Some(session) if now < session.expires_at => return Ok(session),
+            Some(session) if now < session.expires_at => return Ok(Place::Here(session)),
             Some(session) => drop(self.end(&session, SessionEnd::Expired).await?),
             None => {}
         }
         let record = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
         let ended_recently = now.since(Timestamp(record.ended_at.unwrap_or(record.expires_at))) < TOMBSTONE;
         match record.state.as_str() {
-            // somebody is just ending it
-            "active" if now < Timestamp(record.expires_at) => Err(not_found()),
+            "active" if now < Timestamp(record.expires_at) => match record.node_id {
+                // it is just being ended
+                Some(node_id) if node_id == self.node_id => Err(not_found()),
+                _ => Ok(Place::Elsewhere { digest, lost: record.lease_until.is_none_or(|until| until <= now.0) }),
+            },
             "expired" | "active" if ended_recently => Err(ended(SessionEnd::Expired)),
             "lost" if ended_recently => Err(ended(SessionEnd::Lost)),
             _ => Err(not_found()),
@@ -238,28 +278,33 @@ impl Sessions {
         let session = self.find(account, id).await?;
         let record = self.store.gate_session(account.as_str(), &session.digest).await?;
         let record = record.ok_or_else(|| ApiError::internal("an open session has no record"))?;
-        Ok(session.described(&record, self.clock.now()))
+        Ok(described(&record, session.id.clone(), self.clock.now()))
     }
 
-    /// A page of an account's open sessions with their totals.
+    /// A page of an account's open sessions with their totals, on whichever node they are.
     pub async fn list(&self, node: &Node, account: &AccountId, query: &PageQuery) -> Result<Page<Session>, ApiError> {
         let now = self.clock.now();
-        let rows =
-            self.store.gate_sessions_page(account.as_str(), now.0, query.after_bytes(), query.rows_wanted()).await?;
+        let (after, wanted) = (query.after_bytes(), query.rows_wanted());
+        let rows = self.store.gate_sessions_page(account.as_str(), &self.node_id, now.0, after, wanted).await?;
         let position = |row: &GateSession| Position { created_at: row.created_at, id: row.digest.clone() };
         let page = query.page(node, rows, position);
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let sessions = page.items.iter().filter_map(|record| {
-            let digest: &SessionDigest = record.digest.as_slice().try_into().ok()?;
-            // one that is just being ended is not shown
-            Some(open.get(digest)?.described(record, now))
-        });
-        Ok(page.with(sessions.collect()))
+        // one of a node that does not seal ids yet is not shown
+        let sessions =
+            page.items.iter().filter_map(|record| Some(described(record, self.id_of(account, record)?, now)));
+        let sessions = sessions.collect();
+        Ok(page.with(sessions))
     }
 
     /// Deletes a session; returns when its key is overwritten, or after 5 seconds if a batch still runs on it.
     pub async fn delete(&self, account: &AccountId, id: &str) -> Result<(), ApiError> {
-        let session = self.find(account, id).await?;
+        let session = match self.locate(account, id).await? {
+            Place::Here(session) => session,
+            Place::Elsewhere { digest, .. } => {
+                // its node sees that within a second, and overwrites the key
+                self.store.end_gate_session(&digest, SessionEnd::Deleted, self.clock.now().0).await?;
+                return Ok(());
+            }
+        };
         if let Some(erased) = self.end(&session, SessionEnd::Deleted).await?
             && tokio::time::timeout(ERASE_WAIT, erased).await.is_err()
         {
@@ -276,6 +321,26 @@ impl Sessions {
                 tracing::error!(code = error.code.as_str(), "an expired session's record was not updated");
             }
         }
+    }
+
+    /// Ends the sessions of this node that were deleted by way of another one.
+    pub async fn end_what_was_deleted_elsewhere(&self) -> Result<(), ApiError> {
+        // first what is here: what is opened meanwhile is in neither list
+        let here = self.matching(|_| true);
+        if here.is_empty() {
+            return Ok(());
+        }
+        let active: HashSet<Vec<u8>> = self.store.active_sessions_of(&self.node_id).await?.into_iter().collect();
+        for session in here.iter().filter(|session| !active.contains(&session.digest[..])) {
+            self.end(session, SessionEnd::Deleted).await?;
+        }
+        Ok(())
+    }
+
+    /// The id in a session's record.
+    fn id_of(&self, account: &AccountId, record: &GateSession) -> Option<SessionId> {
+        let id = self.seal.open(account.as_str(), record.sealed_id.as_ref()?)?;
+        std::str::from_utf8(&id).ok()?.parse().ok()
     }
 
     /// Ends the sessions of an account that has ended.
@@ -339,6 +404,13 @@ fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     ApiError::new(Code::QuotaExceeded, message)
 }
 
+/// The answer to a request for a session of another node.
+fn elsewhere() -> ApiError {
+    let message = "the session is on another node of this service: send its requests to that node, through a balancer that \
+         keeps a session on its node";
+    ApiError::new(Code::ServiceUnavailable, message).retry_after(OTHER_NODE_WAIT)
+}
+
 /// The answer to whoever asks for a session that ended like this (readings G1, G13).
 pub fn ended(end: SessionEnd) -> ApiError {
     match end {
@@ -377,6 +449,7 @@ mod tests {
             telemetry,
             config.sessions.clone(),
             config.circuits.clone(),
+            Seal::new(&crate::secrets::Key::default()),
         )
         .await
         .unwrap();

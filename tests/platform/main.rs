@@ -23,6 +23,7 @@ mod kept_circuits;
 mod lifecycle;
 mod limits;
 mod lockouts;
+mod nodes;
 mod onboarding;
 mod pagination;
 mod session_tokens;

@@ -295,7 +295,7 @@ async fn owned(server: &TestServer, account: &str) -> Value {
     let store = server.running().store();
     let (gates, ..) = store.gate_usage_totals(account).await.unwrap();
     let keys = store.api_keys().await.unwrap().into_iter().filter(|key| key.account_id == account).count();
-    json!({"gates": gates, "keys": keys, "sessions": store.gate_sessions_page(account, 0, None, 9).await.unwrap().rows.len()})
+    json!({"gates": gates, "keys": keys, "sessions": store.gate_sessions_page(account, "", 0, None, 9).await.unwrap().rows.len()})
 }
 
 #[tokio::test]
@@ -387,5 +387,8 @@ async fn l9_of_sessions_opened_at_once_no_more_are_open_than_the_plan_allows() {
     }
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 201, 402, 402, 402, 402, 402, 402]);
-    assert_eq!(server.running().store().gate_sessions_page(account.as_str(), 0, None, 9).await.unwrap().rows.len(), 2);
+    assert_eq!(
+        server.running().store().gate_sessions_page(account.as_str(), "", 0, None, 9).await.unwrap().rows.len(),
+        2
+    );
 }

@@ -60,6 +60,7 @@ fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> 
         is_blind: true,
         created_at: 10,
         expires_at: 20,
+        sealed_id: b"sealed",
         open_max: None,
     }
 }
@@ -166,12 +167,12 @@ on_both! {
         store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
         assert_eq!(store.gate_session("acct_2", &[1; 32]).await.unwrap(), None);
         assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, "active");
-        assert_eq!(store.gate_sessions_page("acct_1", 19, None, 9).await.unwrap().rows.len(), 1);
+        assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap().rows.len(), 1);
         assert!(store.end_gate_session(&[1; 32], SessionEnd::Deleted, 15).await.unwrap());
         assert!(!store.end_gate_session(&[1; 32], SessionEnd::Expired, 16).await.unwrap());
         let ended = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
         assert_eq!((ended.state.as_str(), ended.ended_at), ("deleted", Some(15)));
-        assert_eq!(store.gate_sessions_page("acct_1", 19, None, 9).await.unwrap(), Rows { rows: Vec::new(), total: 0 });
+        assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap(), Rows { rows: Vec::new(), total: 0 });
     }
 
     async fn a_charge_moves_the_session_and_the_record_together_or_not_at_all(store: Store) {

@@ -51,7 +51,7 @@ on_both! {
             let (mut seen, mut after) = (Vec::new(), None::<(i64, Vec<u8>)>);
             loop {
                 let from = after.as_ref().map(|(created_at, digest)| (*created_at, digest.as_slice()));
-                let page = store.gate_sessions_page("acct_1", start, from, limit).await.unwrap();
+                let page = store.gate_sessions_page("acct_1", "node_1", start, from, limit).await.unwrap();
                 assert_eq!(page.total, made_count(&store, start).await, "seed {seed}");
                 assert!(page.rows.len() as i64 <= limit);
                 let Some(last) = page.rows.last() else { break };
@@ -74,7 +74,7 @@ on_both! {
             store.insert_gate_session(&session_at(&[n; 32], 10, 100 + i64::from(n)), None).await.unwrap();
         }
         let page = async |now, after, rows_max| {
-            store.gate_sessions_page("acct_1", now, after, rows_max).await.unwrap()
+            store.gate_sessions_page("acct_1", "node_1", now, after, rows_max).await.unwrap()
         };
         assert_eq!((page(20, None, 2).await.rows.len(), page(20, None, 2).await.total), (2, 5));
         store.end_gate_session(&[3; 32], SessionEnd::Deleted, 20).await.unwrap();
@@ -103,5 +103,5 @@ on_both! {
 
 /// Active sessions of the first account that have not expired, counted apart.
 async fn made_count(store: &Store, now: i64) -> i64 {
-    store.gate_sessions_page("acct_1", now, None, 1000).await.unwrap().rows.len() as i64
+    store.gate_sessions_page("acct_1", "node_1", now, None, 1000).await.unwrap().rows.len() as i64
 }

@@ -34,7 +34,7 @@ const NONCE_BYTES: usize = 24;
 /// How this node keeps answers.
 pub struct Answers {
     /// Names this node's claims, from one start to the next.
-    pub(super) node_id: String,
+    pub(crate) node_id: String,
     pub(super) blobs: Blobs,
     cipher: XChaCha20Poly1305,
 }

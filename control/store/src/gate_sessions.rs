@@ -24,6 +24,8 @@ pub struct NewGateSession<'a> {
     pub created_at: i64,
     /// When it ends (readings G2: fixed).
     pub expires_at: i64,
+    /// Its id, encrypted: every node of the database lists it.
+    pub sealed_id: &'a [u8],
     /// Open sessions that the account may have, with this one; `None`: any number.
     pub open_max: Option<i64>,
 }
@@ -33,6 +35,12 @@ pub struct NewGateSession<'a> {
 pub struct GateSession {
     /// SHA-256 of the session id.
     pub digest: Vec<u8>,
+    /// The session id, encrypted; none once it has ended.
+    pub sealed_id: Option<Vec<u8>>,
+    /// The node that holds its key.
+    pub node_id: Option<String>,
+    /// Until when that node is surely there; none if it stopped in order.
+    pub lease_until: Option<i64>,
     /// The specification's name of its preset.
     pub preset: String,
     /// The server holds no secret key of it.
@@ -114,6 +122,27 @@ pub struct GateUsage<'a> {
     pub created_at: i64,
 }
 
+/// Selects whole [`GateSession`]s; more columns and what follows the table are given.
+macro_rules! select_sessions {
+    ($($rest:tt)*) => {
+        concat!(
+            "SELECT digest, sealed_id, node_id, ",
+            "(SELECT lease_until FROM nodes n WHERE n.node_id = gate_sessions.node_id) AS lease_until, ",
+            "preset, is_blind, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen",
+            $($rest)*
+        )
+    };
+}
+
+/// The open sessions of account `$1` at `$2`, as node `$3` sees them: those of a node that does not answer any more are
+/// lost (readings G13).
+macro_rules! open_of_account {
+    () => {
+        "account_id = $1 AND state = 'active' AND expires_at > $2 AND (node_id = $3 OR EXISTS \
+         (SELECT 1 FROM nodes n WHERE n.node_id = gate_sessions.node_id AND n.lease_until > $2))"
+    };
+}
+
 impl Store {
     /// Remembers an opened session, and the answer that tells of it, if the account may have one more.
     pub async fn insert_gate_session(
@@ -127,15 +156,14 @@ impl Store {
         if tx.execute(lock, values![session.account_id]).await? == 0 {
             return Ok(SessionOpened::NoAccount);
         }
-        let sql = "SELECT COUNT(*), MIN(expires_at) FROM gate_sessions \
-             WHERE account_id = $1 AND state = 'active' AND expires_at > $2";
+        let sql = concat!("SELECT COUNT(*), MIN(expires_at) FROM gate_sessions WHERE ", open_of_account!());
         let (open, first_ends_at): (i64, Option<i64>) =
-            tx.fetch_one(sql, values![session.account_id, session.created_at]).await?;
+            tx.fetch_one(sql, values![session.account_id, session.created_at, session.node_id]).await?;
         if session.open_max.is_some_and(|max| open >= max) {
             return Ok(SessionOpened::TooMany { first_ends_at });
         }
         let sql = "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
-             node_id) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8)";
+             node_id, sealed_id) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8, $9)";
         tx.execute(
             sql,
             values![
@@ -146,7 +174,8 @@ impl Store {
                 session.is_blind,
                 session.created_at,
                 session.expires_at,
-                session.node_id
+                session.node_id,
+                session.sealed_id
             ],
         )
         .await?;
@@ -157,15 +186,15 @@ impl Store {
 
     /// A session of this account, in whatever state.
     pub async fn gate_session(&self, account_id: &str, digest: &[u8; 32]) -> Result<Option<GateSession>> {
-        let sql = "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen \
-             FROM gate_sessions WHERE digest = $1 AND account_id = $2";
+        let sql = select_sessions!(" FROM gate_sessions WHERE digest = $1 AND account_id = $2");
         self.db.fetch_optional(sql, values![digest, account_id]).await
     }
 
-    /// A page of this account's sessions that are active and have not expired.
+    /// A page of this account's open sessions, on whichever node of the database they are, as node `asking` sees them.
     pub async fn gate_sessions_page(
         &self,
         account_id: &str,
+        asking: &str,
         now: i64,
         after: Option<(i64, &[u8])>,
         rows_max: i64,
@@ -175,16 +204,18 @@ impl Store {
             &self.db,
             after.is_none(),
             (
-                "SELECT digest, preset, is_blind, state, created_at, expires_at, ended_at, gates_used, \
-                 total_cost_milli_yen, (SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 AND \
-                 state = 'active' AND expires_at > $2) AS total_count FROM gate_sessions WHERE account_id = $1 AND \
-                 state = 'active' AND expires_at > $2 AND (created_at, digest) < ($3, $4) \
-                 ORDER BY created_at DESC, digest DESC LIMIT $5",
-                values![account_id, now, created_at, digest, rows_max],
+                select_sessions!(
+                    ", (SELECT COUNT(*) FROM gate_sessions WHERE ",
+                    open_of_account!(),
+                    ") AS total_count FROM gate_sessions WHERE ",
+                    open_of_account!(),
+                    " AND (created_at, digest) < ($4, $5) ORDER BY created_at DESC, digest DESC LIMIT $6"
+                ),
+                values![account_id, now, asking, created_at, digest, rows_max],
             ),
             (
-                "SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 AND state = 'active' AND expires_at > $2",
-                values![account_id, now],
+                concat!("SELECT COUNT(*) FROM gate_sessions WHERE ", open_of_account!()),
+                values![account_id, now, asking],
             ),
         )
         .await
@@ -195,7 +226,7 @@ impl Store {
         let done = self
             .db
             .execute(
-                "UPDATE gate_sessions SET state = $2, ended_at = $3 WHERE digest = $1 AND state = 'active'",
+                "UPDATE gate_sessions SET state = $2, ended_at = $3, sealed_id = NULL WHERE digest = $1 AND state = 'active'",
                 values![digest, end.as_str(), at],
             )
             .await?;
@@ -205,9 +236,17 @@ impl Store {
     /// Ends every active session of this node as lost (readings G13): their keys are in no process any more. So are those
     /// from before nodes had names. Returns how many.
     pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {
-        let sql = "UPDATE gate_sessions SET state = 'lost', ended_at = $2 \
+        let sql = "UPDATE gate_sessions SET state = 'lost', ended_at = $2, sealed_id = NULL \
              WHERE state = 'active' AND (node_id = $1 OR node_id IS NULL)";
         self.db.execute(sql, values![node_id, at]).await
+    }
+
+    /// The digests of this node's sessions that have not ended. One that the node holds and that is not among them was
+    /// deleted by way of another node.
+    pub async fn active_sessions_of(&self, node_id: &str) -> Result<Vec<Vec<u8>>> {
+        let sql = "SELECT digest FROM gate_sessions WHERE node_id = $1 AND state = 'active'";
+        let rows: Vec<(Vec<u8>,)> = self.db.fetch_all(sql, values![node_id]).await?;
+        Ok(rows.into_iter().map(|(digest,)| digest).collect())
     }
 
     /// Charges an operation: its usage row, its session's totals and the answer to keep, all or nothing. A session that

@@ -11,6 +11,7 @@ pub mod commits;
 pub mod gate_sessions;
 pub mod kept_answers;
 pub mod lockouts;
+pub mod nodes;
 pub mod pages;
 pub mod password_links;
 pub mod request_counts;

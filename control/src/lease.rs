@@ -1,0 +1,46 @@
+//! A node's lease on its sessions: the other nodes of the database take them to be there until it ends (readings G13). A node
+//! that stops without a word is waited for so long; then its sessions are lost, fill no plan and may be deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::app::Node;
+use crate::clock::Timestamp;
+
+/// Length of a lease: longer than a database is away while it changes its leader.
+const LEASE: Duration = Duration::from_secs(30);
+/// How often sessions are looked for that were deleted by way of another node: their keys must be gone within 5 s
+/// (readings G3).
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Looks from one renewal of the lease to the next.
+const RENEW_LOOKS: u64 = 5;
+
+/// Says until when this node is there.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn renew(store: &store::Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
+    store.renew_lease(node_id, now.plus(LEASE).0).await
+}
+
+/// Renews the lease, and ends the sessions that were deleted by way of other nodes, until the node stops.
+pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+    let mut tick = tokio::time::interval(LOOK_PERIOD);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for looks in 0u64.. {
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        if looks % RENEW_LOOKS == 0
+            && let Err(error) = renew(&node.store, &node.answers.node_id, node.clock.now()).await
+        {
+            tracing::warn!(cause = %error, "other nodes may take this one's sessions to be lost: the database failed");
+        }
+        if let Err(error) = node.sessions.end_what_was_deleted_elsewhere().await {
+            tracing::warn!(code = error.code.as_str(), "sessions that were deleted on other nodes are not known");
+        }
+    }
+}
