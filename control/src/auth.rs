@@ -97,10 +97,8 @@ pub async fn require(
         (false, _) => node.api_keys.caller(shown, Area::Platform, now).await,
     };
     let caller = caller.inspect_err(|refused| node.limits.failed(refused.code, address, shown, now))?;
-    // the definition of a viewer, GET only, wins over what a route admits (readings A5)
-    let own = matches!(level, Level::Own | Level::Session);
-    let mutating = !own && !matches!(*request.method(), Method::GET | Method::HEAD);
-    if !caller.role.permits(level) || (mutating && caller.role == Role::Viewer) {
+    let mutating = !matches!(*request.method(), Method::GET | Method::HEAD);
+    if !level.roles(mutating).any(|role| role == caller.role) {
         return Err(ApiError::new(
             Code::InsufficientRole,
             format!("the role {} may not use this endpoint", caller.role.as_str()),

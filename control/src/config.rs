@@ -55,6 +55,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Networks of proxies that speak TLS for the node (readings X12).
     pub trusted_proxies: Vec<IpNet>,
+    /// Whose pages may call the API from a browser (readings X13).
+    pub cors_origins: CorsOrigins,
     /// Users and their tokens.
     pub auth: AuthConfig,
     /// Whether trial keys are given.
@@ -99,6 +101,17 @@ impl std::fmt::Debug for ServerSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ServerSecret(..)")
     }
+}
+
+/// Origins whose pages may call the API from a browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CorsOrigins {
+    /// None but the API's own.
+    None,
+    /// Those in the list, each as a browser writes it: `https://console.example.org`.
+    Listed(Vec<String>),
+    /// Every origin.
+    Any,
 }
 
 /// Settings of users and their tokens.
@@ -221,6 +234,7 @@ impl Config {
             secret: server_secret(&read.text("ANGO_SECRET"))?,
             public_url: public_url(read.text("ANGO_PUBLIC_URL"))?,
             trusted_proxies: networks(&read.text("ANGO_TRUSTED_PROXIES"))?,
+            cors_origins: cors_origins(&read.text("ANGO_CORS_ORIGINS"))?,
             auth: AuthConfig {
                 allow_signup: read.switch("ANGO_AUTH_ALLOW_SIGNUP")?,
                 allow_dev_keys: read.switch("ANGO_API_KEYS_ALLOW_DEV")?,
@@ -379,6 +393,27 @@ fn public_url(text: String) -> Result<Option<String>, ConfigError> {
         return Err(wrong("ANGO_PUBLIC_URL", &format!("{text:?} is not an address such as https://fhe.example.org")));
     }
     Ok(Some(text.trim_end_matches('/').to_owned()))
+}
+
+fn cors_origins(text: &str) -> Result<CorsOrigins, ConfigError> {
+    let entries: Vec<&str> = text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+    match entries.as_slice() {
+        [] => return Ok(CorsOrigins::None),
+        ["*"] => return Ok(CorsOrigins::Any),
+        _ => {}
+    }
+    let origin = |entry: &&str| {
+        // as a browser writes it: no path, no port that goes without saying, lower case
+        let url = reqwest::Url::parse(entry).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        match url.map(|url| url.origin().ascii_serialization()) {
+            Some(origin) if origin == *entry => Ok(origin),
+            _ => Err(wrong(
+                "ANGO_CORS_ORIGINS",
+                &format!("{entry:?} is not an origin such as https://console.example.org"),
+            )),
+        }
+    };
+    entries.iter().map(origin).collect::<Result<_, _>>().map(CorsOrigins::Listed)
 }
 
 fn external_issuer(read: &Reader<impl Fn(&str) -> Option<String>>) -> Result<Option<ExternalIssuer>, ConfigError> {
@@ -546,6 +581,11 @@ mod tests {
             ("ANGO_VALUE_MEMORY_MB", "0"),
             ("ANGO_SESSION_VALUE_MEMORY_MB", "-1"),
             ("ANGO_PUBLIC_URL", "fhe.example.org"),
+            ("ANGO_CORS_ORIGINS", "console.example.org"),
+            ("ANGO_CORS_ORIGINS", "https://console.example.org/"),
+            ("ANGO_CORS_ORIGINS", "https://Console.example.org"),
+            ("ANGO_CORS_ORIGINS", "https://console.example.org, *"),
+            ("ANGO_CORS_ORIGINS", "null"),
             ("ANGO_TRUSTED_PROXIES", "10.0.0.0/33"),
             ("ANGO_TRUSTED_PROXIES", "0.0.0.0/0"),
             ("ANGO_TRUSTED_PROXIES", "10.0.0.0/8, ::/0"),
@@ -631,6 +671,14 @@ mod tests {
             assert!(config(&[issuer, audience, (name, text)]).unwrap_err().to_string().starts_with(name));
         }
         assert!(config(&[]).unwrap().auth.external_issuer.is_none());
+    }
+
+    #[test]
+    fn x13_origins_are_listed_as_browsers_write_them() {
+        let origins = |text| config(&[("ANGO_CORS_ORIGINS", text)]).unwrap().cors_origins;
+        assert_eq!([origins(""), origins("*")], [CorsOrigins::None, CorsOrigins::Any]);
+        let listed = ["https://console.example.org", "http://localhost:3000"].map(str::to_owned).to_vec();
+        assert_eq!(origins("https://console.example.org, http://localhost:3000"), CorsOrigins::Listed(listed));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use api::{Code, ErrorEnvelope};
 use serde_json::{Value, json};
 use utoipa::openapi::content::{Content, ContentBuilder};
 use utoipa::openapi::example::{Example, ExampleBuilder};
+use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{ComponentsBuilder, Object, ObjectBuilder, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
@@ -21,6 +22,7 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::auth::{Level, Role};
 use crate::platform::health::VERSION;
 use crate::router;
 
@@ -171,6 +173,29 @@ fn take_idempotency_key(operation: &mut Operation) {
     operation.parameters.get_or_insert_default().push(parameter.build().into());
 }
 
+/// What every operation may answer; the first one tells of another method at the same path.
+const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
+
+/// Says which roles reach an operation. The router knows; the description has it from there.
+pub fn tell_access(paths: &mut Paths, level: Level) {
+    for item in paths.paths.values_mut() {
+        for (operation, mutating) in with_method(item) {
+            let roles: Vec<_> = level.roles(mutating).map(Role::as_str).collect();
+            let sentence = format!("Access: {} (roles {}).", level.class(), roles.join(", "));
+            let text = operation.description.take().filter(|text| !text.is_empty());
+            operation.description = Some(text.map_or(sentence.clone(), |text| format!("{text}\n\n{sentence}")));
+            let access = json!({"level": level.class(), "roles": roles});
+            operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
+        }
+    }
+}
+
+/// The operations of a path, and whether they change anything.
+fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
+    let changing = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten();
+    item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))
+}
+
 /// Adds what follows from an operation's name: who may call it, and its errors with an example each.
 fn complete(operation: &mut Operation) {
     let id = operation.operation_id.clone().expect("every operation has an id");
@@ -195,6 +220,8 @@ fn complete(operation: &mut Operation) {
             Code::InsufficientRole,
             Code::RateLimited,
             Code::BruteForceLockout,
+            // an issuer of the operator's own does not answer
+            Code::UpstreamUnavailable,
         ],
         Access::User => &[
             Code::InvalidRequest,
@@ -202,12 +229,13 @@ fn complete(operation: &mut Operation) {
             Code::InvalidSessionToken,
             Code::RateLimited,
             Code::BruteForceLockout,
+            Code::UpstreamUnavailable,
         ],
     };
     let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
     let replayed = operation.parameters.iter().flatten().any(is_key);
     let replay: &[Code] = if replayed { &[Code::IdempotencyInProgress, Code::IdempotencyKeyReused] } else { &[] };
-    for &code in shared.iter().chain(own).chain(replay).chain(&[Code::ServiceUnavailable, Code::InternalError]) {
+    for &code in shared.iter().chain(own).chain(replay).chain(&ALWAYS) {
         let codes = by_status.entry(code.status()).or_default();
         if !codes.contains(&code) {
             codes.push(code);
@@ -320,20 +348,31 @@ fn errors(operation_id: &str) -> (Access, &'static [Code]) {
         "cancelCircuitOperation" => (Access::Key, &[OperationNotFound]),
         "getHandle" => (Access::Key, &[QuotaExceeded, SessionNotFound, CiphertextNotFound, SessionExpired]),
         "deleteHandle" => (Access::Key, &[SessionNotFound, CiphertextNotFound, SessionExpired]),
-        "getOpenIdConfiguration" | "getKeySet" => (Access::Everybody, &[NotFound]),
+        "getIssuerMetadata" | "getOpenIdConfiguration" | "getKeySet" => (Access::Everybody, &[NotFound]),
         "logIn" | "refreshTokens" => (
             Access::Everybody,
-            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError],
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError, BruteForceLockout],
         ),
         "setUp" => (
             Access::Everybody,
-            &[InvalidRequest, InvalidCredentials, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError],
+            &[
+                InvalidRequest,
+                InvalidCredentials,
+                FeatureDisabled,
+                Conflict,
+                PayloadTooLarge,
+                ValidationError,
+                BruteForceLockout,
+            ],
         ),
         "resetPassword" => (
             Access::Everybody,
-            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError],
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError, BruteForceLockout],
         ),
-        "signUp" => (Access::Everybody, &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError]),
+        "signUp" => (
+            Access::Everybody,
+            &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError, IpRateLimited],
+        ),
         "changePassword" => (Access::User, &[InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError]),
         "logOut" | "listUserKeys" => (Access::User, &[]),
         "createUserKey" => {
@@ -441,12 +480,18 @@ mod tests {
                 operations_seen += 1;
                 assert!(operation.security.is_some());
                 assert!(operation.summary.is_some() && operation.tags.is_some());
-                assert!(operation.responses.responses.contains_key("500"));
-                assert!(operation.responses.responses.contains_key("503"));
+                for status in ["405", "500", "503"] {
+                    assert!(operation.responses.responses.contains_key(status));
+                }
+                // which roles is told exactly where a key or token is asked for
+                let id = operation.operation_id.clone().unwrap();
+                let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
+                let asks = errors(&id).0 != Access::Everybody;
+                assert_eq!((told, operation.responses.responses.contains_key("502")), (asks, asks), "{id}");
             }
         }
-        // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, seven of signing in,
+        // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
         // four of users
-        assert_eq!(operations_seen, 38);
+        assert_eq!(operations_seen, 39);
     }
 }

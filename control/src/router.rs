@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use tower::util::option_layer;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
@@ -17,7 +18,7 @@ use crate::error::ApiError;
 use crate::idempotency;
 use crate::limits;
 use crate::platform::{api_keys, circuits, gates, health, models, onboarding, params, sign_in, user};
-use crate::{docs, openapi};
+use crate::{cors, docs, openapi};
 
 /// The API's routes and their description.
 fn api(
@@ -42,6 +43,7 @@ fn api(
         .routes(routes!(onboarding::create))
         .routes(anybody(routes!(onboarding::revoke)))
         // counts for bursts and lockouts only
+        .routes(signing_in(routes!(sign_in::issuer_metadata)))
         .routes(signing_in(routes!(sign_in::openid_configuration)))
         .routes(signing_in(routes!(sign_in::key_set)))
         .routes(signing_in(routes!(sign_in::log_in)))
@@ -112,12 +114,18 @@ pub fn router(node: Arc<Node>) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(node.clone(), edge::edge))
+        // outermost: a page of another origin shall read refusals too
+        .layer(option_layer(cors::layer(&node.config.cors_origins)))
         .with_state(node)
 }
 
 /// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
 pub fn description() -> utoipa::openapi::OpenApi {
-    api(|_, routes| routes, |routes| routes, |routes| routes).into_openapi()
+    let told = |level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Arc<Node>>| {
+        openapi::tell_access(&mut paths, level);
+        (schemas, paths, methods)
+    };
+    api(told, |routes| routes, |routes| routes).into_openapi()
 }
 
 async fn not_found() -> ApiError {

@@ -10,6 +10,7 @@ mod circuits_bad_input;
 mod client;
 mod clock_jumps;
 mod conventions;
+mod cors;
 mod devices;
 mod docs;
 mod errors;

@@ -311,6 +311,13 @@ async fn a10_the_signing_key_survives_a_restart() {
     let discovery = server.send(Request::get("/.well-known/openid-configuration")).await.ok(200);
     assert_eq!(discovery["issuer"], "https://fhe.example.org");
     assert_eq!(discovery["jwks_uri"], "https://fhe.example.org/.well-known/jwks.json");
+    // nothing that the node is not: no grant of OAuth, no ID token of OpenID Connect
+    assert_eq!((&discovery["grant_types_supported"], &discovery["response_types_supported"]), (&json!([]), &json!([])));
+    for member in ["token_endpoint", "authorization_endpoint", "id_token_signing_alg_values_supported"] {
+        assert!(discovery.get(member).is_none(), "{member}");
+    }
+    let metadata = server.send(Request::get("/.well-known/oauth-authorization-server")).await.ok(200);
+    assert_eq!(metadata, discovery);
     let server = TestServer::in_folder(server.stop().await, public).await;
     assert_eq!(server.send(Request::get("/.well-known/jwks.json")).await.ok(200), keys);
     server.send(Request::get(SESSIONS).key(&user.token)).await.ok(200);

@@ -123,25 +123,20 @@ pub struct LoggedOut {
     pub status: String,
 }
 
-/// `GET /.well-known/openid-configuration`: what a program that checks this node's tokens needs.
+/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: what a program that checks this
+/// node's tokens needs (RFC 8414). The node is no OpenID provider: it gives no ID tokens and has no page to sign in by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct OpenIdConfiguration {
+pub struct IssuerMetadata {
     /// The `iss` of the tokens.
     #[cfg_attr(feature = "openapi", schema(example = "https://fhe.example.org"))]
     pub issuer: String,
     /// Where the public keys are.
     pub jwks_uri: String,
-    /// Where a password is exchanged for tokens; a JSON endpoint of this service.
-    pub token_endpoint: String,
     /// None: tokens are not given by way of a browser's redirects.
     pub response_types_supported: Vec<String>,
-    /// `public`.
-    pub subject_types_supported: Vec<String>,
-    /// `ES256`.
-    pub id_token_signing_alg_values_supported: Vec<String>,
-    /// The claims of a token.
-    pub claims_supported: Vec<String>,
+    /// None: a password is exchanged for tokens by this API's own `POST /auth/login`, which is no grant of OAuth.
+    pub grant_types_supported: Vec<String>,
 }
 
 /// `GET /.well-known/jwks.json`.

@@ -43,6 +43,32 @@ impl Role {
     }
 }
 
+impl Level {
+    /// The specification's word for it.
+    pub fn class(self) -> &'static str {
+        match self {
+            Level::Own => "OWN",
+            Level::Trial => "TRIAL+",
+            Level::Read => "READ+",
+            Level::Write => "WRITE+",
+            Level::Billing => "BILLING+",
+            Level::Session => "SESSION",
+        }
+    }
+
+    /// Who reaches a route of this level that changes something, or does not (readings A5, A7).
+    pub fn roles(self, mutating: bool) -> impl Iterator<Item = Role> {
+        let permits =
+            move |role: &Role| role.permits(self) && !(self.is_closed_to_viewers(mutating) && *role == Role::Viewer);
+        Role::ALL.into_iter().filter(permits).filter(move |role| self != Level::Session || *role != Role::Trial)
+    }
+
+    /// The definition of a viewer, GET only, wins over what a route admits (readings A5).
+    pub fn is_closed_to_viewers(self, mutating: bool) -> bool {
+        mutating && !matches!(self, Level::Own | Level::Session)
+    }
+}
+
 /// Which keys a route takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {

@@ -82,6 +82,12 @@ pub const SETTINGS: &[Setting] = &[
         "Networks of TLS proxies in front, as CIDR list. Needed to listen beyond loopback, since the node speaks plain HTTP.",
     ),
     setting(
+        "ANGO_CORS_ORIGINS",
+        "cors-origins",
+        "",
+        "Origins whose pages may call the API from a browser, as a list such as https://console.example.org, or * for all; by default only the API's own. Never with cookies.",
+    ),
+    setting(
         "ANGO_AUTH_ALLOW_SIGNUP",
         "auth-allow-signup",
         "false",

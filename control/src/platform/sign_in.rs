@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::Code;
 use api::sign_in::{
-    Hidden, KeySet, OpenIdConfiguration, PasswordChanged, PasswordRequest, RefreshRequest, ResetRequest, SetupRequest,
+    Hidden, IssuerMetadata, KeySet, PasswordChanged, PasswordRequest, RefreshRequest, ResetRequest, SetupRequest,
     SignInRequest, SignedIn,
 };
 use axum::Json;
@@ -169,26 +169,34 @@ pub async fn reset_password(
     Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
 
-/// What a program that checks this node's session tokens needs.
+/// What a program that checks this node's session tokens needs (RFC 8414).
+#[utoipa::path(
+    get,
+    path = "/.well-known/oauth-authorization-server",
+    operation_id = "getIssuerMetadata",
+    tag = "Signing in",
+    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
+)]
+pub async fn issuer_metadata(State(node): State<Arc<Node>>) -> Result<Json<IssuerMetadata>, ApiError> {
+    let address = &embedded(&node)?.address;
+    Ok(Json(IssuerMetadata {
+        issuer: address.clone(),
+        jwks_uri: format!("{address}/.well-known/jwks.json"),
+        response_types_supported: Vec::new(),
+        grant_types_supported: Vec::new(),
+    }))
+}
+
+/// The same where programs look that know OpenID Connect only (readings A10). The node is no OpenID provider.
 #[utoipa::path(
     get,
     path = "/.well-known/openid-configuration",
     operation_id = "getOpenIdConfiguration",
     tag = "Signing in",
-    responses((status = 200, description = "The issuer and where its keys are.", body = OpenIdConfiguration))
+    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
 )]
-pub async fn openid_configuration(State(node): State<Arc<Node>>) -> Result<Json<OpenIdConfiguration>, ApiError> {
-    let address = &embedded(&node)?.address;
-    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    Ok(Json(OpenIdConfiguration {
-        issuer: address.clone(),
-        jwks_uri: format!("{address}/.well-known/jwks.json"),
-        token_endpoint: format!("{address}/auth/login"),
-        response_types_supported: Vec::new(),
-        subject_types_supported: words(&["public"]),
-        id_token_signing_alg_values_supported: words(&["ES256"]),
-        claims_supported: words(&["iss", "aud", "sub", "sid", "jti", "account_id", "role", "iat", "nbf", "exp"]),
-    }))
+pub async fn openid_configuration(node: State<Arc<Node>>) -> Result<Json<IssuerMetadata>, ApiError> {
+    issuer_metadata(node).await
 }
 
 /// The public keys of this node's session tokens.

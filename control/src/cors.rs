@@ -1,0 +1,59 @@
+//! Which pages of other origins may call the API from a browser (readings X13): none, unless the operator lists them.
+//!
+//! A page sends its key or token itself, in `Authorization`. Cookies and other credentials of the browser's own are never
+//! allowed, so that `*` is possible where a node is for everybody.
+
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+use crate::config::CorsOrigins;
+
+/// How long a browser may remember what it was allowed.
+const REMEMBERED: Duration = Duration::from_secs(10 * 60);
+/// What pages may read of an answer besides its body.
+const READABLE: [&str; 12] = [
+    "idempotent-replayed",
+    "preference-applied",
+    "retry-after",
+    "www-authenticate",
+    "x-ratelimit-daily-limit",
+    "x-ratelimit-daily-remaining",
+    "x-ratelimit-daily-reset",
+    "x-ratelimit-monthly-limit",
+    "x-ratelimit-monthly-remaining",
+    "x-ratelimit-monthly-reset",
+    "x-request-id",
+    "x-security-warning",
+];
+
+/// The layer that answers a browser's questions; `None`: no page of another origin may call.
+pub fn layer(origins: &CorsOrigins) -> Option<CorsLayer> {
+    let allowed = match origins {
+        CorsOrigins::None => return None,
+        CorsOrigins::Any => AllowOrigin::any(),
+        CorsOrigins::Listed(origins) => AllowOrigin::list(origins.iter().map(|origin| value(origin))),
+    };
+    let header = HeaderName::from_static;
+    let sent = [
+        header::ACCEPT,
+        header::AUTHORIZATION,
+        header::CONTENT_TYPE,
+        header("idempotency-key"),
+        header("prefer"),
+        header("x-request-id"),
+    ];
+    Some(
+        CorsLayer::new()
+            .allow_origin(allowed)
+            .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+            .allow_headers(sent)
+            .expose_headers(READABLE.map(header))
+            .max_age(REMEMBERED),
+    )
+}
+
+fn value(origin: &str) -> HeaderValue {
+    HeaderValue::from_str(origin).expect("the settings are checked")
+}
