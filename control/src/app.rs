@@ -37,7 +37,7 @@ use crate::sealing::Seal;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
-use crate::{database, fail_point, limits, listener, operations, router};
+use crate::{database, fail_point, lease, limits, listener, operations, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);

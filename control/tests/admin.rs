@@ -233,7 +233,8 @@ async fn every_command_works_as_a_program_postgres() {
     every_command_works_as_a_program(Kind::Postgres).await;
 }
 
-#[tokio::test]
+// the node goes on while a program runs: a lock of its database would never be released
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_it() {
     let server = TestServer::start().await;
     let place = Place::of(&server);
@@ -261,7 +262,8 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
     place.refused(&format!("revoke-key {}", text(&rotated["key_id"])), "not revoked yet");
 }
 
-#[tokio::test]
+// the node goes on while a program runs: a lock of its database would never be released
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_keys_names_the_user_who_made_a_key() {
     let server = TestServer::start().await;
     let user = server.user("ada@example.org", control::auth::Role::AccountAdmin).await;
