@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use control::config::ServerSecret;
 use serde_json::Value;
 use store::{Lockout, Store};
 use tempfile::TempDir;
@@ -233,10 +234,15 @@ async fn every_command_works_as_a_program_postgres() {
     every_command_works_as_a_program(Kind::Postgres).await;
 }
 
+/// A node with the secret of [`Place::program`].
+async fn server() -> TestServer {
+    TestServer::with(|config| config.secret = Some(ServerSecret([7; 32].into()))).await
+}
+
 // the node goes on while a program runs: a lock of its database would never be released
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_it() {
-    let server = TestServer::start().await;
+    let server = server().await;
     let place = Place::of(&server);
     let list = async |key: &str| server.send(Request::get("/api/v1/tfhe/circuits").key(key)).await;
     let made = place.json("create-key --role viewer");
@@ -265,7 +271,7 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
 // the node goes on while a program runs: a lock of its database would never be released
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_keys_names_the_user_who_made_a_key() {
-    let server = TestServer::start().await;
+    let server = server().await;
     let user = server.user("ada@example.org", control::auth::Role::AccountAdmin).await;
     let body = serde_json::json!({"environment": "live"});
     let made = server.send(Request::post("/api/v1/user/api-keys", &body).key(&user.token)).await.ok(201);
