@@ -19,7 +19,8 @@ use crate::auth::passwords::Passwords;
 use crate::auth::session_token::{Issuer, SessionTokens};
 use crate::auth::{ApiKeys, sign_in};
 use crate::blobs::Blobs;
-use crate::body::BodyBudget;
+use crate::body::LARGEST_UPLOAD_BYTES;
+use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore, News};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::{Compute, EngineDevice};
@@ -66,7 +67,8 @@ pub struct Node {
     pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
     pub(crate) answers: Answers,
-    pub(crate) body_budget: BodyBudget,
+    /// Memory for bodies in transit.
+    pub(crate) body_budget: Budget,
     pub(crate) offload: Offload,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) in_flight: InFlight,
@@ -205,7 +207,7 @@ impl App {
             session_tokens: SessionTokens::new(store.clone(), issuer, config.believed_for),
             passwords: Passwords::new(telemetry.clone()),
             limits: Limits::new(config.plan_limits, store.clone(), &secrets, cache_store.clone()),
-            body_budget: BodyBudget::new(config.requests.body_memory_bytes),
+            body_budget: Budget::memory(config.requests.body_memory_bytes, LARGEST_UPLOAD_BYTES),
             offload: Offload::new(),
             in_flight: InFlight::new(),
             circuits_running: InFlight::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Code;
-use api::gates::CIPHERTEXT_BYTES_MAX;
+use api::gates::{CIPHERTEXT_BYTES_MAX, EVALUATION_KEY_BYTES_MAX};
 use api::params::PresetFacts;
 use engine::container;
 use engine::{Circuit, Engine, GateList, Plan};
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use crate::base64_text::{self, Fault};
+use crate::budget::{Budget, Full, Grant, Payer};
 use crate::config::ComputeConfig;
 use crate::error::ApiError;
 use crate::json::secret_key_rejected;
@@ -57,6 +58,8 @@ pub struct OpenKey {
 pub struct OwnedKey {
     compute: Compute,
     key: OpenKey,
+    /// Its part of the memory for keys.
+    _room: Grant,
 }
 
 impl std::ops::Deref for OwnedKey {
@@ -241,6 +244,8 @@ impl From<engine::DeviceState> for Device {
 #[derive(Clone)]
 pub struct Compute {
     engine: Engine,
+    /// Memory for keys of open sessions, shared out. The engine has the same bound, which is of what is really there.
+    keys: Budget,
 }
 
 impl Compute {
@@ -260,12 +265,12 @@ impl Compute {
                 ),
             }
         }
-        Ok(Compute { engine })
+        Ok(Compute { engine, keys: key_memory(config) })
     }
 
     /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
     pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Compute> {
-        Ok(Compute { engine: Engine::with_devices(bounds(config), devices)? })
+        Ok(Compute { engine: Engine::with_devices(bounds(config), devices)?, keys: key_memory(config) })
     }
 
     /// Build string of the backend (readings O7).
@@ -289,20 +294,30 @@ impl Compute {
     }
 
     /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds: call it off the async threads.
-    pub fn open_upload(&self, mut bytes: Zeroizing<Vec<u8>>, share: Share) -> Result<OwnedKey, ApiError> {
+    pub fn open_upload(
+        &self,
+        mut bytes: Zeroizing<Vec<u8>>,
+        share: Share,
+        payer: &Payer,
+    ) -> Result<OwnedKey, ApiError> {
         let key = container::read_evaluation_key(std::mem::take(&mut *bytes)).map_err(|error| match error {
             container::Error::SecretKey => secret_key_rejected(),
             error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
                 .at("eval_key_b64", error.to_string()),
         })?;
-        self.open(key, share)
+        self.open(key, share, payer)
     }
 
-    /// Opens a key of an account for work.
-    pub fn open(&self, key: EvaluationKey, share: Share) -> Result<OwnedKey, ApiError> {
+    /// Opens a key of an account for work, in the part of the memory for keys that the account may have.
+    pub fn open(&self, key: EvaluationKey, share: Share, payer: &Payer) -> Result<OwnedKey, ApiError> {
+        let room = self.keys.try_take(payer, key.memory_bytes() as u64).map_err(|full| match full {
+            Full::Now => ApiError::new(Code::ServiceUnavailable, "the node has no memory for more keys at the moment")
+                .retry_after(KEYS_RETRY),
+            Full::TooMuch => too_large_key(),
+        })?;
         let (preset, fingerprint) = (key.preset, key.fingerprint);
         let session = self.engine.open(key, share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, fingerprint } })
+        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, fingerprint }, _room: room })
     }
 
     /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
@@ -370,6 +385,13 @@ impl Compute {
     }
 }
 
+/// When a caller may ask again for memory for a key.
+const KEYS_RETRY: Duration = Duration::from_secs(30);
+
+fn key_memory(config: &ComputeConfig) -> Budget {
+    Budget::memory(config.key_bytes_max, EVALUATION_KEY_BYTES_MAX as u64)
+}
+
 /// The engine's bounds, as far as settings say them.
 fn bounds(config: &ComputeConfig) -> engine::Config {
     engine::Config {
@@ -419,12 +441,14 @@ fn refused(error: engine::Error) -> ApiError {
             tracing::error!(%cause, "device failed");
             unavailable("the device failed; nothing was charged")
         }
-        Error::KeyTooLarge { .. } => {
-            ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
-        }
+        Error::KeyTooLarge { .. } => too_large_key(),
         Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),
         Error::Config(cause) => ApiError::internal(cause),
     }
+}
+
+fn too_large_key() -> ApiError {
+    ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
 }
 
 /// Reads a request's gates for a key: all of them or none (readings G10). `place` says where gate `i` stands in the

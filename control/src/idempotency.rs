@@ -35,6 +35,7 @@ use store::{Claimed, KeptAnswer, NewClaim};
 
 use crate::app::Node;
 use crate::auth::Caller;
+use crate::budget::Payer;
 use crate::error::ApiError;
 use crate::ids;
 use answers::Asked;
@@ -68,7 +69,7 @@ pub async fn once(State(node): State<Arc<Node>>, request: Request, next: Next) -
         Outcome::Running => Err(ApiError::in_progress()),
         Outcome::Kept { answer, blob } => {
             let fingerprint = fingerprint_of(request.into_body()).await?;
-            let replay = node.answers.open(&node, &digest, answer, blob).await?;
+            let replay = node.answers.open(&node, &Payer::from(&caller), &digest, answer, blob).await?;
             if !replay.fits(fingerprint, &caller) {
                 let message =
                     "this Idempotency-Key was used before with another body, role or credential: use a new key";
@@ -202,7 +203,8 @@ impl Held {
             role: self.caller.role.as_str().to_owned(),
             credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
         };
-        let (answer, blob) = self.node.answers.seal(&self.node, &self.digest, &parts, &body, asked).await?;
+        let (answer, blob) =
+            self.node.answers.seal(&self.node, &Payer::from(&self.caller), &self.digest, &parts, &body, asked).await?;
         let held_until = self.node.clock.now().plus(KEPT).0;
         self.state.store(ANSWERED, Ordering::Release);
         let kept = KeptAnswer { digest: self.digest, claim: self.claim, answer, blob, held_until };

@@ -37,6 +37,8 @@ impl PartialSchema for KeyOctets {
 
 impl ToSchema for KeyOctets {}
 
+/// Memory for each byte of the key: the octets, and the key that is made of them.
+const COPIES: u64 = 2;
 /// Bytes of the body around the key.
 const REST_BYTES_MAX: usize = 64 << 10;
 
@@ -64,27 +66,25 @@ impl FromRequest<Arc<Node>> for KeyUpload {
 }
 
 async fn from_octets(request: Request, node: &Node) -> Result<KeyUpload, ApiError> {
-    let mut pieces = Pieces::new(request.into_body(), EVALUATION_KEY_BYTES_MAX)?;
+    let mut pieces = Pieces::kept(node, request, EVALUATION_KEY_BYTES_MAX, |bytes| COPIES * bytes)?;
     let expected = pieces.bytes_max();
-    // the octets, and the key that is made of them
-    let reserved = node.body_budget.reserve(2 * expected as u64).await?;
     // room for all of it at once: growing would hold it twice
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
     while let Some(piece) = pieces.next().await? {
         bytes.extend_from_slice(&piece);
     }
-    Ok(KeyUpload { bytes, reserved })
+    Ok(KeyUpload { bytes, reserved: pieces.take_reserved() })
 }
 
 async fn from_json(request: Request, node: &Node) -> Result<KeyUpload, ApiError> {
-    let mut pieces = Pieces::new(request.into_body(), base64_ceiling(EVALUATION_KEY_BYTES_MAX))?;
+    let needs = |bytes: u64| COPIES * (bytes / 4 * 3).min(EVALUATION_KEY_BYTES_MAX as u64);
+    let mut pieces = Pieces::kept(node, request, base64_ceiling(EVALUATION_KEY_BYTES_MAX), needs)?;
     let expected = (pieces.bytes_max() / 4 * 3).min(EVALUATION_KEY_BYTES_MAX);
-    let reserved = node.body_budget.reserve(2 * expected as u64).await?;
     let mut splitter = Splitter::new(expected);
     while let Some(piece) = pieces.next().await? {
         splitter.push(&piece)?;
     }
-    Ok(KeyUpload { bytes: splitter.finish()?, reserved })
+    Ok(KeyUpload { bytes: splitter.finish()?, reserved: pieces.take_reserved() })
 }
 
 /// Takes the key out of the JSON around it.

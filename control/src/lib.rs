@@ -20,6 +20,7 @@ pub mod secrets;
 mod base64_text;
 mod blobs;
 mod body;
+mod budget;
 mod cors;
 mod data_dir;
 mod database;

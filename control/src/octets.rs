@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::app::Node;
 use crate::body::{Json, JsonBody, OFF_THREAD_BYTES_MIN, Pieces, Reserved, media_type};
+use crate::budget::Payer;
 use crate::compute::LweList;
 use crate::error::ApiError;
 use crate::json;
@@ -135,8 +136,8 @@ impl<J: JsonBody, H: OctetsHead> FromRequest<Arc<Node>> for Upload<J, H> {
 }
 
 async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<Upload<J, H>, ApiError> {
-    let mut pieces = Pieces::new(request.into_body(), H::BYTES_MAX)?;
-    let reserved = node.body_budget.reserve(COPIES * pieces.bytes_max() as u64).await?;
+    let payer = Payer::of(request.extensions());
+    let mut pieces = Pieces::kept(node, request, H::BYTES_MAX, |bytes| COPIES * bytes)?;
     let mut begun = Zeroizing::new(Vec::new());
     let start = loop {
         match octets::split(&begun, H::HEAD_BYTES_MAX) {
@@ -157,8 +158,8 @@ async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<
         words.push(&piece);
     }
     let parse = move || json::parse(&begun[octets::LENGTH_BYTES..start]);
-    let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { node.offload.run(parse).await?? };
-    Ok(Upload::Octets { head, words, reserved })
+    let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { node.offload.run(payer, parse).await?? };
+    Ok(Upload::Octets { head, words, reserved: pieces.take_reserved() })
 }
 
 /// Whether an answer is wanted in this form: `Accept` names it.
@@ -256,6 +257,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::budget::Budget;
     use crate::workbench::Memory;
 
     #[test]
@@ -293,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_holds_its_memory_until_it_is_sent() {
-        let memory = Memory::of_node(1 << 20);
+        let memory = Memory::of_session(Budget::memory(1 << 20, 1 << 20), Payer::stranger(), 1 << 20);
         let room = memory.reserve(700_000).unwrap();
         let ciphertexts = LweList::from_words(2, vec![0x0102_0304; 150_000]);
         let written = write_octets(&"head", vec![ciphertexts]).unwrap();

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::app::Node;
 use crate::auth::{Caller, Environment, invalid_key};
+use crate::budget::Budget;
 use crate::clock::{Clock, Timestamp};
 use crate::compute::{Compute, OpenKey, OwnedKey};
 use crate::config::{CircuitsConfig, SessionsConfig};
@@ -27,6 +28,7 @@ use crate::held_keys::HeldKey;
 use crate::ids;
 use crate::limits::Plan;
 use crate::pagination::{PageQuery, Position};
+use crate::platform::circuits::VALUES_BYTES_MAX;
 use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
 use crate::workbench::{Memory, Workbench};
@@ -133,7 +135,7 @@ pub struct Sessions {
     /// Seals the ids of sessions in their records, to their account.
     seal: Seal,
     /// Memory for values of all sessions.
-    pub values: Memory,
+    pub values: Budget,
     /// Bounded by the engine's memory for keys.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
 }
@@ -154,7 +156,7 @@ impl Sessions {
         if lost > 0 {
             tracing::info!(lost, "sessions of an earlier process are lost");
         }
-        let values = Memory::of_node(circuits.value_bytes_max);
+        let values = Budget::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, seal, values, open: RwLock::default() })
     }
 
@@ -180,7 +182,7 @@ impl Sessions {
             key,
             held,
             bench: Arc::new(Workbench::new(
-                self.values.of_session(self.circuits.session_value_bytes_max),
+                Memory::of_session(self.values.clone(), caller.into(), self.circuits.session_value_bytes_max),
                 self.circuits.running_max,
             )),
             created_at,
@@ -430,6 +432,7 @@ mod tests {
 
     use super::*;
     use crate::auth::{Credential, Role};
+    use crate::budget::Payer;
     use crate::compute::{Preset, Share};
     use crate::config::Config;
 
@@ -457,7 +460,7 @@ mod tests {
         let (account, plan) = (AccountId::from_bits(1), Plan::Free);
         let caller = Caller { account, environment: Environment::Test, role: Role::Developer, plan, credential };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
-        let key = compute.open(key, Share::of(&caller.account, caller.plan)).unwrap();
+        let key = compute.open(key, Share::of(&caller.account, caller.plan), &Payer::from(&caller)).unwrap();
         assert_eq!(compute.usage().sessions, 1);
         // there is no such account, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();

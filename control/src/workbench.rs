@@ -12,92 +12,79 @@ use store::SessionEnd;
 use tokio::sync::watch;
 use zeroize::Zeroize;
 
+use crate::budget::{self, Budget, Grant, Payer};
 use crate::compute::{EngineOperation, Form, LweList};
 
-/// A bound on bytes; clones count together.
+/// A session's bound on bytes, within its owner's share of the node's; clones count together.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    books: Arc<Books>,
-}
-
-#[derive(Debug)]
-struct Books {
-    used: AtomicU64,
+    used: Arc<AtomicU64>,
     max: u64,
-    /// What is used here is used there too.
-    within: Option<Memory>,
+    node: Budget,
+    payer: Payer,
 }
 
 /// Bytes set aside; given back when dropped.
 #[derive(Debug)]
 pub struct Room {
-    memory: Memory,
-    bytes: u64,
+    used: Arc<AtomicU64>,
+    payer: Payer,
+    grant: Grant,
 }
 
 /// Where there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// In the session, until it deletes something.
+    /// In the session, until it deletes something; or more is asked for than it can ever have.
     Session,
     /// On the node, for the moment.
     Node,
 }
 
 impl Memory {
-    /// The node's.
-    pub fn of_node(bytes_max: u64) -> Memory {
-        Memory { books: Arc::new(Books { used: AtomicU64::new(0), max: bytes_max, within: None }) }
-    }
-
-    /// A session's share of the node's.
-    pub fn of_session(&self, bytes_max: u64) -> Memory {
-        Memory { books: Arc::new(Books { used: AtomicU64::new(0), max: bytes_max, within: Some(self.clone()) }) }
+    /// A session's.
+    pub fn of_session(node: Budget, payer: Payer, bytes_max: u64) -> Memory {
+        Memory { used: Arc::default(), max: bytes_max, node, payer }
     }
 
     /// Bytes set aside now.
+    #[cfg(test)]
     pub fn used(&self) -> u64 {
-        self.books.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Sets bytes aside, or says where there is no room for them.
     pub fn reserve(&self, bytes: u64) -> Result<Room, Full> {
-        if !self.take(bytes) {
-            return Err(if self.books.within.is_some() { Full::Session } else { Full::Node });
-        }
-        let Some(node) = &self.books.within else { return Ok(Room { memory: self.clone(), bytes }) };
-        if !node.take(bytes) {
-            self.books.used.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(Full::Node);
-        }
-        Ok(Room { memory: self.clone(), bytes })
-    }
-
-    fn take(&self, bytes: u64) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.books.max);
-        self.books.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.books.used.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(node) = &self.books.within {
-            node.give_back(bytes);
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| Full::Session)?;
+        match self.node.try_take(&self.payer, bytes) {
+            Ok(grant) => Ok(Room { used: self.used.clone(), payer: self.payer.clone(), grant }),
+            Err(full) => {
+                self.used.fetch_sub(bytes, Ordering::Relaxed);
+                Err(match full {
+                    budget::Full::Now => Full::Node,
+                    budget::Full::TooMuch => Full::Session,
+                })
+            }
         }
     }
 }
 
 impl Room {
+    /// On whose behalf.
+    pub fn payer(&self) -> &Payer {
+        &self.payer
+    }
+
     /// A part of this room as a room of its own.
     pub fn part(&mut self, bytes: u64) -> Room {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        Room { memory: self.memory.clone(), bytes }
+        Room { used: self.used.clone(), payer: self.payer.clone(), grant: self.grant.split(bytes) }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.memory.give_back(self.bytes);
+        self.used.fetch_sub(self.grant.amount(), Ordering::Relaxed);
     }
 }
 
@@ -277,11 +264,17 @@ impl Workbench {
 
 #[cfg(test)]
 mod tests {
+    use api::AccountId;
+
     use super::*;
 
-    fn bench(session_bytes: u64, node_bytes: u64) -> (Memory, Workbench) {
-        let node = Memory::of_node(node_bytes);
-        let bench = Workbench::new(node.of_session(session_bytes), 2);
+    fn payer(number: u128) -> Payer {
+        Payer::account(AccountId::from_bits(number))
+    }
+
+    fn bench(session_bytes: u64, node_bytes: u64) -> (Budget, Workbench) {
+        let node = Budget::memory(node_bytes, node_bytes);
+        let bench = Workbench::new(Memory::of_session(node.clone(), payer(1), session_bytes), 2);
         (node, bench)
     }
 
@@ -295,8 +288,8 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_session_and_by_node_and_given_back() {
-        let node = Memory::of_node(100);
-        let (first, second) = (node.of_session(80), node.of_session(80));
+        let node = Budget::memory(100, 100);
+        let [first, second] = [1, 1].map(|owner| Memory::of_session(node.clone(), payer(owner), 80));
         let mut held = first.reserve(80).unwrap();
         assert_eq!(first.reserve(1).unwrap_err(), Full::Session);
         assert_eq!(second.reserve(21).unwrap_err(), Full::Node);
@@ -307,7 +300,20 @@ mod tests {
         assert!(second.reserve(70).is_ok());
         drop(part);
         assert_eq!(node.used(), 0);
-        assert_eq!(node.reserve(u64::MAX).unwrap_err(), Full::Node);
+        assert_eq!(first.reserve(u64::MAX).unwrap_err(), Full::Session);
+    }
+
+    #[test]
+    fn all_trials_together_keep_a_tenth_of_the_memory_for_values() {
+        let node = Budget::memory(1000, 50);
+        let trials = (0..150).map(|number| Payer::trial(AccountId::from_bits(number)));
+        let trials: Vec<_> = trials.map(|payer| Memory::of_session(node.clone(), payer, 256)).collect();
+        let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();
+        assert_eq!((held.len(), node.used()), (10, 100));
+        assert_eq!(trials[149].reserve(10).unwrap_err(), Full::Node);
+        // what no trial can ever have is not a matter of the moment
+        assert_eq!(trials[149].reserve(101).unwrap_err(), Full::Session);
+        assert!(Memory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
     }
 
     #[test]

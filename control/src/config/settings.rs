@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_BODY_MEMORY_MB",
         "body-memory-mb",
         "512",
-        "Memory for request bodies in transit, in MB; beyond it uploads get 503.",
+        "Memory for request bodies in transit, in MB; beyond it uploads get 503. All trials together have a tenth of it (at least one upload of the largest key), and so of ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.",
     ),
     setting(
         "ANGO_QUEUE_ROWS_MAX",

@@ -16,6 +16,8 @@ use api::Code;
 use crate::app::Node;
 use crate::auth::Caller;
 use crate::blobs::Blobs;
+use crate::body::reserve;
+use crate::budget::Payer;
 use crate::error::ApiError;
 use crate::ids;
 use crate::secrets::Key;
@@ -87,6 +89,7 @@ impl Answers {
     pub(super) async fn seal(
         &self,
         node: &Node,
+        payer: &Payer,
         digest: &[u8; 32],
         parts: &Parts,
         body: &Bytes,
@@ -101,10 +104,10 @@ impl Answers {
         if body.len() < FILE_BYTES_MIN {
             return Ok((encrypt(&self.cipher, digest, [&length, &head[..], body].concat())?, None));
         }
-        let _reserved = node.body_budget.reserve(COPIES * body.len() as u64).await?;
+        let _reserved = reserve(&node.body_budget, payer, COPIES * body.len() as u64).await?;
         let (cipher, blobs, body) = (self.cipher.clone(), self.blobs.clone(), body.clone());
         let with = [digest, BODY].concat();
-        let written = node.offload.run(move || {
+        let written = node.offload.finish(payer.clone(), move || {
             let sealed = encrypt(&cipher, &with, body.to_vec())?;
             blobs.put(&sealed).map_err(|error| {
                 tracing::error!(%error, "an answer was not written to the data folder");
@@ -119,6 +122,7 @@ impl Answers {
     pub(super) async fn open(
         &self,
         node: &Node,
+        payer: &Payer,
         digest: &[u8; 32],
         answer: Vec<u8>,
         blob: Option<String>,
@@ -132,7 +136,7 @@ impl Answers {
             None => Bytes::copy_from_slice(body),
             Some(name) => {
                 let (cipher, blobs, with) = (self.cipher.clone(), self.blobs.clone(), [digest, BODY].concat());
-                let opened = node.offload.run(move || {
+                let opened = node.offload.run(payer.clone(), move || {
                     let sealed = blobs.get(&name).map_err(|error| {
                         tracing::warn!(%error, "a kept answer is not in this node's folder");
                         let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \

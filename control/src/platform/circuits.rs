@@ -49,7 +49,7 @@ const PREFERENCE_APPLIED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("preference-applied"), HeaderValue::from_static(RESPOND_ASYNC));
 
 /// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
-const VALUES_BYTES_MAX: usize = 56 << 20;
+pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
 impl JsonBody for CircuitRequest {
     /// A netlist's line breaks are two characters in JSON.
@@ -273,7 +273,7 @@ pub async fn read_handle(
     let key = *session.key;
     let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(prepare::no_room)?;
     let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
-    let written = node.offload.run(move || match octets {
+    let written = node.offload.run((&caller).into(), move || match octets {
         true => octets::write_octets(&KeptValue { handle, bits, ciphertexts_b64: None }, vec![value.bits.clone()]),
         false => {
             let ciphertexts_b64 = Some(compute::write_value(&key, &value.bits, value.form));
@@ -335,7 +335,8 @@ async fn answer(
     room: Room,
     octets: bool,
 ) -> Result<Response, ApiError> {
-    let written = node.offload.run(move || {
+    let payer = room.payer().clone();
+    let written = node.offload.finish(payer, move || {
         operation.outputs = Some(outputs.iter().map(|output| described(&key, output, octets)).collect());
         if !octets {
             return octets::write_json(&operation);

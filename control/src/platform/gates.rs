@@ -22,6 +22,7 @@ use crate::app::Node;
 use crate::auth::Caller;
 use crate::billing::tariff;
 use crate::body::{Json, JsonBody, base64_ceiling};
+use crate::budget::Payer;
 use crate::compute::{self, OwnedKey, Preset, Share};
 use crate::edge::Deadline;
 use crate::error::ApiError;
@@ -108,10 +109,11 @@ pub async fn create_managed(
         ApiError::new(Code::InvalidRequest, format!("preset must be one of {names}"))
             .at("preset", format!("not one of {names}"))
     })?;
-    let (compute, share) = (node.compute.clone(), Share::of(&caller.account, caller.plan));
-    let opening = node.offload.run(move || {
+    let (compute, payer) = (node.compute.clone(), Payer::from(&caller));
+    let share = Share::of(&caller.account, caller.plan);
+    let opening = node.offload.run(payer.clone(), move || {
         let (held, key) = HeldKey::generate(preset).ok_or_else(disabled)?;
-        Ok::<_, ApiError>((held, compute.open(key, share)?))
+        Ok::<_, ApiError>((held, compute.open(key, share, &payer)?))
     });
     let (held, key) = opening.await??;
     open(node, caller, claim, key, Some(held)).await
@@ -158,9 +160,10 @@ pub async fn create_blind(
     claim: Claim,
     KeyUpload { bytes, reserved }: KeyUpload,
 ) -> Result<Response, ApiError> {
-    let (compute, share) = (node.compute.clone(), Share::of(&caller.account, caller.plan));
-    let opening = node.offload.run(move || {
-        let opened = compute.open_upload(bytes, share);
+    let (compute, payer) = (node.compute.clone(), Payer::from(&caller));
+    let share = Share::of(&caller.account, caller.plan);
+    let opening = node.offload.run(payer.clone(), move || {
+        let opened = compute.open_upload(bytes, share, &payer);
         drop(reserved);
         opened
     });

@@ -33,14 +33,13 @@ impl FromRequest<Arc<Node>> for CircuitText {
         if media_type(request.headers()).as_deref() != Some("text/plain") {
             return Err(ApiError::new(Code::InvalidRequest, "the content type must be text/plain"));
         }
-        let pieces = Pieces::new(request.into_body(), CIRCUIT_TEXT_BYTES_MAX)?;
-        let reserved = node.body_budget.reserve(COPIES * pieces.bytes_max() as u64).await?;
+        let mut pieces = Pieces::kept(node, request, CIRCUIT_TEXT_BYTES_MAX, |bytes| COPIES * bytes)?;
         let mut bytes = pieces.all().await?;
         let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             ApiError::new(Code::InvalidRequest, format!("the netlist is not UTF-8: fault at byte {at}"))
         })?;
-        Ok(CircuitText { text, _reserved: reserved })
+        Ok(CircuitText { text, _reserved: pieces.take_reserved() })
     }
 }
 
@@ -56,7 +55,7 @@ pub async fn put(
         return Err(ApiError::new(Code::InvalidParams, message).at("name", "not a name"));
     }
     let limits = Limits::of(&node.config.circuits, caller.role);
-    let measured = node.offload.run(move || {
+    let measured = node.offload.run(caller.into(), move || {
         let netlist = read_netlist(&upload.text, &limits, "")?;
         let planned = netlist.plan();
         let sha256: [u8; 32] = Sha256::digest(upload.text.as_bytes()).into();

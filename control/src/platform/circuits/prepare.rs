@@ -83,7 +83,7 @@ pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given:
     let text = netlist_text(node, caller, circuit).await?;
     let limits = Limits::of(&node.config.circuits, caller.role);
     let (key, memory) = (*session.key, session.bench.memory.clone());
-    let prepared = node.offload.run(move || {
+    let prepared = node.offload.run(caller.into(), move || {
         let netlist = read_netlist(&text, &limits, "circuit")?;
         drop(text);
         let prepared = read(&key, &memory, &netlist, sources, words.unwrap_or_default());

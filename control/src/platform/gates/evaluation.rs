@@ -11,6 +11,7 @@ use crate::auth::Caller;
 use crate::billing::tariff;
 use crate::billing::usage::{self, Charge, ChargeTo};
 use crate::body::Reserved;
+use crate::budget::Payer;
 use crate::compute::{self, Gate, GateText, OpenKey, Outcome, Program, RunError};
 use crate::edge::Deadline;
 use crate::error::ApiError;
@@ -117,11 +118,12 @@ pub async fn run(
 ) -> Result<Response, ApiError> {
     let session = node.sessions.find(&caller.account, &session_id).await?;
     let key = *session.key;
+    let payer = Payer::from(&caller);
     // the session itself is not held while gates run: its end must not wait for them
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
     drop(session);
 
-    let (program, gates) = off_thread(&node, work.texts(), move || {
+    let (program, gates) = off_thread(&node, &payer, work.texts(), move || {
         let gates = work.gates.clone();
         let program = work.read(&key)?;
         drop(reserved);
@@ -147,7 +149,8 @@ pub async fn run(
         let (counts, bootstraps, compute) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets { 0 } else { gates.len() };
         let ran = Ran { gates, key, outcome, price };
-        let answer = off_thread(&node, texts, move || (answer.write)(ran, answer.octets)).await??;
+        let write = move || (answer.write)(ran, answer.octets);
+        let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { node.offload.finish(payer, write).await? }?;
         let (answer, kept) = claim.keep(answer).await?;
         let charge = Charge { counts: &counts, price: &price, bootstraps, compute };
         charge.book(&node, &charge_to, async |row| node.store.charge_gates(row, kept.as_ref()).await).await?;
@@ -163,12 +166,13 @@ const OFF_THREAD_GATES_MIN: usize = 16;
 /// Runs CPU work for so many gates' texts where it disturbs nobody.
 async fn off_thread<T: Send + 'static>(
     node: &Node,
+    payer: &Payer,
     texts: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     match texts {
         0..OFF_THREAD_GATES_MIN => Ok(work()),
-        _ => node.offload.run(work).await,
+        _ => node.offload.run(payer.clone(), work).await,
     }
 }
 

@@ -1,0 +1,488 @@
+//! One bound for each scarce resource of a node (bodies, keys, values, cores), shared out: the node, all trials together,
+//! an account.
+//!
+//! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth, but never less than one largest
+//! upload, so that both kinds of session stay open to them. An account takes more than half only while a tenth stays free, or
+//! while no one else holds anything.
+//!
+//! *Turns* (cores): while others wait, all trials together use at most a tenth of the cores (at least one) and a tenth of
+//! the time, and an account at most half of the cores (at least one). While no one else waits, anyone uses all of them.
+//!
+//! Requests that wait are not a queue with one head: whatever fits is granted, first to the account that was served least
+//! recently. A request that cannot be granted yet blocks no other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::AccountId;
+use axum::http::Extensions;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::auth::Caller;
+use crate::limits::Plan;
+
+/// All trials together may have one part in so many.
+const TRIALS_PART: u64 = 10;
+/// Time that trials may be ahead of or behind their part of contended turns: the past does not count for longer.
+const BALANCE_MAX_US: i64 = 1_000_000;
+
+/// On whose behalf something is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payer {
+    /// None: a caller who has shown no key.
+    account: Option<AccountId>,
+    is_trial: bool,
+}
+
+impl Payer {
+    /// An account with a key of its operator or its users.
+    pub fn account(account: AccountId) -> Payer {
+        Payer { account: Some(account), is_trial: false }
+    }
+
+    /// A trial.
+    pub fn trial(account: AccountId) -> Payer {
+        Payer { account: Some(account), is_trial: true }
+    }
+
+    /// A caller without a key; strangers share with trials.
+    pub fn stranger() -> Payer {
+        Payer { account: None, is_trial: true }
+    }
+
+    /// Who sent this request, as far as its key was checked.
+    pub fn of(extensions: &Extensions) -> Payer {
+        extensions.get::<Caller>().map_or_else(Payer::stranger, Payer::from)
+    }
+}
+
+impl From<&Caller> for Payer {
+    fn from(caller: &Caller) -> Payer {
+        Payer { account: Some(caller.account.clone()), is_trial: caller.plan == Plan::Trial }
+    }
+}
+
+/// A bound and its shares. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    total: u64,
+    /// For all trials together.
+    trials_max: u64,
+    /// For one account, while others need some.
+    account_max: u64,
+    /// What an account beyond `account_max` leaves free.
+    reserve: u64,
+    books: Mutex<Books>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Memory,
+    Turns,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    used: u64,
+    used_by_trials: u64,
+    /// Those that hold something or wait for something.
+    accounts: HashMap<Option<AccountId>, Account>,
+    waiting: Vec<Waiting>,
+    /// How many of those that wait are no trials.
+    others_waiting: usize,
+    tickets: u64,
+    /// Microseconds of contended turns that trials are owed; negative: had too many.
+    trials_balance_us: i64,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    used: u64,
+    waiting: usize,
+    /// The ticket of its last grant.
+    served: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    payer: Payer,
+    amount: u64,
+    tell: oneshot::Sender<Grant>,
+}
+
+/// Why nothing is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Not now: others hold it.
+    Now,
+    /// Never: it is more than the share that this payer may have.
+    TooMuch,
+}
+
+/// What was granted; given back when dropped.
+#[derive(Debug)]
+pub struct Grant {
+    budget: Budget,
+    payer: Payer,
+    amount: u64,
+    since: Instant,
+    /// Trials and others both waited when it was granted.
+    contended: bool,
+}
+
+impl Budget {
+    /// A budget of bytes. `largest`: one largest upload, which trials may have whatever a tenth is.
+    pub fn memory(bytes: u64, largest: u64) -> Budget {
+        let trials_max = (bytes / TRIALS_PART).max(largest).min(bytes);
+        Budget::new(Kind::Memory, bytes, trials_max, bytes / 2)
+    }
+
+    /// A budget of turns on this many cores.
+    pub fn turns(cores: u64) -> Budget {
+        Budget::new(Kind::Turns, cores, (cores / TRIALS_PART).max(1), (cores / 2).max(1))
+    }
+
+    fn new(kind: Kind, total: u64, trials_max: u64, account_max: u64) -> Budget {
+        let (reserve, books) = (total / TRIALS_PART, Mutex::default());
+        Budget { inner: Arc::new(Inner { kind, total, trials_max, account_max, reserve, books }) }
+    }
+
+    /// What is used of it now.
+    pub fn used(&self) -> u64 {
+        self.books().used
+    }
+
+    /// The most that this payer can ever have at once.
+    pub fn most(&self, payer: &Payer) -> u64 {
+        match (self.inner.kind, payer.is_trial) {
+            (Kind::Memory, true) => self.inner.trials_max,
+            _ => self.inner.total,
+        }
+    }
+
+    /// Takes some if it is there now.
+    pub fn try_take(&self, payer: &Payer, amount: u64) -> Result<Grant, Full> {
+        if amount > self.most(payer) {
+            return Err(Full::TooMuch);
+        }
+        let mut books = self.books();
+        match self.fits(&books, payer, amount) {
+            true => Ok(self.grant(&mut books, payer.clone(), amount, false)),
+            false => Err(Full::Now),
+        }
+    }
+
+    /// Takes some, and waits for it as long as need be.
+    pub async fn take(&self, payer: &Payer, amount: u64) -> Result<Grant, Full> {
+        if amount > self.most(payer) {
+            return Err(Full::TooMuch);
+        }
+        let (ticket, granted) = {
+            let mut books = self.books();
+            if self.fits(&books, payer, amount) {
+                return Ok(self.grant(&mut books, payer.clone(), amount, false));
+            }
+            let (tell, granted) = oneshot::channel();
+            books.tickets += 1;
+            let ticket = books.tickets;
+            books.enter(Waiting { ticket, payer: payer.clone(), amount, tell });
+            (ticket, granted)
+        };
+        // given up by the caller: then it waits no longer
+        let _leaving = Leaving { budget: self, ticket };
+        granted.await.map_err(|_| Full::Now)
+    }
+
+    /// As [`Budget::take`], for so long.
+    pub async fn take_within(&self, payer: &Payer, amount: u64, patience: Duration) -> Result<Grant, Full> {
+        tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(Full::Now))
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.inner.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the shares leave room for this.
+    fn fits(&self, books: &Books, payer: &Payer, amount: u64) -> bool {
+        let Inner { kind, total, trials_max, account_max, reserve, .. } = *self.inner;
+        let (held, own_waiting) =
+            books.accounts.get(&payer.account).map_or((0, 0), |account| (account.used, account.waiting));
+        let after = books.used + amount;
+        let trials_fit = !payer.is_trial || books.used_by_trials + amount <= trials_max;
+        // strangers are many: their bound is that of trials
+        let account_fits = payer.account.is_none() || held + amount <= account_max;
+        after <= total
+            && match kind {
+                Kind::Memory => trials_fit && (account_fits || after + reserve <= total || books.used == held),
+                Kind::Turns => {
+                    (trials_fit || books.others_waiting == 0) && (account_fits || books.waiting.len() == own_waiting)
+                }
+            }
+    }
+
+    fn grant(&self, books: &mut Books, payer: Payer, amount: u64, contended: bool) -> Grant {
+        books.tickets += 1;
+        books.used += amount;
+        books.used_by_trials += if payer.is_trial { amount } else { 0 };
+        let ticket = books.tickets;
+        let account = books.accounts.entry(payer.account.clone()).or_default();
+        account.used += amount;
+        account.served = ticket;
+        Grant { budget: self.clone(), payer, amount, since: Instant::now(), contended }
+    }
+
+    /// Grants what fits to those that wait, until nothing does.
+    fn serve(&self) {
+        loop {
+            let (tell, share) = {
+                let mut books = self.books();
+                let Some((index, contended)) = self.next(&books) else { return };
+                let Waiting { payer, amount, tell, .. } = books.leave(index);
+                (tell, self.grant(&mut books, payer, amount, contended))
+            };
+            // a caller that has just left: its share is dropped here, outside the lock, and given back
+            drop(tell.send(share));
+        }
+    }
+
+    /// Which of those that wait is next, and whether trials and others compete for this grant.
+    fn next(&self, books: &Books) -> Option<(usize, bool)> {
+        let both_wait = (1..books.waiting.len()).contains(&books.others_waiting);
+        let contended = self.inner.kind == Kind::Turns && both_wait;
+        let trials_first = !contended || books.trials_balance_us >= 0;
+        let fitting = books.waiting.iter().enumerate();
+        let fitting = fitting.filter(|(_, waiting)| self.fits(books, &waiting.payer, waiting.amount));
+        let next = fitting.min_by_key(|(_, waiting)| {
+            let served = books.accounts.get(&waiting.payer.account).map_or(0, |account| account.served);
+            (contended && waiting.payer.is_trial != trials_first, served, waiting.ticket)
+        });
+        next.map(|(index, _)| (index, contended))
+    }
+}
+
+impl Books {
+    fn enter(&mut self, waiting: Waiting) {
+        self.accounts.entry(waiting.payer.account.clone()).or_default().waiting += 1;
+        self.others_waiting += usize::from(!waiting.payer.is_trial);
+        self.waiting.push(waiting);
+    }
+
+    fn leave(&mut self, index: usize) -> Waiting {
+        let left = self.waiting.swap_remove(index);
+        self.others_waiting -= usize::from(!left.payer.is_trial);
+        self.account(&left.payer).waiting -= 1;
+        left
+    }
+
+    fn account(&mut self, payer: &Payer) -> &mut Account {
+        self.accounts.get_mut(&payer.account).expect("an account that holds or waits is on the books")
+    }
+
+    fn forget_if_idle(&mut self, payer: &Payer) {
+        let Account { used, waiting, .. } = *self.account(payer);
+        if used == 0 && waiting == 0 {
+            self.accounts.remove(&payer.account);
+        }
+    }
+}
+
+/// Takes a request that waits off the list, however its waiting ends.
+struct Leaving<'b> {
+    budget: &'b Budget,
+    ticket: u64,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        {
+            let mut books = self.budget.books();
+            let Some(index) = books.waiting.iter().position(|waiting| waiting.ticket == self.ticket) else { return };
+            let left = books.leave(index);
+            books.forget_if_idle(&left.payer);
+        }
+        // others may have what they could not have while this one waited
+        self.budget.serve();
+    }
+}
+
+impl Grant {
+    /// How much.
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// A part of it as a share of its own: at most all of it.
+    pub fn split(&mut self, amount: u64) -> Grant {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        let Grant { budget, payer, since, contended, .. } = &*self;
+        Grant { budget: budget.clone(), payer: payer.clone(), amount, since: *since, contended: *contended }
+    }
+
+    /// Adds another share of the same budget and payer.
+    pub fn join(&mut self, mut other: Grant) {
+        self.amount += std::mem::take(&mut other.amount);
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if self.amount == 0 {
+            return;
+        }
+        {
+            let mut books = self.budget.books();
+            books.used -= self.amount;
+            books.account(&self.payer).used -= self.amount;
+            if self.payer.is_trial {
+                books.used_by_trials -= self.amount;
+            }
+            if self.contended {
+                let held = i64::try_from(self.since.elapsed().as_micros()).unwrap_or(BALANCE_MAX_US);
+                let owed = if self.payer.is_trial { -held } else { held / (TRIALS_PART as i64 - 1) };
+                books.trials_balance_us = (books.trials_balance_us + owed).clamp(-BALANCE_MAX_US, BALANCE_MAX_US);
+            }
+            books.forget_if_idle(&self.payer);
+        }
+        self.budget.serve();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(number: u128) -> Payer {
+        Payer::account(AccountId::from_bits(number))
+    }
+
+    fn trial(number: u128) -> Payer {
+        Payer::trial(AccountId::from_bits(number))
+    }
+
+    #[test]
+    fn all_trials_together_hold_a_tenth_of_the_memory_and_at_least_one_largest_upload() {
+        let budget = Budget::memory(1000, 40);
+        let held: Vec<_> = (0..10).map(|number| budget.try_take(&trial(number), 10).unwrap()).collect();
+        // 150 trials are no more than one
+        for number in 10..150 {
+            assert_eq!(budget.try_take(&trial(number), 10).unwrap_err(), Full::Now);
+        }
+        assert_eq!(budget.try_take(&Payer::stranger(), 1).unwrap_err(), Full::Now);
+        assert_eq!((budget.used(), budget.most(&trial(0)), budget.most(&account(0))), (100, 100, 1000));
+        assert!(budget.try_take(&account(1), 800).is_ok());
+        drop(held);
+        assert_eq!(budget.used(), 0);
+        assert!(budget.books().accounts.is_empty());
+        // a tenth would be less than an upload
+        let small = Budget::memory(100, 40);
+        assert!(small.try_take(&trial(1), 40).is_ok());
+        assert_eq!(small.try_take(&trial(1), 41).unwrap_err(), Full::TooMuch);
+    }
+
+    #[test]
+    fn an_account_beyond_half_of_the_memory_leaves_a_reserve_to_others() {
+        let budget = Budget::memory(1000, 40);
+        let other = budget.try_take(&account(2), 10).unwrap();
+        let held: Vec<_> = (0..8).map(|_| budget.try_take(&account(1), 100).unwrap()).collect();
+        assert_eq!(budget.try_take(&account(1), 100).unwrap_err(), Full::Now);
+        assert!(budget.try_take(&account(2), 100).is_ok());
+        assert!(budget.try_take(&trial(3), 100).is_ok());
+        drop((held, other));
+        // one request of all of it is not refused for ever
+        assert!(budget.try_take(&account(1), 1000).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_cannot_be_granted_blocks_no_other() {
+        let budget = Budget::memory(1000, 40);
+        let held = budget.try_take(&account(1), 500).unwrap();
+        let large = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.take(&account(2), 600).await }
+        });
+        tokio::task::yield_now().await;
+        let small = budget.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
+        // it waits no longer than it may, and what it was waiting for is nobody's
+        assert_eq!(budget.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(), Full::Now);
+        assert_eq!(budget.books().waiting.len(), 1);
+        drop((held, small));
+        assert_eq!(large.await.unwrap().unwrap().amount(), 600);
+        assert_eq!(budget.used(), 0);
+    }
+
+    /// Lets what waits for one of these take turns of a millisecond for a second; turns had by trials and by others.
+    async fn contend(budget: &Budget, payers: &[Payer]) -> (usize, usize) {
+        let turns = payers.iter().map(|payer| {
+            let (budget, payer) = (budget.clone(), payer.clone());
+            tokio::spawn(async move {
+                let until = Instant::now() + Duration::from_secs(1);
+                let mut turns = 0;
+                while Instant::now() < until {
+                    let turn = budget.take(&payer, 1).await.unwrap();
+                    // those that still wait at the end compete no longer
+                    turns += usize::from(Instant::now() < until);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    drop(turn);
+                }
+                (payer.is_trial, turns)
+            })
+        });
+        let (mut trials, mut others) = (0, 0);
+        for turns in turns.collect::<Vec<_>>() {
+            match turns.await.unwrap() {
+                (true, turns) => trials += turns,
+                (false, turns) => others += turns,
+            }
+        }
+        (trials, others)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_others_wait_all_trials_together_get_a_tenth_of_the_time() {
+        for cores in [1, 2, 8] {
+            let budget = Budget::turns(cores);
+            let crowd: Vec<_> = (0..30).map(trial).chain((200..210).map(account)).collect();
+            let (trials, others) = contend(&budget, &crowd).await;
+            assert!(trials * 8 < others, "{cores} cores: {trials} turns of trials, {others} of others");
+            assert!(trials * 20 > others, "{cores} cores: {trials} turns of trials, {others} of others");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_no_one_else_waits_trials_use_every_core() {
+        let budget = Budget::turns(4);
+        let held: Vec<_> = (0..4).map(|number| budget.try_take(&trial(number), 1).unwrap()).collect();
+        assert_eq!(budget.used(), 4);
+        drop(held);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_with_much_to_do_takes_turns_with_one_that_has_little() {
+        let budget = Budget::turns(1);
+        let crowd = [vec![account(1); 20], vec![account(2)]].concat();
+        let busy = contend(&budget, &crowd);
+        let alone = async {
+            tokio::task::yield_now().await;
+            let started = Instant::now();
+            for _ in 0..100 {
+                let turn = budget.take(&account(3), 1).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                drop(turn);
+            }
+            started.elapsed()
+        };
+        let (_, took) = tokio::join!(busy, alone);
+        // its own turn and one of each of the others
+        assert!(took <= Duration::from_millis(400), "{took:?}");
+    }
+}
