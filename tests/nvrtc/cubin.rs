@@ -1,4 +1,5 @@
-//! What the assembler says in a cubin about each entry: registers, stack, shared memory. The figures of `ptxas -v`.
+//! What the assembler says in a cubin about each entry: registers, stack, shared memory, the figures of `ptxas -v`; and its
+//! instructions, by kind.
 //!
 //! A cubin is an ELF file. Registers and frames are attributes of section `.nv.info`: a byte of format, a byte of kind, a
 //! length, then here a symbol and a value. Shared memory is the size of `.nv.shared.ENTRY`.
@@ -21,6 +22,57 @@ pub struct Use {
     pub stack_bytes: u32,
     /// Shared memory of a group whose size is in the source.
     pub shared_bytes: u32,
+    /// Bytes of its instructions, 16 each.
+    pub text_bytes: u32,
+    /// How many of them are of the kinds that decide its speed.
+    pub count: Count,
+}
+
+/// Instructions of an entry's text, each counted once however often it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// IMAD; additions, shifts and moves that the assembler gives to the multiplier among them.
+    pub multiply: u32,
+    /// IMAD.HI.
+    pub multiply_high: u32,
+    /// IMAD.WIDE.
+    pub multiply_wide: u32,
+    /// IADD3 and VIADD.
+    pub add: u32,
+    /// VIADDMNMX: a sum and the smaller of it and another word.
+    pub add_min: u32,
+    /// IMNMX and VIMNMX.
+    pub min: u32,
+    /// LOP3.
+    pub logic: u32,
+    /// LDG: loads of global memory.
+    pub load_global: u32,
+    /// LDS: loads of shared memory.
+    pub load_shared: u32,
+}
+
+impl Count {
+    /// The low nine bits of an instruction of 128 are its kind, on all architectures from Volta on (as `nvdisasm -hex` shows
+    /// them beside its words).
+    fn of(text: &[u8]) -> Count {
+        let mut count = Count::default();
+        for instruction in text.chunks_exact(16) {
+            let kind = match u16::from_le_bytes([instruction[0], instruction[1]]) & 0x1ff {
+                0x024 => &mut count.multiply,
+                0x027 => &mut count.multiply_high,
+                0x025 => &mut count.multiply_wide,
+                0x010 | 0x036 => &mut count.add,
+                0x046 => &mut count.add_min,
+                0x017 | 0x048 => &mut count.min,
+                0x012 => &mut count.logic,
+                0x181 => &mut count.load_global,
+                0x184 => &mut count.load_shared,
+                _ => continue,
+            };
+            *kind += 1;
+        }
+        count
+    }
 }
 
 /// What a cubin holds.
@@ -70,6 +122,9 @@ pub fn read(cubin: &[u8]) -> Cubin {
     for (name, used) in &mut cubin.entries {
         let shared = section(&format!(".nv.shared.{name}")).map_or(0, |shared| shared.size as u32);
         used.shared_bytes = shared.saturating_sub(reserved);
+        let text = section(&format!(".text.{name}")).expect("an entry has a section of its own");
+        used.text_bytes = text.size as u32;
+        used.count = Count::of(&elf.0[text.offset..text.offset + text.size]);
     }
     cubin
 }
