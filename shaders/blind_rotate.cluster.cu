@@ -150,12 +150,12 @@ __device__ __forceinline__ void inverse(unsigned (&v)[8], unsigned* row, const R
     });
 }
 
-// All n steps, ROWS blocks a row: `exponents` is [rows][n + 1] in [0, 2 N), `accumulators` [rows][K + 1][N] out, in
-// [0, Q). Without CLUSTERS `shown` is [rows][2][ROWS][N] words of anything and `arrived` [rows] zeros, and all blocks
-// of the launch must fit on the card at once; with them both are not looked at.
+// All `steps` = n steps, ROWS blocks a row: `exponents` is [rows][n + 1] in [0, 2 N), `accumulators` [rows][K + 1][N]
+// out, in [0, Q). Without CLUSTERS `shown` is [rows][2][ROWS][N] words of anything and `arrived` [rows] zeros, and all
+// blocks of the launch must fit on the card at once; with them both are not looked at.
 extern "C" __global__ void __launch_bounds__(T)
     blind_rotate_cluster(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
-                         unsigned* shown, unsigned* arrived) {
+                         unsigned* shown, unsigned* arrived, unsigned steps) {
     __shared__ Quad row_quads[PADDED / 4];
     __shared__ Quad shown_in_cluster[CLUSTERS ? 2 : 1][CLUSTERS ? N / 4 : 1];
     __shared__ unsigned accumulator[N];
@@ -163,16 +163,16 @@ extern "C" __global__ void __launch_bounds__(T)
     const unsigned t = threadIdx.x, gate = blockIdx.x / ROWS, rank = blockIdx.x % ROWS;
     const unsigned component = rank % COMPONENTS, level = rank / COMPONENTS;
     Quad* shown_of_row = reinterpret_cast<Quad*>(shown) + (unsigned long long)gate * 2 * ROWS * (N / 4);
-    exponents += (unsigned long long)gate * (LWE_DIMENSION + 1);
+    exponents += (unsigned long long)gate * (steps + 1);
     const Roots forward_roots = roots_of_thread<false>(roots, t), inverse_roots = roots_of_thread<true>(roots, t);
 
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1)))
-    const unsigned b = exponents[LWE_DIMENSION];
+    const unsigned b = exponents[steps];
 #pragma unroll
     for (unsigned i = 0; i < 8; i++) accumulator[T * i + t] = component < K ? 0 : turned_eighth(T * i + t, b);
     __syncthreads();
 
-    for (unsigned step = 0; step < LWE_DIMENSION; step++) {
+    for (unsigned step = 0; step < steps; step++) {
         const unsigned a = exponents[step];
         // this step's column of the key is on its way while the digits are transformed
         KeyWords column[COMPONENTS][8];

@@ -5,8 +5,6 @@
 // shared memory, sums in registers: word `threadIdx.x + w THREADS` of a polynomial is a thread's own, outside
 // transforms.
 
-constexpr unsigned WORDS = N / THREADS;
-
 // Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))). `exponents` is [rows][n + 1] in [0, 2 N), mask then
 // body b; `acc` [rows][K + 1][N]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(

@@ -172,10 +172,11 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
     for (unsigned at = 4 * threadIdx.x; at < TILE; at += 4 * 32 * WARPS) copy_async16(to + at, from + at);
 }
 
-// All n steps for `rows` rows: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in [0, Q).
+// All `steps` = n steps for `rows` rows: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in
+// [0, Q). n is no constant, so that presets of one ring share a compilation.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
-                      unsigned rows) {
+                      unsigned rows, unsigned steps) {
     DYNAMIC_SHARED(unsigned, shared);
     unsigned* tiles = shared + AT_KEY;
     uint2* near_roots = reinterpret_cast<uint2*>(shared + AT_ROOTS);
@@ -185,16 +186,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     const unsigned asked = blockIdx.x * GATES + gate, row = asked < rows ? asked : rows - 1;
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
     unsigned* own = shared + AT_OWN + warp * OWN;
-    exponents += (unsigned long long)row * (LWE_DIMENSION + 1);
+    exponents += (unsigned long long)row * (steps + 1);
 
 #pragma unroll
     for (unsigned tile = 0; tile < TILES; tile++) {
-        if (tile < LWE_DIMENSION) copy_tile(tiles + tile * TILE, key + tile * TILE);
+        if (tile < steps) copy_tile(tiles + tile * TILE, key + tile * TILE);
         copy_async_commit();
     }
     lane_roots(near_roots, roots);
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1)))
-    const unsigned b = exponents[LWE_DIMENSION];
+    const unsigned b = exponents[steps];
 #pragma unroll
     for (unsigned i = 0; i < W; i++) {
         const unsigned j = 32 * i + lane;
@@ -204,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     __syncthreads();
 
     unsigned a = exponents[0];
-    for (unsigned step = 0; step < LWE_DIMENSION; step++) {
+    for (unsigned step = 0; step < steps; step++) {
         const unsigned next_a = exponents[step + 1];
         unsigned v[LEVELS][W];
 #pragma unroll
@@ -244,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
             }
         }
         __syncthreads();  // partial sums are there; nobody reads this step's key any more
-        if (step + TILES < LWE_DIMENSION) copy_tile(tile, key + (step + TILES) * (unsigned long long)TILE);
+        if (step + TILES < steps) copy_tile(tile, key + (step + TILES) * (unsigned long long)TILE);
         copy_async_commit();
 #pragma unroll
         for (unsigned turn = 1; turn < COMPONENTS; turn++) {

@@ -1,11 +1,9 @@
 // Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase:
 // kernels/src/cpu/blind_rotate.rs in WGSL. Needs `modular` and `ntt`.
 //
-// A group has a row. Its accumulator [K + 1][N], in [0, q), is in global memory, the polynomial under transformation
-// in shared memory, sums in registers: word `thread + w THREADS` of a polynomial is a thread's own, outside
-// transforms.
-
-const WORDS: u32 = N / THREADS;
+// A group has a row. The polynomial under transformation is in shared memory, sums in registers: word
+// `thread + w THREADS` of a polynomial is a thread's own, outside transforms. Its accumulator [K + 1][N], in [0, q), is in
+// shared memory while a launch runs where a card has room for it (ACC_SHARED 1; ACC_WORDS words), else in global memory.
 
 struct StartArgs {
     rows: u32,
@@ -46,28 +44,52 @@ struct RotateArgs {
 @group(0) @binding(3) var<storage, read_write> acc: array<u32>;
 @group(0) @binding(4) var<uniform> args: RotateArgs;
 
+var<workgroup> shared_acc: array<u32, ACC_WORDS>;
+
+// Word `at` of the accumulator that begins at `own`.
+fn acc_word(own: u32, at: u32) -> u32 {
+    if (ACC_SHARED == 1u) {
+        return shared_acc[at];
+    }
+    return acc[own + at];
+}
+
+fn set_acc_word(own: u32, at: u32, word: u32) {
+    if (ACC_SHARED == 1u) {
+        shared_acc[at] = word;
+    } else {
+        acc[own + at] = word;
+    }
+}
+
 // Steps `first` to `first + count` of the rotation, a group a row. `key` is [n][LEVELS][K + 1][K + 1][N] after
 // `ntt_key`.
 @compute @workgroup_size(THREADS)
 fn blind_rotate(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let own = group.x * (K + 1u) * N;
+    if (ACC_SHARED == 1u) {
+        for (var i = thread; i < (K + 1u) * N; i += THREADS) {
+            shared_acc[i] = acc[own + i];
+        }
+        workgroupBarrier();
+    }
     for (var step = args.first; step < args.first + args.count; step++) {
         let a = exponents[group.x * (LWE_DIMENSION + 1u) + step];
         let key_step = step * (LEVELS * (K + 1u) * (K + 1u) * N);
         var sums = array<array<u32, WORDS>, (K + 1u)>();
         for (var c = 0u; c <= K; c++) {
             var raised: array<u32, WORDS>;
-            for (var w = 0u; w < WORDS; w++) {
+            for (var w = 0u; w < WORDS; w++) { // unroll
                 let i = thread + w * THREADS;
                 // (1) difference: d <- X^a acc - acc
                 let place = (i - a) % (2u * N);
-                let rotated = acc[own + c * N + place % N];
-                let d = sub_mod(select(negate_mod(rotated), rotated, place < N), acc[own + c * N + i]);
+                let rotated = acc_word(own, c * N + place % N);
+                let d = sub_mod(select(negate_mod(rotated), rotated, place < N), acc_word(own, c * N + i));
                 // (2) decompose: d to balanced digits, by way of its torus word
                 raised[w] = (to_torus_lazy(d) + DIGIT_OFFSET) >> DIGIT_SHIFT;
             }
             for (var level = 0u; level < LEVELS; level++) {
-                for (var w = 0u; w < WORDS; w++) {
+                for (var w = 0u; w < WORDS; w++) { // unroll
                     let digit = (raised[w] >> (BASE_LOG * (LEVELS - 1u - level))) & ((1u << BASE_LOG) - 1u);
                     row[thread + w * THREADS] = digit + Q - (1u << (BASE_LOG - 1u));
                 }
@@ -75,27 +97,36 @@ fn blind_rotate(@builtin(local_invocation_index) thread: u32, @builtin(workgroup
                 ntt_forward_lazy(thread);
                 // (4) multiply by the key of step i, sum up
                 let key_row = key_step + (level * (K + 1u) + c) * (K + 1u) * N;
-                for (var w = 0u; w < WORDS; w++) {
+                for (var w = 0u; w < WORDS; w++) { // unroll
                     let i = thread + w * THREADS;
-                    for (var to = 0u; to <= K; to++) {
+                    for (var to = 0u; to <= K; to++) { // unroll
                         sums[to][w] = add_mod(sums[to][w], mul_montgomery(row[i], key[key_row + to * N + i]));
                     }
                 }
             }
         }
-        for (var c = 0u; c <= K; c++) {
-            for (var w = 0u; w < WORDS; w++) {
+        for (var c = 0u; c <= K; c++) { // unroll
+            for (var w = 0u; w < WORDS; w++) { // unroll
                 row[thread + w * THREADS] = sums[c][w];
             }
             // (5) transform back
             ntt_inverse_lazy(thread);
-            for (var w = 0u; w < WORDS; w++) {
+            for (var w = 0u; w < WORDS; w++) { // unroll
                 let i = thread + w * THREADS;
                 // (6) acc <- acc + sum
-                acc[own + c * N + i] = add_mod(acc[own + c * N + i], reduce(row[i], Q));
+                set_acc_word(own, c * N + i, add_mod(acc_word(own, c * N + i), reduce(row[i], Q)));
             }
         }
         // the next step reads words of other threads
-        storageBarrier();
+        if (ACC_SHARED == 1u) {
+            workgroupBarrier();
+        } else {
+            storageBarrier();
+        }
+    }
+    if (ACC_SHARED == 1u) {
+        for (var i = thread; i < (K + 1u) * N; i += THREADS) {
+            acc[own + i] = shared_acc[i];
+        }
     }
 }

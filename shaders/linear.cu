@@ -1,9 +1,10 @@
 // What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/cpu/linear.rs in CUDA.
 
-// `arena` is [slots][n + 1], `table` [rows][5]: constant, slot x, factor f, slot y, factor g; `out` [rows][n + 1]. A
-// group takes row after row.
+// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g; `out`
+// [rows][n + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) linear(
-    const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows) {
+    const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
+    table += first;
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
         unsigned constant = table[5 * row];
         const unsigned* x = arena + table[5 * row + 1] * (LWE_DIMENSION + 1);
@@ -18,8 +19,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) linear(
     }
 }
 
-// `table` is [rows][2]: operand, result, both slots of `arena`. A group takes row after row.
-extern "C" __global__ void __launch_bounds__(THREADS) negate(unsigned* arena, const unsigned* table, unsigned rows) {
+// `table` is [rows][2] from word `first` on: operand, result, both slots of `arena`. A group takes row after row.
+extern "C" __global__ void __launch_bounds__(THREADS) negate(
+    unsigned* arena, const unsigned* table, unsigned rows, unsigned first) {
+    table += first;
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
         const unsigned* operand = arena + table[2 * row] * (LWE_DIMENSION + 1);
         unsigned* result = arena + table[2 * row + 1] * (LWE_DIMENSION + 1);

@@ -2,6 +2,7 @@
 
 struct LinearArgs {
     rows: u32,
+    first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> arena: array<u32>;
@@ -9,8 +10,8 @@ struct LinearArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: LinearArgs;
 
-// `arena` is [slots][n + 1], `table` [rows][5]: constant, slot x, factor f, slot y, factor g; `out` [rows][n + 1]. A
-// group takes row after row.
+// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g; `out`
+// [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn linear(
     @builtin(local_invocation_index) thread: u32,
@@ -18,11 +19,12 @@ fn linear(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var row = group.x; row < args.rows; row += groups.x) {
-        let constant = table[5u * row];
-        let x = table[5u * row + 1u] * (LWE_DIMENSION + 1u);
-        let y = table[5u * row + 3u] * (LWE_DIMENSION + 1u);
-        let f = table[5u * row + 2u];
-        let g = table[5u * row + 4u];
+        let entry = args.first + 5u * row;
+        let constant = table[entry];
+        let x = table[entry + 1u] * (LWE_DIMENSION + 1u);
+        let y = table[entry + 3u] * (LWE_DIMENSION + 1u);
+        let f = table[entry + 2u];
+        let g = table[entry + 4u];
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
             // (1) f x + g y, word by word
             let sum = f * arena[x + i] + g * arena[y + i];
@@ -35,7 +37,7 @@ fn linear(
 @group(0) @binding(0) var<storage, read_write> negate_arena: array<u32>;
 @group(0) @binding(2) var<uniform> negate_args: LinearArgs;
 
-// `table` is [rows][2]: operand, result, both slots of the arena. A group takes row after row.
+// `table` is [rows][2] from word `first` on: operand, result, both slots of the arena. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn negate(
     @builtin(local_invocation_index) thread: u32,
@@ -43,8 +45,9 @@ fn negate(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var row = group.x; row < negate_args.rows; row += groups.x) {
-        let operand = table[2u * row] * (LWE_DIMENSION + 1u);
-        let result = table[2u * row + 1u] * (LWE_DIMENSION + 1u);
+        let entry = negate_args.first + 2u * row;
+        let operand = table[entry] * (LWE_DIMENSION + 1u);
+        let result = table[entry + 1u] * (LWE_DIMENSION + 1u);
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
             // (3) negation, word by word
             negate_arena[result + i] = 0u - negate_arena[operand + i];

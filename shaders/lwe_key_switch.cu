@@ -8,14 +8,16 @@
 
 constexpr unsigned LANES = 32;
 constexpr unsigned SLICES = THREADS / LANES;
-constexpr unsigned COLUMNS = TILE_COLUMNS / LANES;
 constexpr unsigned STAGED_DIGITS = CHUNK * KS_LEVELS * TILE_GATES;
 constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
 
 // `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `table`
-// [gates]: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and columns.
+// [gates] from word `table_first` on: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and
+// columns.
 extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
-    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned gates) {
+    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned gates,
+    unsigned table_first) {
+    table += table_first;
     // aligned, so that the digits of a tile's gates are read together
     __shared__ __align__(16) unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
     unsigned first_column = blockIdx.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;

@@ -8,13 +8,13 @@
 
 const LANES: u32 = 32u;
 const SLICES: u32 = THREADS / LANES;
-const COLUMNS: u32 = TILE_COLUMNS / LANES;
 const STAGED_DIGITS: u32 = CHUNK * KS_LEVELS * TILE_GATES;
 const STAGED_SUMS: u32 = SLICES * TILE_GATES * TILE_COLUMNS;
 const STAGED: u32 = max(STAGED_DIGITS, STAGED_SUMS);
 
 struct KeySwitchArgs {
     gates: u32,
+    table_first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> key: array<u32>;
@@ -26,7 +26,8 @@ struct KeySwitchArgs {
 var<workgroup> staged: array<u32, STAGED>;
 
 // `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `table`
-// [gates]: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and columns.
+// [gates] from word `table_first` on: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and
+// columns.
 @compute @workgroup_size(THREADS)
 fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let first_column = group.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
@@ -58,9 +59,9 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         workgroupBarrier();
         for (var row = slice; row < coefficients * KS_LEVELS; row += SLICES) {
             let key_row = (first * KS_LEVELS + row) * KEY_COLUMNS + first_column + lane;
-            for (var c = 0u; c < COLUMNS; c++) {
+            for (var c = 0u; c < COLUMNS; c++) { // unroll
                 let word = key[key_row + c * LANES];
-                for (var gate = 0u; gate < TILE_GATES; gate++) {
+                for (var gate = 0u; gate < TILE_GATES; gate++) { // unroll
                     // (3) sum <- sum - digit * key row
                     sums[gate][c] -= staged[row * TILE_GATES + gate] * word;
                 }
@@ -68,8 +69,8 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         }
         workgroupBarrier();
     }
-    for (var gate = 0u; gate < TILE_GATES; gate++) {
-        for (var c = 0u; c < COLUMNS; c++) {
+    for (var gate = 0u; gate < TILE_GATES; gate++) { // unroll
+        for (var c = 0u; c < COLUMNS; c++) { // unroll
             staged[(slice * TILE_GATES + gate) * TILE_COLUMNS + c * LANES + lane] = sums[gate][c];
         }
     }
@@ -88,6 +89,6 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         for (var s = 0u; s < SLICES; s++) {
             sum += staged[s * TILE_GATES * TILE_COLUMNS + at];
         }
-        arena[table[gate] * (LWE_DIMENSION + 1u) + column] = sum;
+        arena[table[args.table_first + gate] * (LWE_DIMENSION + 1u) + column] = sum;
     }
 }

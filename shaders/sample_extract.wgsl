@@ -6,6 +6,7 @@ const EIGHTH: u32 = 1u << 29u;
 
 struct SampleExtractArgs {
     gates: u32,
+    first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> acc: array<u32>;
@@ -24,8 +25,8 @@ fn extracted(own: u32, at: u32) -> u32 {
     return to_torus(negate_mod(acc[own + at - i + N - i]));
 }
 
-// `acc` is [rows][K + 1][N], `table` [gates][2]: a row, and a second one for a MUX or NO_ROW; `out` [gates][kN + 1]
-// torus words. A group takes gate after gate.
+// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW; `out`
+// [gates][kN + 1] torus words. A group takes gate after gate.
 @compute @workgroup_size(THREADS)
 fn sample_extract(
     @builtin(local_invocation_index) thread: u32,
@@ -33,8 +34,8 @@ fn sample_extract(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var gate = group.x; gate < args.gates; gate += groups.x) {
-        let row = table[2u * gate];
-        let second = table[2u * gate + 1u];
+        let row = table[args.first + 2u * gate];
+        let second = table[args.first + 2u * gate + 1u];
         for (var at = thread; at <= EXTRACTED_DIMENSION; at += THREADS) {
             var word = extracted(row * (K + 1u) * N, at);
             if (second != NO_ROW) {

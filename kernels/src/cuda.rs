@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use cudarc::driver::{CudaContext, result, sys};
 use sha2::{Digest, Sha256};
 
-use crate::backend::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
@@ -31,8 +30,6 @@ const DRIVER_VERSION_MIN: i32 = 12_000;
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 /// Part of the free memory that is left to the driver, to staging and to others: an eighth.
 const RESERVE: u64 = 8;
-/// Groups that a multiprocessor is given of a batch before more rows make nothing faster: four times what it runs at once.
-const ROWS_A_MULTIPROCESSOR: usize = 16;
 
 /// One card.
 pub struct Cuda {
@@ -177,13 +174,9 @@ fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Car
         name = format!("{name} #{} (GPU-{id})", context.ordinal());
     }
     Ok(Card {
-        info: DeviceInfo {
-            backend: "cuda".into(),
-            name,
-            memory_bytes: free as u64 - free as u64 / RESERVE,
-            rows_max: multiprocessors as usize * ROWS_A_MULTIPROCESSOR,
-            batches_in_flight_max: 2,
-        },
+        backend: "cuda".into(),
+        name,
+        memory_bytes: free as u64 - free as u64 / RESERVE,
         language: Language::Cuda,
         threads_max: figure(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         shared_bytes_max: figure(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
@@ -191,6 +184,7 @@ fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Car
         buffer_bytes_max: free as u64,
         multiprocessors,
         compute_capability: Some((major as u32, minor as u32)),
+        loop_turns_max: None,
         wide_integers: true,
     })
 }
@@ -234,6 +228,11 @@ impl Gpu for Cuda {
         self.staging.compute().bind()?;
         // SAFETY: two ranges of different buffers, which the stream orders
         unsafe { result::memcpy_dtod_async(to, from, 4 * words, self.staging.compute().handle()) }.map_err(told)
+    }
+
+    fn groups_at_once(&self, module: &Module, entry: &'static str, threads: u32) -> Result<usize> {
+        let of_a_multiprocessor = module.0.groups_of_a_multiprocessor(entry, threads)?;
+        Ok(of_a_multiprocessor * self.card.multiprocessors as usize)
     }
 
     fn launch(&self, launch: Launch<'_, Cuda>) -> Result<()> {

@@ -13,10 +13,10 @@ pub mod ntt;
 pub mod sample_extract;
 mod source;
 mod stem;
+mod unroll;
 
 use zeroize::Zeroizing;
 
-use crate::backend::DeviceInfo;
 use crate::cpu;
 use crate::error::{Error, Result};
 pub use evaluator::{Arena, Evaluator, Key, Stems};
@@ -34,8 +34,12 @@ pub enum Language {
 /// What this folder must know of a card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
-    /// What the engine must know of it.
-    pub info: DeviceInfo,
+    /// As [`crate::DeviceInfo::backend`].
+    pub backend: String,
+    /// The card's own name.
+    pub name: String,
+    /// Memory for keys and rows, in bytes.
+    pub memory_bytes: u64,
     /// What its kernels are written in.
     pub language: Language,
     /// Threads of a group at most.
@@ -50,6 +54,8 @@ pub struct Card {
     pub multiprocessors: u32,
     /// CUDA's compute capability; decides on fast paths (`gpu/blind_rotate.rs`).
     pub compute_capability: Option<(u32, u32)>,
+    /// Turns of all loops of a kernel after which the driver leaves them and says nothing; none: it does not.
+    pub loop_turns_max: Option<u32>,
     /// Whether 64-bit integers may be used in WGSL.
     pub wide_integers: bool,
 }
@@ -84,6 +90,14 @@ pub struct Launch<'a, G: Gpu> {
     pub args: &'a [u32],
 }
 
+/// A table of a batch: words of a buffer from a place on. All tables of a batch are one upload.
+pub struct Table<'a, G: Gpu> {
+    /// The buffer.
+    pub buf: &'a G::Buf,
+    /// The table's first word.
+    pub first: usize,
+}
+
 /// One card, opened. Calls are ordered: a launch sees what was written before it, a read sees what was launched before it.
 /// Every method may report [`crate::Error::Lost`].
 pub trait Gpu: Send + Sync + 'static {
@@ -96,7 +110,8 @@ pub trait Gpu: Send + Sync + 'static {
 
     /// What this card is.
     fn card(&self) -> &Card;
-    /// Compiles a source, or takes it from the card's cache.
+    /// Compiles a source, or takes it from the card's cache. A card may run it without checks of its own: a text stays
+    /// within its buffers and arrays, which the suite shows of those in `shaders/`.
     fn compile(&self, source: &Source) -> Result<Self::Module>;
     /// Room for this many words, all zero. [`crate::Error::OutOfMemory`] when there is not that much.
     fn alloc(&self, words: usize) -> Result<Self::Buf>;
@@ -104,7 +119,15 @@ pub trait Gpu: Send + Sync + 'static {
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
     /// Copies the first `words` words of one buffer to another.
     fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()>;
-    /// Starts a kernel; an error of the kernel itself may be reported by a later call.
+    /// Groups of an entry that the card runs at the same time, so that all of them may wait for each other. A card that
+    /// does not tell runs one a multiprocessor.
+    fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {
+        let _ = (module, entry, threads);
+        Ok(self.card().multiprocessors as usize)
+    }
+    /// Starts a kernel; an error of the kernel itself may be reported by a later call. [`crate::Error::Unavailable`] when
+    /// groups that wait for each other do not all fit on the card at once, whatever [`Gpu::groups_at_once`] says: others
+    /// may share it.
     fn launch(&self, launch: Launch<'_, Self>) -> Result<()>
     where
         Self: Sized;

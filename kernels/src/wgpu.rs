@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::wgpu::ShaderRuntimeChecks;
+
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Gpu, Launch, Source};
 use queue::{Memory, Pipeline, Queue, Read};
@@ -59,14 +61,16 @@ pub struct Pending {
 
 impl Wgpu {
     /// Every adapter of this machine, opened, or why it was passed over: it is software and `software` is false, it
-    /// cannot compute, it did not open. One entry that says so where there is no adapter at all.
+    /// cannot compute, it did not open. One entry that says so where there is no adapter at all. Kernels run without the
+    /// checks that wgpu adds to texts of strangers: of bounds, of divisions, a counter in every loop.
     pub fn enumerate(software: bool) -> Vec<Result<Wgpu>> {
-        adapter::enumerate(software, ::wgpu::Features::SHADER_INT64)
+        adapter::enumerate(software, ::wgpu::Features::SHADER_INT64, ShaderRuntimeChecks::unchecked())
     }
 
-    /// The same cards with nothing that portable WGSL lacks, for tests: 64-bit integers stay off.
+    /// The same cards with nothing that portable WGSL lacks, for tests: 64-bit integers stay off, and kernels are checked
+    /// as they run.
     pub fn enumerate_portable(software: bool) -> Vec<Result<Wgpu>> {
-        adapter::enumerate(software, ::wgpu::Features::empty())
+        adapter::enumerate(software, ::wgpu::Features::empty(), ShaderRuntimeChecks::checked())
     }
 
     /// The same card, of whose memory this much may be allocated: wgpu does not tell how much there is.
@@ -74,7 +78,7 @@ impl Wgpu {
     /// # Panics
     /// When something is allocated already.
     pub fn with_memory_bytes(mut self, bytes: u64) -> Wgpu {
-        self.card.info.memory_bytes = bytes;
+        self.card.memory_bytes = bytes;
         let queue = Arc::get_mut(&mut self.queue).expect("nothing is allocated");
         queue.limit_memory(bytes);
         self

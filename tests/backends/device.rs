@@ -64,7 +64,7 @@ impl Device {
             Device::gpu("wgpu", false, wgpu::open_card),
             Device::gpu("cuda", false, first_cuda),
             Device::gpu("cuda-host-sm80", true, || emulated((8, 0), 8)).fast_paths_only(),
-            Device::gpu("cuda-host-sm89", true, || emulated((8, 9), 8)).fast_paths_only(),
+            Device::gpu("cuda-host-sm89", true, || emulated((8, 9), 2)).fast_paths_only(),
             Device::gpu("cuda-host-sm90", true, || emulated((9, 0), 1)).fast_paths_only(),
         ]
     }

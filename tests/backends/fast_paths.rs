@@ -22,9 +22,11 @@ const SHAPES: [Shape; 6] = [
     Shape(2, 2, 512, 5, 3, 3, 7),
     Shape(1, 4, 512, 4, 3, 3, 7),
 ];
-/// One row and two; a group of four rows and one row more; eight and one more.
-const ROWS: [usize; 5] = [1, 2, 5, 8, 9];
-const ROWS_MAX: usize = 9;
+/// Batches for every way on some card: a cluster, groups of two to eight rows, full ones and such that repeat a row, and
+/// several waves of them.
+const ROWS: [usize; 6] = [1, 2, 3, 5, 8, 9];
+/// Groups of four on a card that takes 16 rows in groups of two.
+const ROWS_MAX: usize = 17;
 
 /// What a card compiles of `blind_rotate.warp` for the presets' ring.
 struct Compiled {
@@ -39,7 +41,7 @@ struct Compiled {
 const COMPILED: [Compiled; 3] = [
     Compiled { capability: (8, 0), gates: &[2, 4], tiles: 2 },
     Compiled { capability: (8, 9), gates: &[2, 3], tiles: 1 },
-    Compiled { capability: (9, 0), gates: &[2, 8], tiles: 2 },
+    Compiled { capability: (9, 0), gates: &[2, 4, 6, 8], tiles: 2 },
 ];
 
 pub fn cases() -> impl Iterator<Item = Case> {
@@ -47,7 +49,24 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device| device.name == "cuda-host",
         ..Case::small("fast_paths/shapes of three kinds of cards", |_| COMPILED.into_iter().for_each(compiled))
     };
-    bootstraps().chain([shapes])
+    let refused = Case {
+        on: |device| device.name == "cuda-host-sm80",
+        ..Case::fast_path("fast_paths/groups that may not wait for each other", |_| refused())
+    };
+    bootstraps().chain([shapes, refused])
+}
+
+/// A card that others share refuses launches whose groups all wait for each other: rows go another way, and at once.
+fn refused() {
+    let key = key(SHAPES[3].params(), Bodies::Random, 11);
+    let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
+    let expected = naive::bootstrap(&key, &inputs);
+    let host = emulated((8, 0), 8).expect("trials run where the backend is").with_groups_together(0);
+    let backend = Evaluator::new(host);
+    let loaded = backend.load_key(&key).expect("a small key fits");
+    for _ in 0..2 {
+        assert!(backend.bootstrap(&loaded, &inputs).expect("a bootstrap") == expected, "words differ");
+    }
 }
 
 /// The shapes are those of A100, RTX and H100 cards; that they compute the right words is checked on each of them.
@@ -84,7 +103,8 @@ fn bootstraps() -> impl Iterator<Item = Case> {
                 .get_or_init(|| inputs.chunks_exact(row_in).flat_map(|row| naive::bootstrap(&key, row)).collect());
             let backend = device.open(1);
             let loaded = backend.load_key(&key).expect("a small key fits");
-            for rows in ROWS {
+            let more = (shape.name() == SHAPES[0].name() && bodies == Bodies::Random).then_some(ROWS_MAX);
+            for rows in ROWS.into_iter().chain(more) {
                 let found = backend.bootstrap(&loaded, &inputs[..rows * row_in]).expect("a bootstrap");
                 assert!(found == expected[..rows * row_out], "{rows} rows: words differ from the definition's");
             }

@@ -2,7 +2,7 @@
 
 use kernels::gpu::blind_rotate::Variant;
 use kernels::gpu::sample_extract::NO_ROW;
-use kernels::gpu::{Compiler, Gpu, Stems, ntt};
+use kernels::gpu::{Compiler, Gpu, Language, Launch, Source, Stems, Table, ntt};
 use kernels::modular::{self, RING_MODULUS};
 use kernels::ring::Ring;
 use kernels::tfhe::Params;
@@ -25,7 +25,33 @@ enum Stem {
     Linear,
     ModSwitch,
     SampleExtract,
+    /// Not a stem: the barrier of groups without clusters, which `blind_rotate.cluster` stands on.
+    GroupsSync,
 }
+
+/// Groups that show each other a number of the round, in two places by turns, and look at everybody's after the barrier.
+const GROUPS_SYNC: &str = r#"
+struct alignas(16) Shown {
+    unsigned word[4];
+};
+extern "C" __global__ void groups_sync_check(Shown* shown, unsigned* arrived, unsigned* wrong, unsigned rounds) {
+    const unsigned groups = gridDim.x;
+    for (unsigned round = 0; round < rounds; round++) {
+        Shown* page = shown + round % 2 * groups;
+        if (threadIdx.x < 4) page[blockIdx.x].word[threadIdx.x] = round + blockIdx.x + threadIdx.x;
+        groups_sync(arrived, groups * (round + 1));
+        for (unsigned other = threadIdx.x; other < groups; other += blockDim.x) {
+            const Shown seen = load_shown(page + other);
+            for (unsigned i = 0; i < 4; i++)
+                if (seen.word[i] != round + other + i) wrong[blockIdx.x * blockDim.x + threadIdx.x] += 1;
+        }
+    }
+}
+"#;
+/// Rounds of a launch: so few that no driver ends it, and how many launches there are on a card and where one is emulated.
+const ROUNDS: u32 = 10_000;
+const LAUNCHES: usize = 100;
+const ROUNDS_EMULATED: u32 = 20;
 
 impl StemCase {
     /// `stem/shape`, and what to check.
@@ -36,12 +62,15 @@ impl StemCase {
         let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
-        transforms.into_iter().chain(switches).chain(linear).chain(extractions).map(|(name, stem, shape)| {
+        let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
+        let cases = transforms.into_iter().chain(switches).chain(linear).chain(extractions).chain(barrier);
+        cases.map(|(name, stem, shape)| {
             let stem_name = match stem {
                 Stem::Ntt => "ntt",
                 Stem::Linear => "linear",
                 Stem::ModSwitch => "mod_switch",
                 Stem::SampleExtract => "sample_extract",
+                Stem::GroupsSync => "groups_sync",
             };
             (format!("stems/{stem_name}/{name}"), StemCase { stem, shape })
         })
@@ -49,6 +78,9 @@ impl StemCase {
 
     /// Launches it.
     pub fn check<G: Gpu>(&self, gpu: &G) {
+        if let Stem::GroupsSync = self.stem {
+            return groups_sync(gpu);
+        }
         let params = self.shape.params();
         let stems = Stems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
         let card = Card { gpu, stems, params };
@@ -57,8 +89,38 @@ impl StemCase {
             Stem::Linear => card.linear(),
             Stem::ModSwitch => card.mod_switch(),
             Stem::SampleExtract => card.sample_extract(),
+            Stem::GroupsSync => unreachable!("it needs no stems"),
         }
     }
+}
+
+fn groups_sync<G: Gpu>(gpu: &G) {
+    let card = gpu.card();
+    // older cards lack what it is made of
+    if card.language != Language::Cuda || card.compute_capability.is_some_and(|capability| capability < (8, 0)) {
+        return;
+    }
+    let text = [include_str!("../../shaders/blind_rotate.async.cu"), GROUPS_SYNC].concat();
+    let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("it compiles");
+    let emulated = card.backend == "cuda-host";
+    // one cluster where there are some, else a group on every multiprocessor
+    let alike = emulated || card.compute_capability >= Some((9, 0));
+    let groups = if alike { 4 } else { card.multiprocessors };
+    let (launches, rounds) = if emulated { (1, ROUNDS_EMULATED) } else { (LAUNCHES, ROUNDS) };
+    let threads = 64;
+    let buffer = |words: u32| gpu.alloc(words as usize).expect("room");
+    let (shown, arrived, wrong) = (buffer(2 * 4 * groups), buffer(1), buffer(groups * threads));
+    for _ in 0..launches {
+        gpu.write(&arrived, 0, &[0]).expect("a copy");
+        let bind = [&shown, &arrived, &wrong];
+        let (module, entry, args) = (&module, "groups_sync_check", &[rounds][..]);
+        let launch = Launch { module, entry, groups, threads, shared_bytes: 0, cluster: groups, bind: &bind, args };
+        gpu.launch(launch).expect("a launch");
+    }
+    let all = 0..(groups * threads) as usize;
+    let found =
+        gpu.finish(gpu.read(&wrong, std::slice::from_ref(&all)).expect("a read")).expect("the launches before it");
+    assert_eq!(found.iter().sum::<u32>(), 0, "words that were not there after a barrier");
 }
 
 struct Card<'a, G: Gpu> {
@@ -115,8 +177,9 @@ impl<G: Gpu> Card<'_, G> {
         let slot = |i: u32| &slots[i as usize * words..][..words];
         let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
         let table = [[EIGHTH, 0, 1, 1, u32::MAX], [0u32.wrapping_sub(EIGHTH), 3, 2, 2, 2], [5, 1, 1, 1, 1]];
-        let table_buf = self.upload(table.as_flattened());
-        self.stems.linear.add(self.gpu, &arena, &table_buf, &out, 3).expect("a launch");
+        // a table may begin anywhere
+        let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
+        self.stems.linear.add(self.gpu, &arena, Table { buf: &table_buf, first: 2 }, &out, 3).expect("a launch");
         let expected: Vec<u32> = table
             .iter()
             .flat_map(|&[constant, x, f, y, g]| {
@@ -129,8 +192,8 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&out, 3 * words) == expected, "sums");
         assert!(self.download(&arena, 4 * words) == slots, "operands stay");
 
-        let negations = self.upload(&[2, 0, 3, 3]);
-        self.stems.linear.negate(self.gpu, &arena, &negations, 2).expect("a launch");
+        let negations = self.upload(&[9, 2, 0, 3, 3]);
+        self.stems.linear.negate(self.gpu, &arena, Table { buf: &negations, first: 1 }, 2).expect("a launch");
         let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
         let expected: Vec<u32> =
             negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();
@@ -161,10 +224,11 @@ impl<G: Gpu> Card<'_, G> {
         let mut rng = generator(k as u64);
         let mut rows: Vec<u32> = (0..4 * row_words).map(|_| rng.next_u32() % RING_MODULUS).collect();
         rows[..4].copy_from_slice(&[0, 1, RING_MODULUS - 1, RING_MODULUS / 2]);
-        let table = [2, NO_ROW, 0, 3, 1, NO_ROW];
+        let table = [9, 9, 9, 2, NO_ROW, 0, 3, 1, NO_ROW];
         let acc = self.upload(&rows);
         let out = self.upload(&vec![0; 3 * sample_words]);
-        self.stems.sample_extract.run(self.gpu, &acc, &self.upload(&table), &out, 3).expect("a launch");
+        let table = Table { buf: &self.upload(&table), first: 3 };
+        self.stems.sample_extract.run(self.gpu, &acc, table, &out, 3).expect("a launch");
         let sample = |row: u32| {
             let polynomials = rows[row as usize * row_words..][..row_words].chunks_exact(n);
             naive::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())

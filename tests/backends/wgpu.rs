@@ -50,7 +50,7 @@ fn first(cards: Vec<Result<Wgpu>>, backend: &str) -> Result<Wgpu> {
     let mut reasons = Vec::new();
     for card in cards {
         match card {
-            Ok(card) if card.card().info.backend == backend => return Ok(card),
+            Ok(card) if card.card().backend == backend => return Ok(card),
             Ok(_) => {}
             Err(error) => reasons.push(error.to_string()),
         }
@@ -199,7 +199,7 @@ fn full(card: Wgpu) {
     assert!(refused(card.alloc(usize::MAX / 8).map(drop)));
     assert!(refused(card.alloc((card.card().buffer_bytes_max / 4) as usize + 1).map(drop)));
     let card = card.with_memory_bytes(10_000);
-    assert_eq!(card.card().info.memory_bytes, 10_000);
+    assert_eq!(card.card().memory_bytes, 10_000);
     let first = card.alloc(2000).expect("8000 bytes fit");
     assert!(refused(card.alloc(501).map(drop)));
     assert!(refused(card.read(&first, std::slice::from_ref(&(0..501))).map(drop)));

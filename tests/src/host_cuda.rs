@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
 use kernels::gpu::{Card, Gpu, Language, Launch, Source};
-use kernels::{DeviceInfo, Error, Result};
+use kernels::{Error, Result};
 use sha2::{Digest, Sha256};
 
 const HEADER: &str = include_str!("host_cuda/host_cuda.h");
@@ -39,6 +39,8 @@ pub struct HostCuda {
     /// Seed of the random order.
     seed: u32,
     alter: Option<Alter>,
+    /// Groups of a launch that may all wait for each other, on a card without clusters.
+    together_max: u32,
 }
 
 /// What becomes of a source before it is compiled.
@@ -73,15 +75,10 @@ impl HostCuda {
     /// # Errors
     /// [`Error::Unavailable`] when it has none.
     pub fn open() -> Result<HostCuda> {
-        let info = DeviceInfo {
+        let card = Card {
             backend: "cuda-host".into(),
             name: "the system's C++ compiler".into(),
             memory_bytes: 1 << 30,
-            rows_max: 4,
-            batches_in_flight_max: 2,
-        };
-        let card = Card {
-            info,
             language: Language::Cuda,
             threads_max: 1024,
             shared_bytes_max: 227 << 10,
@@ -89,9 +86,10 @@ impl HostCuda {
             buffer_bytes_max: 1 << 28,
             multiprocessors: 2,
             compute_capability: None,
+            loop_turns_max: None,
             wide_integers: true,
         };
-        let host = HostCuda { card, folder: folder(), seed: 1, alter: None };
+        let host = HostCuda { card, folder: folder(), seed: 1, alter: None, together_max: u32::MAX };
         host.runner().map_err(|error| Error::Unavailable(error.to_string()))?;
         Ok(host)
     }
@@ -105,6 +103,13 @@ impl HostCuda {
     /// The same with other texts in place of sources: to see that a wrong one is noticed.
     pub fn with_sources(mut self, alter: impl Fn(&Source) -> String + Send + Sync + 'static) -> HostCuda {
         self.alter = Some(Box::new(alter));
+        self
+    }
+
+    /// The same, which starts no launch of more groups that wait for each other without clusters: a card that others
+    /// share.
+    pub fn with_groups_together(mut self, most: u32) -> HostCuda {
+        self.together_max = most;
         self
     }
 
@@ -259,6 +264,10 @@ impl Gpu for HostCuda {
             .unwrap_or_else(|| panic!("{} has no entry {entry}", module.stem));
         assert!(launch.groups > 0 && launch.groups <= self.card.groups_max, "{entry}: {} groups", launch.groups);
         assert!(launch.threads > 0 && launch.threads <= self.card.threads_max, "{entry}: {} threads", launch.threads);
+        let clusters = self.card.compute_capability >= Some((9, 0));
+        if launch.cluster > 1 && !clusters && launch.groups > self.together_max {
+            return Err(Error::Unavailable(format!("{entry}: {} groups at once", launch.groups)));
+        }
         assert!(launch.shared_bytes <= self.card.shared_bytes_max, "{entry}: {} bytes", launch.shared_bytes);
         for (i, buf) in launch.bind.iter().enumerate() {
             assert!(!launch.bind[..i].iter().any(|other| std::ptr::eq(*other, *buf)), "{entry}: a buffer bound twice");

@@ -20,6 +20,8 @@ pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
     let message = format!("{doing}: {code:?}");
     match code {
         CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
+        // more groups that wait for each other than there is room for
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Error::Unavailable(message),
         // after these no call of the process to this card succeeds any more
         CUDA_ERROR_NOT_INITIALIZED
         | CUDA_ERROR_DEINITIALIZED
@@ -297,6 +299,17 @@ impl Module {
         }
         functions.insert(entry, function);
         Ok(function.handle)
+    }
+
+    /// Groups of an entry, without shared memory of a launch's own, that a multiprocessor runs at the same time.
+    pub fn groups_of_a_multiprocessor(&self, entry: &'static str, threads: u32) -> Result<usize> {
+        self.stream.bind()?;
+        let (function, mut groups) = (self.function(entry, 0)?, 0);
+        // SAFETY: a function of this module, and one integer is written
+        unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut groups, function, threads as i32, 0) }
+            .result()
+            .map_err(|error| failed(&format!("asking how many groups of {entry} run at once"), error))?;
+        Ok(groups as usize)
     }
 
     /// Starts an entry with these buffers, then these words as its arguments, in the order of the module's stream.

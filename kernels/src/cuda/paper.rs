@@ -4,7 +4,6 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::backend::DeviceInfo;
 use crate::error::Result;
 use crate::gpu::blind_rotate::Variant;
 use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source, Stems};
@@ -33,15 +32,10 @@ impl Paper {
     /// A card of this compute capability, with the shared memory that such cards have. No source depends on its other
     /// figures.
     pub fn new(compute_capability: (u32, u32)) -> Paper {
-        let info = DeviceInfo {
+        let card = Card {
             backend: "cuda".into(),
             name: super::architecture(compute_capability),
             memory_bytes: 80 << 30,
-            rows_max: 1024,
-            batches_in_flight_max: 2,
-        };
-        let card = Card {
-            info,
             language: Language::Cuda,
             threads_max: 1024,
             shared_bytes_max: shared_bytes_max(compute_capability),
@@ -49,6 +43,7 @@ impl Paper {
             buffer_bytes_max: 80 << 30,
             multiprocessors: 128,
             compute_capability: Some(compute_capability),
+            loop_turns_max: None,
             wide_integers: true,
         };
         Paper { card, sources: Arc::default() }

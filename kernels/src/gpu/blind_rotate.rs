@@ -3,6 +3,7 @@
 //! A [`Variant`] is one way. The order of its key's words and the number of its launches are its own; the exponents it
 //! reads and the accumulators it leaves, `[rows][k + 1][N]` words in `[0, q)`, are the same for all.
 
+mod choice;
 mod registers;
 
 use super::ntt::{self, Ntt};
@@ -17,8 +18,8 @@ const CHUNK_WORDS: usize = 1 << 22;
 /// Steps of a launch, times its rows, on cards that may have a screen to draw: their drivers end what takes seconds. A small
 /// one takes some 50 us for a step of a row.
 const WGSL_ROW_STEPS: usize = 4096;
-/// Steps of a launch there at most: software drivers leave loops after 65535 turns, all of a kernel's loops together.
-const WGSL_STEPS_MAX: usize = 16;
+/// Turns of all loops in a step, at most, for drivers that leave loops after so many: `Card::loop_turns_max`.
+const TURNS_OF_A_STEP: u32 = 4000;
 
 /// A way to rotate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,11 @@ pub fn accumulator_words(params: &Params) -> usize {
     (params.glwe_dimension + 1) * params.polynomial_size
 }
 
+/// Whether a group's memory has room for a row's accumulator beside the polynomial under transformation.
+fn accumulator_is_shared(card: &Card, params: &Params) -> bool {
+    4 * (accumulator_words(params) + params.polynomial_size) <= card.shared_bytes_max as usize
+}
+
 /// Words of a step's key, in any order.
 fn step_words(params: &Params) -> usize {
     params.rgsw_rows() * accumulator_words(params)
@@ -77,7 +83,13 @@ impl<G: Gpu> BlindRotate<G> {
         let kernels = match variant {
             Variant::Plain => {
                 let texts = [&source::NTT, &source::BLIND_ROTATE];
-                Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, params, ntt::threads(params), &[])?)
+                let (threads, shared) = (ntt::threads(params), accumulator_is_shared(gpu.card(), params));
+                let more = [
+                    ("WORDS", params.polynomial_size as u32 / threads),
+                    ("ACC_SHARED", u32::from(shared)),
+                    ("ACC_WORDS", if shared { accumulator_words(params) as u32 } else { 1 }),
+                ];
+                Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, params, threads, &more)?)
             }
             Variant::Registers(fit) => Kernels::Registers(Registers::new(gpu, compiler, params, fit)?),
         };
@@ -116,7 +128,10 @@ impl<G: Gpu> BlindRotate<G> {
                 stem.launch(gpu, "blind_rotate_start", rows, &[exponents, acc], &[rows as u32])?;
                 let steps = match gpu.card().language {
                     Language::Cuda => self.params.lwe_dimension,
-                    Language::Wgsl => (WGSL_ROW_STEPS / rows.max(1)).clamp(1, WGSL_STEPS_MAX),
+                    Language::Wgsl => {
+                        let turns = gpu.card().loop_turns_max.unwrap_or(u32::MAX);
+                        (WGSL_ROW_STEPS / rows.max(1)).clamp(1, (turns / TURNS_OF_A_STEP) as usize)
+                    }
                 };
                 for first in (0..self.params.lwe_dimension).step_by(steps) {
                     let count = steps.min(self.params.lwe_dimension - first);

@@ -13,7 +13,7 @@ use super::mod_switch::ModSwitch;
 use super::ntt::{self, Ntt};
 use super::sample_extract::{NO_ROW, SampleExtract};
 use super::stem::Compiler;
-use super::{Gpu, alloc};
+use super::{Card, Gpu, Table, alloc};
 use crate::backend::{Backend, DeviceInfo, SlotGate};
 use crate::error::Result;
 use crate::tfhe::gates::{self, Gate};
@@ -25,6 +25,11 @@ const ROWS_AT_ONCE_MAX: usize = 1 << 14;
 const STEMS_MAX: usize = 8;
 /// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
+/// Full waves of groups in one launch at most: half a second on the smallest card, whose driver may end a launch that keeps
+/// its screen waiting for some seconds.
+const WAVES_AT_ONCE_MAX: usize = 16;
+/// Copies of one batch overlap with the work of another.
+const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// A card as a backend.
 pub struct Evaluator<G: Gpu> {
@@ -85,11 +90,8 @@ pub struct Arena<G: Gpu> {
 
 /// Buffers of a batch under way, kept for the next: the card works on one batch after another.
 struct Scratch<G: Gpu> {
-    /// Tables of `linear`, `negate`, `sample_extract`, `lwe_key_switch`.
-    sums: Grown<G>,
-    negations: Grown<G>,
-    extractions: Grown<G>,
-    results: Grown<G>,
+    /// Tables of `linear`, `sample_extract`, `lwe_key_switch`, `negate`, one after another.
+    tables: Grown<G>,
     /// `[rows][n + 1]`: linear parts, then their exponents.
     exponents: Grown<G>,
     /// `[rows][k + 1][N]`.
@@ -112,6 +114,11 @@ impl<G: Gpu> Grown<G> {
         Ok(&self.0.as_ref().expect("it was just made").1)
     }
 
+    /// The table from a word on, of what is there.
+    fn from(&self, first: usize) -> Table<'_, G> {
+        Table { buf: &self.0.as_ref().expect("tables are written before kernels start").1, first }
+    }
+
     /// These words, from the beginning.
     fn with(&mut self, gpu: &G, words: &[u32]) -> Result<&G::Buf> {
         let buf = self.of(gpu, words.len())?;
@@ -122,15 +129,7 @@ impl<G: Gpu> Grown<G> {
 
 impl<G: Gpu> Default for Scratch<G> {
     fn default() -> Self {
-        Scratch {
-            sums: Grown(None),
-            negations: Grown(None),
-            extractions: Grown(None),
-            results: Grown(None),
-            exponents: Grown(None),
-            accumulators: Grown(None),
-            samples: Grown(None),
-        }
+        Scratch { tables: Grown(None), exponents: Grown(None), accumulators: Grown(None), samples: Grown(None) }
     }
 }
 
@@ -138,9 +137,13 @@ impl<G: Gpu> Evaluator<G> {
     /// A card, opened.
     pub fn new(gpu: G) -> Evaluator<G> {
         let card = gpu.card();
-        let mut info = card.info.clone();
-        let variant = Variant::of(card, &Preset::Fast128.params());
-        info.rows_max = WAVES * card.multiprocessors as usize * variant.rows_of_a_multiprocessor();
+        let info = DeviceInfo {
+            backend: card.backend.clone(),
+            name: card.name.clone(),
+            memory_bytes: card.memory_bytes,
+            rows_max: WAVES * rows_of_a_wave(card, &Preset::Fast128.params()),
+            batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
+        };
         Evaluator {
             gpu,
             info,
@@ -179,6 +182,7 @@ impl<G: Gpu> Evaluator<G> {
         let row_words = blind_rotate::accumulator_words(p).max(p.lwe_dimension + 1);
         let fit = (card.buffer_bytes_max / (4 * row_words as u64)) as usize;
         let rows = fit.min(card.groups_max as usize).min(key.stems.key_switch.gates_max(card.groups_max));
+        let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
         // a MUX takes two
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
@@ -200,41 +204,49 @@ impl<G: Gpu> Evaluator<G> {
             results.push(gate.result);
         }
         let scratch = &mut *self.scratch();
+        // all tables in one upload, before the first kernel: none waits for the host in between
+        scratch.tables.with(gpu, &[&sums[..], &extractions, &results, &negations].concat())?;
+        let extractions_at = sums.len();
+        let results_at = extractions_at + extractions.len();
+        let negations_at = results_at + results.len();
         if !results.is_empty() {
             let rows = sums.len() / linear::ADD_WORDS;
-            let sums = scratch.sums.with(gpu, &sums)?;
             let exponents = scratch.exponents.of(gpu, rows * (key.params.lwe_dimension + 1))?;
-            stems.linear.add(gpu, &arena.buf, sums, exponents, rows)?;
-            self.bootstrap_exponents(key, scratch, rows, &extractions)?;
-            let samples = scratch.samples.of(gpu, 0)?;
-            let table = scratch.results.with(gpu, &results)?;
+            stems.linear.add(gpu, &arena.buf, scratch.tables.from(0), exponents, rows)?;
+            self.bootstrap_exponents(key, scratch, rows, extractions_at, results.len())?;
+            let (samples, table) = (scratch.samples.of(gpu, 0)?, scratch.tables.from(results_at));
             stems.key_switch.run(gpu, &key.key_switch, samples, table, &arena.buf, results.len())?;
         }
         if !negations.is_empty() {
             let rows = negations.len() / linear::NEGATE_WORDS;
-            stems.linear.negate(gpu, &arena.buf, scratch.negations.with(gpu, &negations)?, rows)?;
+            stems.linear.negate(gpu, &arena.buf, scratch.tables.from(negations_at), rows)?;
         }
         Ok(())
     }
 
-    /// From torus words in `scratch.exponents` to samples in `scratch.samples`.
+    /// From torus words in `scratch.exponents` to samples in `scratch.samples`; the table of `gates` extractions is in
+    /// `scratch.tables`.
     fn bootstrap_exponents(
         &self,
         key: &Key<G>,
         scratch: &mut Scratch<G>,
         rows: usize,
-        extractions: &[u32],
+        extractions_at: usize,
+        gates: usize,
     ) -> Result<()> {
         let (gpu, stems, p) = (&self.gpu, &key.stems, &key.params);
-        let gates = extractions.len() / super::sample_extract::ROW_WORDS;
         let exponents = scratch.exponents.of(gpu, 0)?;
         let accumulators = scratch.accumulators.of(gpu, rows * blind_rotate::accumulator_words(p))?;
         stems.mod_switch.run(gpu, exponents, rows * (p.lwe_dimension + 1))?;
         stems.blind_rotate.run(gpu, &key.bootstrap, &key.roots, exponents, accumulators, rows)?;
-        let table = scratch.extractions.with(gpu, extractions)?;
         let samples = scratch.samples.of(gpu, gates * (p.extracted_dimension() + 1))?;
-        stems.sample_extract.run(gpu, accumulators, table, samples, gates)
+        stems.sample_extract.run(gpu, accumulators, scratch.tables.from(extractions_at), samples, gates)
     }
+}
+
+/// Rows that a card works on at the same time.
+fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
+    card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor()
 }
 
 /// Consecutive parts of `gates` of at most `rows` bootstraps each.
@@ -331,7 +343,8 @@ impl<G: Gpu> Backend for Evaluator<G> {
             let scratch = &mut *self.scratch();
             scratch.exponents.with(&self.gpu, inputs)?;
             let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
-            self.bootstrap_exponents(key, scratch, rows, &extractions)?;
+            scratch.tables.with(&self.gpu, &extractions)?;
+            self.bootstrap_exponents(key, scratch, rows, 0, rows)?;
             let samples = 0..rows * row_out;
             let pending = self.gpu.read(scratch.samples.of(&self.gpu, 0)?, std::slice::from_ref(&samples))?;
             out.extend(self.gpu.finish(pending)?);
@@ -348,7 +361,8 @@ impl<G: Gpu> Backend for Evaluator<G> {
             let slots: Vec<u32> = (0..gates as u32).collect();
             let scratch = &mut *self.scratch();
             let samples = scratch.samples.with(&self.gpu, inputs)?;
-            let table = scratch.results.with(&self.gpu, &slots)?;
+            scratch.tables.with(&self.gpu, &slots)?;
+            let table = scratch.tables.from(0);
             key.stems.key_switch.run(&self.gpu, &key.key_switch, samples, table, &arena.buf, gates)?;
             let pending = self.gpu.read(&arena.buf, &ranges(&slots, row_out))?;
             out.extend(self.gpu.finish(pending)?);
@@ -360,6 +374,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::{Language, Launch, Source};
 
     #[test]
     fn parts_keep_order_and_no_part_has_too_many_bootstraps() {
@@ -373,6 +388,99 @@ mod tests {
         let together: Vec<SlotGate> = parts(&gates, 3).flatten().copied().collect();
         assert_eq!(together, gates);
         assert_eq!(parts(&[], 3).count(), 0);
+    }
+
+    /// A card that computes nothing and tells what it is asked for: `write`, `read`, entries.
+    struct Told {
+        card: Card,
+        asked: Mutex<Vec<&'static str>>,
+    }
+
+    impl Told {
+        fn tell<T>(&self, what: &'static str, value: T) -> Result<T> {
+            self.asked.lock().expect("one thread").push(what);
+            Ok(value)
+        }
+    }
+
+    impl Gpu for Told {
+        type Buf = ();
+        type Module = ();
+        type Pending = ();
+
+        fn card(&self) -> &Card {
+            &self.card
+        }
+        fn compile(&self, _: &Source) -> Result<()> {
+            Ok(())
+        }
+        fn alloc(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn write(&self, _: &(), _: usize, _: &[u32]) -> Result<()> {
+            self.tell("write", ())
+        }
+        fn copy(&self, _: &(), _: &(), _: usize) -> Result<()> {
+            self.tell("copy", ())
+        }
+        fn launch(&self, launch: Launch<'_, Told>) -> Result<()> {
+            self.tell(launch.entry, ())
+        }
+        fn read(&self, _: &(), _: &[Range<usize>]) -> Result<()> {
+            self.tell("read", ())
+        }
+        fn finish(&self, (): ()) -> Result<Vec<u32>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn told(multiprocessors: u32) -> Evaluator<Told> {
+        let card = Card {
+            backend: "told".into(),
+            name: "told".into(),
+            memory_bytes: 1 << 30,
+            language: Language::Cuda,
+            threads_max: 1024,
+            shared_bytes_max: 48 << 10,
+            groups_max: i32::MAX as u32,
+            buffer_bytes_max: 1 << 30,
+            multiprocessors,
+            compute_capability: None,
+            loop_turns_max: None,
+            wide_integers: true,
+        };
+        Evaluator::new(Told { card, asked: Mutex::default() })
+    }
+
+    fn loaded(backend: &Evaluator<Told>) -> Key<Told> {
+        let params = Preset::Fast128.params();
+        let variant = Variant::of(backend.gpu.card(), &params);
+        let stems =
+            Arc::new(Stems::new(&backend.gpu, &backend.compiler, &params, variant).expect("nothing to compile"));
+        Key { params, stems, roots: (), bootstrap: (), key_switch: () }
+    }
+
+    #[test]
+    fn a_batch_sends_all_its_tables_at_once_before_its_first_kernel() {
+        let backend = told(4);
+        let key = loaded(&backend);
+        let mut arena = backend.arena(&key.params, 8).expect("room");
+        let gate = |gate, result| SlotGate { gate, operands: [0, 1, 2], result };
+        let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
+        backend.evaluate(&key, &mut arena, &gates, &[3, 4, 5]).expect("launches");
+        let asked = std::mem::take(&mut *backend.gpu.asked.lock().expect("one thread"));
+        let kernels =
+            ["linear", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
+        assert_eq!(asked, [&["write"][..], &kernels, &["negate", "read"]].concat());
+    }
+
+    #[test]
+    fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
+        let backend = told(14);
+        let key = loaded(&backend);
+        // the smallest card of 2018: 14 multiprocessors with eight rows each
+        assert_eq!(backend.rows_at_once(&key), 16 * 14 * 8);
+        assert_eq!(told(132).rows_at_once(&key), ROWS_AT_ONCE_MAX);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Launches of `linear`: what gates add up before their bootstraps, and NOT.
 
 use super::stem::{Compiler, Stem, threads};
-use super::{Gpu, source};
+use super::{Gpu, Table, source};
 use crate::error::Result;
 use crate::tfhe::Params;
 use crate::tfhe::gates::Linear as Sum;
@@ -31,12 +31,12 @@ impl<G: Gpu> Linear<G> {
 
     /// `out[row] = constant + f arena[x] + g arena[y]`: `arena` is `[slots][n + 1]`, `table` `[rows][5]` words: constant
     /// (of the body), x, f, y, g; `out` `[rows][n + 1]`.
-    pub fn add(&self, gpu: &G, arena: &G::Buf, table: &G::Buf, out: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "linear", rows, &[arena, table, out], &[rows as u32])
+    pub fn add(&self, gpu: &G, arena: &G::Buf, table: Table<'_, G>, out: &G::Buf, rows: usize) -> Result<()> {
+        self.stem.launch(gpu, "linear", rows, &[arena, table.buf, out], &[rows as u32, table.first as u32])
     }
 
     /// `arena[result] = -arena[operand]`: `table` is `[rows][2]` words: operand, result.
-    pub fn negate(&self, gpu: &G, arena: &G::Buf, table: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "negate", rows, &[arena, table], &[rows as u32])
+    pub fn negate(&self, gpu: &G, arena: &G::Buf, table: Table<'_, G>, rows: usize) -> Result<()> {
+        self.stem.launch(gpu, "negate", rows, &[arena, table.buf], &[rows as u32, table.first as u32])
     }
 }

@@ -1,7 +1,7 @@
 //! Launch of `lwe_key_switch`: samples under the ring key to ciphertexts in an arena.
 
 use super::stem::{Compiler, Stem};
-use super::{Gpu, source};
+use super::{Gpu, Table, source};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -20,6 +20,8 @@ const TOGETHER: Tile = Tile { gates: 8, columns: 64, threads: 256 };
 /// For fewer gates than that: a thread has one word, and all the threads that there may be hurry.
 const ALONE: Tile = Tile { gates: 1, columns: 32, threads: 1024 };
 
+/// Threads of a group that take columns side by side: a warp.
+const LANES: usize = 32;
 /// The key's columns are whole tiles of either kind.
 const COLUMNS_MULTIPLE: usize = 64;
 /// Words of digits that a group stages at a time: 16 KiB.
@@ -52,6 +54,7 @@ impl<G: Gpu> LweKeySwitch<G> {
             let constants = [
                 ("TILE_GATES", tile.gates as u32),
                 ("TILE_COLUMNS", tile.columns as u32),
+                ("COLUMNS", (tile.columns / LANES) as u32),
                 ("KEY_COLUMNS", columns(params) as u32),
                 ("CHUNK", (STAGED_WORDS / staged_levels) as u32),
             ];
@@ -88,13 +91,14 @@ impl<G: Gpu> LweKeySwitch<G> {
         gpu: &G,
         key: &G::Buf,
         samples: &G::Buf,
-        table: &G::Buf,
+        table: Table<'_, G>,
         arena: &G::Buf,
         gates: usize,
     ) -> Result<()> {
         let groups = |tile: &Tile| gates.div_ceil(tile.gates) * (columns(&self.params) / tile.columns);
         let few = gates < TOGETHER.gates && groups(&ALONE) <= gpu.card().groups_max as usize;
+        let args = [gates as u32, table.first as u32];
         let (stem, tile) = if few { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
-        stem.launch_whole(gpu, "lwe_key_switch", groups(&tile), &[key, samples, table, arena], &[gates as u32])
+        stem.launch_whole(gpu, "lwe_key_switch", groups(&tile), &[key, samples, table.buf, arena], &args)
     }
 }

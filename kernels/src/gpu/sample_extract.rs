@@ -1,7 +1,7 @@
 //! Launch of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one.
 
 use super::stem::{Compiler, Stem, threads};
-use super::{Gpu, source};
+use super::{Gpu, Table, source};
 use crate::error::Result;
 use crate::tfhe::Params;
 
@@ -26,7 +26,7 @@ impl<G: Gpu> SampleExtract<G> {
 
     /// `acc` is `[rows][k + 1][N]` words in `[0, q)`, `table` `[gates][2]` words: a row, and a MUX's second row or
     /// [`NO_ROW`]; `out` `[gates][kN + 1]` torus words.
-    pub fn run(&self, gpu: &G, acc: &G::Buf, table: &G::Buf, out: &G::Buf, gates: usize) -> Result<()> {
-        self.stem.launch(gpu, "sample_extract", gates, &[acc, table, out], &[gates as u32])
+    pub fn run(&self, gpu: &G, acc: &G::Buf, table: Table<'_, G>, out: &G::Buf, gates: usize) -> Result<()> {
+        self.stem.launch(gpu, "sample_extract", gates, &[acc, table.buf, out], &[gates as u32, table.first as u32])
     }
 }

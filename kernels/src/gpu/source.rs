@@ -3,6 +3,7 @@
 //! No number of a parameter set is written in a shader. A constant that a text does not name is left out of its prelude, so
 //! that parameters which differ in nothing that matters to a stem share its compilation.
 
+use super::unroll::unrolled;
 use super::{Card, Language, Source};
 use crate::modular::{self, RING_MODULUS, TORUS_CORRECTION};
 use crate::ring::Ring;
@@ -107,8 +108,13 @@ pub fn source(
         body.push('\n');
         body.push_str(text.of(dialect));
     }
-    let constants = constants(params).into_iter().chain([("THREADS", threads)]).chain(more.iter().copied());
+    let constants: Vec<(&str, u32)> =
+        constants(params).into_iter().chain([("THREADS", threads)]).chain(more.iter().copied()).collect();
+    if dialect != Dialect::Cuda {
+        body = unrolled(&body, &constants);
+    }
     let mut text: String = constants
+        .into_iter()
         .filter(|(name, _)| names(&body, name))
         .map(|(name, value)| match dialect {
             Dialect::Cuda => format!("constexpr unsigned {name} = {value}u;\n"),

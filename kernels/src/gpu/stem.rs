@@ -96,6 +96,11 @@ impl<G: Gpu> Stem<G> {
         self.launch(gpu, entry, work, bind, args)
     }
 
+    /// Groups of an entry that the card runs at the same time.
+    pub fn groups_at_once(&self, gpu: &G, entry: &'static str) -> Result<usize> {
+        gpu.groups_at_once(&self.module, entry, self.threads)
+    }
+
     /// Starts an entry in a shape of its own.
     pub fn launch_shaped(
         &self,

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ::wgpu::{Adapter, AdapterInfo, DeviceType, Features, Limits};
+use ::wgpu::{Adapter, AdapterInfo, Backend, DeviceType, Features, Limits, ShaderRuntimeChecks};
 
 use super::Wgpu;
 use super::queue::{Queue, block_on};
-use crate::backend::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Language};
 
@@ -20,11 +19,11 @@ const MEMORY_BYTES_MAX: u64 = 2 << 30;
 const MULTIPROCESSORS_DISCRETE: u32 = 32;
 const MULTIPROCESSORS_INTEGRATED: u32 = 8;
 
-/// Rows for each multiprocessor beyond which a batch gets no faster: enough groups to hide what each waits for.
-const ROWS_A_MULTIPROCESSOR: usize = 8;
+/// A software driver leaves a kernel's loops after as many turns, all of them together.
+const SOFTWARE_LOOP_TURNS_MAX: u32 = 65_535;
 
 /// [`Wgpu::enumerate`]; of `features` each card gets those it has.
-pub(super) fn enumerate(software: bool, features: Features) -> Vec<Result<Wgpu>> {
+pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntimeChecks) -> Vec<Result<Wgpu>> {
     let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.flags = ::wgpu::InstanceFlags::empty();
     // a card that is nearly full says so before it evicts what is there
@@ -39,8 +38,11 @@ pub(super) fn enumerate(software: bool, features: Features) -> Vec<Result<Wgpu>>
             place.is_empty() || seen.insert(place)
         })
         .map(|adapter| {
-            usable(&adapter, software)?;
-            open(&adapter, features & adapter.features())
+            if !adapter.get_downlevel_capabilities().flags.contains(::wgpu::DownlevelFlags::COMPUTE_SHADERS) {
+                return Err(Error::Unavailable(format!("{}: it cannot compute", adapter.get_info().name)));
+            }
+            usable(&adapter.get_info(), adapter.features(), software)?;
+            open(&adapter, features & adapter.features(), checks)
         })
         .collect();
     if cards.is_empty() {
@@ -49,11 +51,14 @@ pub(super) fn enumerate(software: bool, features: Features) -> Vec<Result<Wgpu>>
     cards
 }
 
-fn usable(adapter: &Adapter, software: bool) -> Result<()> {
-    let info = adapter.get_info();
+fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> {
     let refuse = |why: &str| Err(Error::Unavailable(format!("{}: {why}", info.name)));
-    if !adapter.get_downlevel_capabilities().flags.contains(::wgpu::DownlevelFlags::COMPUTE_SHADERS) {
-        return refuse("it cannot compute");
+    // 64-bit integers are what Direct3D 12 has with the compiler DXC and lacks with FXC, which takes minutes for our loops
+    if info.backend == Backend::Dx12 && !features.contains(Features::SHADER_INT64) {
+        return refuse(
+            "Direct3D 12 has no compiler for these kernels here: put dxcompiler.dll (DXC) beside the program, or install \
+             the card's Vulkan driver",
+        );
     }
     match info.device_type {
         DeviceType::DiscreteGpu | DeviceType::IntegratedGpu | DeviceType::VirtualGpu => Ok(()),
@@ -63,7 +68,7 @@ fn usable(adapter: &Adapter, software: bool) -> Result<()> {
     }
 }
 
-fn open(adapter: &Adapter, features: Features) -> Result<Wgpu> {
+fn open(adapter: &Adapter, features: Features, checks: ShaderRuntimeChecks) -> Result<Wgpu> {
     let limits = adapter.limits();
     let card = card(&adapter.get_info(), &limits, features);
     let descriptor = ::wgpu::DeviceDescriptor {
@@ -73,8 +78,8 @@ fn open(adapter: &Adapter, features: Features) -> Result<Wgpu> {
         ..Default::default()
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
-        .map_err(|error| Error::Unavailable(format!("{}: {error}", card.info.name)))?;
-    let queue = Arc::new(Queue::new(device, queue, card.info.memory_bytes, &limits)?);
+        .map_err(|error| Error::Unavailable(format!("{}: {error}", card.name)))?;
+    let queue = Arc::new(Queue::new(device, queue, card.memory_bytes, &limits, checks)?);
     Ok(Wgpu { card, queue })
 }
 
@@ -87,13 +92,9 @@ fn card(info: &AdapterInfo, limits: &Limits, features: Features) -> Card {
     };
     let buffer_bytes_max = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size);
     Card {
-        info: DeviceInfo {
-            backend: if software { "wgpu-software" } else { "wgpu" }.to_owned(),
-            name: info.name.clone(),
-            memory_bytes: limits.max_buffer_size.min(MEMORY_BYTES_MAX),
-            rows_max: multiprocessors as usize * ROWS_A_MULTIPROCESSOR,
-            batches_in_flight_max: 2,
-        },
+        backend: if software { "wgpu-software" } else { "wgpu" }.to_owned(),
+        name: info.name.clone(),
+        memory_bytes: limits.max_buffer_size.min(MEMORY_BYTES_MAX),
         language: Language::Wgsl,
         threads_max: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         shared_bytes_max: limits.max_compute_workgroup_storage_size,
@@ -101,6 +102,25 @@ fn card(info: &AdapterInfo, limits: &Limits, features: Features) -> Card {
         buffer_bytes_max,
         multiprocessors,
         compute_capability: None,
+        loop_turns_max: software.then_some(SOFTWARE_LOOP_TURNS_MAX),
         wide_integers: features.contains(Features::SHADER_INT64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct3d_without_its_newer_compiler_is_passed_over_and_says_what_to_install() {
+        let reason = |backend, features| {
+            let mut info = AdapterInfo::new(DeviceType::DiscreteGpu, backend);
+            info.name = "RTX".to_owned();
+            usable(&info, features, false).err().map(|error| error.to_string())
+        };
+        let refused = reason(Backend::Dx12, Features::empty()).expect("it has no compiler");
+        assert!(refused.contains("RTX: Direct3D 12") && refused.contains("dxcompiler.dll"), "{refused}");
+        assert_eq!(reason(Backend::Dx12, Features::SHADER_INT64), None);
+        assert_eq!(reason(Backend::Vulkan, Features::empty()), None);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ::wgpu::{Buffer, BufferUsages, Device, ErrorFilter, PollError, PollType, SubmissionIndex};
+use ::wgpu::{Buffer, BufferUsages, Device, ErrorFilter, PollError, PollType, ShaderRuntimeChecks, SubmissionIndex};
 
 use super::Allocated;
 use crate::error::{Error, Result};
@@ -31,6 +31,7 @@ pub(super) struct Queue {
     device: Device,
     queue: ::wgpu::Queue,
     memory_bytes_max: u64,
+    checks: ShaderRuntimeChecks,
     /// `[LAUNCHES_MAX][arguments_words]`: arguments of the launches that are recorded.
     arguments: Buffer,
     arguments_words: usize,
@@ -91,6 +92,7 @@ impl Queue {
         queue: ::wgpu::Queue,
         memory_bytes_max: u64,
         limits: &::wgpu::Limits,
+        checks: ShaderRuntimeChecks,
     ) -> Result<Queue> {
         let state = Arc::new(State::default());
         let lost = state.clone();
@@ -104,8 +106,16 @@ impl Queue {
             usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
-        let queue =
-            Queue { device, queue, memory_bytes_max, arguments, arguments_words, recorder: Mutex::default(), state };
+        let queue = Queue {
+            device,
+            queue,
+            memory_bytes_max,
+            checks,
+            arguments,
+            arguments_words,
+            recorder: Mutex::default(),
+            state,
+        };
         queue.alive()?;
         Ok(queue)
     }
@@ -123,7 +133,10 @@ impl Queue {
 
     pub(super) fn shader(&self, text: &str) -> Result<::wgpu::ShaderModule> {
         let source = ::wgpu::ShaderSource::Wgsl(text.into());
-        self.checked(|| self.device.create_shader_module(::wgpu::ShaderModuleDescriptor { label: None, source }))
+        let descriptor = ::wgpu::ShaderModuleDescriptor { label: None, source };
+        // SAFETY: the texts are this crate's own; they stay within their buffers and arrays and end their loops, which the
+        // suite shows of the same texts with all checks on, and of their CUDA form under sanitizers
+        self.checked(|| unsafe { self.device.create_shader_module_trusted(descriptor, self.checks) })
     }
 
     pub(super) fn pipeline(&self, shader: &::wgpu::ShaderModule, entry: &str) -> Result<Pipeline> {

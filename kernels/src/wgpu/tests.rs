@@ -8,7 +8,6 @@ use ::wgpu::naga;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
-use crate::backend::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::gpu::blind_rotate::Variant;
 use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source, Stems};
@@ -26,15 +25,10 @@ struct Checked {
 
 impl Checked {
     fn new(wide_integers: bool) -> Checked {
-        let info = DeviceInfo {
+        let card = Card {
             backend: "naga".to_owned(),
             name: "naga".to_owned(),
             memory_bytes: 0,
-            rows_max: 1,
-            batches_in_flight_max: 1,
-        };
-        let card = Card {
-            info,
             language: Language::Wgsl,
             threads_max: THREADS_MAX,
             shared_bytes_max: SHARED_BYTES_MAX,
@@ -42,6 +36,7 @@ impl Checked {
             buffer_bytes_max: 1 << 28,
             multiprocessors: 1,
             compute_capability: None,
+            loop_turns_max: None,
             wide_integers,
         };
         Checked { card, entries: Mutex::default() }

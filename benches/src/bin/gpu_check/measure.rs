@@ -9,7 +9,7 @@ use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
 use kernels::gpu::blind_rotate::{Variant, accumulator_words};
-use kernels::gpu::{Compiler, Evaluator, Gpu, Stems, ntt};
+use kernels::gpu::{Compiler, Evaluator, Gpu, Stems, Table, ntt};
 use kernels::tfhe::{EvaluationKey, Gate, Lwe, Params};
 use kernels::{Backend, Result, SlotGate};
 
@@ -133,7 +133,8 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
     gpu.write(&results, 0, &(0..rows as u32).collect::<Vec<u32>>())?;
     let arena = gpu.alloc(rows * (p.lwe_dimension + 1))?;
     let switches = per_second(gpu, &arena, switches, time, || {
-        stems.key_switch.run(gpu, &key_switch, &samples, &results, &arena, rows)
+        let table = Table { buf: &results, first: 0 };
+        stems.key_switch.run(gpu, &key_switch, &samples, table, &arena, rows)
     })?;
     figures.add("key switches", switches, "key switches/s");
     Ok(())

@@ -4,18 +4,18 @@
 //! most rows a second. `blind_rotate.cluster` spreads a row over a group for each row of the RGSW ciphertext: the soonest
 //! answer, for batches that leave most of the card idle.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::stem::{Compiler, Shape, Stem};
 use crate::gpu::{Card, Gpu, Language, alloc, source, upload};
 use crate::tfhe::{EvaluationKey, Params};
 
-/// Rows a group of `blind_rotate.warp`, most first. A card gets the first that fits its shared memory, and two for batches
-/// that are too small for it.
+/// Most rows of a group of `blind_rotate.warp`, most first. A card gets the first that fits its shared memory.
 const GATES: [u32; 5] = [8, 4, 3, 2, 1];
-const GATES_OF_SMALL_BATCHES: u32 = 2;
 /// Warps of a group that makes a key.
 const KEY_WARPS: u32 = 4;
 /// Threads of a group of `blind_rotate.warp` at most: with more, a multiprocessor has not the 128 registers for each of them
@@ -25,7 +25,7 @@ const THREADS_MAX: u32 = 512;
 /// What of this suits a card and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Rows of a group of `blind_rotate.warp`.
+    /// Most rows of a group of `blind_rotate.warp`.
     gates: u32,
     /// Steps whose key is in shared memory.
     tiles: u32,
@@ -86,6 +86,7 @@ pub struct Registers<G: Gpu> {
     params: Params,
     /// Rows of a group with the kernel for it, fewest first.
     warp: Vec<(u32, Stem<G>)>,
+    multiprocessors: usize,
     tiles: u32,
     cluster: Option<Cluster<G>>,
 }
@@ -93,26 +94,30 @@ pub struct Registers<G: Gpu> {
 struct Cluster<G: Gpu> {
     stem: Stem<G>,
     /// Most rows of a launch.
-    rows_max: usize,
+    rows_max: AtomicUsize,
     /// Groups without clusters show each other values in global memory: `[rows][2][rgsw rows][N]` words, and a count a row.
-    shown: Mutex<(G::Buf, G::Buf)>,
+    shown: Mutex<Shown<G>>,
     counts: bool,
+}
+
+struct Shown<G: Gpu> {
+    values: G::Buf,
+    counts: G::Buf,
+    /// What counts are before a launch.
+    zeros: G::Buf,
 }
 
 impl<G: Gpu> Registers<G> {
     /// Compiles them.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
-        let mut sizes = vec![fit.gates];
-        if fit.gates > GATES_OF_SMALL_BATCHES {
-            sizes.insert(0, GATES_OF_SMALL_BATCHES);
-        }
         let texts = [&source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_WARP];
-        let warp = sizes.into_iter().map(|gates| {
+        let warp = gates_up_to(fit.gates).into_iter().map(|gates| {
             let more = [("GATES", gates), ("TILES", fit.tiles)];
             Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, p, threads(p, gates), &more)?))
         });
-        let cluster = fit.clusters.map(|clusters| Cluster::new(gpu, compiler, p, fit, clusters)).transpose()?;
-        Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, tiles: fit.tiles, cluster })
+        let cluster = fit.clusters.map(|clusters| Cluster::new(gpu, compiler, p, clusters)).transpose()?;
+        let multiprocessors = gpu.card().multiprocessors as usize;
+        Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, multiprocessors, tiles: fit.tiles, cluster })
     }
 
     /// Fills `loaded` with the key in the order of both kernels.
@@ -147,44 +152,59 @@ impl<G: Gpu> Registers<G> {
         acc: &G::Buf,
         rows: usize,
     ) -> Result<()> {
-        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| rows <= cluster.rows_max) {
-            return cluster.run(gpu, &self.params, [key, roots, exponents, acc], rows);
-        }
-        let full = gpu.card().multiprocessors as usize;
-        let fewest = self.warp.iter().find(|(gates, _)| rows.div_ceil(*gates as usize) <= full);
-        let (gates, stem) = fewest.or(self.warp.last()).expect("there is a kernel");
+        let gates = match (self.ways().of(rows), &self.cluster) {
+            (Way::Warp(gates), _) => gates,
+            (Way::Cluster, None) => unreachable!("without the kernel no rows go by it"),
+            (Way::Cluster, Some(cluster)) => match cluster.run(gpu, &self.params, [key, roots, exponents, acc], rows) {
+                Err(Error::Unavailable(_)) => return self.run(gpu, key, roots, exponents, acc, rows),
+                other => return other,
+            },
+        };
+        let (_, stem) = self.warp.iter().find(|(of, _)| *of == gates).expect("one of the kernels");
         let shape = Shape {
-            groups: (rows as u32).div_ceil(*gates),
-            threads: threads(&self.params, *gates),
-            shared_bytes: shared_bytes(&self.params, *gates, self.tiles),
+            groups: (rows as u32).div_ceil(gates),
+            threads: threads(&self.params, gates),
+            shared_bytes: shared_bytes(&self.params, gates, self.tiles),
             cluster: 1,
         };
-        stem.launch_shaped(gpu, "blind_rotate_warp", shape, &[key, roots, exponents, acc], &[rows as u32])
+        let args = [rows as u32, self.params.lwe_dimension as u32];
+        stem.launch_shaped(gpu, "blind_rotate_warp", shape, &[key, roots, exponents, acc], &args)
+    }
+
+    fn ways(&self) -> Ways {
+        let cluster_rows_max = self.cluster.as_ref().map_or(0, |cluster| cluster.rows_max.load(Ordering::Relaxed));
+        let gates = self.warp.iter().map(|(gates, _)| *gates).collect();
+        Ways { gates, cluster_rows_max, multiprocessors: self.multiprocessors }
     }
 }
 
 impl<G: Gpu> Cluster<G> {
-    fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit, clusters: bool) -> Result<Self> {
+    fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, clusters: bool) -> Result<Self> {
         let texts = [&source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_CLUSTER];
         let more = [("CLUSTERS", u32::from(clusters))];
-        let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, p, p.polynomial_size as u32 / 8, &more)?;
-        let multiprocessors = gpu.card().multiprocessors as usize;
+        let threads = p.polynomial_size as u32 / 8;
+        let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, p, threads, &more)?;
         let rows_max = if clusters {
-            // beyond half of what the other kernel takes at once, that one is sooner done
-            (multiprocessors * fit.gates as usize / 2).max(1)
+            cluster_rows_max(gpu.card().multiprocessors as usize, p.rgsw_rows())
         } else {
             // all groups must run at once
-            multiprocessors / p.rgsw_rows()
+            stem.groups_at_once(gpu, "blind_rotate_cluster")? / p.rgsw_rows()
         };
         let rows_shown = if clusters { 0 } else { rows_max };
-        let shown = alloc(gpu, (rows_shown * 2 * p.rgsw_rows() * p.polynomial_size).max(1))?;
-        Ok(Cluster { stem, rows_max, shown: Mutex::new((shown, alloc(gpu, rows_shown.max(1))?)), counts: !clusters })
+        let shown = Shown {
+            values: alloc(gpu, rows_shown * 2 * p.rgsw_rows() * p.polynomial_size)?,
+            counts: alloc(gpu, rows_shown)?,
+            zeros: alloc(gpu, rows_shown)?,
+        };
+        Ok(Cluster { stem, rows_max: AtomicUsize::new(rows_max), shown: Mutex::new(shown), counts: !clusters })
     }
 
+    /// [`Error::Unavailable`] when the card does not let as many groups wait for each other: no batch goes this way any
+    /// more.
     fn run(&self, gpu: &G, p: &Params, [key, roots, exponents, acc]: [&G::Buf; 4], rows: usize) -> Result<()> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if self.counts {
-            gpu.write(&shown.1, 0, &vec![0; rows])?;
+            gpu.copy(&shown.zeros, &shown.counts, rows)?;
         }
         let groups = p.rgsw_rows() as u32;
         let shape = Shape {
@@ -193,7 +213,11 @@ impl<G: Gpu> Cluster<G> {
             shared_bytes: 0,
             cluster: groups,
         };
-        let bind = [key, roots, exponents, acc, &shown.0, &shown.1];
-        self.stem.launch_shaped(gpu, "blind_rotate_cluster", shape, &bind, &[])
+        let bind = [key, roots, exponents, acc, &shown.values, &shown.counts];
+        let started = self.stem.launch_shaped(gpu, "blind_rotate_cluster", shape, &bind, &[p.lwe_dimension as u32]);
+        if matches!(started, Err(Error::Unavailable(_))) {
+            self.rows_max.store(0, Ordering::Relaxed);
+        }
+        started
     }
 }
