@@ -1,6 +1,7 @@
 //! What the benches share: a measuring loop that is fair to both sides of a ratio, and the head of a table.
 
 pub mod idle;
+pub mod rates;
 
 use std::time::{Duration, Instant};
 

@@ -5,18 +5,26 @@
 mod figures;
 mod measure;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use benches::rates::{self, Rounds};
 use clap::Parser;
 use client::{Preset, SecretKey};
 use kernels::Backend;
+use kernels::cuda::nvrtc::Compiler;
+use kernels::cuda::{Cache, architecture};
 use kernels::detect::{Choice, Device, detect};
+use kernels::gpu::Gpu;
 use kernels::tfhe::EvaluationKey;
 
 use figures::Figures;
 use measure::Gates;
+
+const BATCHES: &str = "1,16,64,132,198,199,264,265,528,529,792,793,1024,1056,1057,2112,16384";
+/// Turing, Ampere, Ada, Hopper, Blackwell: the architectures whose kernels are compiled for a machine without a compiler.
+const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
 #[derive(Parser)]
 struct Arguments {
@@ -29,8 +37,11 @@ struct Arguments {
     /// Folder of compiled kernels
     #[arg(long)]
     kernels: Option<PathBuf>,
-    /// Gates of a batch
-    #[arg(long, value_delimiter = ',', default_value = "1,64,1024,16384", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Folder to compile the measurements' own kernels into, for every architecture; then nothing is measured
+    #[arg(long)]
+    precompile: Option<PathBuf>,
+    /// Gates of a batch; the default has both sides of every change of kernel on a card of 132 multiprocessors
+    #[arg(long, value_delimiter = ',', default_value = BATCHES, value_parser = clap::value_parser!(u32).range(1..))]
     batches: Vec<u32>,
     /// Time for each figure
     #[arg(long, default_value = "3")]
@@ -58,6 +69,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(folder) = &arguments.precompile {
+        return precompile(folder);
+    }
     let found = detect(arguments.backend, arguments.kernels.as_deref());
     for passed in &found.passed_over {
         eprintln!("passed over: {}: {}", passed.backend, passed.reason);
@@ -72,19 +86,24 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     for device in &found.devices {
         let figures = match device {
             Device::Cpu(cpu) => {
-                let mut figures = gates(arguments, cpu, &key, &secret)?;
+                let mut figures = Figures::new(cpu.info(), arguments.preset.name(), &arguments.date);
+                gates(&mut figures, arguments, cpu, &key, &secret)?;
                 measure::processor(&mut figures, cpu, &key, &secret, time)?;
                 figures
             }
             Device::Cuda(card) => {
-                let mut figures = gates(arguments, &**card, &key, &secret)?;
-                let multiprocessors = kernels::gpu::Gpu::card(card.gpu()).multiprocessors;
-                measure::ceiling(&mut figures, multiprocessors, card.gpu().clock_khz()?, arguments.preset);
+                let (multiprocessors, clock_khz) = (card.gpu().card().multiprocessors, card.gpu().clock_khz()?);
+                let rates = rates::measure(card.gpu(), clock_khz, Rounds::CARD, time)?;
+                let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
+                measure::rates(&mut figures, &rates);
+                gates(&mut figures, arguments, &**card, &key, &secret)?;
+                measure::ceiling(&mut figures, multiprocessors, clock_khz, arguments.preset, &rates);
                 measure::stems(&mut figures, card, &key, time)?;
                 figures
             }
             Device::Wgpu(card) => {
-                let mut figures = gates(arguments, &**card, &key, &secret)?;
+                let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
+                gates(&mut figures, arguments, &**card, &key, &secret)?;
                 measure::stems(&mut figures, card, &key, time)?;
                 figures
             }
@@ -94,6 +113,18 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     }
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_string_pretty(&all)? + "\n")?;
+    }
+    Ok(())
+}
+
+/// Compiles what [`rates::measure`] launches.
+fn precompile(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let compiler = Compiler::of_this_machine()?;
+    let cache = Cache::open(folder).ok_or_else(|| format!("{}: not a folder of one's own", folder.display()))?;
+    for capability in CAPABILITIES.into_iter().filter(|&capability| compiler.knows(capability)) {
+        for source in rates::sources(capability) {
+            cache.put(&architecture(capability), &source.text, &compiler.compile(&source, capability)?);
+        }
     }
     Ok(())
 }
@@ -109,17 +140,17 @@ fn asked_for(choice: Choice, device: &Device) -> bool {
 }
 
 fn gates<B: Backend>(
+    figures: &mut Figures,
     arguments: &Arguments,
     backend: &B,
     key: &EvaluationKey,
     secret: &SecretKey,
-) -> kernels::Result<Figures> {
+) -> kernels::Result<()> {
     let time = Duration::from_secs(arguments.seconds);
-    let mut figures = Figures::new(backend.info(), arguments.preset.name(), &arguments.date);
     let gates = Gates::new(backend, key, secret)?;
     figures.add("one gate alone, there and back", gates.latency_ms(time)?, "ms");
     for &batch in &arguments.batches {
         figures.add(format!("NAND in batches of {batch}"), gates.rate(batch as usize, time)?, "gates/s");
     }
-    Ok(figures)
+    Ok(())
 }

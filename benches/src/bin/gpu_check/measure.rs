@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use benches::rates::Rates;
 use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
@@ -15,9 +16,6 @@ use kernels::{Backend, Result, SlotGate};
 
 use crate::figures::Figures;
 
-/// Clocks of a multiprocessor for one step of a blind rotation at N = 1024, k = 1, l = 2, if every instruction of the
-/// transforms, the decomposition and the products were issued without a pause: 128 instructions a clock.
-const CLOCKS_A_STEP: f64 = 1795.0;
 /// Different pairs of bits in a batch; their ciphertexts repeat.
 const PAIRS: usize = 64;
 /// Rows of a processor's batch: enough for a group of them on each of its threads.
@@ -194,18 +192,40 @@ pub fn processor<B: Backend>(
     Ok(())
 }
 
-/// The share of what the card's arithmetic allows, and the formula; a preset of another ring has no such figure.
-pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset) {
+/// What the card does of single instructions.
+pub fn rates(figures: &mut Figures, rates: &Rates) {
+    let lanes = [
+        ("IMAD", rates.multiply),
+        ("IMAD.HI", rates.multiply_high),
+        ("IMAD.WIDE", rates.multiply_wide),
+        ("reductions (VIADDMNMX)", rates.reduce),
+        ("DFMA", rates.double),
+        ("LDS.64", rates.load_shared),
+    ];
+    for (instruction, rate) in lanes {
+        figures.add(instruction, rate, "lanes a clock and multiprocessor");
+    }
+    figures.add("40 MB of the L2 cache", rates.l2_bytes / 1e9, "GB/s");
+    for (clusters, [barrier, shown]) in &rates.clusters {
+        figures.add(format!("a barrier of each of {clusters} clusters"), *barrier, "ns");
+        figures.add(format!("and 12 KB of partners, {clusters} clusters"), *shown, "ns");
+    }
+}
+
+/// The share of what the card's arithmetic allows at the rates that were measured of it, and the formula; a preset of another
+/// ring has no such figure.
+pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
     let p = preset.params();
     if (p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) != (1024, 1, 2) {
         return;
     }
     let Some(best) = figures.largest("gates/s") else { return };
-    let (clock_ghz, steps) = (f64::from(clock_khz) / 1e6, p.lwe_dimension);
-    let ceiling = f64::from(multiprocessors) * clock_ghz * 1e9 / (CLOCKS_A_STEP * steps as f64);
+    let (clock_ghz, steps, clocks) = (f64::from(clock_khz) / 1e6, p.lwe_dimension, rates.clocks_of_a_step());
+    let ceiling = f64::from(multiprocessors) * clock_ghz * 1e9 / (clocks * steps as f64);
     figures.add("share of the arithmetic's ceiling", 100.0 * best / ceiling, "%");
     figures.note(format!(
         "The ceiling is {ceiling:.0} gates/s: multiprocessors x clock / (clocks of a step x steps) = {multiprocessors} x \
-         {clock_ghz:.3} GHz / ({CLOCKS_A_STEP} x {steps}), computed from the card's own figures at its highest clock."
+         {clock_ghz:.3} GHz / ({clocks:.0} x {steps}), at its highest clock, the clocks of a step from the instructions of \
+         the kernel and the rates above."
     ));
 }

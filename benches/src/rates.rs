@@ -1,0 +1,213 @@
+//! How many of one kind of instruction a card does a clock: what decides how fast its gates can be, and what vendors do not
+//! tell for the products of high and wide words.
+
+use std::time::{Duration, Instant};
+
+use kernels::Result;
+use kernels::gpu::{Gpu, Launch, Source};
+
+/// Operations of a thread in a round, as the source has them.
+const OPERATIONS: u32 = 128;
+const THREADS: u32 = 256;
+/// Groups of a launch for each multiprocessor: as many as it holds at once.
+const GROUPS_OF_A_MULTIPROCESSOR: u32 = 8;
+/// Words that are read of the L2 cache: the two keys of `fast_128` are as many, 40 MB.
+const L2_WORDS: u32 = 10_000_000;
+/// Groups of a cluster, and numbers of clusters of a launch: alone, a batch of 64, more than run at once.
+const CLUSTER: u32 = 4;
+const CLUSTERS: [u32; 3] = [1, 64, 500];
+/// Threads of a group of a cluster, as the source has them.
+const CLUSTER_THREADS: u32 = 128;
+/// Capability of the first cards with clusters.
+const CLUSTERS_FROM: (u32, u32) = (9, 0);
+
+/// Rounds of a launch: on a card some milliseconds, a third of a second where doubles are rare; few where one is emulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Of instructions.
+    pub instructions: u32,
+    /// Of reads of the whole of the L2 cache's words.
+    pub l2: u32,
+    /// Of a cluster.
+    pub cluster: u32,
+    /// Words that are read of the L2 cache.
+    pub l2_words: u32,
+}
+
+impl Rounds {
+    /// For a card.
+    pub const CARD: Rounds = Rounds { instructions: 4096, l2: 20, cluster: 10_000, l2_words: L2_WORDS };
+}
+
+/// What was measured of one card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates {
+    /// Of a multiprocessor and clock, by lanes: 64 says that a warp's instruction takes half a clock.
+    pub multiply: f64,
+    /// IMAD.HI.
+    pub multiply_high: f64,
+    /// IMAD.WIDE.
+    pub multiply_wide: f64,
+    /// A sum and the smaller of it and another word.
+    pub reduce: f64,
+    /// DFMA.
+    pub double: f64,
+    /// LDS.64.
+    pub load_shared: f64,
+    /// Bytes a second.
+    pub l2_bytes: f64,
+    /// Nanoseconds of a round of so many clusters: with a barrier alone, and with 12 KB read of partners.
+    pub clusters: Vec<(u32, [f64; 2])>,
+}
+
+/// Sources for a card of a compute capability.
+pub fn sources(capability: (u32, u32)) -> Vec<Source> {
+    let helpers = include_str!("../../shaders/blind_rotate.async.cu");
+    let rates = [helpers, include_str!("rates/rates.cu")].concat();
+    let clusters = [&rates, include_str!("rates/clusters.cu")].concat();
+    let mut sources = vec![Source { stem: "rates", text: rates }];
+    if capability >= CLUSTERS_FROM {
+        sources.push(Source { stem: "rates.cluster", text: clusters });
+    }
+    sources
+}
+
+/// Measures a card whose multiprocessors run at this clock, each figure for at least `time`.
+///
+/// # Errors
+/// The card's own.
+pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) -> Result<Rates> {
+    let card = gpu.card();
+    let sources = sources(card.compute_capability.unwrap_or_default());
+    let module = gpu.compile(&sources[0])?;
+    let groups = GROUPS_OF_A_MULTIPROCESSOR * card.multiprocessors;
+    let out = gpu.alloc((groups * THREADS) as usize)?;
+    let clocks = f64::from(clock_khz) * 1e3 * f64::from(card.multiprocessors);
+    let rate = |entry| -> Result<f64> {
+        let (bind, args) = ([&out], [rounds.instructions, 3, 5]);
+        let launch = || Launch {
+            module: &module,
+            entry,
+            groups,
+            threads: THREADS,
+            shared_bytes: 0,
+            cluster: 1,
+            bind: &bind,
+            args: &args,
+        };
+        let seconds = seconds_each(gpu, &out, time, || gpu.launch(launch()))?;
+        let operations = f64::from(groups * THREADS) * f64::from(rounds.instructions) * f64::from(OPERATIONS);
+        Ok(operations / (seconds * clocks))
+    };
+    Ok(Rates {
+        multiply: rate("rate_multiply")?,
+        multiply_high: rate("rate_multiply_high")?,
+        multiply_wide: rate("rate_multiply_wide")?,
+        reduce: rate("rate_reduce")?,
+        double: rate("rate_double")?,
+        load_shared: rate("rate_load_shared")?,
+        l2_bytes: l2(gpu, &module, (groups, &out), rounds, time)?,
+        clusters: match sources.get(1) {
+            Some(source) => clusters(gpu, source, rounds, time)?,
+            None => Vec::new(),
+        },
+    })
+}
+
+fn l2<G: Gpu>(
+    gpu: &G,
+    module: &G::Module,
+    (groups, out): (u32, &G::Buf),
+    rounds: Rounds,
+    time: Duration,
+) -> Result<f64> {
+    let words = gpu.alloc(rounds.l2_words as usize)?;
+    let (bind, args) = ([&words, out], [rounds.l2, rounds.l2_words]);
+    let launch = || Launch {
+        module,
+        entry: "rate_l2",
+        groups,
+        threads: THREADS,
+        shared_bytes: 0,
+        cluster: 1,
+        bind: &bind,
+        args: &args,
+    };
+    let seconds = seconds_each(gpu, out, time, || gpu.launch(launch()))?;
+    Ok(4.0 * f64::from(rounds.l2_words) * f64::from(rounds.l2) / seconds)
+}
+
+fn clusters<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) -> Result<Vec<(u32, [f64; 2])>> {
+    let module = &gpu.compile(source)?;
+    let of_a_round = |clusters: u32, partners: u32| -> Result<f64> {
+        let groups = CLUSTER * clusters;
+        let out = gpu.alloc((groups * CLUSTER_THREADS) as usize)?;
+        let (bind, args) = ([&out], [rounds.cluster, partners]);
+        let (entry, threads, cluster) = ("cluster_rounds", CLUSTER_THREADS, CLUSTER);
+        let launch = || Launch { module, entry, groups, threads, shared_bytes: 0, cluster, bind: &bind, args: &args };
+        let seconds = seconds_each(gpu, &out, time, || gpu.launch(launch()))?;
+        Ok(1e9 * seconds / f64::from(rounds.cluster))
+    };
+    CLUSTERS
+        .iter()
+        .map(|&clusters| Ok((clusters, [of_a_round(clusters, 0)?, of_a_round(clusters, CLUSTER - 1)?])))
+        .collect()
+}
+
+/// Seconds of a launch, whose last word is waited for each time, over at least `time` after one that does not count.
+fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn() -> Result<()>) -> Result<f64> {
+    let one = || -> Result<()> {
+        launch()?;
+        gpu.finish(gpu.read(out, std::slice::from_ref(&(0..1)))?).map(drop)
+    };
+    one()?;
+    let start = Instant::now();
+    let mut repeats = 0;
+    while repeats < 1 || start.elapsed() < time {
+        one()?;
+        repeats += 1;
+    }
+    Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
+}
+
+/// Instructions of `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2, counted in its text for Hopper
+/// (`tests/nvrtc`), times the 64 lanes of its two warps.
+const HIGH: f64 = 64.0 * 576.0;
+const WIDE: f64 = 64.0 * 128.0;
+const LOW: f64 = 64.0 * 1024.0;
+/// All instructions of the loop over steps, of which a multiprocessor issues four a clock, each of a warp.
+const ISSUED: f64 = 2.0 * 4909.0;
+const ISSUES_A_CLOCK: f64 = 4.0;
+
+impl Rates {
+    /// Clocks of a multiprocessor for one gate and step, if nothing is waited for: by its multiplier or by its issue,
+    /// whichever takes longer.
+    pub fn clocks_of_a_step(&self) -> f64 {
+        let multiplier = HIGH / self.multiply_high + WIDE / self.multiply_wide + LOW / self.multiply;
+        multiplier.max(ISSUED / ISSUES_A_CLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceiling_follows_the_rates_of_the_products_down_to_what_is_issued() {
+        let rates = |multiply_high, multiply_wide| Rates {
+            multiply: 64.0,
+            multiply_high,
+            multiply_wide,
+            reduce: 64.0,
+            double: 64.0,
+            load_shared: 16.0,
+            l2_bytes: 5e12,
+            clusters: Vec::new(),
+        };
+        // half rate, as others measured on neighbouring architectures: 1152 + 256 + 1024 clocks of the multiplier, less
+        // than what is issued; a quarter of the rate, more
+        assert_eq!(rates(32.0, 32.0).clocks_of_a_step(), 2454.5);
+        assert_eq!(rates(64.0, 64.0).clocks_of_a_step(), 2454.5);
+        assert_eq!(rates(16.0, 16.0).clocks_of_a_step(), 2304.0 + 512.0 + 1024.0);
+    }
+}

@@ -1,0 +1,57 @@
+//! The instructions that `gpu_check` measures, on the emulated card, and compiled for every kind of card where NVIDIA's
+//! compiler is.
+
+use std::time::Duration;
+
+use benches::rates::{Rounds, measure, sources};
+use kernels::Error;
+use kernels::cuda::nvrtc::Compiler;
+use kernels::gpu::Gpu;
+use tests::host_cuda::HostCuda;
+
+#[test]
+fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
+    for capability in [(8, 0), (9, 0)] {
+        let host = match HostCuda::open() {
+            Ok(host) => host.with_card(|card| {
+                card.compute_capability = Some(capability);
+                card.multiprocessors = 1;
+            }),
+            Err(Error::Unavailable(_)) => return, // no C++ compiler with sanitizers
+            Err(error) => panic!("{error}"),
+        };
+        let rounds = Rounds { instructions: 1, l2: 1, cluster: 1, l2_words: 4096 };
+        let rates = measure(&host, 1000, rounds, Duration::ZERO).expect("the kernels run");
+        let found = [rates.multiply, rates.multiply_high, rates.multiply_wide, rates.reduce, rates.double];
+        assert!(found.into_iter().chain([rates.load_shared, rates.l2_bytes]).all(|rate| rate > 0.0), "{rates:?}");
+        let clusters: Vec<u32> = rates.clusters.iter().map(|(clusters, _)| *clusters).collect();
+        assert_eq!(clusters, if capability == (9, 0) { vec![1, 64, 500] } else { vec![] });
+        assert!(host.card().multiprocessors == 1);
+    }
+}
+
+#[test]
+fn the_kernels_compile_for_every_kind_of_card_and_are_made_of_what_they_are_named_after() {
+    let Ok(compiler) = Compiler::of_this_machine() else { return };
+    for capability in [(7, 5), (8, 0), (9, 0), (12, 0)] {
+        for source in sources(capability) {
+            compiler.compile(&source, capability).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    // for a card that it does not know, text
+    let image = compiler.compile(&sources((8, 0))[0], (99, 0)).expect("it compiles");
+    let text = String::from_utf8_lossy(&image.bytes).into_owned();
+    for (entry, instruction) in [
+        ("rate_multiply", "mad.lo.s32"),
+        ("rate_multiply_high", "mul.hi.u32"),
+        ("rate_multiply_wide", "mul.lo.s64"),
+        ("rate_reduce", "min.u32"),
+        ("rate_double", "fma.rn.f64"),
+        ("rate_load_shared", "ld.shared.v2.u32"),
+    ] {
+        let from = text.split_once(&format!(".entry {entry}(")).expect("an entry").1;
+        let body = from.split(".entry ").next().expect("its text");
+        let count = body.matches(instruction).count();
+        assert!((128..160).contains(&count), "{entry}: {count} {instruction}");
+    }
+}
