@@ -43,6 +43,8 @@ pub struct Position {
 /// Which page of a list is asked for.
 pub struct PageQuery {
     limit: u32,
+    /// The caller said the limit.
+    limit_is_given: bool,
     /// The row that the page comes after; none for the first page.
     after: Option<Position>,
     scope: Scope,
@@ -55,6 +57,14 @@ struct Scope {
 }
 
 impl PageQuery {
+    /// For a list that the specification gives whole: without a limit it holds up to so many rows.
+    pub fn whole_up_to(mut self, rows: u32) -> PageQuery {
+        if !self.limit_is_given {
+            self.limit = rows;
+        }
+        self
+    }
+
     /// Rows to ask the store for: one more than fit, which says whether there is a next page.
     pub fn rows_wanted(&self) -> i64 {
         i64::from(self.limit) + 1
@@ -127,6 +137,7 @@ impl FromRequestParts<Arc<Node>> for PageQuery {
         let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
             .map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
         let (limit, cursor) = (once(&query, "limit")?, once(&query, "cursor")?);
+        let limit_is_given = limit.is_some();
         let limit = limit.map_or(Ok(PAGE_LIMIT_DEFAULT), read_limit)?;
         let after = cursor.map(|cursor| {
             let unknown = || {
@@ -136,7 +147,7 @@ impl FromRequestParts<Arc<Node>> for PageQuery {
             };
             scope.read(&node.secrets.key(Purpose::Cursors), cursor).ok_or_else(unknown)
         });
-        Ok(PageQuery { limit, after: after.transpose()?, scope })
+        Ok(PageQuery { limit, limit_is_given, after: after.transpose()?, scope })
     }
 }
 

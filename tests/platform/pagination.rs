@@ -59,6 +59,18 @@ async fn i7_i8_pages_are_newest_first_and_what_comes_meanwhile_changes_only_the_
 }
 
 #[tokio::test]
+async fn i8_without_a_limit_all_sessions_are_listed() {
+    let server = TestServer::start().await;
+    let key = server.key(Role::AccountAdmin).await;
+    for _ in 0..22 {
+        server.send(Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key)).await.ok(201);
+    }
+    let all = server.send(Request::get(SESSIONS).key(&key)).await.ok(200);
+    assert_eq!((all["sessions"].as_array().unwrap().len(), &all["total_count"]), (22, &json!(22)));
+    assert_eq!((&all["next_cursor"], &all["has_more"]), (&json!(null), &json!(false)));
+}
+
+#[tokio::test]
 async fn i7_s_altered_foreign_and_misplaced_cursors_are_refused() {
     let (server, key) = with_lists().await;
     let cursor = get(&server, &key, CIRCUITS, "limit=1").await.ok(200)["next_cursor"].as_str().unwrap().to_owned();

@@ -36,6 +36,8 @@ use crate::path::PathParts;
 use crate::sessions::OpenSession;
 use evaluation::{AnswerForm, Asked, Ran, Work, run};
 
+/// Sessions in a list without a limit.
+const SESSIONS_LISTED_MAX: u32 = 1000;
 /// Says that the server holds, or held, a secret key (readings G8).
 const SECURITY_WARNING: (HeaderName, &str) = (
     HeaderName::from_static("x-security-warning"),
@@ -350,14 +352,14 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The open sessions of the account, a page at a time.
+/// All open sessions of the account, on whichever node they are; with `limit`, a page at a time.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/sessions",
     operation_id = "listSessions",
     tag = "Gate sessions",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; 20 when absent."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; all, up to 1000, when absent."),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
     ),
     responses((status = 200, description = "The sessions, newest first.", body = Sessions))
@@ -367,6 +369,8 @@ pub async fn list(
     caller: Caller,
     query: PageQuery,
 ) -> Result<Answer<Sessions>, ApiError> {
+    // the specification's list is whole: pages are there for those who ask for them (readings I8)
+    let query = query.whole_up_to(SESSIONS_LISTED_MAX);
     let Page { items, next_cursor, has_more, total_count } = node.sessions.list(&node, &caller.account, &query).await?;
     Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))
 }
