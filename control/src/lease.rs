@@ -16,6 +16,10 @@ const LEASE: Duration = Duration::from_secs(30);
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Looks from one renewal of the lease to the next.
 const RENEW_LOOKS: u64 = 5;
+/// Looks from one removal of what nodes left behind to the next.
+const FORGET_LOOKS: u64 = 3600;
+/// What nodes left behind is removed so long after it ended: no node that is there is that late.
+const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// Says until when this node is there.
 ///
@@ -39,8 +43,20 @@ pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         {
             tracing::warn!(cause = %error, "other nodes may take this one's sessions to be lost: the database failed");
         }
+        if looks % FORGET_LOOKS == 0
+            && let Err(error) = forget(&node).await
+        {
+            tracing::warn!(cause = %error, "what lost nodes left behind stays");
+        }
         if let Err(error) = node.sessions.end_what_was_deleted_elsewhere().await {
             tracing::warn!(code = error.code.as_str(), "sessions that were deleted on other nodes are not known");
         }
     }
+}
+
+/// Removes what nodes left behind that do not come back: their leases, and the records of sessions that none of them ended.
+async fn forget(node: &Node) -> Result<(), store::Error> {
+    let before = node.clock.now().0 - LEFT_BEHIND.as_micros() as i64;
+    node.store.lose_forsaken_sessions(before).await?;
+    node.store.forget_nodes(before).await.map(drop)
 }

@@ -215,6 +215,19 @@ on_both! {
         assert_eq!(store.gate_session("acct_1", &[2; 32]).await.unwrap().unwrap().state, "deleted");
     }
 
+    async fn what_a_node_left_behind_that_does_not_come_back_is_ended_and_forgotten(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        store.renew_lease("node_1", 15).await.unwrap();
+        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        let seen = async |now| store.gate_sessions_page("acct_1", "node_2", now, None, 9).await.unwrap().total;
+        assert_eq!((seen(14).await, seen(15).await), (1, 0), "another node sees it until the lease ends");
+        // as long as it may come back, nothing is done
+        assert_eq!((store.lose_forsaken_sessions(20).await.unwrap(), store.forget_nodes(15).await.unwrap()), (0, 0));
+        assert_eq!((store.lose_forsaken_sessions(21).await.unwrap(), store.forget_nodes(16).await.unwrap()), (1, 1));
+        let left = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
+        assert_eq!((left.state.as_str(), left.ended_at, left.sealed_id, left.lease_until), ("lost", Some(20), None, None));
+    }
+
     async fn an_account_keeps_circuits_by_name_within_its_bounds(store: Store) {
         for account in ["acct_1", "acct_2"] {
             store.insert_api_key(&key(&[account.as_bytes()[5]; 32], account, account)).await.unwrap();

@@ -11,6 +11,18 @@ impl Store {
         self.db.execute(sql, values![node_id, until]).await.map(drop)
     }
 
+    /// Forgets nodes whose lease ended before this; how many.
+    pub async fn forget_nodes(&self, before: i64) -> Result<u64> {
+        self.db.execute("DELETE FROM nodes WHERE lease_until < $1", values![before]).await
+    }
+
+    /// Ends sessions that expired before this and that their node did not end: it is gone. How many.
+    pub async fn lose_forsaken_sessions(&self, before: i64) -> Result<u64> {
+        let sql = "UPDATE gate_sessions SET state = 'lost', ended_at = expires_at, sealed_id = NULL \
+             WHERE state = 'active' AND expires_at < $1";
+        self.db.execute(sql, values![before]).await
+    }
+
     /// A node that stops in order takes back what it said.
     pub async fn end_lease(&self, node_id: &str) -> Result<()> {
         self.db.execute("DELETE FROM nodes WHERE node_id = $1", values![node_id]).await.map(drop)
