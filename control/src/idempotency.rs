@@ -141,7 +141,7 @@ impl<S: Sync> FromRequestParts<S> for Claim {
     }
 }
 
-/// Who may be given a kept answer again.
+/// The callers that may be given a kept answer again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     /// Any caller of the account with the same role.

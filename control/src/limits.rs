@@ -145,7 +145,7 @@ impl Limits {
         self.tell_failures();
     }
 
-    /// Refuses an attempt with a user's password while the user has to wait. A user who does not exist waits like others.
+    /// Refuses an attempt with a user's password while the user has to wait. An e-mail that is no user's waits like others.
     pub fn check_user(&self, email: &str, now: Timestamp) -> Result<(), ApiError> {
         self.lockouts.check([Some(self.digests.user(email))], now)
     }

@@ -413,7 +413,7 @@ fn elsewhere() -> ApiError {
     ApiError::new(Code::ServiceUnavailable, message).retry_after(OTHER_NODE_WAIT)
 }
 
-/// The answer to whoever asks for a session that ended like this (readings G1, G13).
+/// The answer to a request for a session that ended like this (readings G1, G13).
 pub fn ended(end: SessionEnd) -> ApiError {
     match end {
         SessionEnd::Deleted => ApiError::new(Code::SessionNotFound, "there is no such session"),

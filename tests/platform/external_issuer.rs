@@ -148,7 +148,7 @@ async fn a10_while_the_issuer_is_away_its_last_keys_are_believed_for_four_hours(
         server.clock.advance(HOUR);
         get(&server, &sign()).await.ok(200);
     }
-    // a key that was never seen may be a new one: nobody can say
+    // a key that was never seen may be a new one: only the issuer knows
     let mut header = jsonwebtoken::Header::new(Algorithm::ES256);
     header.kid = Some("new".to_owned());
     let unseen = jsonwebtoken::encode(&header, &claims(&issuer, &server), &issuer::key(Algorithm::ES256)).unwrap();

@@ -260,7 +260,7 @@ async fn a_user_s_wait_grows_with_wrong_passwords_from_whatever_address_and_is_f
         let left = wait(&sign_in(&server, email, PASSWORD, "192.0.2.3").await);
         assert!((250..=300).contains(&left), "{left}");
     }
-    // who is refused adds nothing to the wait, and others sign in meanwhile
+    // a refused attempt adds nothing to the wait, and other users sign in meanwhile
     server.user("bob@example.org", Role::Viewer).await;
     server.clock.advance(LONGEST_WAIT);
     sign_in(&server, "Ada@example.org ", PASSWORD, "192.0.2.4").await.ok(200);
@@ -329,7 +329,7 @@ async fn an_operator_ends_a_user_s_wait() {
 #[tokio::test]
 async fn nothing_is_hashed_for_a_token_that_is_not_there() {
     let server = server().await;
-    let link = server.running().first_setup_link().await.unwrap().expect("nobody is there yet");
+    let link = server.running().first_setup_link().await.unwrap().expect("there is no user yet");
     let token = link.split_once("/setup#").unwrap().1;
     let hashes = async || server.metric("ango_password_hashes_total").await;
     let set_up = async |token: &str, from: &str| {
@@ -366,7 +366,7 @@ async fn sign_ups_are_counted_by_network_before_they_cost_a_hash() {
     for number in 0..9 {
         sign_up(number, "192.0.2.1").await.ok(201);
     }
-    // one that finds the e-mail taken counts as well: it tells who is a user
+    // one that finds the e-mail taken counts as well: it tells that there is such a user
     sign_up(0, "192.0.2.1").await.error(409, "CONFLICT");
     let hashes = server.metric("ango_password_hashes_total").await;
     let refused = sign_up(10, "192.0.2.1").await;

@@ -56,7 +56,7 @@ impl Level {
         }
     }
 
-    /// Who reaches a route of this level that changes something, or does not (readings A5, A7).
+    /// The roles that reach a route of this level; fewer reach one that changes something (readings A5, A7).
     pub fn roles(self, mutating: bool) -> impl Iterator<Item = Role> {
         let permits =
             move |role: &Role| role.permits(self) && !(self.is_closed_to_viewers(mutating) && *role == Role::Viewer);

@@ -56,7 +56,7 @@ pub(super) struct Asked {
     pub(super) fingerprint: Option<[u8; 32]>,
     /// The caller's role: a lower one must not read what a higher one was answered, such as its new key.
     pub(super) role: String,
-    /// What a caller shows who may read the answer again, if it holds a secret: an API key's lineage or a user.
+    /// The API key's lineage or the user that asked, if the answer holds a secret: no other one may read it again.
     #[serde(default)]
     pub(super) credential: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Who tried too many wrong credentials (specification, Authentication 8; readings A20, A21).
 //!
 //! Failures are counted by the digest of the whole text that was shown and by the network it came from: never by a part
-//! of a key, with which anybody could lock its owner out. Wrong passwords count for the user too, known or not, whichever
+//! of a key, with which a stranger could lock its owner out. Wrong passwords count for the user too, known or not, whichever
 //! network they come from: there the wait grows with each failure and stays short, so that a stranger slows a user down but
 //! does not shut them out. All is decided in memory; nodes tell one another through the database once a second, at once
 //! where a cache store carries the news.
@@ -79,7 +79,7 @@ impl Digests {
         self.addresses.digest(&format!("sign-ups {}", ClientAddress(address).network()))
     }
 
-    /// Of the e-mail that somebody signs in with, whether a user has it or not.
+    /// Of the e-mail of an attempt to sign in, whether a user has it or not.
     pub fn user(&self, email: &str) -> Digest {
         self.emails.digest(&email.trim().to_lowercase())
     }
