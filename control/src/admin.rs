@@ -1,10 +1,11 @@
 //! What an operator does on a data folder or a database, whether a node runs on it or not.
 
+pub mod backup;
+pub mod keys;
 pub mod lockouts;
 pub mod signing_key;
+pub mod usage;
 pub mod users;
-
-use std::collections::HashMap;
 
 use anyhow::bail;
 use api::{AccountId, KeyId};
@@ -71,6 +72,13 @@ pub async fn create_key(
         expires_at: (role == Role::Trial).then(|| now.plus(trial::TTL).0),
     };
     store.insert_api_key(&record).await?;
+    tracing::info!(
+        target: "security",
+        key_id = key_id.as_str(),
+        account_id = account_id.as_str(),
+        role = role.as_str(),
+        "key made by the operator"
+    );
     store.close().await;
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
 }
@@ -99,36 +107,6 @@ pub struct Operator {
     store: Store,
     clock: Clock,
     cache_store: Option<CacheStoreConfig>,
-}
-
-/// A key as an operator sees it.
-#[derive(Debug, Serialize)]
-pub struct KeyFacts {
-    /// `ak_...`
-    pub key_id: String,
-    /// `lin_...`: a rotated key and its successors have the same.
-    pub lineage_id: String,
-    /// Owner.
-    pub account_id: String,
-    /// First 16 characters of the key.
-    pub key_prefix: String,
-    /// What it may do.
-    pub role: String,
-    /// What it is for.
-    pub environment: String,
-    /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. None for keys that an operator or
-    /// a trial made.
-    pub made_by: Option<String>,
-    /// When it was made.
-    pub created_at: String,
-    /// When it was last used, to the minute.
-    pub last_used_at: Option<String>,
-    /// When a successor took its place.
-    pub rotated_at: Option<String>,
-    /// When it ends by itself.
-    pub expires_at: Option<String>,
-    /// When it was revoked.
-    pub revoked_at: Option<String>,
 }
 
 /// An account as an operator sees it.
@@ -163,29 +141,6 @@ impl Operator {
         }
     }
 
-    /// All keys, or those of an account, oldest first.
-    pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
-        let keys = self.store.api_keys().await?;
-        let makers: HashMap<String, String> = self.store.key_makers().await?.into_iter().collect();
-        let moment = |at: Option<i64>| at.map(|at| Timestamp(at).rfc3339());
-        let wanted = keys.into_iter().filter(|key| account.is_none_or(|account| key.account_id == account.as_str()));
-        let facts = wanted.map(|key| KeyFacts {
-            made_by: makers.get(&key.lineage_id).cloned(),
-            key_id: key.key_id,
-            lineage_id: key.lineage_id,
-            account_id: key.account_id,
-            key_prefix: key.key_prefix,
-            role: key.role,
-            environment: key.environment,
-            created_at: Timestamp(key.created_at).rfc3339(),
-            last_used_at: moment(key.last_used_at),
-            rotated_at: moment(key.rotated_at),
-            expires_at: moment(key.expires_at),
-            revoked_at: moment(key.revoked_at),
-        });
-        Ok(facts.collect())
-    }
-
     /// Ends a key at once, with the keys that it replaced and those that replaced it (readings A17). The ids of all keys
     /// that are revoked now and were not before.
     ///
@@ -195,6 +150,7 @@ impl Operator {
         let Some(revoked) = self.store.revoke_api_key(key.as_str(), self.clock.now().0).await? else {
             bail!("there is no key {key} that is not revoked yet");
         };
+        tracing::info!(target: "security", key_id = key.as_str(), "key revoked by the operator");
         self.tell_nodes(News::Keys { lineage: revoked.lineage_id }).await;
         Ok(revoked.key_ids)
     }
@@ -217,7 +173,11 @@ impl Operator {
     /// When there is no such account.
     pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<()> {
         match self.store.set_plan(account.as_str(), plan.as_str()).await? {
-            true => Ok(()),
+            true => {
+                let (account_id, plan) = (account.as_str(), plan.as_str());
+                tracing::info!(target: "security", account_id, plan, "plan set by the operator");
+                Ok(())
+            }
             false => bail!("there is no account {account}"),
         }
     }

@@ -289,6 +289,14 @@ impl Running {
         Ok(Some(link))
     }
 
+    /// Writes a setup link to a file of the data folder that only its owner may read.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_setup_link(&self, link: &str) -> anyhow::Result<PathBuf> {
+        DataDir::at(&self.node.config.data_dir).keep_setup_link(link)
+    }
+
     /// The page of metrics.
     pub fn metrics(&self) -> String {
         operations::page(&self.node)

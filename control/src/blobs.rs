@@ -73,12 +73,17 @@ impl Blobs {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// A file that was not there and only its owner may read.
+pub fn new_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create_new(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    options.open(path)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = new_file(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

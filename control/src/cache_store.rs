@@ -25,7 +25,7 @@ use crate::ids;
 
 pub use counts::{Floor, Unknown};
 pub use keep::keep;
-pub use news::{News, publish_once};
+pub use news::{News, ping_once, publish_once};
 
 /// Longest time for opening a connection.
 const OPEN_PATIENCE: Duration = Duration::from_secs(1);

@@ -13,6 +13,8 @@ mod files;
 mod progress;
 
 mod admin;
+mod backups;
+mod config;
 mod serve;
 mod users;
 
@@ -44,6 +46,9 @@ enum Subcommands {
     /// Work on a node's data folder or database, whether a node runs on it or not.
     #[command(subcommand)]
     Admin(admin::Admin),
+    /// Look at settings.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     Devices(devices::DevicesArgs),
     /// Print the OpenAPI page.
     Openapi,
@@ -61,10 +66,13 @@ struct Settings {
 
 impl Settings {
     fn config(&self) -> Result<Config, ConfigError> {
-        Config::from_lookup(|name| {
-            let flag = self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.clone());
-            flag.or_else(|| std::env::var(name).ok())
-        })
+        Config::from_lookup(|name| self.text(name))
+    }
+
+    /// What was given for a setting, if anything was.
+    fn text(&self, name: &str) -> Option<String> {
+        let flag = self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.clone());
+        flag.or_else(|| std::env::var(name).ok())
     }
 }
 
@@ -102,7 +110,7 @@ impl FromArgMatches for Settings {
 pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&Cli::command().get_matches()).unwrap_or_else(|error| error.exit());
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("ango: {error:#}");
             ExitCode::FAILURE
@@ -110,10 +118,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<()> {
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
+            Some(Subcommands::Config(command)) => return config::run(command).await,
             None => serve::run(cli.settings.config()?).await,
             Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
             Some(Subcommands::Migrate(settings)) => migrate(&settings.config()?).await,
@@ -124,7 +133,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Some(Subcommands::Client(args)) => self::client::run(args).await,
             #[cfg(feature = "client-tools")]
             Some(Subcommands::Demo(args)) => demo::run(args).await,
-        }
+        }?;
+        Ok(ExitCode::SUCCESS)
     })
 }
 

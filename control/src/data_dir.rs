@@ -13,6 +13,8 @@ use crate::ids;
 const PEPPER_BYTES: usize = 32;
 /// The embedded database.
 pub const OWN_DATABASE: &str = "ango.db";
+/// The file of the server's secret.
+pub const PEPPER: &str = "pepper";
 /// Bytes of a node's name.
 const NODE_ID_BYTES: usize = 16;
 
@@ -44,7 +46,7 @@ impl DataDir {
     /// # Errors
     /// When it is not there, or holds nothing of a node's.
     pub fn of_node(path: &Path) -> anyhow::Result<DataDir> {
-        if !["node-id", OWN_DATABASE, "pepper"].iter().any(|name| path.join(name).is_file()) {
+        if !["node-id", OWN_DATABASE, PEPPER].iter().any(|name| path.join(name).is_file()) {
             bail!(
                 "ANGO_DATA_DIR: {} is not the data folder of a node; name that folder (or, for PostgreSQL, give \
                  ANGO_DATABASE_URL and ANGO_SECRET), or make a new one by `ango serve` or `ango migrate`",
@@ -82,6 +84,16 @@ impl DataDir {
             .with_context(|| format!("cannot write {}", path.display()))?;
         file.write_all(id.as_bytes()).and_then(|()| file.sync_all())?;
         Ok(id)
+    }
+
+    /// Writes the link that makes the first administrator to a file, in place of an older one; returns its path.
+    pub fn keep_setup_link(&self, link: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path.join("setup-link");
+        let mut options = OpenOptions::new();
+        let written = private_file(options.create(true).write(true).truncate(true), &path)
+            .and_then(|mut file| file.write_all(format!("{link}\n").as_bytes()));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
     }
 
     /// Takes the folder for one node. Fails when another one serves it.
@@ -125,7 +137,7 @@ impl DataDir {
 
     /// Where the secret is kept.
     pub fn pepper_path(&self) -> PathBuf {
-        self.path.join("pepper")
+        self.path.join(PEPPER)
     }
 
     fn read_pepper(&self, path: &Path) -> anyhow::Result<Zeroizing<[u8; PEPPER_BYTES]>> {

@@ -75,6 +75,29 @@ pub async fn migrate(config: &Config) -> anyhow::Result<Schema> {
     Ok(before)
 }
 
+/// How the database stands to a node that would start, in words. Nothing is made.
+///
+/// # Errors
+/// When a node could not start on it.
+pub async fn standing(config: &Config) -> anyhow::Result<String> {
+    if let Ok(store::Url::Sqlite(path)) = store::Url::parse(&config.database_url)
+        && !path.exists()
+    {
+        return Ok(format!("{} is not there: the first start makes it", path.display()));
+    }
+    let store = connect(config).await?;
+    let words = match store.schema().await? {
+        Schema::Empty => "it is empty: the first start makes its tables".to_owned(),
+        Schema::Current => "its schema is up to date".to_owned(),
+        Schema::Newer(newer) => format!("its schema is newer than this program, by {}", list(&newer)),
+        Schema::Older(missing) if is_embedded(config) || config.migrate_at_start => {
+            format!("a start brings its schema up to date, by {}", list(&missing))
+        }
+        Schema::Older(missing) => bail!("its schema is older, without {}: run `ango migrate`", list(&missing)),
+    };
+    Ok(format!("{} answers; {words}", store.database()))
+}
+
 async fn connect(config: &Config) -> anyhow::Result<Store> {
     Store::connect(&config.database_url).await.context("ANGO_DATABASE_URL: cannot open the database")
 }

@@ -20,6 +20,8 @@ pub struct ApiError {
     pub place: Place,
     /// When to come back, in seconds. Every 503 says it.
     pub retry_after_s: Option<u64>,
+    /// Which of a code's causes it is, for the metrics; empty where a code has one cause.
+    pub reason: &'static str,
 }
 
 /// Parts of a request that members can be in.
@@ -45,12 +47,18 @@ impl ApiError {
     /// An error of this code in these words.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_s = (code.status() == 503).then_some(1);
-        Self { code, message: message.into(), details: Vec::new(), place: Place::Body, retry_after_s }
+        Self { code, message: message.into(), details: Vec::new(), place: Place::Body, retry_after_s, reason: "" }
     }
 
     /// With the member that is at fault.
     pub fn at(mut self, field: impl Into<String>, issue: impl Into<String>) -> Self {
         self.details.push(Detail { field: field.into(), issue: issue.into() });
+        self
+    }
+
+    /// With one of a code's causes, from a fixed list, for the metrics.
+    pub fn because(mut self, reason: &'static str) -> Self {
+        self.reason = reason;
         self
     }
 
@@ -80,7 +88,9 @@ impl ApiError {
 
     /// The node takes no new work.
     pub fn draining() -> Self {
-        Self::new(Code::ServiceUnavailable, "the node is shutting down").retry_after(Duration::from_secs(5))
+        Self::new(Code::ServiceUnavailable, "the node is shutting down")
+            .because("draining")
+            .retry_after(Duration::from_secs(5))
     }
 }
 
@@ -91,7 +101,9 @@ impl From<store::Error> for ApiError {
             return Self::in_progress();
         }
         tracing::error!(cause = %error, "database failed");
-        Self::new(Code::ServiceUnavailable, "the database did not answer").retry_after(Duration::from_secs(2))
+        Self::new(Code::ServiceUnavailable, "the database did not answer")
+            .because("database")
+            .retry_after(Duration::from_secs(2))
     }
 }
 

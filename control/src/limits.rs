@@ -19,6 +19,7 @@ mod headers;
 mod lockout;
 mod period;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,10 +43,10 @@ use crate::secrets::Secrets;
 use burst::Bursts;
 use counters::{Counters, Used};
 use lockout::{Kind, Lockouts};
-use period::Period;
 
 pub use headers::Standing;
 pub use lockout::Digests;
+pub use period::Period;
 pub use plan::{Plan, PlanLimits, PlanTable, UNLIMITED};
 
 /// Who is counted: an account's id, or `addr_` and a keyed digest of a network.
@@ -248,7 +249,7 @@ impl Limits {
             Err(reached) => {
                 let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));
                 let message = format!("the {} limit of requests is reached", reached.name());
-                Err(ApiError::new(Code::RateLimited, message).retry_after(wait))
+                Err(ApiError::new(Code::RateLimited, message).because(reached.name()).retry_after(wait))
             }
         }
     }
@@ -287,6 +288,11 @@ impl Limits {
         {
             cache.publish(News::Lockouts).await;
         }
+    }
+
+    /// How many subjects of each kind are locked now.
+    pub fn locked(&self, now: Timestamp) -> BTreeMap<String, u64> {
+        self.lockouts.locked(now)
     }
 
     /// Has lockouts exchanged now.
@@ -377,5 +383,5 @@ fn counts(status: StatusCode) -> bool {
 }
 
 fn too_fast(wait: Duration) -> ApiError {
-    ApiError::new(Code::RateLimited, "more requests a second than the plan allows").retry_after(wait)
+    ApiError::new(Code::RateLimited, "more requests a second than the plan allows").because("burst").retry_after(wait)
 }

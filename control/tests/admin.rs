@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use control::config::ServerSecret;
 use serde_json::Value;
-use store::{Lockout, Store};
+use store::{Lockout, NewApiKey, Store};
 use tempfile::TempDir;
 use tests::TestServer;
 use tests::database::Kind;
@@ -146,6 +146,52 @@ async fn every_command_works_as_a_program(kind: Kind) {
     place.refused("reset-password eve@example.org", "no user");
     assert!(place.table("disable-user bob@example.org").contains("shut out"));
     assert!(place.json("enable-user bob@example.org")["disabled_at"].is_null());
+
+    // a user's role, sign-ins and keys
+    assert_eq!(place.json("set-role bob@example.org viewer")["role"], "viewer");
+    assert_eq!(place.json("list-users")[1]["role"], "viewer");
+    place.refused("set-role bob@example.org trial", "for keys");
+    place.refused("set-role eve@example.org viewer", "no user");
+    assert_eq!(place.json("sign-out bob@example.org")["ended"], 0);
+    let bob = text(&users[1]["user_id"]).to_owned();
+    let store = Store::open(&place.database).await.unwrap();
+    let made = |digest: &'static [u8; 32], key_id: &'static str| NewApiKey {
+        key_id,
+        account_id: "acct_of_bob",
+        lineage_id: key_id,
+        digest,
+        key_prefix: "svc_live_0123456",
+        role: "viewer",
+        environment: "live",
+        office: true,
+        plan: "free",
+        created_at: 5,
+        expires_at: None,
+    };
+    for (digest, key_id) in [(&[1; 32], "ak_bobs"), (&[2; 32], "ak_second")] {
+        store.insert_user_key(&made(digest, key_id), &bob, 0, 9, None).await.unwrap();
+    }
+    // its successor has no row of its own among the user's keys
+    let next = NewApiKey { key_id: "ak_next", ..made(&[3; 32], "ak_bobs") };
+    assert!(store.rotate_api_key("ak_bobs", 900, &next, None, None).await.unwrap());
+    let of_bob = |place: &Place| place.json("list-keys --user bob@example.org").as_array().unwrap().clone();
+    assert_eq!(of_bob(&place).len(), 3);
+    assert!(of_bob(&place).iter().any(|key| key["status"] == "expired" && key["lineage_id"] == "ak_bobs"));
+    let (fine, output, errors) = place.run("revoke-keys --user bob@example.org", "");
+    assert!(fine && output.contains("2 revoked"), "{output}{errors}");
+    assert!(errors.contains("security: keys revoked by the operator") && errors.contains(&bob), "{errors}");
+    assert!(of_bob(&place).iter().all(|key| key["status"] == "revoked"));
+    assert_eq!(place.json(&format!("revoke-keys --account {account}"))["revoked"], 0);
+    place.refused("revoke-keys --account acct_00000000000000000000000000", "no account");
+    place.refused("revoke-keys", "--account");
+    assert_eq!(place.json("delete-user bob@example.org")["revoked"], 0);
+    place.refused("delete-user bob@example.org", "no user");
+    assert_eq!(place.json("list-users").as_array().unwrap().len(), 1);
+    store.close().await;
+
+    // usage
+    assert_eq!(place.json(&format!("usage {account}")).as_array().unwrap().len(), 0);
+    place.refused(&format!("usage {account} --months 0"), "months");
 
     place.refused("rotate-signing-key", "no key yet");
     let store = Store::open(&place.database).await.unwrap();

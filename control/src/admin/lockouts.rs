@@ -73,6 +73,7 @@ impl Operator {
         match self.store.clear_lockouts(subject.as_ref(), self.clock.now().0).await? {
             0 if subject.is_some() => bail!("nothing is known of it"),
             cleared => {
+                tracing::info!(target: "security", cleared, "lockouts cleared by the operator");
                 self.tell_nodes(News::Lockouts).await;
                 Ok(cleared)
             }

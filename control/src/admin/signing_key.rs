@@ -29,7 +29,10 @@ impl Operator {
         let secrets = checked_secrets(config, &self.store).await?;
         let now = self.clock.now();
         match issuer::rotate(&self.store, &secrets, now).await? {
-            Some((kid, ends)) => Ok(SigningKeyFacts { kid, old_key_ends_at: Timestamp::rfc3339(ends) }),
+            Some((kid, ends)) => {
+                tracing::info!(target: "security", kid, "signing key rotated by the operator");
+                Ok(SigningKeyFacts { kid, old_key_ends_at: Timestamp::rfc3339(ends) })
+            }
             None => bail!("there is no key yet: the first start of a node makes it"),
         }
     }

@@ -71,9 +71,13 @@ impl Operator {
             created_at: now.0,
         };
         match self.store.insert_user(&user).await? {
-            true => Ok(user_id),
+            true => {
+                let (user_id, role) = (user_id.as_str(), role.as_str());
+                tracing::info!(target: "security", user_id, role, "user made by the operator");
+            }
             false => bail!("there is a user with the e-mail {email}"),
         }
+        Ok(user_id)
     }
 
     /// All users, oldest first.
@@ -91,6 +95,7 @@ impl Operator {
         if !self.store.disable_user(&user.user_id, now.0).await? {
             bail!("{email_or_id} was disabled before");
         }
+        tracing::info!(target: "security", user_id = user.user_id, "user disabled by the operator");
         self.tell_nodes(News::Tokens).await;
         Ok(facts(User { disabled_at: Some(now.0), ..user }))
     }
@@ -104,8 +109,60 @@ impl Operator {
         if !self.store.enable_user(&user.user_id).await? {
             bail!("{email_or_id} is not disabled");
         }
+        tracing::info!(target: "security", user_id = user.user_id, "user enabled by the operator");
         self.tell_nodes(News::Tokens).await;
         Ok(facts(User { disabled_at: None, ..user }))
+    }
+
+    /// Gives a user another role. Their sign-ins end, with their session tokens within a second: those say the old role.
+    ///
+    /// # Errors
+    /// When there is no such user, or the role is for keys.
+    pub async fn set_role(&self, email_or_id: &str, role: Role) -> anyhow::Result<UserFacts> {
+        if role == Role::Trial {
+            bail!("the role trial is for keys");
+        }
+        let user = self.user(email_or_id).await?;
+        self.store.set_role(&user.user_id, role.as_str(), self.clock.now().0).await?;
+        let (user_id, name) = (user.user_id.as_str(), role.as_str());
+        tracing::info!(target: "security", user_id, role = name, "role set by the operator");
+        self.tell_nodes(News::Tokens).await;
+        Ok(facts(User { role: name.to_owned(), ..user }))
+    }
+
+    /// Ends all sign-ins of a user, and their session tokens within a second. How many there were.
+    ///
+    /// # Errors
+    /// When there is no such user, or they sign in elsewhere.
+    pub async fn sign_out(&self, email_or_id: &str) -> anyhow::Result<(UserFacts, u64)> {
+        let user = self.user(email_or_id).await?;
+        if user.issuer.is_some() {
+            bail!("{email_or_id} signs in with ANGO_OIDC_ISSUER: end it there, or use `ango admin disable-user`");
+        }
+        let ended = self.store.end_sign_ins(&user.user_id, self.clock.now().0).await?;
+        tracing::info!(target: "security", user_id = user.user_id, sign_ins = ended, "user signed out by the operator");
+        self.tell_nodes(News::Tokens).await;
+        Ok((facts(user), ended))
+    }
+
+    /// Removes a user, and ends their sign-ins and the keys that they made. Their account stays with all that it owns. How
+    /// many lineages of keys worked until now.
+    ///
+    /// # Errors
+    /// When there is no such user, or an external issuer would bring them back.
+    pub async fn delete_user(&self, email_or_id: &str) -> anyhow::Result<(UserFacts, usize)> {
+        let user = self.user(email_or_id).await?;
+        if user.issuer.is_some() {
+            bail!(
+                "{email_or_id} would be back with their next token of ANGO_OIDC_ISSUER: use `ango admin disable-user`"
+            );
+        }
+        let lineages = self.store.delete_user(&user.user_id, self.clock.now().0).await?;
+        let (user_id, keys) = (user.user_id.as_str(), lineages.len());
+        tracing::info!(target: "security", user_id, keys, "user deleted by the operator");
+        self.tell_nodes(News::Tokens).await;
+        self.forgotten(lineages).await;
+        Ok((facts(user), keys))
     }
 
     /// A link by which a user sets another password, once, within a day; it ends the one before. Until then the old
@@ -125,13 +182,14 @@ impl Operator {
         if user.disabled_at.is_some() {
             bail!("{email_or_id} is disabled: `ango admin enable-user` first");
         }
+        tracing::info!(target: "security", user_id = user.user_id, "password link made by the operator");
         let secrets = checked_secrets(config, &self.store).await?;
         let base_url = base_url(config);
         let link = sign_in::new_reset_link(&self.store, &secrets, &base_url, &user.user_id, self.clock.now()).await?;
         Ok((facts(user), link))
     }
 
-    async fn user(&self, email_or_id: &str) -> anyhow::Result<User> {
+    pub(super) async fn user(&self, email_or_id: &str) -> anyhow::Result<User> {
         let by_email = match sign_in::normal_email(email_or_id) {
             Some(email) => self.store.user_of_email(&email).await?,
             None => None,
@@ -157,6 +215,7 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
         bail!("there are users already: make another one with `ango admin create-user`");
     }
     let secrets = checked_secrets(config, &store).await?;
+    tracing::info!(target: "security", "setup link made by the operator");
     let link = sign_in::new_setup_link(&store, &secrets, &base_url(config), Clock::system().now()).await?;
     store.close().await;
     Ok(link)

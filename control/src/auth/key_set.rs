@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::Timestamp;
+use crate::config::ExternalIssuer;
 use crate::error::ApiError;
 
 /// How long fetched keys are believed.
@@ -191,6 +192,14 @@ impl KeySet {
         }
         Ok(serde_json::from_slice(&bytes)?)
     }
+}
+
+/// Asks an issuer for its keys, from a program that is no node. How many can be used.
+///
+/// # Errors
+/// When it does not answer, or its answer is none.
+pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
+    Ok(KeySet::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
 }
 
 /// Whether nobody on the way can change what comes from there: https, or this machine.

@@ -82,6 +82,19 @@ pub async fn publish_once(config: &CacheStoreConfig, news: News) -> anyhow::Resu
     Ok(timeout(OPEN_PATIENCE, publishing).await??)
 }
 
+/// Asks whether the cache store is there, from a program that is no node.
+///
+/// # Errors
+/// When it does not answer.
+pub async fn ping_once(config: &CacheStoreConfig) -> anyhow::Result<()> {
+    let asking = async {
+        let client = redis::Client::open(config.url.as_str())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        redis::cmd("PING").exec_async(&mut connection).await
+    };
+    Ok(timeout(OPEN_PATIENCE, asking).await??)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 use comfy_table::Table;
 use serde_json::{Value, json};
 
-use super::{Settings, users};
+use super::{Settings, backups, serve, users};
 use crate::admin::lockouts::Forgiven;
 use crate::admin::{self, Operator};
 use crate::auth::{Environment, Role};
+use crate::config::LogConfig;
 use crate::limits::Plan;
 
 /// What an operator may do.
@@ -19,12 +20,16 @@ pub enum Admin {
     CreateKey(CreateKey),
     ListKeys(ListKeys),
     RevokeKey(RevokeKey),
+    RevokeKeys(RevokeKeys),
     ListAccounts(ListAccounts),
     SetPlan(SetPlan),
+    Usage(Usage),
     #[command(flatten)]
     Users(users::Users),
     ListLockouts(ListLockouts),
     ClearLockout(ClearLockout),
+    #[command(flatten)]
+    Backups(backups::Backups),
 }
 
 /// Make an API key and print it once.
@@ -52,6 +57,35 @@ pub struct ListKeys {
     /// Only of this account.
     #[arg(long, value_name = "ACCOUNT_ID")]
     account: Option<AccountId>,
+    /// Only those that this user made on the dashboard, by e-mail or id.
+    #[arg(long, value_name = "USER", conflicts_with = "account")]
+    user: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// End all API keys of an account, or all that a user made, at once.
+#[derive(Debug, Args)]
+pub struct RevokeKeys {
+    /// As `list-accounts` shows it.
+    #[arg(long, value_name = "ACCOUNT_ID", required_unless_present = "user", conflicts_with = "user")]
+    account: Option<AccountId>,
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Show what an account used, by month (UTC) and environment, the newest month first.
+#[derive(Debug, Args)]
+pub struct Usage {
+    /// As `list-accounts` shows it.
+    #[arg(value_name = "ACCOUNT_ID")]
+    account: AccountId,
+    /// This month and those before it, so many together.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=120))]
+    months: u32,
     #[command(flatten)]
     common: Common,
 }
@@ -160,10 +194,16 @@ impl Common {
 /// # Errors
 /// For settings that are refused, a database that does not answer, and what is not there.
 pub async fn run(command: Admin) -> anyhow::Result<()> {
+    // what an operator did is a line of the log `security`, on the error stream
+    let json = std::env::var("ANGO_LOG_FORMAT").is_ok_and(|format| format == "json");
+    serve::start_log(&LogConfig { filter: "warn,security=info".to_owned(), json })?;
     match command {
         Admin::CreateKey(args) => create_key(args).await,
         Admin::ListKeys(args) => list_keys(args).await,
         Admin::RevokeKey(args) => revoke_key(args).await,
+        Admin::RevokeKeys(args) => revoke_keys(args).await,
+        Admin::Usage(args) => usage(args).await,
+        Admin::Backups(command) => backups::run(command).await,
         Admin::ListAccounts(args) => list_accounts(args).await,
         Admin::SetPlan(args) => set_plan(args).await,
         Admin::Users(command) => users::run(command).await,
@@ -187,7 +227,10 @@ async fn create_key(args: CreateKey) -> anyhow::Result<()> {
 
 async fn list_keys(args: ListKeys) -> anyhow::Result<()> {
     let operator = args.common.operator().await?;
-    let keys = operator.keys(args.account.as_ref()).await?;
+    let keys = match &args.user {
+        Some(user) => operator.keys_of_user(user).await?,
+        None => operator.keys(args.account.as_ref()).await?,
+    };
     let columns = [
         "key_id",
         "lineage_id",
@@ -195,6 +238,7 @@ async fn list_keys(args: ListKeys) -> anyhow::Result<()> {
         "key_prefix",
         "role",
         "environment",
+        "status",
         "made_by",
         "created_at",
         "last_used_at",
@@ -210,6 +254,23 @@ async fn revoke_key(args: RevokeKey) -> anyhow::Result<()> {
     let revoked = args.common.operator().await?.revoke_key(&args.key).await?;
     let line = format!("revoked: {}", revoked.join(", "));
     args.common.done(json!({ "key_id": args.key, "status": "revoked", "revoked_key_ids": revoked }), line);
+    Ok(())
+}
+
+async fn revoke_keys(args: RevokeKeys) -> anyhow::Result<()> {
+    let operator = args.common.operator().await?;
+    let revoked = match (&args.account, &args.user) {
+        (Some(account), _) => operator.revoke_keys_of_account(account).await?,
+        (None, user) => operator.revoke_keys_of_user(user.as_deref().unwrap_or_default()).await?,
+    };
+    args.common.done(json!({ "revoked": revoked }), format!("{revoked} revoked"));
+    Ok(())
+}
+
+async fn usage(args: Usage) -> anyhow::Result<()> {
+    let months = args.common.operator().await?.usage(&args.account, args.months).await?;
+    let columns = ["month", "environment", "operations", "gates", "bootstrap_ops", "cost_milli_yen", "compute_s"];
+    args.common.list(columns, months.iter().map(|one| json!(one)).collect());
     Ok(())
 }
 

@@ -19,7 +19,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     if let Some(link) = node.first_setup_link().await? {
         println!();
         println!("Create the first administrator of the dashboard within a day, by this link:");
-        println!("  {}", *link);
+        match std::io::stdout().is_terminal() {
+            true => println!("  {}", *link),
+            // the output is kept by a container's or a service's log, which more people read
+            false => println!("  it is in the file {}", node.keep_setup_link(&link)?.display()),
+        }
     }
     signals.next().await;
     eprintln!("stopping: finishing what has begun; once more to stop at once");
@@ -48,7 +52,11 @@ fn announce(node: &Running) {
     }
 }
 
-fn start_log(log: &LogConfig) -> anyhow::Result<()> {
+/// Starts the log on the error stream.
+///
+/// # Errors
+/// For a filter that cannot be read, and when it was started before.
+pub fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.filter).context("ANGO_LOG")?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

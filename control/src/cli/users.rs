@@ -22,6 +22,9 @@ pub enum Users {
     ListUsers(ListUsers),
     DisableUser(DisableUser),
     EnableUser(EnableUser),
+    SetRole(SetRole),
+    SignOut(SignOut),
+    DeleteUser(DeleteUser),
     ResetPassword(ResetPassword),
     SetupLink(SetupLink),
     RotateSigningKey(RotateSigningKey),
@@ -73,6 +76,39 @@ pub struct EnableUser {
     common: Common,
 }
 
+/// Give a user another role. They sign in anew.
+#[derive(Debug, Args)]
+pub struct SetRole {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    /// The role.
+    #[arg(value_enum)]
+    role: Role,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// End all sign-ins of a user; their session tokens end within a second.
+#[derive(Debug, Args)]
+pub struct SignOut {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Remove a user and end the API keys that they made. Their account stays.
+#[derive(Debug, Args)]
+pub struct DeleteUser {
+    /// The user's e-mail or id, as `list-users` shows them.
+    #[arg(value_name = "USER")]
+    user: String,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Print a link by which a user sets another password, once, within a day.
 #[derive(Debug, Args)]
 pub struct ResetPassword {
@@ -107,6 +143,9 @@ pub async fn run(command: Users) -> anyhow::Result<()> {
         Users::ListUsers(args) => list_users(args).await,
         Users::DisableUser(args) => disable_user(args).await,
         Users::EnableUser(args) => enable_user(args).await,
+        Users::SetRole(args) => set_role(args).await,
+        Users::SignOut(args) => sign_out(args).await,
+        Users::DeleteUser(args) => delete_user(args).await,
         Users::ResetPassword(args) => reset_password(args).await,
         Users::SetupLink(args) => setup_link(args).await,
         Users::RotateSigningKey(args) => rotate_signing_key(args).await,
@@ -158,6 +197,27 @@ async fn enable_user(args: EnableUser) -> anyhow::Result<()> {
     let user = args.common.operator().await?.enable_user(&args.user).await?;
     let line = format!("{} may sign in again", args.user);
     args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
+    Ok(())
+}
+
+async fn set_role(args: SetRole) -> anyhow::Result<()> {
+    let user = args.common.operator().await?.set_role(&args.user, args.role).await?;
+    let line = format!("{} has the role {}", args.user, user.role);
+    args.common.done(json!({ "user_id": user.user_id, "role": user.role }), line);
+    Ok(())
+}
+
+async fn sign_out(args: SignOut) -> anyhow::Result<()> {
+    let (user, ended) = args.common.operator().await?.sign_out(&args.user).await?;
+    let line = format!("{}: {ended} sign-ins ended", args.user);
+    args.common.done(json!({ "user_id": user.user_id, "ended": ended }), line);
+    Ok(())
+}
+
+async fn delete_user(args: DeleteUser) -> anyhow::Result<()> {
+    let (user, keys) = args.common.operator().await?.delete_user(&args.user).await?;
+    let line = format!("{} is deleted; {keys} keys revoked", args.user);
+    args.common.done(json!({ "user_id": user.user_id, "revoked": keys }), line);
     Ok(())
 }
 

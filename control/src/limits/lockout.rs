@@ -6,7 +6,7 @@
 //! does not shut them out. All is decided in memory; nodes tell one another through the database once a second, at once
 //! where a cache store carries the news.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -205,6 +205,17 @@ impl Lockouts {
         }
     }
 
+    /// How many subjects of each kind are locked.
+    pub fn locked(&self, now: Timestamp) -> BTreeMap<String, u64> {
+        let mut locked = BTreeMap::new();
+        for Entry { lockout, .. } in self.known().subjects.values() {
+            if lockout.locked_until.is_some_and(|until| until > now.0) {
+                *locked.entry(lockout.kind.clone()).or_default() += 1;
+            }
+        }
+        locked
+    }
+
     /// Counts a failed attempt with this text and from this network.
     pub fn failed(&self, address: Option<Digest>, shown: Option<Digest>, now: Timestamp) {
         for (subject, kind) in [(address, Kind::Address), (shown, Kind::Key)] {
@@ -293,6 +304,9 @@ impl Known {
             return;
         }
         add(&mut entry.lockout, &[now.0], now);
+        if entry.lockout.locked_until.is_some_and(|until| until > now.0) {
+            tracing::warn!(target: "security", kind = entry.lockout.kind, "locked after too many failures");
+        }
         entry.untold.push(now.0);
         self.untold.insert(subject);
     }

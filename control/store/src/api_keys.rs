@@ -161,6 +161,23 @@ impl Store {
         Ok((!key_ids.is_empty()).then_some(RevokedLineage { lineage_id, key_ids }))
     }
 
+    /// Ends all keys of an account at once. Their lineages.
+    pub async fn revoke_keys_of_account(&self, account_id: &str, at: i64) -> Result<Vec<String>> {
+        let mut tx = self.db.begin().await?;
+        let lineages = "SELECT DISTINCT lineage_id FROM api_keys WHERE account_id = $1 AND revoked_at IS NULL";
+        let revoked = revoke_all(&mut tx, lineages, account_id, at).await?;
+        tx.commit().await?;
+        Ok(revoked)
+    }
+
+    /// Ends all keys that a user made at once, their successors too. Their lineages.
+    pub async fn revoke_keys_of_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
+        let mut tx = self.db.begin().await?;
+        let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
+        tx.commit().await?;
+        Ok(revoked)
+    }
+
     /// Remembers when keys were last used.
     pub async fn keys_used(&self, used: &[(String, i64)]) -> Result<()> {
         // in one order on every node: else two of them can each wait for a row that the other has locked
@@ -208,6 +225,21 @@ pub(crate) async fn revoke_in_lineage(tx: &mut Tx, lineage_id: &str, at: i64) ->
         tx.execute(sql, values![key_id, at]).await?;
     }
     Ok(living.into_iter().map(|(key_id,)| key_id).collect())
+}
+
+/// Lineages with a key that works and that a user made.
+pub(crate) const LINEAGES_OF_USER: &str = "SELECT DISTINCT k.lineage_id FROM api_keys k \
+     JOIN user_keys u ON u.lineage_id = k.lineage_id WHERE u.user_id = $1 AND revoked_at IS NULL";
+
+/// Ends the keys of the lineages that a statement finds for an account or a user.
+pub(crate) async fn revoke_all(tx: &mut Tx, lineages: &'static str, of: &str, at: i64) -> Result<Vec<String>> {
+    let mut rows: Vec<(String,)> = tx.fetch_all(lineages, values![of]).await?;
+    // in one order: of two such transactions none waits for the other in a ring
+    rows.sort_unstable();
+    for (lineage,) in &rows {
+        revoke_in_lineage(tx, lineage, at).await?;
+    }
+    Ok(rows.into_iter().map(|(lineage,)| lineage).collect())
 }
 
 /// Writes a key, its account if that is new, and its trial if it is a trial key.

@@ -77,6 +77,17 @@ pub(crate) enum Database {
     Postgres(PgPool),
 }
 
+/// What a node's connections to its database do at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// At work.
+    pub in_use: u32,
+    /// Open and waiting for work.
+    pub idle: u32,
+    /// At most, both together; further calls wait.
+    pub max: u32,
+}
+
 /// A transaction; rolled back when dropped.
 pub(crate) enum Tx {
     Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
@@ -144,6 +155,15 @@ impl Database {
             Database::Sqlite(_) => "sqlite",
             Database::Postgres(_) => "postgres",
         }
+    }
+
+    pub(crate) fn connections(&self) -> Connections {
+        let (size, idle, max) = match self {
+            Database::Sqlite(pool) => (pool.size(), pool.num_idle(), SQLITE_CONNECTIONS_MAX),
+            Database::Postgres(pool) => (pool.size(), pool.num_idle(), POSTGRES_CONNECTIONS_MAX),
+        };
+        let idle = u32::try_from(idle).unwrap_or(u32::MAX);
+        Connections { in_use: size.saturating_sub(idle), idle, max }
     }
 
     pub(crate) async fn close(&self) {

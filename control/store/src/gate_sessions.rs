@@ -270,6 +270,35 @@ impl Store {
     }
 }
 
+/// What an account used in a time.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct UsageTotals {
+    /// Environment of the keys.
+    pub environment: String,
+    /// Requests: gates, batches, circuits.
+    pub operations: i64,
+    /// Gates.
+    pub gates: i64,
+    /// Bootstrap operations, by the tariff.
+    pub bootstrap_ops: i64,
+    /// What was charged.
+    pub cost_milli_yen: i64,
+    /// Time of devices.
+    pub compute_us: i64,
+}
+
+impl Store {
+    /// What an account used from one moment to before another, by environment.
+    pub async fn usage_between(&self, account_id: &str, from: i64, to: i64) -> Result<Vec<UsageTotals>> {
+        let sql = "SELECT environment, COUNT(*) AS operations, CAST(SUM(gates) AS BIGINT) AS gates, \
+             CAST(SUM(bootstrap_ops) AS BIGINT) AS bootstrap_ops, \
+             CAST(SUM(cost_milli_yen) AS BIGINT) AS cost_milli_yen, CAST(SUM(compute_us) AS BIGINT) AS compute_us \
+             FROM gate_usage WHERE account_id = $1 AND created_at >= $2 AND created_at < $3 \
+             GROUP BY environment ORDER BY environment";
+        self.db.fetch_all(sql, values![account_id, from, to]).await
+    }
+}
+
 /// Adds to the session's totals and writes the usage row, within the caller's transaction.
 pub(crate) async fn charge(tx: &mut Tx, usage: &GateUsage<'_>) -> Result<()> {
     let session = tx

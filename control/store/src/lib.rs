@@ -5,6 +5,7 @@
 
 pub mod accounts;
 pub mod api_keys;
+pub mod backup;
 pub mod circuit_operations;
 pub mod circuits;
 pub mod commits;
@@ -36,7 +37,8 @@ pub use accounts::Account;
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
-pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, SessionOpened};
+pub use database::Connections;
+pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, SessionOpened, UsageTotals};
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use lockouts::{Locked, Lockout};
 pub use pages::Rows;
@@ -121,6 +123,11 @@ impl Store {
     /// `sqlite` or `postgres`.
     pub fn database(&self) -> &'static str {
         self.db.name()
+    }
+
+    /// What the connections do at this moment.
+    pub fn connections(&self) -> Connections {
+        self.db.connections()
     }
 
     /// Asks the database for the smallest possible answer.

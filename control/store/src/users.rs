@@ -1,5 +1,6 @@
 //! Users of the dashboard: with a password here, or known to an external issuer.
 
+use crate::api_keys::{LINEAGES_OF_USER, revoke_all};
 use crate::database::{Tx, values};
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
@@ -154,8 +155,7 @@ impl Store {
         let mut tx = self.db.begin().await?;
         let sql = "UPDATE users SET disabled_at = $2 WHERE user_id = $1 AND disabled_at IS NULL";
         let done = tx.execute(sql, values![user_id, at]).await? == 1;
-        let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
-        tx.execute(sql, values![user_id, at]).await?;
+        end_sign_ins(&mut tx, user_id, at).await?;
         tx.commit().await?;
         Ok(done)
     }
@@ -164,6 +164,38 @@ impl Store {
     pub async fn enable_user(&self, user_id: &str) -> Result<bool> {
         let sql = "UPDATE users SET disabled_at = NULL WHERE user_id = $1 AND disabled_at IS NOT NULL";
         Ok(self.db.execute(sql, values![user_id]).await? == 1)
+    }
+
+    /// Gives a user another role and ends their sign-ins: tokens say the role that they were made with. False: no such user.
+    pub async fn set_role(&self, user_id: &str, role: &str, at: i64) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let done = tx.execute("UPDATE users SET role = $2 WHERE user_id = $1", values![user_id, role]).await? == 1;
+        end_sign_ins(&mut tx, user_id, at).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    /// Ends all sign-ins of a user. How many there were.
+    pub async fn end_sign_ins(&self, user_id: &str, at: i64) -> Result<u64> {
+        let mut tx = self.db.begin().await?;
+        let ended = end_sign_ins(&mut tx, user_id, at).await?;
+        tx.commit().await?;
+        Ok(ended)
+    }
+
+    /// Removes a user with their sign-ins, and ends the keys that they made. The lineages of those keys; the account stays
+    /// with everything else that it owns.
+    pub async fn delete_user(&self, user_id: &str, at: i64) -> Result<Vec<String>> {
+        let mut tx = self.db.begin().await?;
+        // no sign-in and no key is made meanwhile
+        tx.execute("UPDATE users SET disabled_at = $2 WHERE user_id = $1", values![user_id, at]).await?;
+        let revoked = revoke_all(&mut tx, LINEAGES_OF_USER, user_id, at).await?;
+        tx.execute("DELETE FROM user_keys WHERE user_id = $1", values![user_id]).await?;
+        tx.execute("DELETE FROM password_links WHERE user_id = $1", values![user_id]).await?;
+        tx.execute("DELETE FROM sign_ins WHERE user_id = $1", values![user_id]).await?;
+        tx.execute("DELETE FROM users WHERE user_id = $1", values![user_id]).await?;
+        tx.commit().await?;
+        Ok(revoked)
     }
 
     /// Changes a password, ends every other sign-in of the user and keeps the answer that says so.
@@ -252,6 +284,11 @@ impl Store {
              WHERE u.issuer = $1 AND subject = $2 AND e.name = $3";
         self.db.fetch_optional(sql, values![seen.issuer, seen.subject, name]).await
     }
+}
+
+async fn end_sign_ins(tx: &mut Tx, user_id: &str, at: i64) -> Result<u64> {
+    let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+    tx.execute(sql, values![user_id, at]).await
 }
 
 async fn insert(tx: &mut Tx, user: &NewUser<'_>) -> Result<bool> {

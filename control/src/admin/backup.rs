@@ -1,0 +1,239 @@
+//! A node's folder with its embedded database in another folder, and back.
+//!
+//! A backup is a folder with a manifest that names every file with its SHA-256. It is written under another name and
+//! renamed when everything is on the disk, so that a folder of that name is whole; restoring does the same. It holds the
+//! server's secret: whoever reads it can read kept answers and sign session tokens.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::data_dir::{DataDir, OWN_DATABASE, PEPPER};
+use crate::{blobs, database};
+
+/// The version of the manifest below.
+const FORMAT: u32 = 1;
+const MANIFEST: &str = "manifest.json";
+const NODE_ID: &str = "node-id";
+const ANSWERS: &str = "answers";
+/// Bytes of a manifest at most: that of some hundred thousand answers.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// What a backup says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    format: u32,
+    /// Version of the program that wrote it.
+    pub version: String,
+    /// When.
+    pub created_at: String,
+    /// Whether the database is in it.
+    pub database: bool,
+    /// Whether the server's secret is in it; else it is in the settings (`ANGO_SECRET`).
+    pub secret: bool,
+    /// Every other file, by its path in the folder.
+    files: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    bytes: u64,
+    sha256: String,
+}
+
+/// Writes a backup to a folder that is not there, while nodes work. `without_database`: of a node on PostgreSQL, whose
+/// database `pg_dump` copies.
+///
+/// # Errors
+/// When half of it is asked for, the folder is there, or it cannot be written.
+pub async fn backup(config: &Config, target: &Path, without_database: bool) -> anyhow::Result<Manifest> {
+    let folder = DataDir::of_node(&config.data_dir)?;
+    let store = database::open_as_is(config).await?;
+    match (store.database(), without_database) {
+        ("sqlite", true) => bail!("--without-database: the database of this node is a file, and is in every backup"),
+        ("postgres", false) => bail!(
+            "the database of this node is PostgreSQL: copy it with pg_dump, and give --without-database for the folder; \
+             one without the other is no backup"
+        ),
+        _ => {}
+    }
+    ensure!(!target.exists(), "{} is there already", target.display());
+    let staged = Staged::beside(target)?;
+    let mut files = BTreeMap::new();
+    if !without_database {
+        store.copy_to(&staged.path.join(OWN_DATABASE)).await?;
+        files.insert(OWN_DATABASE.to_owned(), entry(&staged.path.join(OWN_DATABASE))?);
+    }
+    // after the database: what its rows name was written before them
+    for (name, source) in kept_files(&folder, &config.data_dir)? {
+        match copy(&source, &staged.path.join(&name)) {
+            Ok(copied) => drop(files.insert(name, copied)),
+            // an answer that is removed meanwhile is one whose row has ended
+            Err(_) if name.starts_with(ANSWERS) && !source.exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let manifest = Manifest {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_at: Clock::system().now().rfc3339(),
+        database: !without_database,
+        secret: files.contains_key(PEPPER),
+        files,
+    };
+    ensure!(
+        manifest.secret || config.secret.is_some(),
+        "there is neither a secret in {} nor ANGO_SECRET: this backup could not be used",
+        config.data_dir.display()
+    );
+    let mut file = blobs::new_file(&staged.path.join(MANIFEST))?;
+    file.write_all(serde_json::to_string_pretty(&manifest)?.as_bytes())?;
+    file.sync_all()?;
+    staged.take(target)?;
+    tracing::info!(target: "security", folder = %target.display(), "backup made by the operator");
+    store.close().await;
+    Ok(manifest)
+}
+
+/// Makes the data folder from a backup: every file is checked before anything is made.
+///
+/// # Errors
+/// When the backup is not whole, or the data folder holds anything.
+pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
+    let manifest = read_manifest(source)?;
+    if manifest.database && !config.has_own_database() {
+        bail!("ANGO_DATABASE_URL: the backup's database is a file of the data folder; leave the setting out");
+    }
+    if !manifest.database && config.has_own_database() {
+        bail!("the backup holds no database: restore that with pg_restore first, and give ANGO_DATABASE_URL");
+    }
+    if !manifest.secret && config.secret.is_none() {
+        bail!("ANGO_SECRET: the backup holds no secret; give the one that the node had, or its API keys do not work");
+    }
+    let target = &config.data_dir;
+    let taken = target.is_dir() && fs::read_dir(target)?.next().is_some();
+    ensure!(!taken, "ANGO_DATA_DIR: {} is not empty: restore to a folder that is not there", target.display());
+    let staged = Staged::beside(target)?;
+    for (name, known) in &manifest.files {
+        let copied = copy(&source.join(name), &staged.path.join(name))?;
+        ensure!(copied == *known, "{name} is damaged: it is not what was backed up");
+    }
+    staged.take(target)?;
+    tracing::info!(target: "security", folder = %source.display(), "backup restored by the operator");
+    Ok(manifest)
+}
+
+fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
+    let path = folder.join(MANIFEST);
+    let mut text = String::new();
+    let file = File::open(&path).with_context(|| format!("{} is no backup: no {MANIFEST}", folder.display()))?;
+    file.take(MANIFEST_BYTES_MAX).read_to_string(&mut text)?;
+    let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+    ensure!(manifest.format == FORMAT, "the backup is of format {}, this program reads {FORMAT}", manifest.format);
+    for name in manifest.files.keys() {
+        let plain = [OWN_DATABASE, PEPPER, NODE_ID].contains(&name.as_str());
+        let answer = name.strip_prefix("answers/").is_some_and(|name| name.bytes().all(|c| c.is_ascii_hexdigit()));
+        ensure!(plain || answer, "{} is damaged: {name:?} is no file of a backup", path.display());
+    }
+    let has = |name: &str| manifest.files.contains_key(name);
+    let whole = manifest.database == has(OWN_DATABASE) && manifest.secret == has(PEPPER);
+    ensure!(whole, "{} is damaged: files are missing", path.display());
+    Ok(manifest)
+}
+
+/// What is kept besides the database, by its name in a backup. Compiled kernels are made again.
+fn kept_files(folder: &DataDir, path: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let mut files: Vec<(String, PathBuf)> =
+        [PEPPER, NODE_ID].map(|name| (name.to_owned(), path.join(name))).into_iter().collect();
+    files.retain(|(_, source)| source.is_file());
+    if let Ok(answers) = fs::read_dir(folder.answers()) {
+        for answer in answers {
+            let answer = answer?;
+            // whole ones: others have a dot in their names
+            if let Some(name) = answer.file_name().to_str().filter(|name| name.bytes().all(|c| c.is_ascii_hexdigit())) {
+                files.push((format!("{ANSWERS}/{name}"), answer.path()));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Copies a file to one that only its owner may read, and to the disk.
+fn copy(source: &Path, target: &Path) -> anyhow::Result<Entry> {
+    let mut to = blobs::new_file(target).with_context(|| format!("cannot write {}", target.display()))?;
+    let copied = stream(source, &mut to)?;
+    to.sync_all()?;
+    Ok(copied)
+}
+
+fn entry(path: &Path) -> anyhow::Result<Entry> {
+    stream(path, &mut std::io::sink())
+}
+
+/// Sends a file's bytes on; what they are.
+fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<Entry> {
+    let read = || format!("cannot read {}", source.display());
+    let mut from = File::open(source).with_context(read)?;
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = from.read(&mut buffer).with_context(read)?;
+        if count == 0 {
+            return Ok(Entry { bytes, sha256: hex::encode(hash.finalize()) });
+        }
+        hash.update(&buffer[..count]);
+        to.write_all(&buffer[..count])?;
+        bytes += count as u64;
+    }
+}
+
+/// A folder that is being filled; removed unless it is taken.
+struct Staged {
+    path: PathBuf,
+}
+
+impl Staged {
+    /// Beside the place where it shall be, so that a rename puts it there.
+    fn beside(target: &Path) -> anyhow::Result<Staged> {
+        let name = target.file_name().with_context(|| format!("{} has no name", target.display()))?;
+        let mut staged = name.to_owned();
+        staged.push(format!(".{}.part", std::process::id()));
+        let path = target.with_file_name(staged);
+        // 0700
+        DataDir::open(&path.join(ANSWERS))?;
+        #[cfg(unix)]
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        Ok(Staged { path })
+    }
+
+    /// Puts it in its place, which holds nothing.
+    fn take(self, target: &Path) -> anyhow::Result<()> {
+        for folder in [&self.path.join(ANSWERS), &self.path] {
+            sync(folder)?;
+        }
+        fs::rename(&self.path, target).with_context(|| format!("cannot make {}", target.display()))?;
+        let above = target.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        sync(above)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // nothing is there when it was taken
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn sync(folder: &Path) -> anyhow::Result<()> {
+    let opened = OpenOptions::new().read(true).open(folder);
+    opened.and_then(|folder| folder.sync_all()).with_context(|| format!("cannot write {}", folder.display()))
+}

@@ -1,0 +1,110 @@
+//! API keys of an account or of a user in an operator's hands.
+
+use std::collections::HashMap;
+
+use api::AccountId;
+use serde::Serialize;
+
+use super::Operator;
+use crate::cache_store::News;
+use crate::clock::Timestamp;
+
+/// A key as an operator sees it.
+#[derive(Debug, Serialize)]
+pub struct KeyFacts {
+    /// `ak_...`
+    pub key_id: String,
+    /// Owner.
+    pub account_id: String,
+    /// First 16 characters of the key.
+    pub key_prefix: String,
+    /// What it may do.
+    pub role: String,
+    /// What it is for.
+    pub environment: String,
+    /// `active`, `rotating`, `revoked` or `expired`.
+    pub status: &'static str,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<String>,
+    /// `lin_...`: a rotated key and its successors have the same.
+    pub lineage_id: String,
+    /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. None for keys that an operator or
+    /// a trial made.
+    pub made_by: Option<String>,
+    /// When it was made.
+    pub created_at: String,
+    /// When it ends by itself.
+    pub expires_at: Option<String>,
+    /// When a successor took its place.
+    pub rotated_at: Option<String>,
+    /// When it was revoked.
+    pub revoked_at: Option<String>,
+}
+
+impl Operator {
+    /// All keys, or those of an account, oldest first.
+    pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
+        let keys = self.store.api_keys().await?;
+        let makers: HashMap<String, String> = self.store.key_makers().await?.into_iter().collect();
+        let wanted = keys.into_iter().filter(|key| account.is_none_or(|account| key.account_id == account.as_str()));
+        let (now, time) = (self.clock.now().0, |at: Option<i64>| at.map(|at| Timestamp(at).rfc3339()));
+        let facts = wanted.map(|key| KeyFacts {
+            status: key.status(now),
+            made_by: makers.get(&key.lineage_id).cloned(),
+            key_id: key.key_id,
+            account_id: key.account_id,
+            key_prefix: key.key_prefix,
+            role: key.role,
+            environment: key.environment,
+            last_used_at: time(key.last_used_at),
+            lineage_id: key.lineage_id,
+            created_at: Timestamp(key.created_at).rfc3339(),
+            expires_at: time(key.expires_at),
+            rotated_at: time(key.rotated_at),
+            revoked_at: time(key.revoked_at),
+        });
+        Ok(facts.collect())
+    }
+
+    /// The keys that a user made, and those they were rotated to, oldest first.
+    ///
+    /// # Errors
+    /// When there is no such user.
+    pub async fn keys_of_user(&self, email_or_id: &str) -> anyhow::Result<Vec<KeyFacts>> {
+        let user = self.user(email_or_id).await?;
+        let mut keys = self.keys(None).await?;
+        keys.retain(|key| key.made_by.as_ref() == Some(&user.user_id));
+        Ok(keys)
+    }
+
+    /// Ends all keys of an account at once. How many lineages of keys worked until now.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn revoke_keys_of_account(&self, account: &AccountId) -> anyhow::Result<usize> {
+        anyhow::ensure!(self.store.has_account(account.as_str()).await?, "there is no account {account}");
+        let lineages = self.store.revoke_keys_of_account(account.as_str(), self.clock.now().0).await?;
+        tracing::info!(target: "security", account_id = account.as_str(), keys = lineages.len(), "keys revoked by the operator");
+        Ok(self.forgotten(lineages).await)
+    }
+
+    /// Ends all keys at once that a user made. How many lineages of keys worked until now.
+    ///
+    /// # Errors
+    /// When there is no such user.
+    pub async fn revoke_keys_of_user(&self, email_or_id: &str) -> anyhow::Result<usize> {
+        let user = self.user(email_or_id).await?;
+        let lineages = self.store.revoke_keys_of_user(&user.user_id, self.clock.now().0).await?;
+        tracing::info!(target: "security", user_id = user.user_id, keys = lineages.len(), "keys revoked by the operator");
+        Ok(self.forgotten(lineages).await)
+    }
+
+    /// Tells nodes of revoked lineages; how many there are.
+    pub(super) async fn forgotten(&self, lineages: Vec<String>) -> usize {
+        let count = lineages.len();
+        for lineage in lineages {
+            self.tell_nodes(News::Keys { lineage }).await;
+        }
+        count
+    }
+}

@@ -1,0 +1,61 @@
+//! What an account used, in an operator's hands.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use api::AccountId;
+use serde::Serialize;
+
+use super::Operator;
+use crate::clock::Timestamp;
+use crate::limits::Period;
+
+/// What an account used in a month (UTC) with keys of one environment.
+#[derive(Debug, Serialize)]
+pub struct UsageFacts {
+    /// Its first day.
+    pub month: String,
+    /// `live`, `test`, `dev` or `trial`.
+    pub environment: String,
+    /// Requests that were charged: gates, batches, circuits.
+    pub operations: i64,
+    /// Gates.
+    pub gates: i64,
+    /// Bootstrap operations, by the tariff.
+    pub bootstrap_ops: i64,
+    /// What was charged, in thousandths of a yen.
+    pub cost_milli_yen: i64,
+    /// Time of devices, in seconds.
+    pub compute_s: f64,
+}
+
+impl Operator {
+    /// What an account used in this month and those before it, the newest first; months without use are left out.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn usage(&self, account: &AccountId, months: u32) -> anyhow::Result<Vec<UsageFacts>> {
+        ensure!(self.store.has_account(account.as_str()).await?, "there is no account {account}");
+        let mut facts = Vec::new();
+        let mut end = Period::of(self.clock.now()).month_reset_s();
+        for _ in 0..months {
+            // a second before a month's end is in it; its first moment is the end of the month before
+            let last = Timestamp((end as i64 - 1) * 1_000_000);
+            let before = Period { month: Period::of(last).month - 1, ..Period::of(last) };
+            let (from, to) = (before.month_reset_s() as i64 * 1_000_000, end as i64 * 1_000_000);
+            for totals in self.store.usage_between(account.as_str(), from, to).await? {
+                facts.push(UsageFacts {
+                    month: Timestamp(from).rfc3339()[..10].to_owned(),
+                    environment: totals.environment,
+                    operations: totals.operations,
+                    gates: totals.gates,
+                    bootstrap_ops: totals.bootstrap_ops,
+                    cost_milli_yen: totals.cost_milli_yen,
+                    compute_s: Duration::from_micros(totals.compute_us as u64).as_secs_f64(),
+                });
+            }
+            end = before.month_reset_s();
+        }
+        Ok(facts)
+    }
+}

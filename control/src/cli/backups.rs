@@ -1,0 +1,75 @@
+//! `ango admin backup` and `ango admin restore`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::admin::Common;
+use crate::admin::backup::{self, Manifest};
+
+/// What an operator may do with backups.
+#[derive(Debug, Subcommand)]
+pub enum Backups {
+    Backup(Backup),
+    Restore(Restore),
+}
+
+/// Copy a node's database, secret and kept answers to a new folder, while the node runs. Keep it as secret as the node.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// A folder that is not there.
+    #[arg(value_name = "FOLDER")]
+    to: PathBuf,
+    /// The node's database is PostgreSQL, and pg_dump copies it.
+    #[arg(long)]
+    without_database: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Make the data folder from a backup. It must not be there, or be empty.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// A folder that `backup` made.
+    #[arg(value_name = "FOLDER")]
+    from: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Does it.
+///
+/// # Errors
+/// For settings that are refused, and as [`backup::backup`] and [`backup::restore`].
+pub async fn run(command: Backups) -> anyhow::Result<()> {
+    match command {
+        Backups::Backup(args) => {
+            let config = args.common.settings.config()?;
+            let manifest = backup::backup(&config, &args.to, args.without_database).await?;
+            told(&args.common, &manifest, format!("backed up to {}", args.to.display()));
+        }
+        Backups::Restore(args) => {
+            let config = args.common.settings.config()?;
+            let manifest = backup::restore(&config, &args.from)?;
+            told(
+                &args.common,
+                &manifest,
+                format!("{} is as it was at {}", config.data_dir.display(), manifest.created_at),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn told(common: &Common, manifest: &Manifest, line: String) {
+    if !manifest.secret {
+        eprintln!("the server's secret is not in the backup: keep ANGO_SECRET, without it no API key works");
+    }
+    if !manifest.database {
+        eprintln!("the database is not in the backup: it needs pg_dump's copy of the same time");
+    }
+    let Manifest { version, created_at, database, secret, .. } = manifest;
+    let done = json!({ "version": version, "created_at": created_at, "database": database, "secret": secret });
+    common.done(done, line);
+}

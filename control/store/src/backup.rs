@@ -1,0 +1,29 @@
+//! A copy of the embedded database while nodes work on it.
+
+use std::path::Path;
+
+use crate::database::{Database, values};
+use crate::{Error, Result, Store};
+
+impl Store {
+    /// Writes the database as it is at this moment to a file that is not there (mode 0600), and to the disk. Readers and
+    /// writers go on meanwhile.
+    ///
+    /// # Errors
+    /// For PostgreSQL, which has `pg_dump`, and when the file cannot be made.
+    pub async fn copy_to(&self, path: &Path) -> Result<()> {
+        if let Database::Postgres(_) = &self.db {
+            return Err(Error::Url("PostgreSQL is copied by pg_dump".to_owned()));
+        }
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let text = path.to_str().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+        let mut options = std::fs::OpenOptions::new();
+        options.create_new(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).map_err(failed)?;
+        // the file may be there when it is empty
+        self.db.execute("VACUUM INTO $1", values![text]).await?;
+        file.sync_all().map_err(failed)
+    }
+}
