@@ -22,6 +22,7 @@ use axum::response::Response;
 
 use crate::app::Node;
 use crate::clock::Timestamp;
+use crate::edge::Identified;
 use crate::error::ApiError;
 use crate::limits::{Plan, Quota, trial};
 use crate::peer::ClientAddress;
@@ -96,7 +97,13 @@ pub async fn require(
         (false, Level::Session) => return Err(session_token::invalid_token()),
         (false, _) => node.api_keys.caller(shown, Area::Platform, now).await,
     };
-    let caller = caller.inspect_err(|refused| node.limits.failed(refused.code, address, shown, now))?;
+    let caller = caller.inspect_err(|refused| {
+        tracing::info!(target: "security", code = refused.code.as_str(), "credential refused");
+        node.limits.failed(refused.code, address, shown, now);
+    })?;
+    if let Some(identified) = request.extensions().get::<Identified>() {
+        identified.is(&caller);
+    }
     let mutating = !matches!(*request.method(), Method::GET | Method::HEAD);
     if !level.roles(mutating).any(|role| role == caller.role) {
         return Err(ApiError::new(

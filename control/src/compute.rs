@@ -99,6 +99,8 @@ pub struct Outcome {
     forms: Vec<Form>,
     /// Wall time of the evaluation.
     pub compute: Duration,
+    /// Wall time before it, in the queue.
+    pub waited: Duration,
     /// Bootstraps really done.
     pub bootstraps: u64,
 }
@@ -335,10 +337,12 @@ impl Compute {
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
+        let submitted = Instant::now();
         self.engine.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
         let done = done.map_err(|failed| failed.error)?;
-        Ok(Outcome { results: done.results, forms, compute: done.compute, bootstraps: done.bootstraps })
+        let waited = submitted.elapsed().saturating_sub(done.compute);
+        Ok(Outcome { results: done.results, forms, compute: done.compute, waited, bootstraps: done.bootstraps })
     }
 
     /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that

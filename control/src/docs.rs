@@ -3,11 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 use api::Code;
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
+use crate::app::Node;
 use crate::error::ApiError;
 use crate::openapi;
 
@@ -136,6 +137,56 @@ const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
     address that is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
     the connection is closed.</p>\n";
 
+/// The way from nothing to a first gate (readings O9): with nothing but this node and a shell.
+pub async fn quickstart(State(node): State<Arc<Node>>) -> Response {
+    let (url, trials) = (escape(&node.base_url), node.config.trials);
+    let key = match trials {
+        true => {
+            "<p>A trial key lives half an hour and does ten operations; it needs no operator:</p>\n\
+            <pre>export ANGO_API_KEY=$(curl -sX POST $ANGO_URL/api/v1/onboarding/temp-key | \
+            grep -o 'svc_trial_[0-9a-f]\\{32\\}')</pre>\n"
+        }
+        false => {
+            "<p>Ask this node's operator for an API key, or make one where you are signed in:</p>\n\
+            <pre>export ANGO_API_KEY=svc_live_...</pre>\n"
+        }
+    };
+    let held = match node.config.sessions.allow_server_held_key {
+        true => QUICK_LOOK,
+        false => "",
+    };
+    page(
+        "Quickstart",
+        &format!("<pre>export ANGO_URL={url}</pre>\n<h2>1. A key</h2>\n{key}{FIRST_GATE}{held}{WHAT_NEXT}"),
+    )
+}
+
+const FIRST_GATE: &str = "<h2>2. A gate on bits that the node cannot read</h2>\n\
+    <p>With the program <code>ango</code>, which is client and node in one. It makes your secret key, which stays with you, \
+    sends the public evaluation key, encrypts the bits, lets the node compute and decrypts the answer:</p>\n\
+    <pre>ango client keygen\nango client run --gate NAND --input 1 --input 1</pre>\n\
+    <p>It prints 0. A whole circuit is one request:</p>\n\
+    <pre>ango client run --circuit adder64 --input 20 --input 22</pre>\n\
+    <p>It prints 42. Other languages send the same bytes: the node's source has their description \
+    (<code>docs/wire-format.md</code>) and a client in Python made from it. Clients of tfhe-rs (Boolean API) work too.</p>\n";
+
+const QUICK_LOOK: &str = "<h2>3. The same by curl, to see the requests</h2>\n\
+    <p>Here the node makes and holds the secret key: for a look around only.</p>\n\
+    <pre>post() { curl -s \"$ANGO_URL/api/v1/tfhe/$1\" -H \"Authorization: Bearer $ANGO_API_KEY\" \
+    -H 'Content-Type: application/json' -d \"$2\"; }\n\
+    value() { sed 's/.*\"'$1'\":\"\\([^\"]*\\)\".*/\\1/'; }\n\
+    session=$(post session '{\"preset\": \"fast_128\"}' | value session_id)\n\
+    one=$(post session/$session/encrypt '{\"bit\": true}' | value ciphertext_b64)\n\
+    out=$(post gate '{\"session_id\": \"'$session'\", \"op\": \"NAND\", \"a\": \"'$one'\", \"b\": \"'$one'\"}' | value result_b64)\n\
+    post session/$session/decrypt '{\"ciphertext_b64\": \"'$out'\"}'</pre>\n\
+    <p>It prints <code>{\"bit\":false}</code>.</p>\n";
+
+const WHAT_NEXT: &str = "<h2>Further</h2>\n\
+    <p><a href=\"/redoc\">Reference</a> · <a href=\"/docs/\">Try requests</a> · <a href=\"/docs/errors\">Error codes</a> · \
+    <a href=\"/api/v1/tfhe/pricing\">Prices</a></p>\n\
+    <p>Send an <code>Idempotency-Key</code> with requests that you may have to send again: their effect and their price come \
+    once.</p>\n";
+
 /// All error codes.
 pub async fn error_list() -> Response {
     let rows: String = Code::ALL
@@ -176,7 +227,7 @@ fn page(title: &str, body: &str) -> Response {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} · Ango API</title>\n\
          <style>body {{ font: 1rem/1.6 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }} \
          td, th {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0 }} \
-         code {{ background: #eee; padding: 0 .2rem }}</style>\n\
+         code, pre {{ background: #eee; padding: 0 .2rem }} pre {{ overflow-x: auto; padding: .5rem }}</style>\n\
          </head>\n<body>\n<h1>{title}</h1>\n{body}</body>\n</html>\n"
     );
     ([OWN_ORIGIN_ONLY], Html(html)).into_response()

@@ -1,8 +1,8 @@
 //! What happens to every request on its way in and out: an id, a deadline, the error object, one log line.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use api::{Code, RequestId};
@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use crate::app::Node;
+use crate::auth::{Caller, Credential};
 use crate::envelope::{self, Area};
 use crate::error::ApiError;
 use crate::ids;
@@ -30,6 +31,37 @@ const CLIENT_ID_CHARACTERS_MAX: usize = 64;
 /// When the work of a request must be done (readings E9).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(pub Instant);
+
+/// Who a request turned out to be from, for the log: ids, never what was shown (readings X16). Empty until a credential was
+/// found valid; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Identified(Arc<OnceLock<Caller>>);
+
+impl Identified {
+    /// It is this caller's request.
+    pub fn is(&self, caller: &Caller) {
+        // the first one stays
+        let _ = self.0.set(caller.clone());
+    }
+
+    fn account(&self) -> Option<&str> {
+        self.0.get().map(|caller| caller.account.as_str())
+    }
+
+    fn key(&self) -> Option<&str> {
+        match &self.0.get()?.credential {
+            Credential::Key { key_id, .. } => Some(key_id.as_str()),
+            Credential::Token { .. } => None,
+        }
+    }
+
+    fn user(&self) -> Option<&str> {
+        match &self.0.get()?.credential {
+            Credential::Token { user_id, .. } => Some(user_id.as_str()),
+            Credential::Key { .. } => None,
+        }
+    }
+}
 
 /// The layer around all routes.
 pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Next) -> Response {
@@ -60,6 +92,8 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     }
     let quota = Quota::default();
     request.extensions_mut().insert(quota.clone());
+    let identified = Identified::default();
+    request.extensions_mut().insert(identified.clone());
 
     let response = if node.is_draining() && !health::ROUTES.contains(&route.as_str()) {
         ApiError::draining().into_response()
@@ -73,6 +107,9 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
         }
     };
 
+    if let Some(error) = response.extensions().get::<Arc<ApiError>>() {
+        node.telemetry.refused(error.code, error.reason);
+    }
     let mut response = with_error_object(response, area, &id, &node.base_url);
     let standing = node.limits.settle(&quota, response.status(), address, node.clock.now());
     let headers = response.headers_mut();
@@ -88,7 +125,18 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     let (status, took) = (response.status().as_u16(), started.elapsed());
     node.telemetry.answered(method, &route, status, took);
     let ms = took.as_micros() as f64 / 1000.0;
-    tracing::info!(method, route, status, ms, request_id = id.as_str(), client_request_id = client_id, "answered");
+    tracing::info!(
+        method,
+        route,
+        status,
+        ms,
+        request_id = id.as_str(),
+        client_request_id = client_id,
+        account_id = identified.account(),
+        key_id = identified.key(),
+        user_id = identified.user(),
+        "answered"
+    );
     response
 }
 

@@ -85,6 +85,7 @@ fn pages() -> Router<Arc<Node>> {
         .route("/docs", get(docs::swagger_redirect))
         .route("/docs/", get(docs::swagger_file))
         .route("/docs/{*file}", get(docs::swagger_file))
+        .route("/docs/quickstart", get(docs::quickstart))
         .route("/docs/errors", get(docs::error_list))
         .route("/docs/errors/{code}", get(docs::error_page))
         .route("/redoc", get(docs::redoc))

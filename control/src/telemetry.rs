@@ -1,9 +1,12 @@
 //! Figures of one node for Prometheus. Labels hold route patterns and names from fixed lists, never ids (readings X16).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::Code;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use store::Connections;
 
 use crate::compute::{Device, DeviceState, Gate, Usage};
 
@@ -25,6 +28,17 @@ impl Telemetry {
         telemetry.record(|| {
             describe_counter!("ango_http_requests_total", "Requests answered, by method, route and status.");
             describe_histogram!("ango_http_request_seconds", "Time from a request's head to its answer, by route.");
+            describe_counter!(
+                "ango_refusals_total",
+                "Requests refused or failed, by the error's code and, where a code has several causes, its reason."
+            );
+            describe_gauge!("ango_lockouts", "Locked now, by kind of what is locked.");
+            describe_gauge!("ango_database_connections", "Connections to the database, by state: in_use or idle.");
+            describe_gauge!("ango_database_connections_max", "Bound of ango_database_connections.");
+            describe_histogram!(
+                "ango_queue_seconds",
+                "Time that gate requests waited for a device: from submission to results, less the time of computing."
+            );
             describe_counter!("ango_gates_total", "Gates charged, by gate.");
             describe_counter!("ango_bootstraps_total", "Bootstraps really done.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
@@ -63,6 +77,17 @@ impl Telemetry {
         });
     }
 
+    /// A request was refused or failed.
+    pub fn refused(&self, code: Code, reason: &'static str) {
+        let labels = [("code", code.as_str()), ("reason", reason)];
+        self.record(|| counter!("ango_refusals_total", &labels).increment(1));
+    }
+
+    /// A request's gates waited so long for a device.
+    pub fn queued(&self, waited: Duration) {
+        self.record(|| histogram!("ango_queue_seconds").record(waited.as_secs_f64()));
+    }
+
     /// Gates were charged.
     pub fn gates_charged(&self, counts: impl Iterator<Item = (Gate, u64)>) {
         self.record(|| {
@@ -85,6 +110,19 @@ impl Telemetry {
     /// The hash of a password is computed.
     pub fn password_hashed(&self) {
         self.record(|| counter!("ango_password_hashes_total").increment(1));
+    }
+
+    /// Who is locked, by kind, and what the database's connections do.
+    pub fn watched(&self, locked: &BTreeMap<String, u64>, connections: Connections) {
+        self.record(|| {
+            for kind in ["address", "key", "sign_up", "user"] {
+                let count = locked.get(kind).copied().unwrap_or_default();
+                gauge!("ango_lockouts", "kind" => kind).set(count as f64);
+            }
+            gauge!("ango_database_connections", "state" => "in_use").set(f64::from(connections.in_use));
+            gauge!("ango_database_connections", "state" => "idle").set(f64::from(connections.idle));
+            gauge!("ango_database_connections_max").set(f64::from(connections.max));
+        });
     }
 
     /// Whether the cache store is in use.

@@ -55,6 +55,35 @@ async fn both_browsers_of_the_page_come_from_the_binary() {
 }
 
 #[tokio::test]
+async fn the_quickstart_names_endpoints_that_are_there_and_the_node_itself() {
+    let server = TestServer::with(|config| config.public_url = Some("https://fhe.example.org".to_owned())).await;
+    let page = server.send(Request::get("/docs/quickstart")).await;
+    assert!(page.status == 200 && page.text().contains("export ANGO_URL=https://fhe.example.org"));
+    let described = server.send(Request::get("/openapi.json")).await.json();
+    let paths = described["paths"].as_object().unwrap();
+    for path in ["/api/v1/onboarding/temp-key", "/api/v1/tfhe/pricing"] {
+        assert!(page.text().contains(path) && paths.contains_key(path), "{path}");
+    }
+    for (written, path) in [
+        ("post session '{\"preset\"", "/api/v1/tfhe/session"),
+        ("post gate ", "/api/v1/tfhe/gate"),
+        ("/encrypt '", "/api/v1/tfhe/session/{session_id}/encrypt"),
+        ("/decrypt '", "/api/v1/tfhe/session/{session_id}/decrypt"),
+    ] {
+        assert!(page.text().contains(written) && paths[path]["post"].is_object(), "{path}");
+    }
+    for link in page.text().split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert_eq!(server.send(Request::get(link)).await.status, 200, "{link}");
+    }
+    let without = TestServer::with(|config| {
+        config.trials = false;
+        config.sessions.allow_server_held_key = false;
+    });
+    let page = without.await.send(Request::get("/docs/quickstart")).await;
+    assert!(!page.text().contains("temp-key") && !page.text().contains("post gate"), "{}", page.text());
+}
+
+#[tokio::test]
 async fn e4_every_code_has_its_page() {
     let server = TestServer::start().await;
     let list = server.send(Request::get("/docs/errors")).await;

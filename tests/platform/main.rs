@@ -26,6 +26,7 @@ mod limits;
 mod lockouts;
 mod nodes;
 mod onboarding;
+mod operate;
 mod pagination;
 mod session_tokens;
 mod sessions;

@@ -13,5 +13,8 @@ pub async fn count<T>(
     let (ClientAddress(address), now) = (address, node.clock.now());
     node.limits.check_lockout(Some(address), None, now)?;
     let result = attempt.await;
-    result.inspect_err(|refused| node.limits.failed(refused.code, Some(address), "", now))
+    result.inspect_err(|refused| {
+        tracing::info!(target: "security", code = refused.code.as_str(), "sign-in refused");
+        node.limits.failed(refused.code, Some(address), "", now);
+    })
 }

@@ -144,7 +144,7 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
         }
         Refreshed::Reused => {
             node.forget_tokens().await;
-            tracing::warn!("a refresh token came a second time: its sign-in is ended");
+            tracing::warn!(target: "security", "a refresh token came a second time: its sign-in is ended");
             return Err(refused());
         }
         Refreshed::Unknown => return Err(refused()),

@@ -72,6 +72,13 @@ pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim)
     if !node.store.rotate_api_key(old_id.as_str(), old_ends_at, &new, tags.as_deref(), kept.as_ref()).await? {
         return Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor"));
     }
+    tracing::info!(
+        target: "security",
+        account_id = new.account_id,
+        key_id = old_id.as_str(),
+        new_key_id = new.key_id,
+        "key rotated"
+    );
     node.forget_keys(lineage_id.as_str()).await;
     Ok(answer)
 }

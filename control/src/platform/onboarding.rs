@@ -66,6 +66,7 @@ pub async fn create(
         let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
         return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
     }
+    tracing::info!(target: "security", account_id = record.account_id, key_id = record.key_id, "trial key made");
     Ok(Answer(TrialKey {
         key: fresh.secret.to_string(),
         key_prefix: fresh.display_prefix,
@@ -120,6 +121,7 @@ pub async fn revoke(
     if node.store.revoke_lineage(&key.lineage_id, now.0).await? == 0 {
         return Err(missing());
     }
+    tracing::info!(target: "security", lineage_id = key.lineage_id, "trial key revoked");
     node.forget_keys(&key.lineage_id).await;
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
 }

@@ -58,7 +58,7 @@ pub async fn log_in(
 ) -> Result<Json<SignedIn>, ApiError> {
     let SignInRequest { email, password } = body.value;
     let signing_in = sign_in::log_in(&node, &email, secret(password));
-    attempts::count(&node, address, signing_in).await.map(Json)
+    attempts::count(&node, address, signing_in).await.map(|done| Json(told("password", done)))
 }
 
 /// Exchange a refresh token for the next tokens.
@@ -101,7 +101,7 @@ pub async fn set_up(
 ) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
     let SetupRequest { token, email, password } = body.value;
     let setting_up = sign_in::set_up(&node, secret(token), &email, secret(password));
-    let signed_in = attempts::count(&node, address, setting_up).await?;
+    let signed_in = told("setup link", attempts::count(&node, address, setting_up).await?);
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 
@@ -120,7 +120,7 @@ pub async fn sign_up(
     body: body::Json<SignInRequest>,
 ) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
     let SignInRequest { email, password } = body.value;
-    let signed_in = sign_in::sign_up(&node, address, &email, secret(password)).await?;
+    let signed_in = told("signing up", sign_in::sign_up(&node, address, &email, secret(password)).await?);
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 
@@ -145,6 +145,7 @@ pub async fn change_password(
     let (response, kept) = claim.keep(Json(changed).into_response()).await?;
     let (current, new) = (secret(current_password), secret(new_password));
     attempts::count(&node, address, sign_in::change_password(&node, &caller, current, new, kept.as_ref())).await?;
+    tracing::info!(target: "security", account_id = caller.account.as_str(), "password changed");
     Ok(response)
 }
 
@@ -166,6 +167,7 @@ pub async fn reset_password(
 ) -> Result<Json<PasswordChanged>, ApiError> {
     let ResetRequest { token, new_password } = body.value;
     attempts::count(&node, address, sign_in::reset_password(&node, secret(token), secret(new_password))).await?;
+    tracing::info!(target: "security", "password reset by a link");
     Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
 
@@ -214,6 +216,13 @@ pub async fn key_set(State(node): State<Arc<Node>>) -> Result<Json<KeySet>, ApiE
 fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {
     let issuer = node.session_tokens.embedded();
     issuer.ok_or_else(|| ApiError::new(Code::NotFound, "this node does not issue session tokens"))
+}
+
+/// Leaves a line in the log of security events.
+fn told(by: &'static str, done: SignedIn) -> SignedIn {
+    let (user_id, account_id) = (&done.user.user_id, &done.user.account_id);
+    tracing::info!(target: "security", user_id, account_id, by, "signed in");
+    done
 }
 
 fn secret(text: Hidden) -> Zeroizing<String> {

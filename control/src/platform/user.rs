@@ -83,11 +83,15 @@ pub async fn create_key(
     let window_start = Timestamp(now.0 - KEYS_WINDOW.as_micros() as i64);
     let user_id = user_of(&caller)?;
     match node.store.insert_user_key(&key, user_id.as_str(), window_start.0, KEYS_MAX, kept.as_ref()).await? {
-        UserKeyMade::Made => Ok(response),
+        UserKeyMade::Made => {
+            let (account_id, user_id) = (caller.account.as_str(), user_id.as_str());
+            tracing::info!(target: "security", account_id, user_id, key_id = key.key_id, role = key.role, "key made");
+            Ok(response)
+        }
         UserKeyMade::TooMany { oldest_at } => {
             let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
             let message = format!("a user makes at most {KEYS_MAX} keys an hour");
-            Err(ApiError::new(Code::RateLimited, message).retry_after(wait))
+            Err(ApiError::new(Code::RateLimited, message).because("keys_an_hour").retry_after(wait))
         }
     }
 }
@@ -135,7 +139,15 @@ pub async fn revoke_key(
     let now = node.clock.now();
     let revoked = node.store.revoke_user_key(seen(&caller, now)?, path.get("key_id"), now.0).await?;
     let unknown = || ApiError::new(Code::KeyNotFound, "there is no such API key that is not revoked yet");
-    node.forget_keys(&revoked.ok_or_else(unknown)?).await;
+    let lineage = revoked.ok_or_else(unknown)?;
+    tracing::info!(
+        target: "security",
+        account_id = caller.account.as_str(),
+        user_id = user_of(&caller)?.as_str(),
+        lineage_id = lineage,
+        "key revoked"
+    );
+    node.forget_keys(&lineage).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -150,6 +162,7 @@ pub async fn revoke_key(
 pub async fn log_out(State(node): State<Arc<Node>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
     let logged_out = LoggedOut { status: "logged_out".to_owned() };
     let (response, kept) = claim.keep(Json(logged_out).into_response()).await?;
+    tracing::info!(target: "security", user_id = user_of(&caller)?.as_str(), "signed out");
     node.session_tokens.end(&caller, kept.as_ref(), node.clock.now()).await?;
     node.tell_others(News::Tokens).await;
     Ok(response)

@@ -146,6 +146,7 @@ pub async fn run(
             }
         };
         let price = tariff::price(gates.iter().copied());
+        node.telemetry.queued(outcome.waited);
         let (counts, bootstraps, compute) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets { 0 } else { gates.len() };
         let ran = Ran { gates, key, outcome, price };
