@@ -30,6 +30,7 @@ async fn every_metric_of_the_page_is_on_the_page_of_metrics() {
     let account = Account::open(&server, Preset::Fast128).await;
     account.post(GATE, &account.gate("NAND", true, Some(true), None)).await.ok(200);
     server.send(Request::get("/api/v1/tfhe/circuits").key("svc_live_no")).await.error(401, "INVALID_API_KEY");
+    server.send(Request::get("/api/v1/models").header("X-Forwarded-For", "192.0.2.1")).await.ok(200);
     assert_eq!(account.send(Request::delete(account.path(""))).await.status, 204);
     server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
 
