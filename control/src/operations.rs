@@ -27,7 +27,8 @@ async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
 /// The figures of the moment, as Prometheus reads them.
 pub fn page(node: &Node) -> String {
     let values = [node.sessions.values.used(), node.config.circuits.value_bytes_max];
-    node.telemetry.watched(&node.limits.locked(node.clock.now()), node.store.connections());
+    let bodies = [node.body_budget.used(), node.config.requests.body_memory_bytes];
+    node.telemetry.watched(&node.limits.locked(node.clock.now()), node.store.connections(), bodies);
     if let Some(cache) = &node.cache_store {
         node.telemetry.cache_store(cache.is_open());
     }

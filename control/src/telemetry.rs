@@ -35,6 +35,8 @@ impl Telemetry {
             describe_gauge!("ango_lockouts", "Locked now, by kind of what is locked.");
             describe_gauge!("ango_database_connections", "Connections to the database, by state: in_use or idle.");
             describe_gauge!("ango_database_connections_max", "Bound of ango_database_connections.");
+            describe_gauge!("ango_body_bytes", "Bytes of memory that bodies in transit hold.");
+            describe_gauge!("ango_body_bytes_max", "Bound of ango_body_bytes.");
             describe_histogram!(
                 "ango_queue_seconds",
                 "Time that gate requests waited for a device: from submission to results, less the time of computing."
@@ -112,8 +114,8 @@ impl Telemetry {
         self.record(|| counter!("ango_password_hashes_total").increment(1));
     }
 
-    /// Who is locked, by kind, and what the database's connections do.
-    pub fn watched(&self, locked: &BTreeMap<String, u64>, connections: Connections) {
+    /// Who is locked, by kind, what the database's connections do, and bytes of bodies with their bound.
+    pub fn watched(&self, locked: &BTreeMap<String, u64>, connections: Connections, [bodies, bodies_max]: [u64; 2]) {
         self.record(|| {
             for kind in ["address", "key", "sign_up", "user"] {
                 let count = locked.get(kind).copied().unwrap_or_default();
@@ -122,6 +124,8 @@ impl Telemetry {
             gauge!("ango_database_connections", "state" => "in_use").set(f64::from(connections.in_use));
             gauge!("ango_database_connections", "state" => "idle").set(f64::from(connections.idle));
             gauge!("ango_database_connections_max").set(f64::from(connections.max));
+            gauge!("ango_body_bytes").set(bodies as f64);
+            gauge!("ango_body_bytes_max").set(bodies_max as f64);
         });
     }
 
