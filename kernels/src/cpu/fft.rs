@@ -449,6 +449,7 @@ pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &Tables, values: *c
 }
 
 /// `[N]` signed integers to `[M / REALS][2][REALS]` values.
+#[cfg(test)]
 #[inline(always)]
 pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
     unsafe {
@@ -461,8 +462,10 @@ pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: 
 }
 
 /// A block that stays where it is.
+#[cfg(test)]
 struct InPlace(*mut f64);
 
+#[cfg(test)]
 impl<S: SimdReals> Take<S> for InPlace {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
