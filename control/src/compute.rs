@@ -51,6 +51,8 @@ pub struct OpenKey {
     session: engine::SessionId,
     /// The key's preset.
     pub preset: Preset,
+    /// Another library made it: the preset's figures of security and failure do not hold for it.
+    pub imported: bool,
     fingerprint: Option<[u8; 8]>,
 }
 
@@ -295,7 +297,8 @@ impl Compute {
         self.engine.usage()
     }
 
-    /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds: call it off the async threads.
+    /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds, and the
+    /// first key of a shape waits for its kernels: call it off the async threads.
     pub fn open_upload(
         &self,
         mut bytes: Zeroizing<Vec<u8>>,
@@ -317,9 +320,9 @@ impl Compute {
                 .retry_after(KEYS_RETRY),
             Full::TooMuch => too_large_key(),
         })?;
-        let (preset, fingerprint) = (key.preset, key.fingerprint);
+        let (preset, imported, fingerprint) = (key.preset, key.is_imported(), key.fingerprint);
         let session = self.engine.open(key, share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, fingerprint }, _room: room })
+        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, imported, fingerprint }, _room: room })
     }
 
     /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use api::gates::{CreatedSession, Session, SessionState};
+use api::gates::{CreatedSession, SecurityClaim, Session, SessionState};
 use api::pages::Page;
 use api::{AccountId, Code, MilliYen, SessionId};
 use sha2::{Digest as _, Sha256};
@@ -78,6 +78,8 @@ impl OpenSession {
             n: params.lwe_dimension,
             big_n: params.polynomial_size,
             is_blind: self.is_blind(),
+            imported: self.key.imported,
+            security_claim: security_claim(self.key.imported),
             expires_at: self.expires_at.rfc3339(),
         }
     }
@@ -97,6 +99,14 @@ fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> Sessio
     }
 }
 
+/// Whose claim the security of a key is.
+fn security_claim(imported: bool) -> SecurityClaim {
+    match imported {
+        true => SecurityClaim::Maker,
+        false => SecurityClaim::Preset,
+    }
+}
+
 /// An open session by its record.
 fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Session {
     let (created_at, expires_at) = (Timestamp(record.created_at), Timestamp(record.expires_at));
@@ -107,6 +117,8 @@ fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Ses
         total_cost_jpy: MilliYen(record.total_cost_milli_yen),
         age_s: now.since(created_at).as_secs(),
         is_blind: record.is_blind,
+        imported: record.imported,
+        security_claim: security_claim(record.imported),
         state: state(created_at, expires_at, now),
         expires_at: expires_at.rfc3339(),
     }
@@ -207,6 +219,7 @@ impl Sessions {
                     node_id: &self.node_id,
                     preset: session.key.preset.name(),
                     is_blind: session.is_blind(),
+                    imported: session.key.imported,
                     created_at: session.created_at.0,
                     expires_at: session.expires_at.0,
                     sealed_id: &self.seal.seal(session.account.as_str(), session.id.as_str().as_bytes()),

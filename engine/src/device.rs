@@ -41,11 +41,15 @@ pub struct Device {
     pub(crate) info: DeviceInfo,
     pub(crate) stand_in: bool,
     pub(crate) key_bytes: KeyBytes,
+    pub(crate) prepare: Prepare,
     pub(crate) serve: Serve,
 }
 
 /// Bytes of a key of these parameters on a device.
 pub(crate) type KeyBytes = Box<dyn Fn(&Params) -> u64 + Send + Sync>;
+
+/// Makes a device ready for keys of these parameters, on the caller's thread. A failure is the load's to report.
+pub(crate) type Prepare = Box<dyn Fn(&Params) + Send + Sync>;
 
 /// What a device's thread does, from first order to last.
 pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>;
@@ -60,6 +64,12 @@ impl Device {
             key_bytes: {
                 let backend = backend.clone();
                 Box::new(move |params| backend.key_bytes(params))
+            },
+            prepare: {
+                let backend = backend.clone();
+                Box::new(move |params| {
+                    let _ = catch_unwind(AssertUnwindSafe(|| backend.prepare(params)));
+                })
             },
             serve: Box::new(move |orders, report| run(&*backend, orders, report)),
         }

@@ -48,7 +48,7 @@ use kernels::cpu::Cpu;
 use kernels::detect::Detected;
 
 use batch::DeviceId;
-use device::KeyBytes;
+use device::{KeyBytes, Prepare};
 use hub::Hub;
 use operation::Operation;
 use scheduler::{DeviceLimits, Event, Limits};
@@ -86,6 +86,7 @@ struct Opened {
     info: DeviceInfo,
     stand_in: bool,
     key_bytes: KeyBytes,
+    prepare: Prepare,
 }
 
 impl Engine {
@@ -117,11 +118,11 @@ impl Engine {
         let mut threads = Vec::with_capacity(devices.len() + 1);
         let mut opened = Vec::with_capacity(devices.len());
         for (at, (device, orders)) in devices.into_iter().zip(receivers).enumerate() {
-            let Device { info, stand_in, key_bytes, serve } = device;
+            let Device { info, stand_in, key_bytes, prepare, serve } = device;
             let reporting = hub.clone();
             let run = move || serve(orders, &|report| reporting.report(DeviceId(at), report));
             threads.push(spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?);
-            opened.push(Opened { info, stand_in, key_bytes });
+            opened.push(Opened { info, stand_in, key_bytes, prepare });
         }
         let looping = hub.clone();
         let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
@@ -157,9 +158,12 @@ impl Engine {
     /// Takes a key of an account for work. `weight`: the account's share under contention (readings P31), one of
     /// [`WEIGHTS`]: assertion otherwise. All sessions of an account share it; it is that of the newest one.
     ///
+    /// The caller's thread waits while devices compile what keys of this shape need, so that their own threads never do.
+    ///
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
     pub fn open(&self, key: EvaluationKey, account: AccountId, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
+        self.handle.devices.iter().for_each(|device| (device.prepare)(&key.params));
         let device_bytes = self.handle.devices.iter().map(|device| (device.key_bytes)(&key.params)).collect();
         self.handle.hub.open(key, account, weight, device_bytes)
     }

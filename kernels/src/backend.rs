@@ -47,6 +47,12 @@ pub trait Backend: Send + Sync + 'static {
     /// What this device is.
     fn info(&self) -> &DeviceInfo;
 
+    /// Makes ready for keys of these parameters: compiles what they need and what is not compiled yet. May take seconds; any
+    /// thread may call it, and the device works on meanwhile.
+    fn prepare(&self, _params: &Params) -> Result<()> {
+        Ok(())
+    }
+
     /// Expands the key's masks and lays it out for this device.
     fn load_key(&self, key: &EvaluationKey) -> Result<Self::Key>;
 

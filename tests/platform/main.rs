@@ -20,6 +20,7 @@ mod gates;
 mod health;
 mod hostile;
 mod idempotency;
+mod imported_keys;
 mod kept_circuits;
 mod lifecycle;
 mod limits;

@@ -74,7 +74,9 @@ async fn g13_another_node_lists_a_session_and_says_that_it_is_the_wrong_one_for_
     one.send(Request::post(GATE, &gate).key(&key)).await.ok(200);
     let (here, there) = (list(&one, &key).await, list(&other, &key).await);
     assert_eq!(ids(&there), [&session]);
-    for member in ["session_id", "preset", "gates_used", "is_blind", "state", "expires_at", "total_cost_jpy"] {
+    for member in
+        ["session_id", "preset", "gates_used", "is_blind", "imported", "state", "expires_at", "total_cost_jpy"]
+    {
         assert_eq!(here["sessions"][0][member], there["sessions"][0][member], "{member}");
     }
     assert_eq!(there["sessions"][0]["gates_used"], 1);

@@ -136,6 +136,28 @@ fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
 }
 
 #[test]
+fn what_a_key_s_shape_needs_is_compiled_by_the_thread_that_opens_it_while_the_device_goes_on() {
+    let (engine, script) = start();
+    let session = open(&engine).unwrap();
+    let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel());
+    script.next_preparation(Mood::Wait(begun, may_go_on));
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| open(&engine).unwrap());
+        soon(&has_begun);
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false], "while it compiles");
+        go_on.send(()).unwrap();
+        let opened = opening.join().unwrap();
+        assert_eq!(bits(soon(&submit(&engine, opened, toy::rows(1)))), [false]);
+    });
+    // what fails there fails again where the key is loaded, and is reported there
+    for mood in [Mood::Fail, Mood::Panic] {
+        script.next_preparation(mood);
+        let session = open(&engine).unwrap();
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    }
+}
+
+#[test]
 fn what_has_not_started_can_be_cancelled() {
     let (engine, script) = start();
     let session = open(&engine).unwrap();

@@ -42,6 +42,7 @@ pub struct Toy {
 pub struct Script {
     batches: Mutex<VecDeque<Mood>>,
     loads: Mutex<VecDeque<Mood>>,
+    preparations: Mutex<VecDeque<Mood>>,
     finishes: Mutex<VecDeque<Mood>>,
     lost: Mutex<bool>,
     counts: Mutex<Counts>,
@@ -69,6 +70,10 @@ impl Script {
 
     pub fn next_load(&self, mood: Mood) {
         self.loads.lock().unwrap().push_back(mood);
+    }
+
+    pub fn next_preparation(&self, mood: Mood) {
+        self.preparations.lock().unwrap().push_back(mood);
     }
 
     pub fn next_finish(&self, mood: Mood) {
@@ -189,6 +194,10 @@ impl Backend for Toy {
 
     fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn prepare(&self, _params: &Params) -> kernels::Result<()> {
+        self.script.play(&self.script.preparations)
     }
 
     fn load_key(&self, _key: &EvaluationKey) -> kernels::Result<ToyKey> {

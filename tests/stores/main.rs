@@ -58,6 +58,7 @@ fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> 
         node_id: "node_1",
         preset: "fast_128",
         is_blind: true,
+        imported: false,
         created_at: 10,
         expires_at: 20,
         sealed_id: b"sealed",

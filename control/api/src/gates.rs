@@ -48,9 +48,24 @@ pub struct CreatedSession {
     pub big_n: usize,
     /// True: the server holds no secret key of this session.
     pub is_blind: bool,
+    /// True: another library made its key, and the preset names dimensions only.
+    pub imported: bool,
+    /// Whose claim its security and failure probability are.
+    pub security_claim: SecurityClaim,
     /// When it ends, whatever happens in between.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
+}
+
+/// Whose claim the security and the failure probability of a session's key are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SecurityClaim {
+    /// The published figures of the preset hold.
+    Preset,
+    /// The key's maker knows how it was drawn and with which noise. The node does not, and claims nothing.
+    Maker,
 }
 
 /// Phase of a session's life.
@@ -81,6 +96,10 @@ pub struct Session {
     pub age_s: u64,
     /// True: the server holds no secret key of this session.
     pub is_blind: bool,
+    /// True: another library made its key, and the preset names dimensions only.
+    pub imported: bool,
+    /// Whose claim its security and failure probability are.
+    pub security_claim: SecurityClaim,
     /// Phase of its life.
     pub state: SessionState,
     /// When it ends.

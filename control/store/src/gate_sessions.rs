@@ -20,6 +20,8 @@ pub struct NewGateSession<'a> {
     pub preset: &'a str,
     /// The server holds no secret key of it.
     pub is_blind: bool,
+    /// Another library made its key.
+    pub imported: bool,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
     /// When it ends (readings G2: fixed).
@@ -45,6 +47,8 @@ pub struct GateSession {
     pub preset: String,
     /// The server holds no secret key of it.
     pub is_blind: bool,
+    /// Another library made its key.
+    pub imported: bool,
     /// `active`, `deleted`, `expired` or `lost`.
     pub state: String,
     /// When it was opened.
@@ -128,7 +132,7 @@ macro_rules! select_sessions {
         concat!(
             "SELECT digest, sealed_id, node_id, ",
             "(SELECT lease_until FROM nodes n WHERE n.node_id = gate_sessions.node_id) AS lease_until, ",
-            "preset, is_blind, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen",
+            "preset, is_blind, imported, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen",
             $($rest)*
         )
     };
@@ -163,7 +167,7 @@ impl Store {
             return Ok(SessionOpened::TooMany { first_ends_at });
         }
         let sql = "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
-             node_id, sealed_id) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8, $9)";
+             node_id, sealed_id, imported) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8, $9, $10)";
         tx.execute(
             sql,
             values![
@@ -175,7 +179,8 @@ impl Store {
                 session.created_at,
                 session.expires_at,
                 session.node_id,
-                session.sealed_id
+                session.sealed_id,
+                session.imported
             ],
         )
         .await?;

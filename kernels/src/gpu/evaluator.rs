@@ -21,8 +21,8 @@ use crate::tfhe::{EvaluationKey, Params, Preset};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
-/// Parameter sets whose stems are kept for the next key: the presets', and some of imported keys.
-const STEMS_MAX: usize = 8;
+/// Parameter sets whose stems are kept for the next key: the presets' and all that imported keys may have.
+const STEMS_MAX: usize = 40;
 /// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
 /// Full waves of groups in one launch at most: half a second on the smallest card, whose driver may end a launch that keeps
@@ -158,18 +158,26 @@ impl<G: Gpu> Evaluator<G> {
         &self.gpu
     }
 
+    /// From those that are kept, or compiled by the caller's thread, for which no other waits unless it wants the same.
     fn stems(&self, params: &Params) -> Result<Arc<Stems<G>>> {
-        let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, stems)) = known.iter().find(|(of, _)| of == params) {
-            return Ok(stems.clone());
+        if let Some(stems) = self.known_stems(params) {
+            return Ok(stems);
         }
         let variant = Variant::of(self.gpu.card(), params);
         let stems = Arc::new(Stems::new(&self.gpu, &self.compiler, params, variant)?);
+        let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
+        // two threads may have wanted the same; their modules are
+        known.retain(|(of, _)| of != params);
         if known.len() >= STEMS_MAX {
             known.remove(0);
         }
         known.push((*params, stems.clone()));
         Ok(stems)
+    }
+
+    fn known_stems(&self, params: &Params) -> Option<Arc<Stems<G>>> {
+        let known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(of, _)| of == params).map(|(_, stems)| stems.clone())
     }
 
     fn scratch(&self) -> MutexGuard<'_, Scratch<G>> {
@@ -286,6 +294,10 @@ impl<G: Gpu> Backend for Evaluator<G> {
         &self.info
     }
 
+    fn prepare(&self, params: &Params) -> Result<()> {
+        self.stems(params).map(drop)
+    }
+
     fn load_key(&self, key: &EvaluationKey) -> Result<Key<G>> {
         let (gpu, params) = (&self.gpu, key.params);
         let stems = self.stems(&params)?;
@@ -375,6 +387,25 @@ impl<G: Gpu> Backend for Evaluator<G> {
 mod tests {
     use super::*;
     use crate::gpu::{Language, Launch, Source};
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have() {
+        let paper = crate::cuda::Paper::new((9, 0));
+        let evaluator = Evaluator::new(paper.clone());
+        let shapes: Vec<Params> =
+            Preset::ALL.map(Preset::params).into_iter().chain(crate::tfhe_rs::accepted_params()).collect();
+        assert!(shapes.len() <= STEMS_MAX);
+        let prepare_all = || shapes.iter().for_each(|params| evaluator.prepare(params).expect("paper takes all"));
+        prepare_all();
+        let compiled = paper.sources().len();
+        let kept: Vec<_> = shapes.iter().map(|params| evaluator.known_stems(params).expect("kept")).collect();
+        prepare_all();
+        assert_eq!(paper.sources().len(), compiled);
+        for (params, stems) in shapes.iter().zip(&kept) {
+            assert!(Arc::ptr_eq(&evaluator.known_stems(params).expect("kept"), stems));
+        }
+    }
 
     #[test]
     fn parts_keep_order_and_no_part_has_too_many_bootstraps() {

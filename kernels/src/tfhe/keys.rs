@@ -61,6 +61,11 @@ impl std::fmt::Debug for EvaluationKey {
 }
 
 impl EvaluationKey {
+    /// Whether another library made it. Then its noise and secrets, and so its security, are its maker's to know.
+    pub fn is_imported(&self) -> bool {
+        matches!(self.masks, Masks::TfheRs { .. })
+    }
+
     /// Bytes this key occupies in host memory.
     pub fn memory_bytes(&self) -> usize {
         4 * (self.bootstrap_bodies.len() + self.key_switch_bodies.len())

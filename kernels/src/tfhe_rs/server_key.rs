@@ -15,7 +15,7 @@ const KEY_SWITCHES: [(usize, usize); 4] = [(2, 5), (2, 6), (2, 7), (4, 3)];
 const ACCEPTED: &str =
     "accepted are bootstraps of 2^8 x 2, 2^9 x 2 or 2^6 x 3 and key switches of 2^2 x 5, 2^2 x 6, 2^2 x 7 or 2^4 x 3";
 
-/// The parameters of every key that [`read_server_key`] accepts: a short list, so that nobody chooses what a gate costs, and
+/// The parameters of every key that [`read_server_key`] accepts: a short list, so that no upload chooses what a gate costs, and
 /// that a device can have every kernel ready. Noise is 0, which stands for unknown: keys do not say what they were made with.
 pub fn accepted_params() -> impl Iterator<Item = Params> {
     Preset::ALL.into_iter().flat_map(|preset| {

@@ -35,6 +35,7 @@ const serverKey = Tfhe.serialize_compressed_server_key(Tfhe.new_compressed_serve
 const session = await post("eval-session", "application/octet-stream", serverKey);
 console.log(`session ${session.preset}, n ${session.n}, N ${session.big_n}, key of ${serverKey.length} bytes`);
 check("session", session.preset === "fast_128" && session.n === 636 && session.is_blind === true);
+check("security is the maker's claim", session.imported === true && session.security_claim === "maker");
 
 const cases = Object.keys(GATES).flatMap(everyInput);
 for (const { op, bits, operands } of cases) {

@@ -87,6 +87,9 @@ pub fn root(turn: i64, of: i64) -> [Pair; 2] {
 /// Numbers that stand for a complex one: real and imaginary part, high and low each.
 const PARTS: usize = 4;
 
+/// Points whose vectors of eight stay in the first-level cache.
+const CACHED_POINTS: usize = 64;
+
 /// Roots of the stages: for group `g` of `m`, at `m + g`, the root `w` of `X^2h - w^2 = (X^h - w)(X^h + w)`, `h = M / 2m`, in
 /// [`PARTS`].
 pub struct Roots {
@@ -137,20 +140,21 @@ impl Roots {
                 values[at * vector + 2 * lanes + lane] = f64::from(polynomial[at + points] as i32);
             }
         }
+        // stages of all points while groups are large, then group by group, whose points stay in the cache
+        let large = (points / CACHED_POINTS).max(1);
         let mut groups = 1;
-        while groups < points {
-            let half = points / (2 * groups);
-            for group in 0..groups {
-                let root = &self.of_groups[groups + group];
-                for at in 2 * group * half..(2 * group + 1) * half {
-                    // SAFETY: both points lie in `values`, the instruction set is enabled.
-                    unsafe {
-                        let x = values.as_mut_ptr().add(at * vector);
-                        butterfly::<S>(x, x.add(half * vector), root);
-                    }
-                }
-            }
+        while groups < large {
+            // SAFETY: `values` has all points, the instruction set is enabled.
+            unsafe { self.stage::<S>(values, groups, 0..groups) };
             groups *= 2;
+        }
+        for group in 0..large {
+            let mut parts = 1;
+            while large * parts < points {
+                // SAFETY: as above.
+                unsafe { self.stage::<S>(values, large * parts, group * parts..(group + 1) * parts) };
+                parts *= 2;
+            }
         }
         for at in 0..points {
             let place = self.place(at);
@@ -165,6 +169,22 @@ impl Roots {
             for lane in 0..polynomials.len() / n {
                 take(lane, place, values[at * vector + lane]);
                 take(lane, place + lanes, values[at * vector + 2 * lanes + lane]);
+            }
+        }
+    }
+
+    /// The stage of `groups` groups, for some of them.
+    #[inline(always)]
+    unsafe fn stage<S: SimdReals>(&self, values: &mut [f64], groups: usize, some: std::ops::Range<usize>) {
+        let (vector, half) = (PARTS * S::REALS, self.of_groups.len() / (2 * groups));
+        for group in some {
+            let root = &self.of_groups[groups + group];
+            for at in 2 * group * half..(2 * group + 1) * half {
+                // SAFETY: both points lie in `values`, the instruction set is enabled.
+                unsafe {
+                    let x = values.as_mut_ptr().add(at * vector);
+                    butterfly::<S>(x, x.add(half * vector), root);
+                }
             }
         }
     }

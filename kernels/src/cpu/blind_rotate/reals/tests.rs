@@ -360,7 +360,7 @@ fn a_search_for_keys_that_break_rounding_finds_none_and_what_it_finds_loses_its_
                 if representation == Representation::Centred {
                     largest_centred = largest_centred.max(found.largest);
                 } else {
-                    // even who knows the representation gets no further
+                    // even an attacker that knows the representation gets no further
                     assert!(found.largest < 1.0 / 16.0, "{what}: {}", found.largest);
                 }
                 for fresh in 2..6 {
