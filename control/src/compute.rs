@@ -21,13 +21,14 @@ use crate::error::ApiError;
 use crate::json::secret_key_rejected;
 use crate::limits;
 use crate::octets::Words;
+use crate::seeds::Seeds;
 
 pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
 pub use engine::container::Form;
 pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperationId as EngineOperation, PORT_BITS_MAX, Preset,
-    Usage,
+    SeededLweList, Usage,
 };
 
 /// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
@@ -480,8 +481,13 @@ pub fn read_program(
 }
 
 /// A request's gates whose operands are bare words, one ciphertext after another: as [`read_program`].
-pub fn read_program_words(key: &OpenKey, gates: &[Gate], words: Words) -> Result<Program, ApiError> {
-    let operands = read_words(key, words, gates.iter().map(|gate| gate.arity()).sum())?;
+pub fn read_program_words(
+    key: &OpenKey,
+    gates: &[Gate],
+    words: Words,
+    seeds: Option<&Seeds>,
+) -> Result<Program, ApiError> {
+    let operands = read_words(key, words, seeds, gates.iter().map(|gate| gate.arity()).sum())?;
     Ok(Program { list: GateList::new(gates.to_vec(), operands), forms: vec![Form::Ango; gates.len()] })
 }
 
@@ -521,6 +527,21 @@ pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
     LweList::with_capacity(key.preset.params().lwe_dimension, count)
 }
 
+/// A value that is one container of seeded ciphertexts, all its bits in one; `None` for what is another form, or a faulty
+/// text, which [`read_value`] says.
+pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
+    /// Characters of the bytes that tell.
+    const BEGINNING: usize = 12;
+    let [text] = texts else { return Ok(None) };
+    let beginning = text.get(..BEGINNING).and_then(|text| base64_text::decode(text, BEGINNING).ok());
+    if !beginning.is_some_and(|bytes| container::is_seeded(&bytes)) {
+        return Ok(None);
+    }
+    let bytes = decode_ciphertext(text, || format!("{place}[0]"))?;
+    let seeded = container::read_seeded(&bytes, key.preset, key.fingerprint);
+    seeded.map(Some).map_err(|error| invalid_ciphertext(format!("{place}[0]"), &error.to_string()))
+}
+
 /// Appends a value's ciphertexts; the form of the first, which is `None` for a value without bits. `place` says where the
 /// value stands in the request. CPU work for wide ones.
 pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
@@ -543,12 +564,20 @@ pub fn words_bytes(key: &OpenKey) -> usize {
     4 * (key.preset.params().lwe_dimension + 1)
 }
 
-/// As many ciphertexts as there must be, as bare words one after another. Every word is a ciphertext's: only the length can
-/// be wrong.
-pub fn read_words(key: &OpenKey, words: Words, ciphertexts: usize) -> Result<LweList, ApiError> {
-    let (each, found) = (words_bytes(key), words.bytes());
+/// As many ciphertexts as there must be, as bare words one after another; with seeds, as bare bodies. Every word is a
+/// ciphertext's: only the length can be wrong. CPU work where masks are to be made.
+pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
+    if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
+        let message = format!("the seeds are of {seeds} ciphertexts, {ciphertexts} belong behind the head");
+        return Err(ApiError::new(Code::InvalidCiphertext, message).at("seeds", format!("{ciphertexts} wanted")));
+    }
+    let (each, found) = (if seeds.is_some() { 4 } else { words_bytes(key) }, words.bytes());
     if ciphertexts.checked_mul(each) == Some(found) {
-        return Ok(LweList::from_words(key.preset.params().lwe_dimension, words.into_words()));
+        let dimension = key.preset.params().lwe_dimension;
+        return Ok(match seeds {
+            None => LweList::from_words(dimension, words.into_words()),
+            Some(Seeds(seeds)) => expanded(dimension, seeds, words.into_words()),
+        });
     }
     if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
         return Err(secret_key_rejected());
@@ -557,18 +586,37 @@ pub fn read_words(key: &OpenKey, words: Words, ciphertexts: usize) -> Result<Lwe
     Err(ApiError::new(Code::InvalidCiphertext, message))
 }
 
+/// Seeded ciphertexts with their masks: the whole request's in one block.
+fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> LweList {
+    if let &[(seed, _)] = seeds {
+        return SeededLweList::new(seed, bodies).expand(dimension);
+    }
+    let mut list = LweList::with_capacity(dimension, bodies.len());
+    let mut rest = &bodies[..];
+    for &(seed, count) in seeds {
+        let (of_seed, after) = rest.split_at(count);
+        list.append_seeded(&SeededLweList::new(seed, of_seed.to_vec()));
+        rest = after;
+    }
+    list
+}
+
 fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
     base64_text::encode(&container::write_ciphertext(&Lwe::new(words.to_vec()), key.preset, key.fingerprint, form))
 }
 
-fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {
+fn decode_ciphertext(text: &str, field: impl Fn() -> String) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
         Fault::NotBase64 => invalid_ciphertext(field(), "not base64"),
         Fault::TooLarge => {
             ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
         }
     })?;
-    let bytes = Zeroizing::new(bytes);
+    Ok(Zeroizing::new(bytes))
+}
+
+fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {
+    let bytes = decode_ciphertext(text, &field)?;
     container::read_ciphertext(&bytes, key.preset, key.fingerprint).map_err(|error| match error {
         container::Error::SecretKey => secret_key_rejected(),
         error => invalid_ciphertext(field(), &error.to_string()),

@@ -46,6 +46,7 @@ mod platform;
 mod probe;
 mod router;
 mod sealing;
+mod seeds;
 mod sessions;
 mod telemetry;
 mod workbench;

@@ -33,7 +33,7 @@ pub use kernels::container;
 pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{
-    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Plan, Preset, noise,
+    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Plan, Preset, SeededLweList, noise,
 };
 pub use kernels::{Backend, DeviceInfo};
 pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progress};

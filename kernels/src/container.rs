@@ -4,8 +4,10 @@
 
 mod evaluation_key;
 mod frame;
+mod seeded;
 
-pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, MAGIC, Tag, VERSION, frame, unframe};
+pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, Header, MAGIC, Tag, VERSION, frame, unframe};
+pub use seeded::{SEEDED_CIPHERTEXTS_MAX, is_seeded, read_seeded, unframe_seeded, write_seeded};
 
 use zeroize::Zeroize;
 
@@ -86,17 +88,15 @@ pub fn write_evaluation_key(key: &EvaluationKey) -> Vec<u8> {
 /// As they say; [`Error::Params`] for a ciphertext of another preset or key.
 pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(Lwe, Form), Error> {
     let dimension = preset.params().lwe_dimension;
-    if bytes.starts_with(&MAGIC) {
+    if is_seeded(bytes) {
+        let seeded = read_seeded(bytes, preset, fingerprint)?;
+        match seeded.len() {
+            1 => Ok((Lwe::new(seeded.expand(dimension).into_words()), Form::Ango)),
+            found => Err(Error::Malformed(format!("one ciphertext belongs here, found {found} of a seed"))),
+        }
+    } else if bytes.starts_with(&MAGIC) {
         let (header, payload) = unframe(bytes, Tag::Ciphertext)?;
-        if header.preset != preset {
-            let (found, wanted) = (header.preset.name(), preset.name());
-            return Err(Error::Params(format!("the ciphertext is of preset {found}, the session of {wanted}")));
-        }
-        if let (Some(found), Some(wanted)) = (header.fingerprint, fingerprint)
-            && found != wanted
-        {
-            return Err(Error::Params("the ciphertext was made under another key".into()));
-        }
+        check_key(&header, preset, fingerprint)?;
         if payload.len() != 4 * (dimension + 1) {
             return Err(Error::Malformed(format!(
                 "a {} ciphertext has {} words, found {} bytes",
@@ -112,6 +112,20 @@ pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]
         Ok((tfhe_rs::read_ciphertext(bytes, dimension)?, Form::TfheRs))
     } else {
         Err(Error::UnknownForm)
+    }
+}
+
+/// Refuses what is of another preset or, where both name theirs, of another key.
+fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> Result<(), Error> {
+    if header.preset != preset {
+        let (found, wanted) = (header.preset.name(), preset.name());
+        return Err(Error::Params(format!("the ciphertext is of preset {found}, the session of {wanted}")));
+    }
+    match (header.fingerprint, fingerprint) {
+        (Some(found), Some(wanted)) if found != wanted => {
+            Err(Error::Params("the ciphertext was made under another key".into()))
+        }
+        _ => Ok(()),
     }
 }
 

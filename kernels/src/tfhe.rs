@@ -13,6 +13,7 @@ pub mod lwe;
 pub mod lwe_list;
 pub mod noise;
 pub mod params;
+pub mod seeded;
 
 pub use circuit::{Circuit, CircuitError, Plan};
 pub use gates::{Gate, GateList, GateRow};
@@ -20,3 +21,4 @@ pub use keys::EvaluationKey;
 pub use lwe::Lwe;
 pub use lwe_list::LweList;
 pub use params::{Params, ParamsError, ParamsLiteral, Preset};
+pub use seeded::SeededLweList;

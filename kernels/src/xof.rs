@@ -4,8 +4,8 @@
 //! counter is those last 32 bits, big-endian. The stream is read as little-endian words. docs/wire-format.md says the
 //! same to other programmers; a hash in the tests pins it.
 
-use aes::Aes256;
-use aes::cipher::{KeyIvInit, StreamCipher};
+use aes::cipher::{InnerIvInit, KeyInit, KeyIvInit, StreamCipher, StreamCipherCoreWrapper};
+use aes::{Aes256, Aes256Enc};
 
 use crate::modular::RING_MODULUS;
 
@@ -16,13 +16,42 @@ pub const DOMAIN_KEY_SWITCH: u32 = 2;
 /// Representation of a loaded bootstrapping key, by a seed of the process: not part of the format.
 pub(crate) const DOMAIN_REPRESENTATION: u32 = 3;
 
+/// Masks of seeded ciphertexts, row i: `[n]` torus words.
+pub const DOMAIN_CIPHERTEXT: u32 = 3;
+
 type Stream = ctr::Ctr32BE<Aes256>;
 
 fn stream(seed: &[u8; 32], domain: u32, row: u64) -> Stream {
+    Stream::new(seed.into(), &first_block(domain, row).into())
+}
+
+fn first_block(domain: u32, row: u64) -> [u8; 16] {
     let mut block = [0; 16];
     block[..4].copy_from_slice(&domain.to_be_bytes());
     block[4..12].copy_from_slice(&row.to_be_bytes());
-    Stream::new(seed.into(), &block.into())
+    block
+}
+
+/// The streams of one seed and domain: what AES makes of the seed is made once for all rows.
+pub struct Rows {
+    aes: Aes256Enc,
+    domain: u32,
+}
+
+impl Rows {
+    /// Those of this seed in this domain.
+    pub fn of(seed: &[u8; 32], domain: u32) -> Rows {
+        Rows { aes: Aes256Enc::new(seed.into()), domain }
+    }
+
+    /// Fills `out` with a row's torus words, as [`fill_torus`].
+    pub fn fill_torus(&self, row: u64, out: &mut [u32]) {
+        let block = first_block(self.domain, row);
+        let core = ctr::CtrCore::<Aes256Enc, ctr::flavors::Ctr32BE>::inner_iv_init(self.aes.clone(), &block.into());
+        let mut stream = StreamCipherCoreWrapper::from_core(core);
+        stream.write_keystream(bytemuck::cast_slice_mut(out));
+        out.iter_mut().for_each(|word| *word = u32::from_le(*word));
+    }
 }
 
 /// Fills `out` with uniform torus words.
@@ -74,6 +103,16 @@ mod tests {
         assert_eq!(words, EXPECTED);
     }
     const EXPECTED: [u32; 4] = [3_986_133_495, 2_456_527_948, 2_181_243_346, 1_278_840_587];
+
+    #[test]
+    fn the_rows_of_a_seed_are_the_streams_of_its_rows() {
+        let (mut one, mut other) = ([0; 637], [1; 637]);
+        for (domain, row) in [(DOMAIN_KEY_SWITCH, 7), (DOMAIN_CIPHERTEXT, 0), (DOMAIN_CIPHERTEXT, u64::MAX)] {
+            fill_torus(&[3; 32], domain, row, &mut one);
+            Rows::of(&[3; 32], domain).fill_torus(row, &mut other);
+            assert_eq!(one, other, "domain {domain} row {row}");
+        }
+    }
 
     #[test]
     fn residues_are_in_range_and_do_not_depend_on_how_many_are_asked_for() {

@@ -29,6 +29,7 @@ mod nodes;
 mod onboarding;
 mod operate;
 mod pagination;
+mod seeded;
 mod session_tokens;
 mod sessions;
 mod sign_in;

@@ -37,6 +37,7 @@ pub struct KeyAnswers {
     pub evaluation_key: Hashed,
     /// Of false and of true.
     pub ciphertexts: Vec<CiphertextAnswer>,
+    pub seeded: SeededAnswer,
     pub gates: Vec<GateAnswer>,
 }
 
@@ -53,6 +54,15 @@ pub struct CiphertextAnswer {
     pub phase: i32,
     /// A container in base64.
     pub ciphertext: String,
+}
+
+#[derive(Deserialize)]
+pub struct SeededAnswer {
+    pub bits: Vec<bool>,
+    /// Signed, in units of 2^-32.
+    pub phases: Vec<i32>,
+    /// In base64.
+    pub container: String,
 }
 
 #[derive(Deserialize)]

@@ -9,7 +9,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::{HandleId, MilliYen, OperationId};
+use crate::gates::{SEEDS_MAX, Seed};
+use crate::{HandleId, MilliYen, OperationId, objects};
 
 /// Bytes of a netlist at most: a million gates in about 30 bytes each.
 pub const CIRCUIT_TEXT_BYTES_MAX: usize = 32 << 20;
@@ -210,6 +211,14 @@ pub struct CircuitRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
+    /// In an octet-stream's head, of seeded ciphertexts: the seeds, for all that stand behind the head.
+    #[serde(
+        default,
+        deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
+    pub seeds: Option<Vec<Seed>>,
 }
 
 /// Phase of a circuit's run.

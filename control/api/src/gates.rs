@@ -14,6 +14,8 @@ pub const BATCH_GATES_MAX: usize = 1024;
 pub const EVALUATION_KEY_BYTES_MAX: usize = 40 << 20;
 /// Decoded bytes of one ciphertext at most (specification, Limits).
 pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
+/// Seeds in one head at most: one for each value that a circuit may take.
+pub const SEEDS_MAX: usize = 4096;
 
 /// `POST /tfhe/session`: ask the server to make and hold a key. For demonstrations only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -229,6 +231,26 @@ pub struct BatchHead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
+    /// Of seeded ciphertexts: the seeds, for all that stand behind the head. Absent: whole ciphertexts stand there.
+    #[serde(
+        default,
+        deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
+    pub seeds: Option<Vec<Seed>>,
+}
+
+/// Ciphertexts behind a head whose masks are made from a seed, which serves once. Only their bodies are sent, 4 bytes each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Seed {
+    /// 64 hexadecimal digits.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{64}$"))]
+    pub seed: String,
+    /// How many of the ciphertexts behind the head are its, one after another.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub ciphertexts: u64,
 }
 
 /// The head of a batch's answer as an octet-stream. Behind it one ciphertext a gate, in the order of the request.

@@ -36,6 +36,13 @@ impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for Elements<MAX, 
     }
 }
 
+/// Reads a list of objects that is there: for `#[serde(default, deserialize_with)]`.
+pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    list::<MAX, T, D>(deserializer).map(Some)
+}
+
 /// A value that was an object.
 struct Object<T>(T);
 

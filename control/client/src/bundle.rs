@@ -1,7 +1,9 @@
-//! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each says its own length.
+//! Many ciphertexts in one file: containers one after another, bit 0 of the value first. Each says its own length; one
+//! holds a bit, or as many as a seed has.
 
 use kernels::container::{self, Form, HEADER_BYTES, Tag};
 use kernels::tfhe::Lwe;
+use kernels::tfhe::seeded::SEED_BYTES;
 
 use crate::SecretKey;
 
@@ -14,31 +16,59 @@ pub fn encrypt(key: &SecretKey, bits: &[bool]) -> Vec<Vec<u8>> {
     bits.iter().map(|&bit| write(&key.encrypt(bit))).collect()
 }
 
+/// Encrypts bits under a key into one container, 4 bytes a bit.
+///
+/// # Panics
+/// Without a bit, or with more than [`CIPHERTEXTS_MAX`].
+pub fn encrypt_seeded(key: &SecretKey, bits: &[bool]) -> Vec<u8> {
+    container::write_seeded(&key.encrypt_seeded(bits), key.preset(), Some(key.fingerprint()))
+}
+
+/// Bits of these containers, as far as their lengths say.
+pub fn width<T: AsRef<[u8]>>(containers: &[T]) -> usize {
+    let bits = |container: &[u8]| match container::is_seeded(container) {
+        true => container.len().saturating_sub(HEADER_BYTES + SEED_BYTES) / 4,
+        false => 1,
+    };
+    containers.iter().map(|container| bits(container.as_ref())).sum()
+}
+
 /// Decrypts containers, or what a server answered in the form of tfhe-rs.
 ///
 /// # Errors
 /// The first that is damaged or was made under another key.
 pub fn decrypt<T: AsRef<[u8]>>(key: &SecretKey, ciphertexts: &[T]) -> Result<Vec<bool>, container::Error> {
-    let read = |bytes: &T| container::read_ciphertext(bytes.as_ref(), key.preset(), Some(key.fingerprint()));
-    ciphertexts.iter().map(|bytes| Ok(key.decrypt(&read(bytes)?.0))).collect()
+    let (preset, fingerprint) = (key.preset(), Some(key.fingerprint()));
+    let mut bits = Vec::with_capacity(ciphertexts.len());
+    for bytes in ciphertexts.iter().map(AsRef::as_ref) {
+        if container::is_seeded(bytes) {
+            let list = container::read_seeded(bytes, preset, fingerprint)?.expand(preset.params().lwe_dimension);
+            bits.extend(list.to_lwes().iter().map(|lwe| key.decrypt(lwe)));
+        } else {
+            bits.push(key.decrypt(&container::read_ciphertext(bytes, preset, fingerprint)?.0));
+        }
+    }
+    Ok(bits)
 }
 
-/// Cuts a bundle into its containers. Each is a whole, undamaged ciphertext; whose, is checked by whoever reads it.
+/// Cuts a bundle into its containers. Each is whole and undamaged and holds ciphertexts; whose, is checked by its reader.
 ///
 /// # Errors
 /// Anything else, a secret key above all: what is cut here may be on its way to a server. No ciphertext at all; more than
-/// [`CIPHERTEXTS_MAX`].
+/// [`CIPHERTEXTS_MAX`] bits.
 pub fn split(bundle: &[u8]) -> Result<Vec<&[u8]>, container::Error> {
     let malformed = |why: String| container::Error::Malformed(why);
-    let (mut containers, mut rest) = (Vec::new(), bundle);
+    let (mut containers, mut bits, mut rest) = (Vec::new(), 0, bundle);
     while !rest.is_empty() {
-        let index = containers.len();
-        if index == CIPHERTEXTS_MAX {
+        let bytes = container_bytes(rest).ok_or_else(|| malformed(format!("ciphertext {bits} is cut short")))?;
+        let (container, after) = rest.split_at(bytes?);
+        bits += match container::is_seeded(container) {
+            true => container::unframe_seeded(container)?.1.len(),
+            false => container::unframe(container, Tag::Ciphertext).map(|_| 1)?,
+        };
+        if bits > CIPHERTEXTS_MAX {
             return Err(malformed(format!("a bundle has at most {CIPHERTEXTS_MAX} ciphertexts")));
         }
-        let bytes = container_bytes(rest).ok_or_else(|| malformed(format!("ciphertext {index} is cut short")))?;
-        let (container, after) = rest.split_at(bytes?);
-        container::unframe(container, Tag::Ciphertext)?;
         containers.push(container);
         rest = after;
     }
@@ -71,6 +101,18 @@ mod tests {
         let bits = [true, false, false, true, true];
         let bundle = encrypt(&key, &bits).concat();
         assert_eq!(decrypt(&key, &split(&bundle).unwrap()), Ok(bits.to_vec()));
+    }
+
+    #[test]
+    fn seeded_and_whole_ciphertexts_may_stand_in_one_bundle() {
+        let key = SecretKey::generate(Preset::Fast128);
+        let bundle = [encrypt_seeded(&key, &[true, false, true]), encrypt(&key, &[true]).concat()].concat();
+        let containers = split(&bundle).unwrap();
+        assert_eq!((containers.len(), width(&containers)), (2, 4));
+        assert_eq!(decrypt(&key, &containers), Ok(vec![true, false, true, true]));
+        assert!(split(&bundle[..HEADER_BYTES + 32 + 8]).is_err(), "a body is missing");
+        let other = SecretKey::generate(Preset::Fast128);
+        assert!(decrypt(&other, &containers).is_err());
     }
 
     #[test]

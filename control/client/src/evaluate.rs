@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use api::circuits::{CircuitOperation, CircuitRequest, CircuitValue, OperationStatus};
-use api::gates::BatchGate;
+use api::gates::{BatchGate, Seed};
 use api::{MilliYen, OperationId, SessionId};
 use kernels::container::{self, Form, Tag};
-use kernels::tfhe::{Gate, Lwe, Preset};
+use kernels::tfhe::{Gate, Lwe, Preset, SeededLweList};
 
+use crate::bundle;
 use crate::http::circuits::CircuitAnswer;
 use crate::http::{Client, Error};
 use crate::netlists::Netlist;
@@ -43,8 +44,8 @@ pub struct Evaluation {
     pub compute_ms: f64,
 }
 
-/// Evaluates a netlist in a session of `preset` on `inputs`: one value an input, one container a bit, bit 0 first, all of
-/// one key. When `interrupted` is ready first, a run that is polled is cancelled; what it had done is charged.
+/// Evaluates a netlist in a session of `preset` on `inputs`: one value an input, in containers of a bit or of a seed's bits,
+/// bit 0 first, all of one key. Where all are seeded the masks are not sent. When `interrupted` is ready first, a run that is polled is cancelled; what it had done is charged.
 ///
 /// # Errors
 /// [`Error::Settings`] for inputs of several keys or of another preset, [`Error::Interrupted`]; as all requests.
@@ -61,14 +62,16 @@ pub async fn evaluate(
     interrupted: impl Future<Output = ()>,
 ) -> Result<Evaluation, Error> {
     let circuit = netlist.circuit();
-    assert!(inputs.iter().map(Vec::len).eq(circuit.input_widths().iter().copied()), "inputs have the circuit's widths");
-    let (words, fingerprint) = bare(preset, inputs)?;
+    let widths: Vec<usize> = inputs.iter().map(|value| bundle::width(value)).collect();
+    assert_eq!(widths, circuit.input_widths(), "inputs have the circuit's widths");
+    let Bare { words, fingerprint, seeds } = bare(preset, inputs)?;
     let request = CircuitRequest {
         session_id: session.as_str().to_owned(),
         circuit: netlist.text().to_owned(),
-        inputs: inputs.iter().map(|value| CircuitValue::Bits(value.len() as u64)).collect(),
+        inputs: widths.iter().map(|&width| CircuitValue::Bits(width as u64)).collect(),
         outputs: None,
-        fingerprint: fingerprint.map(hexadecimal),
+        fingerprint: fingerprint.map(|bytes| hexadecimal(&bytes)),
+        seeds,
     };
     let answer = if circuit.gates().len() < POLLED_GATES_MIN {
         tokio::select! {
@@ -141,18 +144,40 @@ async fn polled(
     }
 }
 
-/// The words of containers, one after another, and the key that they name.
-fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<(Vec<u8>, Option<[u8; 8]>), Error> {
+/// What goes behind a head, and what the head says of it.
+struct Bare {
+    words: Vec<u8>,
+    /// Of the key that the containers name.
+    fingerprint: Option<[u8; 8]>,
+    /// Where only bodies are behind the head.
+    seeds: Option<Vec<Seed>>,
+}
+
+/// A container's contents.
+enum Contents<'a> {
+    Whole(&'a [u8]),
+    Seeded(SeededLweList),
+}
+
+/// The words of containers, one after another: bodies alone where all are seeded.
+fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<Bare, Error> {
     let unusable = |why: &str| Error::Settings(format!("an input's ciphertext cannot be sent: {why}"));
-    let payload_bytes = 4 * (preset.params().lwe_dimension + 1);
-    let mut words = Vec::with_capacity(inputs.iter().map(Vec::len).sum::<usize>() * payload_bytes);
-    let mut fingerprint = None;
+    let refused = |error| match error {
+        container::Error::SecretKey => Error::SecretKey,
+        error => unusable(&error.to_string()),
+    };
+    let dimension = preset.params().lwe_dimension;
+    let (mut all, mut fingerprint) = (Vec::new(), None);
     for bytes in inputs.iter().flatten() {
-        let (header, payload) = container::unframe(bytes, Tag::Ciphertext).map_err(|error| match error {
-            container::Error::SecretKey => Error::SecretKey,
-            error => unusable(&error.to_string()),
-        })?;
-        if header.preset != preset || payload.len() != payload_bytes {
+        let (header, contents) = if container::is_seeded(bytes) {
+            let (header, list) = container::unframe_seeded(bytes).map_err(refused)?;
+            (header, Contents::Seeded(list))
+        } else {
+            let (header, payload) = container::unframe(bytes, Tag::Ciphertext).map_err(refused)?;
+            (header, Contents::Whole(payload))
+        };
+        let of_another_length = matches!(&contents, Contents::Whole(words) if words.len() != 4 * (dimension + 1));
+        if header.preset != preset || of_another_length {
             return Err(unusable(&format!("it is not of the session's preset, {}", preset.name())));
         }
         if let Some(named) = header.fingerprint
@@ -160,13 +185,35 @@ fn bare(preset: Preset, inputs: &[Vec<Vec<u8>>]) -> Result<(Vec<u8>, Option<[u8;
         {
             return Err(unusable("it was made under another key than one before it"));
         }
-        words.extend_from_slice(payload);
+        all.push(contents);
     }
-    Ok((words, fingerprint))
+    let seeds: Option<Vec<Seed>> = all.iter().map(seed).collect();
+    // a file that is named twice would be the same seed twice
+    let seeds = seeds.filter(|seeds| seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)));
+    let mut words = Vec::new();
+    for contents in all {
+        match contents {
+            Contents::Whole(payload) => words.extend_from_slice(payload),
+            Contents::Seeded(list) if seeds.is_some() => put(&mut words, list.bodies()),
+            Contents::Seeded(list) => put(&mut words, list.expand(dimension).words()),
+        }
+    }
+    Ok(Bare { words, fingerprint, seeds })
 }
 
-fn hexadecimal(bytes: [u8; 8]) -> String {
-    bytes.map(|byte| format!("{byte:02x}")).concat()
+fn put(bytes: &mut Vec<u8>, words: &[u32]) {
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+}
+
+fn seed(contents: &Contents<'_>) -> Option<Seed> {
+    match contents {
+        Contents::Whole(_) => None,
+        Contents::Seeded(list) => Some(Seed { seed: hexadecimal(list.seed()), ciphertexts: list.len() as u64 }),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes containers of an answer's words again.

@@ -4,7 +4,9 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use kernels::container::{self, Tag};
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{EvaluationKey, Lwe, Preset};
+use kernels::tfhe::seeded::SEED_BYTES;
+use kernels::tfhe::{EvaluationKey, Lwe, Preset, SeededLweList};
+use kernels::xof::{self, Rows};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::{gaussian, keygen};
@@ -77,10 +79,34 @@ impl SecretKey {
         getrandom::fill(&mut mask).expect("randomness from the operating system");
         let mut words: Vec<u32> =
             mask.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect();
-        let message = EIGHTH.wrapping_mul(2 * bit as u32).wrapping_sub(EIGHTH);
-        words.push(self.mask_product(&words).wrapping_add(message).wrapping_add(noise[0] as u32));
+        words.push(self.body(&words, bit, noise[0]));
         noise.zeroize();
         Lwe::new(words)
+    }
+
+    /// Fresh encryptions of bits, their masks made from one fresh seed: 4 bytes a bit to send.
+    ///
+    /// The seed is public and drawn from the operating system by itself; noise comes from a generator that never touches
+    /// it. A seed must serve once (docs/wire-format.md 7), so none can be given.
+    pub fn encrypt_seeded(&self, bits: &[bool]) -> SeededLweList {
+        let mut seed = [0; SEED_BYTES];
+        getrandom::fill(&mut seed).expect("randomness from the operating system");
+        let mut noise = Zeroizing::new(vec![0; bits.len()]);
+        let std = self.preset.params().lwe_noise_std * 32f64.exp2();
+        gaussian::fill(&mut secret_generator(), std, &mut noise);
+        let rows = Rows::of(&seed, xof::DOMAIN_CIPHERTEXT);
+        let mut mask = vec![0; self.lwe.len()];
+        let body = |(row, (&bit, &noise)): (usize, (&bool, &i64))| {
+            rows.fill_torus(row as u64, &mut mask);
+            self.body(&mask, bit, noise)
+        };
+        SeededLweList::new(seed, bits.iter().zip(noise.iter()).enumerate().map(body).collect())
+    }
+
+    /// `<a, s> + m + e` modulo a turn, without a branch on the bit.
+    fn body(&self, mask: &[u32], bit: bool, noise: i64) -> u32 {
+        let message = EIGHTH.wrapping_mul(2 * bit as u32).wrapping_sub(EIGHTH);
+        self.mask_product(mask).wrapping_add(message).wrapping_add(noise as u32)
     }
 
     /// The bit of a ciphertext: the sign of its phase.
@@ -163,6 +189,28 @@ mod tests {
                 assert_eq!(key.decrypt(&key.encrypt(i % 3 == 0)), i % 3 == 0);
             }
         }
+    }
+
+    #[test]
+    fn seeded_bits_survive_encryption_under_every_preset() {
+        for preset in Preset::ALL {
+            let key = SecretKey::generate(preset);
+            let bits: Vec<bool> = (0..64).map(|i| i % 3 == 0).collect();
+            let list = key.encrypt_seeded(&bits).expand(preset.params().lwe_dimension);
+            let noise = |lwe: &Lwe| (key.phase(lwe) as i32).unsigned_abs().abs_diff(EIGHTH);
+            assert!(list.to_lwes().iter().any(|lwe| noise(lwe) > 0), "there is noise");
+            assert!(list.to_lwes().iter().all(|lwe| noise(lwe) < EIGHTH / 2), "and not too much");
+            assert_eq!(list.to_lwes().iter().map(|lwe| key.decrypt(lwe)).collect::<Vec<_>>(), bits);
+        }
+    }
+
+    #[test]
+    fn every_call_has_a_fresh_seed_and_fresh_noise() {
+        let key = SecretKey::generate(Preset::Fast128);
+        let [one, two] = [(); 2].map(|()| key.encrypt_seeded(&[true; 4]));
+        assert_ne!(one.seed(), two.seed());
+        let phases = one.expand(636).to_lwes().iter().map(|lwe| key.phase(lwe)).collect::<Vec<_>>();
+        assert!(phases.iter().enumerate().all(|(at, phase)| !phases[..at].contains(phase)), "{phases:?}");
     }
 
     #[test]

@@ -119,7 +119,7 @@ async fn demonstrate(
     let key = SecretKey::generate(args.preset);
     let evaluation_key = container::write_evaluation_key(&key.evaluation_key());
     let evaluation_key_bytes = evaluation_key.len();
-    let encrypted: Vec<Vec<Vec<u8>>> = inputs.iter().map(|bits| bundle::encrypt(&key, bits)).collect();
+    let encrypted: Vec<Vec<Vec<u8>>> = inputs.iter().map(|bits| vec![bundle::encrypt_seeded(&key, bits)]).collect();
 
     let session = client.open_session(evaluation_key).await?.session_id;
     args.note(&format!("running {} gates on encrypted bits ...", circuit.gates().len()));
@@ -139,7 +139,7 @@ async fn demonstrate(
         preset: args.preset,
         secret_key_bytes: key.to_bytes().len(),
         evaluation_key_bytes,
-        ciphertext_bytes: encrypted[0][0].len(),
+        ciphertext_bytes: evaluation.outputs[0][0].len(),
         inputs: inputs.to_vec(),
         decrypted: decrypted.collect::<anyhow::Result<_>>()?,
         expected: circuit.evaluate(inputs),

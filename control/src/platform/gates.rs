@@ -211,7 +211,8 @@ fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
 ///
 /// All or nothing. From 32 gates on, 30 percent off.
 ///
-/// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate; with
+/// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate, or the
+/// bodies alone of seeded ones; with
 /// `Accept: application/octet-stream` so is the answer (`BatchResultHead`, then one ciphertext a gate).
 #[utoipa::path(
     post,
@@ -237,9 +238,9 @@ pub async fn evaluate_batch(
             bounded(gates.len())?;
             (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, reserved)
         }
-        Upload::Octets { head: BatchHead { session_id, gates, fingerprint }, words, reserved } => {
+        Upload::Octets { head: BatchHead { session_id, gates, fingerprint, seeds }, words, reserved } => {
             bounded(gates.len())?;
-            (session_id, Work::from_words(&gates, words, fingerprint)?, reserved)
+            (session_id, Work::from_words(&gates, words, fingerprint, seeds.as_deref())?, reserved)
         }
     };
     node.limits.count_gates(&quota, work.gates(), node.clock.now()).await?;

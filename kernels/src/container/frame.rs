@@ -23,10 +23,12 @@ pub enum Tag {
     EvaluationKey = 2,
     /// A bit's ciphertext.
     Ciphertext = 3,
+    /// Ciphertexts of bits whose masks are a seed's.
+    SeededCiphertexts = 4,
 }
 
 impl Tag {
-    const ALL: [Tag; 3] = [Tag::SecretKey, Tag::EvaluationKey, Tag::Ciphertext];
+    const ALL: [Tag; 4] = [Tag::SecretKey, Tag::EvaluationKey, Tag::Ciphertext, Tag::SeededCiphertexts];
 
     /// In words, for messages.
     pub fn name(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Tag {
             Tag::SecretKey => "a secret key",
             Tag::EvaluationKey => "an evaluation key",
             Tag::Ciphertext => "a ciphertext",
+            Tag::SeededCiphertexts => "seeded ciphertexts",
         }
     }
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 use zeroize::Zeroize;
 
 use crate::tfhe::lwe::Lwe;
+use crate::tfhe::seeded::SeededLweList;
+use crate::xof::{self, Rows};
 
 /// LWE ciphertexts of one dimension, one after another: `[count][n + 1]` words, each ciphertext mask then body.
 #[derive(Clone, Debug, PartialEq, Eq, Zeroize)]
@@ -62,6 +64,24 @@ impl LweList {
     pub fn append(&mut self, others: &LweList) {
         assert_eq!(others.row_words, self.row_words, "ciphertexts of another dimension");
         self.words.extend_from_slice(&others.words);
+    }
+
+    /// Appends the ciphertexts of a seed, their masks made in their places.
+    pub fn append_seeded(&mut self, list: &SeededLweList) {
+        let at = self.words.len();
+        if at == 0 && self.words.capacity() == 0 {
+            // zeroed pages come from the system without being written
+            self.words = vec![0; list.len() * self.row_words];
+        } else {
+            self.words.resize(at + list.len() * self.row_words, 0);
+        }
+        let rows = Rows::of(list.seed(), xof::DOMAIN_CIPHERTEXT);
+        let ciphertexts = self.words[at..].chunks_exact_mut(self.row_words);
+        for (row, (ciphertext, &body)) in ciphertexts.zip(list.bodies()).enumerate() {
+            let (mask, last) = ciphertext.split_at_mut(self.row_words - 1);
+            rows.fill_torus(row as u64, mask);
+            last[0] = body;
+        }
     }
 
     /// The words of one.

@@ -14,10 +14,10 @@ EIGHTH = 2**29
 
 MAGIC = b"ANGO"
 VERSION = 1
-SECRET_KEY, EVALUATION_KEY, CIPHERTEXT = 1, 2, 3
+SECRET_KEY, EVALUATION_KEY, CIPHERTEXT, SEEDED_CIPHERTEXTS = 1, 2, 3, 4
 HEADER = struct.Struct("<4sHBB8sQ8s")
 
-DOMAIN_BOOTSTRAP, DOMAIN_KEY_SWITCH = 1, 2
+DOMAIN_BOOTSTRAP, DOMAIN_KEY_SWITCH, DOMAIN_CIPHERTEXT = 1, 2, 3
 # rows of the bootstrapping key that are worked on at a time
 ROWS_AT_A_TIME = 128
 
@@ -113,6 +113,11 @@ def torus_mask(seed, row, count):
     return stream_words(seed, DOMAIN_KEY_SWITCH, row, count)
 
 
+def ciphertext_mask(seed, row, count):
+    """A seeded ciphertext's mask."""
+    return stream_words(seed, DOMAIN_CIPHERTEXT, row, count)
+
+
 def residue_mask(seed, row, count):
     """A bootstrapping row's mask coefficients, all polynomials in a row."""
     spare = 16
@@ -201,6 +206,19 @@ class SecretKey:
         body = (self._product(mask) + int(noise) + (EIGHTH if bit else -EIGHTH)) % TURN
         return write_ciphertext(preset, self.fingerprint, np.append(mask, body))
 
+    def encrypt_seeded(self, bits, seed=None, noise=None):
+        """The frame of seeded ciphertexts. A seed serves once: give one only for known answers."""
+        preset = self.preset
+        seed = os.urandom(32) if seed is None else seed
+        if noise is None:
+            noise = gaussian(preset.lwe_std * TURN, len(bits))
+        products = (self._product(ciphertext_mask(seed, row, preset.n)) for row in range(len(bits)))
+        bodies = [
+            (product + int(e) + (EIGHTH if bit else -EIGHTH)) % TURN for product, e, bit in zip(products, noise, bits)
+        ]
+        payload = seed + np.array(bodies, dtype=np.int64).astype("<u4").tobytes()
+        return write_frame(SEEDED_CIPHERTEXTS, preset, self.fingerprint, payload)
+
     def phase(self, ciphertext):
         """Of a ciphertext's frame, as a signed number of units of 2^-32."""
         preset, words = read_ciphertext(ciphertext)
@@ -222,6 +240,21 @@ def read_ciphertext(data):
     if len(payload) != 4 * (preset.n + 1):
         raise Refused("not a ciphertext of its preset")
     return preset, np.frombuffer(payload, dtype="<u4")
+
+
+def read_seeded_ciphertexts(data):
+    """The preset, the seed and the bodies of a frame of seeded ciphertexts."""
+    preset, _, payload = read_frame(data, SEEDED_CIPHERTEXTS)
+    if len(payload) < 36 or len(payload) % 4:
+        raise Refused("not a seed and bodies")
+    return preset, payload[:32], np.frombuffer(payload[32:], dtype="<u4")
+
+
+def expand(data):
+    """The ciphertexts' frames of a frame of seeded ciphertexts."""
+    preset, seed, bodies = read_seeded_ciphertexts(data)
+    masks = (ciphertext_mask(seed, row, preset.n) for row in range(len(bodies)))
+    return [write_ciphertext(preset, data[8:16], np.append(mask, body)) for mask, body in zip(masks, bodies)]
 
 
 def write_ciphertext(preset, fingerprint, words):

@@ -9,10 +9,13 @@ import numpy as np
 
 from ango_client import (
     DOMAIN_BOOTSTRAP,
+    DOMAIN_CIPHERTEXT,
     DOMAIN_KEY_SWITCH,
     PRESETS,
     EvaluationKey,
     SecretKey,
+    ciphertext_mask,
+    expand,
     read_ciphertext,
     residue_mask,
     stream_words,
@@ -23,6 +26,7 @@ from ango_evaluate import Evaluator
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 SEED = bytes(range(32))
+SEEDED_BITS = [True, False, False, True, True]
 GATES = [
     {"op": "NAND", "operands": [1, 0]},
     {"op": "AND", "operands": [1, 1]},
@@ -48,9 +52,13 @@ def mask_answers(preset):
         (DOMAIN_BOOTSTRAP, preset.bootstrap_rows - 1),
         (DOMAIN_KEY_SWITCH, 7),
         (DOMAIN_KEY_SWITCH, preset.key_switch_rows - 1),
+        (DOMAIN_CIPHERTEXT, 0),
+        (DOMAIN_CIPHERTEXT, 65535),
     ]:
-        bootstrap = domain == DOMAIN_BOOTSTRAP
-        mask = residue_mask(SEED, row, preset.k * preset.N) if bootstrap else torus_mask(SEED, row, preset.n)
+        if domain == DOMAIN_BOOTSTRAP:
+            mask = residue_mask(SEED, row, preset.k * preset.N)
+        else:
+            mask = {DOMAIN_KEY_SWITCH: torus_mask, DOMAIN_CIPHERTEXT: ciphertext_mask}[domain](SEED, row, preset.n)
         rows.append(
             {
                 "domain": domain,
@@ -74,6 +82,7 @@ def key_answers(preset):
     )
     evaluation_key = key.to_bytes()
     ciphertexts = [fixed_ciphertext(secret, bit) for bit in (False, True)]
+    seeded = fixed_seeded_ciphertexts(secret)
     operands = [read_ciphertext(ciphertext)[1] for ciphertext in ciphertexts]
     evaluator = Evaluator(key)
     gates = []
@@ -91,8 +100,18 @@ def key_answers(preset):
             {"bit": bool(bit), "phase": secret.phase(ciphertext), "ciphertext": text(ciphertext)}
             for bit, ciphertext in enumerate(ciphertexts)
         ],
+        "seeded": {
+            "bits": SEEDED_BITS,
+            "phases": [secret.phase(ciphertext) for ciphertext in expand(seeded)],
+            "container": text(seeded),
+        },
         "gates": gates,
     }
+
+
+def fixed_seeded_ciphertexts(secret):
+    seed = hashlib.sha256(b"seed of ciphertexts of " + secret.preset.name.encode()).digest()
+    return secret.encrypt_seeded(SEEDED_BITS, seed=seed, noise=[-12345, 54321, 0, 1, -99999])
 
 
 def fixed_secret_key(preset):

@@ -1,23 +1,28 @@
 """Gates on a running node: run_gates.py URL API_KEY [PRESET].
 
-Makes a key, opens a blind session on it, runs every input combination of NAND, XOR and MUX, one request a gate and
-then all in one batch, and decrypts the answers. Prints a line a gate; exits with 1 when an answer is wrong or refused.
+Makes a key, opens a blind session on it, runs every input combination of NAND, XOR and MUX, one request a gate, then
+all in one batch, then all as seeded bare words, and decrypts the answers. Prints a line a gate; exits with 1 when an
+answer is wrong or refused.
 """
 
 import base64
 import itertools
 import json
+import struct
 import sys
 import urllib.error
 import urllib.request
 
-from ango_client import PRESETS, EvaluationKey, SecretKey
+import numpy as np
+
+from ango_client import PRESETS, EvaluationKey, SecretKey, read_seeded_ciphertexts, write_ciphertext
 
 GATES = {
     "NAND": (("a", "b"), lambda a, b: not (a and b)),
     "XOR": (("a", "b"), lambda a, b: a != b),
     "MUX": (("a", "b", "sel"), lambda a, b, sel: a if sel else b),
 }
+OCTETS = "application/octet-stream"
 TIMEOUT_S = 120
 
 
@@ -46,8 +51,24 @@ def main():
     right.append(check("batch", len(answer["results_b64"]) == len(cases)))
     for (op, bits), result in zip(cases, answer["results_b64"]):
         right.append(check_gate("batch", secret, op, bits, result))
+    for (op, bits), result in zip(cases, seeded_batch(node, session["session_id"], secret, cases)):
+        right.append(check_gate("words", secret, op, bits, result))
     node.ask("DELETE", f"tfhe/session/{session['session_id']}")
     sys.exit(0 if all(right) else 1)
+
+
+def seeded_batch(node, session, secret, cases):
+    """The results of a batch whose operands are of one seed: a body each, behind a head."""
+    preset = secret.preset
+    frame = secret.encrypt_seeded([bit for _, bits in cases for bit in bits])
+    _, seed, bodies = read_seeded_ciphertexts(frame)
+    seeds = [{"seed": seed.hex(), "ciphertexts": len(bodies)}]
+    head = json.dumps({"session_id": session, "gates": [op for op, _ in cases], "seeds": seeds}).encode()
+    body = struct.pack("<I", len(head)) + head + bodies.astype("<u4").tobytes()
+    answer = node.ask_bytes("POST", "tfhe/batch", body, OCTETS, OCTETS)
+    start = 4 + struct.unpack_from("<I", answer)[0]
+    words = np.frombuffer(answer[start:], dtype="<u4").reshape(-1, preset.n + 1)
+    return [text(write_ciphertext(preset, secret.fingerprint, row)) for row in words]
 
 
 def check_gate(request, secret, op, bits, result):
@@ -77,16 +98,20 @@ class Node:
         return self.ask("POST", path, json.dumps(body).encode(), "application/json")
 
     def ask(self, method, path, body=None, content_type=None):
+        answer = self.ask_bytes(method, path, body, content_type)
+        return json.loads(answer) if answer else None
+
+    def ask_bytes(self, method, path, body=None, content_type=None, accept="application/json"):
         request = urllib.request.Request(self.base + path, data=body, method=method)
         request.add_header("Authorization", f"Bearer {self.api_key}")
+        request.add_header("Accept", accept)
         if content_type:
             request.add_header("Content-Type", content_type)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-                answer = response.read()
+                return response.read()
         except urllib.error.HTTPError as refusal:
             sys.exit(f"{method} {path.split('/session/')[0]}: {refusal.code} {refusal.read().decode(errors='replace')}")
-        return json.loads(answer) if answer else None
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
         None => value::own_width(&text).context("--width")?,
     };
     let bits = value::parse(&text, width)?;
-    let ciphertexts = bundle::encrypt(&args.key.read()?, &bits);
-    files::write(&args.out, &ciphertexts.concat(), Access::Shared, args.force)
+    let ciphertexts = bundle::encrypt_seeded(&args.key.read()?, &bits);
+    files::write(&args.out, &ciphertexts, Access::Shared, args.force)
 }
 
 /// A number, spaces and line end around it left out.

@@ -117,7 +117,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     print(&args, key.as_ref(), &evaluation)
 }
 
-/// One value an input, one ciphertext a bit.
+/// One value an input.
 fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> anyhow::Result<Vec<Vec<Vec<u8>>>> {
     if texts.len() != widths.len() {
         bail!("{} inputs given, {} are needed, of {widths:?} bits", texts.len(), widths.len());
@@ -125,12 +125,13 @@ fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> a
     let read = |(text, &width): (&String, &usize)| match (text.strip_prefix('@'), key) {
         (Some(path), _) => {
             let ciphertexts = read_ciphertexts(path.as_ref())?;
-            if ciphertexts.len() != width {
-                bail!("{path} has {} ciphertexts, the input {width} bits", ciphertexts.len());
+            let found = bundle::width(&ciphertexts);
+            if found != width {
+                bail!("{path} has {found} ciphertexts, the input {width} bits");
             }
             Ok(ciphertexts)
         }
-        (None, Some(key)) => Ok(bundle::encrypt(key, &value::parse(text, width)?)),
+        (None, Some(key)) => Ok(vec![bundle::encrypt_seeded(key, &value::parse(text, width)?)]),
         (None, None) => bail!("a number as input needs the secret key"),
     };
     texts.iter().zip(widths).map(read).collect()

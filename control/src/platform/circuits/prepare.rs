@@ -12,11 +12,12 @@ use super::{kept, value_bytes};
 use crate::app::Node;
 use crate::auth::{Caller, Role};
 use crate::body::Reserved;
-use crate::compute::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit};
+use crate::compute::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit, SeededLweList};
 use crate::config::CircuitsConfig;
 use crate::error::ApiError;
 use crate::limits::Quota;
 use crate::octets::Words;
+use crate::seeds::Seeds;
 use crate::sessions::OpenSession;
 use crate::workbench::{Full, Memory, Room, Value, Workbench};
 
@@ -71,7 +72,8 @@ const RECORD_OUTPUT_BYTES: u64 = 64;
 
 /// Checks everything there is to check about a request, cheapest first.
 pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
-    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, .. }, words, reserved, .. } = given;
+    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. }, words, reserved, .. } =
+        given;
     if outputs == Some(CircuitOutputs::Handles) && session.state(node.clock.now()) == SessionState::Idle {
         let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
         return Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"));
@@ -79,6 +81,11 @@ pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given:
     if let Some(fingerprint) = fingerprint {
         compute::check_fingerprint(&session.key, &fingerprint)?;
     }
+    if seeds.is_some() && words.is_none() {
+        let message = "seeds stand in the head of an octet-stream; in JSON a container brings its own";
+        return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
+    }
+    let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
     let sources = sources(&session.bench, inputs, words.is_some())?;
     let text = netlist_text(node, caller, circuit).await?;
     let limits = Limits::of(&node.config.circuits, caller.role);
@@ -86,16 +93,25 @@ pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given:
     let prepared = node.offload.run(caller.into(), move || {
         let netlist = read_netlist(&text, &limits, "circuit")?;
         drop(text);
-        let prepared = read(&key, &memory, &netlist, sources, words.unwrap_or_default());
+        let behind = Behind { words: words.unwrap_or_default(), seeds };
+        let prepared = read(&key, &memory, &netlist, sources, behind);
         drop(reserved);
         prepared
     });
     prepared.await?
 }
 
+/// What stands behind the head of an octet-stream.
+struct Behind {
+    words: Words,
+    seeds: Option<Seeds>,
+}
+
 /// Where an input's bits come from.
 enum Source {
     Texts(Vec<String>),
+    /// One container of all its bits.
+    Seeded(SeededLweList),
     Kept(Arc<Value>),
     /// So many of the words behind the head.
     Words(usize),
@@ -105,6 +121,7 @@ impl Source {
     fn bits(&self) -> usize {
         match self {
             Source::Texts(texts) => texts.len(),
+            Source::Seeded(bits) => bits.len(),
             Source::Kept(value) => value.bits.len(),
             Source::Words(bits) => *bits,
         }
@@ -173,8 +190,16 @@ fn read(
     memory: &Memory,
     netlist: &Netlist,
     sources: Vec<Source>,
-    words: Words,
+    Behind { words, seeds }: Behind,
 ) -> Result<Prepared, ApiError> {
+    let seeded = |(index, source)| match source {
+        Source::Texts(texts) => {
+            let seeded = compute::read_seeded_value(key, &texts, &format!("inputs[{index}]"))?;
+            Ok::<_, ApiError>(seeded.map_or(Source::Texts(texts), Source::Seeded))
+        }
+        other => Ok(other),
+    };
+    let sources = sources.into_iter().enumerate().map(seeded).collect::<Result<Vec<_>, _>>()?;
     check_widths(&sources, netlist.input_widths())?;
     let bits = |widths: &[usize]| widths.iter().sum::<usize>();
     let output_widths = netlist.output_widths().to_vec();
@@ -184,7 +209,7 @@ fn read(
     let record_room = memory.reserve(record_bytes).map_err(no_room)?;
 
     let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
-    let in_words = compute::read_words(key, words, in_words)?;
+    let in_words = compute::read_words(key, words, seeds.as_ref(), in_words)?;
     if sources.iter().all(|source| matches!(source, Source::Words(_))) {
         let (circuit, inputs, form) = (netlist.plan(), in_words, Form::Ango);
         return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
@@ -194,6 +219,10 @@ fn read(
     for (index, source) in sources.into_iter().enumerate() {
         let form = match source {
             Source::Texts(texts) => compute::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
+            Source::Seeded(bits) => {
+                inputs.append_seeded(&bits);
+                Some(Form::Ango)
+            }
             Source::Kept(value) => {
                 inputs.append(&value.bits);
                 Some(value.form)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::Code;
-use api::gates::BatchGate;
+use api::gates::{BatchGate, Seed};
 use axum::response::Response;
 
 use crate::app::Node;
@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::idempotency::Claim;
 use crate::limits::trial::Counted;
 use crate::octets::Words;
+use crate::seeds::Seeds;
 
 /// Gates as a request has them, all known and with all their operands.
 pub struct Work {
@@ -29,8 +30,8 @@ pub struct Work {
 enum Operands {
     /// In the gates' own members; the function says where gate `i` stands, with a dot at the end.
     Text(Vec<BatchGate>, fn(usize) -> String),
-    /// Behind the head of an octet-stream, which may name their key.
-    Words(Words, Option<String>),
+    /// Behind the head of an octet-stream, which may name their key and the seeds of their masks.
+    Words(Words, Option<String>, Option<Seeds>),
 }
 
 impl Work {
@@ -40,10 +41,16 @@ impl Work {
     }
 
     /// Gates' names in the head of an octet-stream, and what stands behind it.
-    pub fn from_words(names: &[String], words: Words, fingerprint: Option<String>) -> Result<Work, ApiError> {
+    pub fn from_words(
+        names: &[String],
+        words: Words,
+        fingerprint: Option<String>,
+        seeds: Option<&[Seed]>,
+    ) -> Result<Work, ApiError> {
         let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
         let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
-        Ok(Work { gates, operands: Operands::Words(words, fingerprint) })
+        let seeds = seeds.map(Seeds::of).transpose()?;
+        Ok(Work { gates, operands: Operands::Words(words, fingerprint, seeds) })
     }
 
     /// How many gates.
@@ -51,11 +58,12 @@ impl Work {
         self.gates.len() as u64
     }
 
-    /// Gates whose operands have to be decoded.
+    /// Gates whose operands have to be decoded, or their masks made.
     fn texts(&self) -> usize {
         match &self.operands {
             Operands::Text(texts, _) => texts.len(),
-            Operands::Words(..) => 0,
+            Operands::Words(_, _, Some(_)) => self.gates.len(),
+            Operands::Words(_, _, None) => 0,
         }
     }
 
@@ -67,9 +75,9 @@ impl Work {
                 let gates: Vec<GateText<'_>> = gates.map(|(gate, text)| operands(*gate, text)).collect();
                 compute::read_program(key, &gates, place)
             }
-            Operands::Words(words, fingerprint) => {
+            Operands::Words(words, fingerprint, seeds) => {
                 fingerprint.iter().try_for_each(|digits| compute::check_fingerprint(key, digits))?;
-                compute::read_program_words(key, &self.gates, words)
+                compute::read_program_words(key, &self.gates, words, seeds.as_ref())
             }
         }
     }
