@@ -1,126 +1,177 @@
 //! What a batch of 1024 NAND gates costs besides its computation: a node on loopback whose device computes in no time, one
-//! client that sends one request after another on one connection. Beside it what the sockets alone take for those bytes.
+//! client that sends one request after another on one connection. Beside it what the sockets alone take for the bytes of
+//! the largest.
+//!
+//! Operands are random words: any words are ciphertexts, and no two are equal. Handles that an answer makes are deleted
+//! between the measured requests.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
+use api::octets;
+use base64::Engine;
+use benches::connection::{Connection, message};
 use benches::idle::Idle;
 use benches::{cpu_time, median, only_once};
 use control::auth::Role;
-use engine::Device;
-use serde_json::json;
+use engine::{Device, Preset};
+use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::Request;
 
 const GATES: usize = 1024;
 const REQUESTS: usize = 101;
+const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(TestServer::on(vec![Device::new(Idle::new())]));
-    let (key, session, bit) = runtime.block_on(encrypted_bit(&server));
+    let (key, session) = runtime.block_on(open_session(&server));
+    let bench = Bench { address: server.address, key, session };
 
-    println!("| form | request | answer | median ms | fastest ms | CPU ms |");
-    println!("|---|---|---|---|---|---|");
-    let texts = vec![json!({"op": "NAND", "a": bit, "b": bit}); GATES];
-    let body = json!({"session_id": session, "gates": texts}).to_string().into_bytes();
-    row("JSON", server.address, &message(&key, "application/json", body));
-
-    let words = {
-        use base64::Engine;
-        base64::engine::general_purpose::STANDARD.decode(&bit).expect("base64")[32..].repeat(2 * GATES)
-    };
-    let head = json!({"session_id": session, "gates": vec!["NAND"; GATES]}).to_string().into_bytes();
-    let mut body = api::octets::begin(&head, words.len());
-    body.extend(words);
-    let request = message(&key, OCTETS, body);
-    let answer = row("octet-stream", server.address, &request);
-    row("sockets alone", sink(request.len(), answer), &request);
+    println!("| operands | results | request | answer | median ms | fastest ms | CPU ms | page faults |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let ciphertext = 4 * (Preset::Fast128.params().lwe_dimension + 1);
+    let words = random(2 * GATES * ciphertext);
+    let whole = bench.octets(json!({}), &words);
+    let answer = bench.row("words", "words", &whole);
+    bench.row("words", "handle", &bench.octets(json!({"outputs": "handles"}), &words));
+    let seeds = json!([{"seed": "5a".repeat(32), "ciphertexts": 2 * GATES}]);
+    let bodies = random(4 * 2 * GATES);
+    bench.row("seeded", "words", &bench.octets(json!({"seeds": seeds}), &bodies));
+    bench.row("seeded", "handle", &bench.octets(json!({"seeds": seeds, "outputs": "handles"}), &bodies));
+    let handles = [(); 2].map(|()| bench.keep(&bodies, &seeds));
+    let operands: Vec<usize> = (0..GATES).flat_map(|at| [at, GATES + at]).collect();
+    let chained = json!({"inputs": handles, "operands": operands, "outputs": "handles"});
+    bench.row("handles", "handle", &bench.octets(chained, &[]));
+    bench.row("JSON", "JSON", &bench.json(&words[..2 * ciphertext]));
+    Bench { address: sink(whole.len(), answer), ..bench }.row("sockets alone", "", &whole);
     runtime.block_on(server.stop());
 }
 
-/// A key, a session and a ciphertext of it in base64.
-async fn encrypted_bit(server: &TestServer) -> (String, String, String) {
-    let key = server.key(Role::Developer).await;
-    let text = |value: &serde_json::Value| value.as_str().expect("a string").to_owned();
-    let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
-    let session = text(&server.send(open).await.ok(201)["session_id"]);
-    let path = format!("/api/v1/tfhe/session/{session}/encrypt");
-    let bit = server.send(Request::post(path, &json!({"bit": true})).key(&key)).await.ok(200);
-    (key, session, text(&bit["ciphertext_b64"]))
+struct Bench {
+    address: SocketAddr,
+    key: String,
+    session: String,
 }
 
-fn message(key: &str, content_type: &str, body: Vec<u8>) -> Vec<u8> {
-    let head = format!(
-        "POST /api/v1/tfhe/batch HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\nAccept: {content_type}\r\n\
-         Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.into_bytes(), body].concat()
-}
-
-/// Sends the request again and again and prints what it takes; bytes of an answer.
-fn row(form: &str, address: SocketAddr, request: &[u8]) -> usize {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    let mut bytes = vec![0; 16 << 20];
-    let mut exchange = || {
-        stream.write_all(request).expect("the request is taken");
-        answer(&mut stream, &mut bytes)
-    };
-    let answer = exchange();
-    if only_once() {
-        return answer;
+impl Bench {
+    /// A batch with this head besides session and gates.
+    fn octets(&self, mut head: Value, words: &[u8]) -> Vec<u8> {
+        head["session_id"] = json!(self.session);
+        head["gates"] = json!(vec!["NAND"; GATES]);
+        let mut body = octets::begin(head.to_string().as_bytes(), words.len());
+        body.extend(words);
+        self.message("POST /api/v1/tfhe/batch", OCTETS, &body)
     }
-    let (mut times, cpu) = (Vec::new(), cpu_time());
-    for _ in 0..REQUESTS {
-        let start = Instant::now();
-        exchange();
-        times.push(start.elapsed());
-    }
-    let cpu = (cpu_time() - cpu) / REQUESTS as u32;
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let fastest = times.iter().min().copied().unwrap_or_default();
-    println!(
-        "| {form} | {:.2} MB | {:.2} MB | {:.2} | {:.2} | {:.2} |",
-        request.len() as f64 / 1e6,
-        answer as f64 / 1e6,
-        ms(median(times)),
-        ms(fastest),
-        ms(cpu)
-    );
-    answer
-}
 
-/// Reads an answer of declared length; its bytes.
-fn answer(stream: &mut TcpStream, bytes: &mut [u8]) -> usize {
-    let (mut have, mut whole) = (0, usize::MAX);
-    while have < whole {
-        have += match stream.read(&mut bytes[have..]).expect("an answer") {
-            0 => panic!("the connection was closed"),
-            read => read,
-        };
-        if let Some(end) = bytes[..have.min(4096)].windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = std::str::from_utf8(&bytes[..end]).expect("a head of text").to_ascii_lowercase();
-            assert!(head.starts_with("http/1.1 200"), "{head}");
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
-            whole = end + 4 + length.parse::<usize>().expect("a number");
+    /// A batch whose gates all have these two operands.
+    fn json(&self, words: &[u8]) -> Vec<u8> {
+        let operands: Vec<String> = words.chunks_exact(words.len() / 2).map(container).collect();
+        let gates = vec![json!({"op": "NAND", "a": operands[0], "b": operands[1]}); GATES];
+        let body = json!({"session_id": self.session, "gates": gates}).to_string();
+        self.message("POST /api/v1/tfhe/batch", JSON, body.as_bytes())
+    }
+
+    fn message(&self, line: &str, form: &str, body: &[u8]) -> Vec<u8> {
+        message(line, &self.key, &[("Accept", form), ("Content-Type", form)], body)
+    }
+
+    /// The handle of a batch's results.
+    fn keep(&self, bodies: &[u8], seeds: &Value) -> String {
+        let request = self.octets(json!({"seeds": seeds, "outputs": "handles"}), bodies);
+        handle(Connection::open(self.address).exchange(&request).1).expect("a handle")
+    }
+
+    /// Sends the request again and again and prints what it takes; bytes of an answer.
+    fn row(&self, operands: &str, results: &str, request: &[u8]) -> usize {
+        let mut connection = Connection::open(self.address);
+        let (mut times, mut cpu, mut faults, mut answer) = (Vec::new(), Duration::ZERO, 0, 0);
+        for _ in 0..if only_once() { 1 } else { REQUESTS + 1 } {
+            let (cpu_before, faults_before) = (cpu_time(), page_faults());
+            let (time, body) = connection.exchange(request);
+            let kept = if results == "handle" { handle(body) } else { None };
+            answer = body.len();
+            times.push(time);
+            cpu += cpu_time() - cpu_before;
+            faults += page_faults() - faults_before;
+            if let Some(handle) = kept {
+                let line = format!("DELETE /api/v1/tfhe/session/{}/handles/{handle}", self.session);
+                connection.exchange(&self.message(&line, JSON, &[]));
+            }
         }
+        if only_once() {
+            return answer;
+        }
+        let requests = times.len();
+        times.remove(0); // the first makes what the others find
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let fastest = times.iter().min().copied().unwrap_or_default();
+        println!(
+            "| {operands} | {results} | {:.3} MB | {:.3} MB | {:.2} | {:.2} | {:.2} | {} |",
+            request.len() as f64 / 1e6,
+            answer as f64 / 1e6,
+            ms(median(times)),
+            ms(fastest),
+            ms(cpu / requests as u32),
+            faults / requests as u64,
+        );
+        answer
     }
-    have
 }
 
-/// A server that takes so many bytes and gives so many, and does nothing else.
+/// A key and a session.
+async fn open_session(server: &TestServer) -> (String, String) {
+    let key = server.key(Role::Developer).await;
+    let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
+    let session = server.send(open).await.ok(201)["session_id"].as_str().expect("a string").to_owned();
+    (key, session)
+}
+
+/// The handle in an octet-stream's head.
+fn handle(body: &[u8]) -> Option<String> {
+    let (head, _) = octets::split(body, 1 << 16).ok()?;
+    let head: Value = serde_json::from_slice(head).expect("a head of JSON");
+    head["handle"].as_str().map(str::to_owned)
+}
+
+/// Words as a container in base64.
+fn container(words: &[u8]) -> String {
+    use kernels::container::{Tag, frame};
+    let bytes = frame(Tag::Ciphertext, Preset::Fast128, None, |out| out.extend_from_slice(words));
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Bytes of which no two words are likely equal (xorshift).
+fn random(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..bytes.div_ceil(8)).flat_map(|_| next()).take(bytes).collect()
+}
+
+/// Pages that this process got from the system so far; zero where the system does not tell.
+fn page_faults() -> u64 {
+    let times = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let mut fields = times.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.nth(7).and_then(|faults| faults.parse().ok()).unwrap_or_default()
+}
+
+/// A server that takes so many bytes and gives a body of so many, and does nothing else.
 fn sink(takes: usize, gives: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
         let mut bytes = vec![0; 256 << 10];
-        let head = |length: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-        let mut out = head(gives - head(gives).len()).into_bytes();
-        out.resize(gives, 0);
+        let mut out = format!("HTTP/1.1 200 OK\r\ncontent-length: {gives}\r\n\r\n").into_bytes();
+        out.resize(out.len() + gives, 0);
         loop {
             let mut left = takes;
             while left > 0 {

@@ -71,7 +71,9 @@ impl Backend for Idle {
         for gate in gates {
             arena.words.copy_within(row(gate.operands[0]), row(gate.result).start);
         }
-        Ok(reads.iter().flat_map(|&slot| &arena.words[row(slot)]).copied().collect())
+        let mut words = Vec::with_capacity(reads.len() * arena.row_words);
+        reads.iter().for_each(|&slot| words.extend_from_slice(&arena.words[row(slot)]));
+        Ok(words)
     }
 
     fn finish(&self, pending: Vec<u32>) -> kernels::Result<Vec<u32>> {

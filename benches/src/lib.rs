@@ -1,5 +1,6 @@
 //! What the benches share: a measuring loop that is fair to both sides of a ratio, and the head of a table.
 
+pub mod connection;
 pub mod idle;
 pub mod rates;
 

@@ -1,0 +1,78 @@
+//! What it costs that a gate request is written down: one session, one connection, one request of one gate after another on
+//! a device that computes in no time, on both databases, which wait for the disk at each commit. Each request is charged in
+//! a transaction; one with an `Idempotency-Key` is claimed before and kept with its charge. Beside it an authenticated
+//! request that writes nothing.
+//!
+//! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
+
+use std::time::{Duration, Instant};
+
+use benches::connection::{Connection, message};
+use benches::idle::Idle;
+use benches::{cpu_time, only_once};
+use control::auth::Role;
+use engine::Device;
+use serde_json::json;
+use tests::TestServer;
+use tests::database::Kind;
+use tests::http::Request;
+
+const SECONDS: u64 = 5;
+const JSON: &str = "application/json";
+
+fn main() {
+    let durable = std::env::var_os("THROWAWAY_POSTGRES_DURABLE").is_some();
+    assert!(durable || only_once(), "set THROWAWAY_POSTGRES_DURABLE=1: PostgreSQL shall wait for the disk too");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    println!("| database | request | requests/s | p50 ms | p99 ms | CPU us a request, client and node |");
+    println!("|---|---|---|---|---|---|");
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let server = runtime.block_on(TestServer::on_database(kind, vec![Device::new(Idle::new())]));
+        let (key, gate) = runtime.block_on(gate(&server));
+        let mut connection = Connection::open(server.address);
+        let list = message("GET /api/v1/tfhe/sessions", &key, &[], &[]);
+        row(kind, "reads: list of sessions", &mut connection, |_| list.clone());
+        let path = "POST /api/v1/tfhe/gate";
+        let charged = message(path, &key, &[("Content-Type", JSON)], gate.as_bytes());
+        row(kind, "gate, charged", &mut connection, |_| charged.clone());
+        row(kind, "gate, charged and kept under a key", &mut connection, |at| {
+            let name = format!("bench-{at}");
+            message(path, &key, &[("Content-Type", JSON), ("Idempotency-Key", &name)], gate.as_bytes())
+        });
+        runtime.block_on(server.stop());
+    }
+}
+
+/// A key, and a request of a gate in a session of it.
+async fn gate(server: &TestServer) -> (String, String) {
+    let key = server.key(Role::Developer).await;
+    let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
+    let session = server.send(open).await.ok(201)["session_id"].as_str().expect("a string").to_owned();
+    let mut bits = Vec::new();
+    for bit in [true, false] {
+        let path = format!("/api/v1/tfhe/session/{session}/encrypt");
+        bits.push(
+            server.send(Request::post(path, &json!({"bit": bit})).key(&key)).await.ok(200)["ciphertext_b64"].take(),
+        );
+    }
+    (key, json!({"session_id": session, "op": "NAND", "a": bits[0], "b": bits[1]}).to_string())
+}
+
+/// Sends requests for a while and prints what came of it.
+fn row(kind: Kind, name: &str, connection: &mut Connection, request: impl Fn(usize) -> Vec<u8>) {
+    let (cpu, started) = (cpu_time(), Instant::now());
+    let mut times: Vec<Duration> = Vec::new();
+    while times.is_empty() || (!only_once() && started.elapsed() < Duration::from_secs(SECONDS)) {
+        times.push(connection.exchange(&request(times.len())).0);
+    }
+    let (wall, cpu, requests) = (started.elapsed(), cpu_time() - cpu, times.len());
+    times.sort_unstable();
+    let ms = |percent: usize| times[(requests - 1) * percent / 100].as_secs_f64() * 1e3;
+    println!(
+        "| {kind:?} | {name} | {:.0} | {:.2} | {:.2} | {:.0} |",
+        requests as f64 / wall.as_secs_f64(),
+        ms(50),
+        ms(99),
+        cpu.as_secs_f64() * 1e6 / requests as f64
+    );
+}
