@@ -3,6 +3,7 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::modular::RING_MODULUS;
+use crate::tfhe::SeededLweList;
 use crate::tfhe::keys::Masks;
 
 fn key(preset: Preset) -> EvaluationKey {
@@ -44,6 +45,42 @@ fn evaluation_keys_and_ciphertexts_survive_the_round_trip() {
         assert_eq!(bytes.len(), HEADER_BYTES + preset.params().ciphertext_bytes());
         assert_eq!(read_ciphertext(&bytes, preset, Some([9; 8])), Ok((lwe, Form::Ango)));
     }
+}
+
+fn seeded(preset: Preset, count: u32) -> Vec<u8> {
+    write_seeded(&SeededLweList::new([5; 32], (0..count).collect()), preset, Some([1; 8]))
+}
+
+#[test]
+fn seeded_ciphertexts_survive_the_round_trip_and_one_is_a_ciphertext() {
+    for preset in Preset::ALL {
+        let list = SeededLweList::new([5; 32], (0..100).collect());
+        let bytes = write_seeded(&list, preset, Some([1; 8]));
+        assert_eq!(bytes.len(), HEADER_BYTES + 32 + 4 * 100);
+        assert_eq!(read_seeded(&bytes, preset, Some([1; 8])), Ok(list));
+        assert!(matches!(read_ciphertext(&bytes, preset, None), Err(Error::Malformed(_))), "a hundred are not one");
+        let expected =
+            Lwe::new(SeededLweList::new([5; 32], vec![0]).expand(preset.params().lwe_dimension).into_words());
+        assert_eq!(read_ciphertext(&seeded(preset, 1), preset, None), Ok((expected, Form::Ango)));
+    }
+}
+
+#[test]
+fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_right_checksum() {
+    let good = seeded(Preset::Fast128, 3);
+    assert!(matches!(read_seeded(&good, Preset::Fast128, Some([2; 8])), Err(Error::Params(_))));
+    assert!(matches!(read_seeded(&good, Preset::Standard128, None), Err(Error::Params(_))));
+    let of_length = |length: usize| {
+        let mut bytes = good.clone();
+        bytes.resize(HEADER_BYTES + length, 0);
+        bytes[16..24].copy_from_slice(&(length as u64).to_le_bytes());
+        read_seeded(&resealed(bytes), Preset::Fast128, None)
+    };
+    for length in [0, 31, 32, 33, 35, 37, 32 + 4 * (SEEDED_CIPHERTEXTS_MAX + 1)] {
+        assert!(matches!(of_length(length), Err(Error::Malformed(_))), "{length} bytes");
+    }
+    assert!(of_length(36).is_ok() && of_length(32 + 4 * SEEDED_CIPHERTEXTS_MAX).is_ok());
+    assert!(matches!(read_evaluation_key(good), Err(Error::WrongType { .. })));
 }
 
 #[test]
@@ -107,6 +144,12 @@ proptest! {
     #[test]
     fn a_flipped_bit_or_a_cut_is_never_accepted(bit in 0usize..8 * 2580, cut in 0usize..2579) {
         let good = write_ciphertext(&lwe(Preset::Fast128), Preset::Fast128, Some([3; 8]), Form::Ango);
+        let mut flipped = good.clone();
+        let bit = bit % (8 * good.len());
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(read_ciphertext(&flipped, Preset::Fast128, None).is_err());
+        prop_assert!(read_ciphertext(&good[..cut % good.len()], Preset::Fast128, None).is_err());
+        let good = seeded(Preset::Fast128, 1);
         let mut flipped = good.clone();
         let bit = bit % (8 * good.len());
         flipped[bit / 8] ^= 1 << (bit % 8);
