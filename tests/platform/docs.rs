@@ -8,10 +8,12 @@ use tests::http::Request;
 fn the_committed_openapi_page_is_the_one_that_is_served() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        committed == control::openapi::json(),
-        "the API's description has changed: look at the difference after `cargo run -- openapi > docs/openapi.json`"
-    );
+    let served = control::openapi::json();
+    if committed != served {
+        let new = std::env::temp_dir().join("ango-openapi.json");
+        std::fs::write(&new, served).expect("the page is written");
+        panic!("the API's description has changed: look at the difference of docs/openapi.json and {}", new.display());
+    }
 }
 
 #[tokio::test]
