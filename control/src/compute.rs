@@ -85,8 +85,17 @@ impl Drop for OwnedKey {
 pub struct GateText<'a> {
     /// The gate.
     pub gate: Gate,
-    /// Member names and texts; as many as the gate has operands.
-    pub operands: Vec<(&'static str, &'a str)>,
+    /// Member names and operands; as many as the gate has.
+    pub operands: Vec<(&'static str, OperandText<'a>)>,
+}
+
+/// An operand as a member of a gate has it.
+#[derive(Clone, Copy, Debug)]
+pub enum OperandText<'a> {
+    /// A ciphertext in base64.
+    Text(&'a str),
+    /// The words of a ciphertext that the node keeps, and the form in which it is written.
+    Kept(&'a [u32], Form),
 }
 
 /// Gates that can be run.
@@ -112,6 +121,12 @@ impl Outcome {
     /// The results' ciphertexts.
     pub fn into_results(self) -> LweList {
         self.results
+    }
+
+    /// Takes the results' ciphertexts out, and the form of the first.
+    pub fn take_results(&mut self) -> (LweList, Form) {
+        let none = LweList::with_capacity(self.results.dimension(), 0);
+        (std::mem::replace(&mut self.results, none), self.forms.first().copied().unwrap_or(Form::Ango))
     }
 }
 
@@ -470,8 +485,17 @@ pub fn read_program(
     let mut forms = Vec::with_capacity(gates.len());
     for (i, gate) in gates.iter().enumerate() {
         for (at, (member, text)) in gate.operands.iter().enumerate() {
-            let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
-            operands.push(lwe.words());
+            let form = match *text {
+                OperandText::Kept(words, form) => {
+                    operands.push(words);
+                    form
+                }
+                OperandText::Text(text) => {
+                    let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
+                    operands.push(lwe.words());
+                    form
+                }
+            };
             if at == 0 {
                 forms.push(form);
             }
@@ -480,15 +504,9 @@ pub fn read_program(
     Ok(Program { list: GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms })
 }
 
-/// A request's gates whose operands are bare words, one ciphertext after another: as [`read_program`].
-pub fn read_program_words(
-    key: &OpenKey,
-    gates: &[Gate],
-    words: Words,
-    seeds: Option<&Seeds>,
-) -> Result<Program, ApiError> {
-    let operands = read_words(key, words, seeds, gates.iter().map(|gate| gate.arity()).sum())?;
-    Ok(Program { list: GateList::new(gates.to_vec(), operands), forms: vec![Form::Ango; gates.len()] })
+/// Gates on operands that were read, gate after gate; results are written in our own form.
+pub fn program(gates: &[Gate], operands: LweList) -> Program {
+    Program { list: GateList::new(gates.to_vec(), operands), forms: vec![Form::Ango; gates.len()] }
 }
 
 /// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).

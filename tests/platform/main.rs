@@ -16,6 +16,7 @@ mod docs;
 mod errors;
 mod external_issuer;
 mod faults;
+mod gate_handles;
 mod gates;
 mod health;
 mod hostile;

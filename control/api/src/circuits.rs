@@ -149,6 +149,11 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
     }
 }
 
+/// As [`inputs`], where they are there.
+pub(crate) fn some_inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CircuitValue>>, D::Error> {
+    inputs(deserializer).map(Some)
+}
+
 /// Reads a circuit's inputs within their bounds.
 fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue>, D::Error> {
     struct Values;
@@ -177,7 +182,7 @@ fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue
     deserializer.deserialize_seq(Values)
 }
 
-/// In which form a circuit's results are wanted.
+/// Where results of a circuit or a batch are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

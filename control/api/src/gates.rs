@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{MilliYen, SessionId, objects};
+use crate::circuits::{self, CircuitOutputs, CircuitValue};
+use crate::{HandleId, MilliYen, SessionId, objects};
 
 /// Gates in one batch at most (specification, Limits).
 pub const BATCH_GATES_MAX: usize = 1024;
@@ -137,14 +138,15 @@ pub struct GateRequest {
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
     #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
-    /// A bit's ciphertext, base64. For MUX the result when `sel` is 1.
+    /// A bit's ciphertext, base64, or a bit that the node keeps: `hdl_...[5]`, without brackets that of a single bit. For
+    /// MUX the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// A bit's ciphertext, base64; every gate but NOT needs it. For MUX the result when `sel` is 0.
+    /// As `a`; every gate but NOT needs it. For MUX the result when `sel` is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
-    /// A bit's ciphertext, base64; MUX's selector.
+    /// As `a`; MUX's selector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
@@ -197,14 +199,21 @@ pub struct BatchRequest {
     #[serde(deserialize_with = "objects::list::<BATCH_GATES_MAX, _, _>")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<BatchGate>,
+    /// `ciphertexts` (when absent) or `handles`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<CircuitOutputs>,
 }
 
 /// The answer to a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchResult {
-    /// One ciphertext a gate, in the order of the request.
+    /// One ciphertext a gate, in the order of the request; none where the results stay on the node.
     pub results_b64: Vec<String>,
+    /// Where the results stay on the node: names them all, bit `i` is that of gate `i`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "hdl_7ffa2v48l0ra65d6dqhfmbklcu"))]
+    pub handle: Option<HandleId>,
     /// Bootstrap operations by the tariff.
     pub total_bootstrap_ops: u64,
     /// What they cost together, discount applied.
@@ -227,6 +236,19 @@ pub struct BatchHead {
     /// 1 to 1024 names of gates.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<String>,
+    /// What the operands are taken from: for each value how many of the ciphertexts behind the head are its bits, or the
+    /// handle of a result. Absent: the ciphertexts behind the head are the operands.
+    #[serde(default, deserialize_with = "circuits::some_inputs", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 4096))]
+    pub inputs: Option<Vec<CircuitValue>>,
+    /// With `inputs`: for each operand, gate after gate, its place among all bits of `inputs`, from 0. Absent: each is
+    /// taken once, in their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 3072))]
+    pub operands: Option<Vec<u64>>,
+    /// `ciphertexts` (when absent) or `handles`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<CircuitOutputs>,
     /// 16 hexadecimal digits that name the ciphertexts' key. Refused if they name another than the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
@@ -257,8 +279,12 @@ pub struct Seed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchResultHead {
-    /// Ciphertexts behind the head.
+    /// Ciphertexts behind the head; none where the results stay on the node.
     pub results: usize,
+    /// Where the results stay on the node: names them all, bit `i` is that of gate `i`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "hdl_7ffa2v48l0ra65d6dqhfmbklcu"))]
+    pub handle: Option<HandleId>,
     /// Bootstrap operations by the tariff.
     pub total_bootstrap_ops: u64,
     /// What they cost together, discount applied.

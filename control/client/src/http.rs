@@ -178,6 +178,7 @@ impl Client {
         }
         let mut sum = BatchResult {
             results_b64: Vec::with_capacity(gates.len()),
+            handle: None,
             total_bootstrap_ops: 0,
             total_cost_jpy: MilliYen(0),
             total_compute_ms: 0.0,

@@ -8,6 +8,8 @@ mod kept;
 mod prepare;
 mod running;
 
+pub use prepare::{may_keep, no_room, unknown_handle};
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -225,7 +227,7 @@ pub async fn operation(
     let (Some(session), Some(outputs)) = (&found.session, results) else {
         return without_results(&operation, octets::wanted(&headers));
     };
-    let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(prepare::no_room)?;
+    let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(no_room)?;
     answer(&node, *session.key, operation, outputs, room, octets::wanted(&headers)).await
 }
 
@@ -268,10 +270,10 @@ pub async fn read_handle(
     path: PathParts,
 ) -> Result<Response, ApiError> {
     let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
-    let handle: HandleId = path.get("handle").parse().map_err(|_| prepare::unknown_handle(None))?;
-    let value = session.bench.value(&handle).ok_or_else(|| prepare::unknown_handle(None))?;
+    let handle: HandleId = path.get("handle").parse().map_err(|_| unknown_handle(None))?;
+    let value = session.bench.value(&handle).ok_or_else(|| unknown_handle(None))?;
     let key = *session.key;
-    let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(prepare::no_room)?;
+    let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(no_room)?;
     let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
     let written = node.offload.run((&caller).into(), move || match octets {
         true => octets::write_octets(&KeptValue { handle, bits, ciphertexts_b64: None }, vec![value.bits.clone()]),
@@ -304,7 +306,7 @@ pub async fn delete_handle(
     let handle: Option<HandleId> = path.get("handle").parse().ok();
     match handle.is_some_and(|handle| session.bench.forget(&handle)) {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(prepare::unknown_handle(None)),
+        false => Err(unknown_handle(None)),
     }
 }
 

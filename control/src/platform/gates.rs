@@ -1,11 +1,13 @@
 //! Gate sessions (specification, Gate sessions; readings G1-G14, P24-P30).
 
 mod evaluation;
+mod operands;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::Code;
+use api::circuits::CircuitOutputs;
 use api::gates::{
     BATCH_GATES_MAX, BatchGate, BatchHead, BatchRequest, BatchResult, BatchResultHead, CIPHERTEXT_BYTES_MAX,
     CreateEvalSession, CreateSession, CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult,
@@ -33,8 +35,10 @@ use crate::limits::Quota;
 use crate::octets::{self, HeadAndWords, OctetsHead, Upload};
 use crate::pagination::PageQuery;
 use crate::path::PathParts;
+use crate::seeds::Seeds;
 use crate::sessions::OpenSession;
 use evaluation::{AnswerForm, Asked, Ran, Work, run};
+use operands::Octets;
 
 /// Sessions in a list without a limit.
 const SESSIONS_LISTED_MAX: u32 = 1000;
@@ -191,7 +195,8 @@ pub async fn evaluate(
 ) -> Result<Response, ApiError> {
     let GateRequest { session_id, op, a, b, sel } = request;
     let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
-    let asked = Asked { session_id, work, reserved, answer: AnswerForm { octets: false, write: write_gate } };
+    let (outputs, answer) = (CircuitOutputs::Ciphertexts, AnswerForm { octets: false, write: write_gate });
+    let asked = Asked { session_id, work, outputs, reserved, answer };
     run(node, caller, claim, asked, deadline).await
 }
 
@@ -209,7 +214,8 @@ fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
-/// All or nothing. From 32 gates on, 30 percent off.
+/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the node, as one value
+/// under one handle, a bit a gate; operands of later gates name its bits, and circuits take it as an input.
 ///
 /// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate, or the
 /// bodies alone of seeded ones; with
@@ -233,19 +239,23 @@ pub async fn evaluate_batch(
     quota: Quota,
     upload: Upload<BatchRequest, BatchHead>,
 ) -> Result<Response, ApiError> {
-    let (session_id, work, reserved) = match upload {
-        Upload::Json(Json { value: BatchRequest { session_id, gates }, reserved }) => {
+    let (session_id, work, outputs, reserved) = match upload {
+        Upload::Json(Json { value: BatchRequest { session_id, gates, outputs }, reserved }) => {
             bounded(gates.len())?;
-            (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, reserved)
+            (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, outputs, reserved)
         }
-        Upload::Octets { head: BatchHead { session_id, gates, fingerprint, seeds }, words, reserved } => {
+        Upload::Octets { head, words, reserved } => {
+            let BatchHead { session_id, gates, inputs, operands, outputs, fingerprint, seeds } = head;
             bounded(gates.len())?;
-            (session_id, Work::from_words(&gates, words, fingerprint, seeds.as_deref())?, reserved)
+            let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
+            let octets = Octets { words, fingerprint, seeds, inputs, operands };
+            (session_id, Work::from_octets(&gates, octets)?, outputs, reserved)
         }
     };
+    let outputs = outputs.unwrap_or_default();
     node.limits.count_gates(&quota, work.gates(), node.clock.now()).await?;
     let answer = AnswerForm { octets: octets::wanted(&headers), write: write_batch };
-    run(node, caller, claim, Asked { session_id, work, reserved, answer }, deadline).await
+    run(node, caller, claim, Asked { session_id, work, outputs, reserved, answer }, deadline).await
 }
 
 /// Refuses a batch of no gates or of too many.
@@ -261,17 +271,24 @@ fn bounded(gates: usize) -> Result<(), ApiError> {
     }
 }
 
-fn write_batch(Ran { key, outcome, price, gates }: Ran, octets: bool) -> Result<Response, ApiError> {
+fn write_batch(Ran { key, outcome, price, gates, handle }: Ran, octets: bool) -> Result<Response, ApiError> {
     let (total_bootstrap_ops, total_cost_jpy) = (price.bootstrap_ops, price.cost);
     let (total_compute_ms, batch_discount_applied) = (milliseconds(outcome.compute), price.discounted);
     if octets {
-        let results = gates.len();
-        let head =
-            BatchResultHead { results, total_bootstrap_ops, total_cost_jpy, total_compute_ms, batch_discount_applied };
+        let results = if handle.is_some() { 0 } else { gates.len() };
+        let head = BatchResultHead {
+            results,
+            handle,
+            total_bootstrap_ops,
+            total_cost_jpy,
+            total_compute_ms,
+            batch_discount_applied,
+        };
         return Ok(octets::write_octets(&head, vec![outcome.into_results()])?.respond(StatusCode::OK, None));
     }
     let written = octets::write_json(&BatchResult {
         results_b64: compute::write_results(&key, &outcome),
+        handle,
         total_bootstrap_ops,
         total_cost_jpy,
         total_compute_ms,

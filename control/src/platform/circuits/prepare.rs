@@ -74,9 +74,8 @@ const RECORD_OUTPUT_BYTES: u64 = 64;
 pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
     let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. }, words, reserved, .. } =
         given;
-    if outputs == Some(CircuitOutputs::Handles) && session.state(node.clock.now()) == SessionState::Idle {
-        let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
-        return Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"));
+    if outputs == Some(CircuitOutputs::Handles) {
+        may_keep(node, session)?;
     }
     if let Some(fingerprint) = fingerprint {
         compute::check_fingerprint(&session.key, &fingerprint)?;
@@ -254,6 +253,15 @@ fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// Refuses to keep results for a session that is about to end.
+pub fn may_keep(node: &Node, session: &OpenSession) -> Result<(), ApiError> {
+    if session.state(node.clock.now()) != SessionState::Idle {
+        return Ok(());
+    }
+    let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
+    Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
 }
 
 /// The answer to a handle that names nothing in its session: somebody else's and an unknown one are the same.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use api::Code;
-use api::gates::{BatchGate, Seed};
+use api::circuits::CircuitOutputs;
+use api::gates::BatchGate;
+use api::{Code, HandleId};
 use axum::response::Response;
 
 use crate::app::Node;
@@ -12,26 +13,21 @@ use crate::billing::tariff;
 use crate::billing::usage::{self, Charge, ChargeTo};
 use crate::body::Reserved;
 use crate::budget::Payer;
-use crate::compute::{self, Gate, GateText, OpenKey, Outcome, Program, RunError};
+use crate::compute::{self, Gate, OpenKey, Outcome, RunError};
 use crate::edge::Deadline;
 use crate::error::ApiError;
 use crate::idempotency::Claim;
+use crate::ids;
 use crate::limits::trial::Counted;
-use crate::octets::Words;
-use crate::seeds::Seeds;
+use crate::platform::circuits::{may_keep, no_room};
+use crate::workbench::{Room, Value, Workbench};
+
+use super::operands::{Octets, Operands};
 
 /// Gates as a request has them, all known and with all their operands.
 pub struct Work {
     gates: Vec<Gate>,
     operands: Operands,
-}
-
-/// Where operands stand.
-enum Operands {
-    /// In the gates' own members; the function says where gate `i` stands, with a dot at the end.
-    Text(Vec<BatchGate>, fn(usize) -> String),
-    /// Behind the head of an octet-stream, which may name their key and the seeds of their masks.
-    Words(Words, Option<String>, Option<Seeds>),
 }
 
 impl Work {
@@ -40,46 +36,16 @@ impl Work {
         Ok(Work { gates: gate_names(&gates, place)?, operands: Operands::Text(gates, place) })
     }
 
-    /// Gates' names in the head of an octet-stream, and what stands behind it.
-    pub fn from_words(
-        names: &[String],
-        words: Words,
-        fingerprint: Option<String>,
-        seeds: Option<&[Seed]>,
-    ) -> Result<Work, ApiError> {
+    /// Gates' names in the head of an octet-stream, and what it says of their operands.
+    pub fn from_octets(names: &[String], octets: Octets) -> Result<Work, ApiError> {
         let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
         let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
-        let seeds = seeds.map(Seeds::of).transpose()?;
-        Ok(Work { gates, operands: Operands::Words(words, fingerprint, seeds) })
+        Ok(Work { gates, operands: Operands::Octets(octets) })
     }
 
     /// How many gates.
     pub fn gates(&self) -> u64 {
         self.gates.len() as u64
-    }
-
-    /// Gates whose operands have to be decoded, or their masks made.
-    fn texts(&self) -> usize {
-        match &self.operands {
-            Operands::Text(texts, _) => texts.len(),
-            Operands::Words(_, _, Some(_)) => self.gates.len(),
-            Operands::Words(_, _, None) => 0,
-        }
-    }
-
-    /// Reads the operands for a key. CPU work for large batches.
-    fn read(self, key: &OpenKey) -> Result<Program, ApiError> {
-        match self.operands {
-            Operands::Text(texts, place) => {
-                let gates = self.gates.iter().zip(&texts);
-                let gates: Vec<GateText<'_>> = gates.map(|(gate, text)| operands(*gate, text)).collect();
-                compute::read_program(key, &gates, place)
-            }
-            Operands::Words(words, fingerprint, seeds) => {
-                fingerprint.iter().try_for_each(|digits| compute::check_fingerprint(key, digits))?;
-                compute::read_program_words(key, &self.gates, words, seeds.as_ref())
-            }
-        }
     }
 }
 
@@ -93,6 +59,8 @@ pub struct Ran {
     pub outcome: Outcome,
     /// What they cost.
     pub price: tariff::Price,
+    /// Names the results if they stay here; the outcome has none then.
+    pub handle: Option<HandleId>,
 }
 
 /// What a request asks for.
@@ -101,6 +69,8 @@ pub struct Asked {
     pub session_id: String,
     /// Its gates.
     pub work: Work,
+    /// Where its results are wanted.
+    pub outputs: CircuitOutputs,
     /// Memory of the request's data.
     pub reserved: Reserved,
     /// How it wants its answer.
@@ -121,7 +91,7 @@ pub async fn run(
     node: Arc<Node>,
     caller: Caller,
     claim: Claim,
-    Asked { session_id, work, reserved, answer }: Asked,
+    Asked { session_id, work, outputs, reserved, answer }: Asked,
     Deadline(deadline): Deadline,
 ) -> Result<Response, ApiError> {
     let session = node.sessions.find(&caller.account, &session_id).await?;
@@ -129,11 +99,22 @@ pub async fn run(
     let payer = Payer::from(&caller);
     // the session itself is not held while gates run: its end must not wait for them
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    let shelf = match outputs {
+        CircuitOutputs::Ciphertexts => None,
+        CircuitOutputs::Handles => {
+            may_keep(&node, &session)?;
+            let bytes = work.gates.len() * compute::words_bytes(&key);
+            let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
+            Some((session.bench.clone(), room))
+        }
+    };
+    let Work { gates, operands } = work;
+    let cpu_work = operands.cpu_work(gates.len());
+    let operands = operands.find(&gates, &session.bench)?;
     drop(session);
 
-    let (program, gates) = off_thread(&node, &payer, work.texts(), move || {
-        let gates = work.gates.clone();
-        let program = work.read(&key)?;
+    let (program, gates) = off_thread(&node, &payer, cpu_work, move || {
+        let program = operands.read(&key, &gates)?;
         drop(reserved);
         Ok::<_, ApiError>((program, gates))
     })
@@ -143,8 +124,9 @@ pub async fn run(
     let running = tokio::spawn(async move {
         let _in_flight = in_flight;
         let counted = Counted::take(&node, &charge_to, gates.len() as u64).await?;
-        let outcome = match node.compute.run(&key, program, deadline).await {
-            Ok(outcome) => outcome,
+        let run = node.compute.run(&key, program, deadline).await;
+        let (outcome, kept_results) = match run.and_then(|outcome| Kept::of(outcome, shelf)) {
+            Ok(done) => done,
             Err(error) => {
                 counted.give_back().await;
                 return Err(match error {
@@ -153,20 +135,57 @@ pub async fn run(
                 });
             }
         };
+        let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
         let price = tariff::price(gates.iter().copied());
         node.telemetry.queued(outcome.waited);
         let (counts, bootstraps, compute) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
-        let texts = if answer.octets { 0 } else { gates.len() };
-        let ran = Ran { gates, key, outcome, price };
+        let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
+        let ran = Ran { gates, key, outcome, price, handle };
         let write = move || (answer.write)(ran, answer.octets);
         let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { node.offload.finish(payer, write).await? }?;
         let (answer, kept) = claim.keep(answer).await?;
         let charge = Charge { counts: &counts, price: &price, bootstraps, compute };
         charge.book(&node, &charge_to, async |row| node.store.charge_gates(row, kept.as_ref()).await).await?;
         counted.keep();
+        if let Some(kept) = kept_results {
+            kept.stay();
+        }
         Ok(answer)
     });
     running.await?
+}
+
+/// Results under a handle, which is dropped with this unless they are to stay: of gates that were not charged nothing is
+/// kept.
+struct Kept {
+    bench: Arc<Workbench>,
+    handle: HandleId,
+    stays: bool,
+}
+
+impl Kept {
+    /// Puts results on a shelf if there is one; the session may have ended meanwhile.
+    fn of(mut outcome: Outcome, shelf: Option<(Arc<Workbench>, Room)>) -> Result<(Outcome, Option<Kept>), RunError> {
+        let Some((bench, room)) = shelf else { return Ok((outcome, None)) };
+        let (bits, form) = outcome.take_results();
+        let handle = ids::handle();
+        if !bench.keep(handle.clone(), Arc::new(Value::new(bits, form, room))) {
+            return Err(RunError::Gone);
+        }
+        Ok((outcome, Some(Kept { bench, handle, stays: false })))
+    }
+
+    fn stay(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.bench.forget(&self.handle);
+        }
+    }
 }
 
 /// Gates from which reading and writing ciphertexts leaves the async threads.
@@ -212,11 +231,4 @@ fn gate_names(texts: &[BatchGate], place: fn(usize) -> String) -> Result<Vec<Gat
         gates.push(gate);
     }
     Ok(gates)
-}
-
-/// A gate's operands in the engine's order; those it does not take are ignored (readings G9).
-fn operands(gate: Gate, text: &BatchGate) -> GateText<'_> {
-    let all = [("a", Some(text.a.as_str())), ("b", text.b.as_deref()), ("sel", text.sel.as_deref())];
-    let operands = all.into_iter().take(gate.arity()).filter_map(|(member, text)| Some((member, text?))).collect();
-    GateText { gate, operands }
 }
