@@ -57,9 +57,12 @@ async fn a_64_bit_sum_is_right_and_costs_its_gates_by_the_tariff() {
     let stranger = server.key(Role::AccountAdmin).await;
     let theirs = Request::get(format!("{OPERATIONS}/{op_id}")).key(&stranger);
     server.send(theirs).await.error(404, "OPERATION_NOT_FOUND");
-    for name in ["ango_value_bytes", "ango_arena_bytes", "ango_circuits"] {
+    for name in ["ango_value_bytes", "ango_circuits"] {
         assert_eq!(server.metric(name).await, 0.0, "{name}");
     }
+    // the arena stays a while for the session's next request, but not longer than the session
+    account.send(Request::new("DELETE", account.path(""))).await;
+    assert_eq!(server.metric("ango_arena_bytes").await, 0.0);
 }
 
 #[tokio::test]
