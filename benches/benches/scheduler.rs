@@ -28,6 +28,7 @@ impl Desk {
             circuit_bytes_max: u64::MAX,
             session_circuit_gates_max: usize::MAX,
             session_circuit_bytes_max: u64::MAX,
+            silence_max: Duration::from_secs(60),
             devices: vec![DeviceLimits {
                 batch_rows_max: 64,
                 batches_in_flight_max: 1,

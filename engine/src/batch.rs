@@ -24,7 +24,7 @@ pub struct Part {
     pub operation: OperationId,
     /// Which of them. A circuit's first row brings its inputs along.
     pub rows: Range<usize>,
-    /// A batch with these rows failed before.
+    /// A batch with these rows failed before, or one of their circuit's: the device runs the batch by itself.
     pub retried: bool,
     /// Where in the session's arena: of a list of gates, the operands of these rows, in order, then their results; of a
     /// circuit, the slots of its plan.

@@ -43,6 +43,10 @@ pub struct Config {
     pub session_circuit_bytes_max: u64,
     /// Device memory for the slots of circuits, in bytes, on each device; `None`: an eighth of the device's own figure.
     pub arena_bytes_max: Option<u64>,
+    /// How long a device that was given work may report nothing before it is given up, in seconds; longer while it has a
+    /// batch that takes 32 times less by the measured pace. Longer than the longest wait inside a driver that is no hang:
+    /// kernels that are compiled for a key of a new shape.
+    pub device_silence_s_max: u64,
     /// Folder where compiled kernels are kept from one start to the next; `None`: they are not.
     pub kernel_cache: Option<PathBuf>,
 }
@@ -62,6 +66,7 @@ impl Default for Config {
             session_circuit_gates_max: GATES_MAX,
             session_circuit_bytes_max: GIB / 4,
             arena_bytes_max: None,
+            device_silence_s_max: 120,
             kernel_cache: None,
         }
     }
@@ -99,6 +104,7 @@ impl Config {
         check(self.circuit_bytes_max > 0, "circuit_bytes_max must be at least 1".into())?;
         check(self.session_circuit_gates_max > 0, "session_circuit_gates_max must be at least 1".into())?;
         check(self.session_circuit_bytes_max > 0, "session_circuit_bytes_max must be at least 1".into())?;
+        check(self.device_silence_s_max > 0, "device_silence_s_max must be at least 1".into())?;
         check(self.arena_bytes_max != Some(0), "arena_bytes_max must be at least 1".into())
     }
 }
@@ -127,6 +133,7 @@ mod tests {
             ("circuit_bytes_max", Config { circuit_bytes_max: 0, ..ok() }),
             ("session_circuit_gates_max", Config { session_circuit_gates_max: 0, ..ok() }),
             ("session_circuit_bytes_max", Config { session_circuit_bytes_max: 0, ..ok() }),
+            ("device_silence_s_max", Config { device_silence_s_max: 0, ..ok() }),
             ("arena_bytes_max", Config { arena_bytes_max: Some(0), ..ok() }),
         ];
         for (name, config) in wrong {

@@ -29,11 +29,24 @@ pub(crate) enum Order {
 /// What became of it.
 pub(crate) enum Report {
     Loaded(SessionId),
-    LoadFailed { session: SessionId, failure: Failure },
+    LoadFailed {
+        session: SessionId,
+        failure: Failure,
+    },
     Evicted(SessionId),
-    BatchDone { batch: Batch, results: Vec<LweList> },
-    BatchFailed { batch: Batch, failure: Failure },
+    BatchDone {
+        batch: Batch,
+        results: Vec<LweList>,
+    },
+    BatchFailed {
+        batch: Batch,
+        failure: Failure,
+    },
     Retired,
+    /// Apart from an order: no call succeeds any more.
+    Lost(Failure),
+    /// The thread has ended by a panic.
+    Died(String),
 }
 
 /// A device for the engine: a backend that was opened, its type spent.
@@ -98,6 +111,7 @@ fn run<B: Backend>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report)
             return;
         }
     }
+    served.forget_all();
 }
 
 /// A session's key in the form this device's kernels want; overwritten on drop.
@@ -148,18 +162,52 @@ impl<B: Backend> Served<'_, B> {
                 self.load(session, key);
             }
             Order::Evict(session) => {
-                self.keys.remove(&session);
+                let key = self.keys.remove(&session);
+                self.let_go(key);
                 (self.report)(Report::Evicted(session));
             }
-            Order::FreeArena(session) => drop(self.arenas.remove(&session)),
+            Order::FreeArena(session) => {
+                let arena = self.arenas.remove(&session);
+                self.let_go(arena);
+            }
+            Order::Run { batch, loads } if batch.parts.iter().any(|part| part.retried) => {
+                // An asynchronous failure shows in a later call. What has its last try has the device to itself, so that it
+                // is blamed for nothing but its own.
+                self.finish_all();
+                self.start(batch, loads);
+                self.finish_all();
+            }
             Order::Run { batch, loads } => self.start(batch, loads),
             Order::Retire => {
                 self.finish_all();
-                // A driver that is gone may panic where memory is given back; then there is nothing to overwrite.
-                let (keys, arenas) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.arenas));
-                let _ = catch_unwind(AssertUnwindSafe(|| drop((keys, arenas))));
+                self.forget_all();
                 (self.report)(Report::Retired);
             }
+        }
+    }
+
+    /// Gives device memory back. A driver that is gone may panic there: then no call succeeds any more, and there is nothing
+    /// to overwrite.
+    fn let_go<T>(&mut self, memory: T) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(memory))) else { return };
+        if self.lost.is_none() {
+            let reason = format!("device lost: it panicked while memory was given back: {}", message_of(panic));
+            let failure = Failure { cause: Cause::Lost, reason };
+            self.lost = Some(failure.clone());
+            (self.report)(Report::Lost(failure));
+        }
+    }
+
+    /// Gives all device memory back.
+    fn forget_all(&mut self) {
+        for (_, key) in std::mem::take(&mut self.keys) {
+            self.let_go(key);
+        }
+        for (_, arena) in std::mem::take(&mut self.arenas) {
+            self.let_go(arena);
+        }
+        for pending in std::mem::take(&mut self.pending) {
+            self.let_go(pending);
         }
     }
 
@@ -236,6 +284,8 @@ fn arena_for<'a, B: Backend>(
 /// go on.
 fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result<T>) -> Result<T, Failure> {
     if let Some(failure) = lost {
+        // with device memory in it, which a lost driver may panic to give back
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(call)));
         return Err(failure.clone());
     }
     let result = catch_unwind(AssertUnwindSafe(call))
@@ -254,7 +304,8 @@ fn guarded<T>(lost: &mut Option<Failure>, call: impl FnOnce() -> kernels::Result
     })
 }
 
-fn message_of(panic: Box<dyn Any + Send>) -> String {
+/// The words of a panic.
+pub(crate) fn message_of(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(message) => *message,
         Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or("without a message").to_owned(),

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use kernels::tfhe::EvaluationKey;
@@ -19,9 +19,6 @@ use crate::operation::{Done, Failed, Load, Operation, OperationId, Progress};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
 use crate::session::{AccountId, OnErased, Session, SessionId};
 use crate::usage::Usage;
-
-/// Why nothing goes on after a panic under the lock: the books may be wrong from then on.
-const POISONED: &str = "the engine's books are whole";
 
 pub(crate) struct Hub {
     /// Time zero of the scheduler.
@@ -47,6 +44,8 @@ struct State {
 
 enum Notice {
     Ended(Operation, Result<Finished, Error>),
+    /// To be overwritten.
+    Key(Arc<EvaluationKey>),
     Erased(Session),
     ErasedBefore(OnErased),
 }
@@ -94,7 +93,7 @@ impl Hub {
 
     /// The LWE dimension of the session's key, if the session is open.
     pub(crate) fn lwe_dimension(&self, session: SessionId) -> Option<usize> {
-        self.lock().sessions.get(&session).map(|session| session.key.params.lwe_dimension)
+        self.lock().sessions.get(&session).map(|session| session.lwe_dimension)
     }
 
     pub(crate) fn submit(
@@ -131,6 +130,9 @@ impl Hub {
         let mut state = self.lock();
         if let Some(open) = state.sessions.get_mut(&session) {
             open.on_erased.push(on_erased);
+            // At once, whatever devices do (readings G3): those that have the key in their own form need it no more.
+            let key = open.key.take();
+            state.notices.extend(key.map(Notice::Key));
             self.feed_locked(&mut state, Event::Closed(session));
         } else if !state.stopped {
             state.notices.push(Notice::ErasedBefore(on_erased));
@@ -166,7 +168,9 @@ impl Hub {
             Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
             Report::Evicted(session) => Event::Evicted { device, session },
             Report::BatchDone { batch, results } => {
-                for (part, results) in batch.parts.iter().zip(results) {
+                // late ones are dropped: the rows may have run elsewhere
+                let awaited = if state.scheduler.awaits(batch.id) { results } else { Vec::new() };
+                for (part, results) in batch.parts.iter().zip(awaited) {
                     if let Some(operation) = state.operations.get_mut(&part.operation) {
                         operation.store(part.rows.clone(), results);
                     }
@@ -175,8 +179,15 @@ impl Hub {
             }
             Report::BatchFailed { batch, failure } => Event::BatchFailed { batch: batch.id, failure },
             Report::Retired => Event::Retired(device),
+            Report::Lost(failure) => Event::Lost { device, reason: failure.reason },
+            Report::Died(reason) => Event::Died { device, reason },
         };
         self.feed_locked(state, event);
+    }
+
+    /// Whether a device was given up: its thread may never end.
+    pub(crate) fn given_up(&self, device: DeviceId) -> bool {
+        self.lock().scheduler.given_up(device)
     }
 
     /// Whether each device takes work, and why it was taken out of service if it was.
@@ -205,14 +216,14 @@ impl Hub {
     fn sleep_or_tick<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.alarm = state.scheduler.next_wake();
         let Some(alarm) = state.alarm else {
-            return self.changed.wait(state).expect(POISONED);
+            return self.changed.wait(state).unwrap_or_else(|_| end_process());
         };
         let left = alarm.saturating_sub(self.now());
         if left.is_zero() {
             self.feed_locked(&mut state, Event::Tick);
             return state;
         }
-        self.changed.wait_timeout(state, left).expect(POISONED).0
+        self.changed.wait_timeout(state, left).unwrap_or_else(|_| end_process()).0
     }
 
     fn feed_locked(&self, state: &mut State, event: Event) {
@@ -242,8 +253,16 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect(POISONED)
+        self.state.lock().unwrap_or_else(|_| end_process())
     }
+}
+
+/// After a panic under the lock the books may be wrong, and every call would panic while the service goes on around it. A
+/// process that ends is noticed and started anew; no key outlives it.
+fn end_process() -> ! {
+    tracing::error!("the engine's books are broken by a panic: the process ends");
+    eprintln!("ango: the engine's books are broken by a panic: the process ends");
+    std::process::abort()
 }
 
 impl State {
@@ -256,7 +275,7 @@ impl State {
         match command {
             Command::RefuseSession { error, .. } | Command::Refuse { error, .. } => return Err(error),
             Command::Load { device, session } => {
-                let key = self.sessions[&session].key.clone();
+                let key = self.sessions[&session].key.clone().expect("a key that was closed is not loaded");
                 self.order(device, Order::Load { session, key });
             }
             Command::Evict { device, session } => self.order(device, Order::Evict(session)),
@@ -266,8 +285,16 @@ impl State {
             }
             Command::FreeArena { device, session } => self.order(device, Order::FreeArena(session)),
             Command::Retire(device) => {
+                let (_, failure) = self.scheduler.service(device);
+                tracing::error!(device = device.0, failure, "a device is taken out of service");
                 self.order(device, Order::Retire);
                 self.orders[device.0] = None;
+            }
+            Command::GiveUp(device) => {
+                tracing::error!(
+                    device = device.0,
+                    "a device does not report: what is in its memory cannot be overwritten"
+                );
             }
             Command::Restart(operation) => {
                 self.operations.get_mut(&operation).expect("what begins anew has not ended").restart();
@@ -290,7 +317,8 @@ impl State {
 
     fn order(&mut self, device: DeviceId, order: Order) {
         let orders = self.orders[device.0].as_ref().expect("nothing is ordered after the end");
-        orders.send(order).unwrap_or_else(|_| panic!("a device's thread serves until the end"));
+        // A thread that has ended by a panic says so next, and then all that it owes is settled.
+        let _ = orders.send(order);
     }
 
     /// What the device needs of the operations in a batch.
@@ -311,7 +339,11 @@ impl Notice {
                 let (gates_done, on_done) = operation.abort();
                 call(|| on_done(Err(Failed { error, gates_done })));
             }
-            Notice::Erased(session) => session.erase().into_iter().for_each(call),
+            Notice::Key(key) => drop(key),
+            Notice::Erased(Session { key, on_erased, .. }) => {
+                drop(key);
+                on_erased.into_iter().for_each(call);
+            }
             Notice::ErasedBefore(on_erased) => call(on_erased),
         }
     }
@@ -320,4 +352,50 @@ impl Notice {
 /// A callback that panics has told its own task, and must not end the loop that others wait for.
 fn call(callback: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(callback));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command as Process;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::batch::BatchId;
+    use crate::scheduler::DeviceLimits;
+
+    /// Set in the process that is to end.
+    const CHILD: &str = "ANGO_TEST_POISONED_HUB";
+
+    #[test]
+    fn a_panic_under_the_lock_ends_the_process_with_a_line_that_says_so() {
+        if std::env::var_os(CHILD).is_some() {
+            let (orders, _) = mpsc::channel();
+            let mut limits = crate::limits(&crate::Config::default(), &[]);
+            limits.devices.push(DeviceLimits {
+                batch_rows_max: 1,
+                batches_in_flight_max: 1,
+                resident_bytes_max: 1,
+                arena_bytes_max: 1,
+                stand_in: false,
+            });
+            let hub = Hub::new(limits, vec![orders]);
+            let report = catch_unwind(AssertUnwindSafe(|| hub.feed(Event::BatchDone(BatchId(7)))));
+            assert!(report.is_err(), "no device runs it");
+            hub.usage();
+            unreachable!("the books are broken");
+        }
+        let name = "hub::tests::a_panic_under_the_lock_ends_the_process_with_a_line_that_says_so";
+        let child = Process::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(said.contains("the engine's books are broken by a panic: the process ends"), "{said}");
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.status), Some(SIGABRT), "{said}");
+    }
+
+    #[cfg(unix)]
+    const SIGABRT: i32 = 6;
 }

@@ -40,6 +40,7 @@ pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progr
 pub use session::{AccountId, OnErased, SessionId, WEIGHTS};
 pub use usage::Usage;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ use kernels::cpu::Cpu;
 use kernels::detect::Detected;
 
 use batch::DeviceId;
-use device::{KeyBytes, Prepare};
+use device::{KeyBytes, Prepare, Report, message_of};
 use hub::Hub;
 use operation::Operation;
 use scheduler::{DeviceLimits, Event, Limits};
@@ -77,7 +78,8 @@ struct Handle {
     hub: Arc<Hub>,
     devices: Vec<Opened>,
     passed_over: Vec<PassedOver>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The loop's first, then each device's.
+    threads: Mutex<Vec<(Option<DeviceId>, JoinHandle<()>)>>,
     loop_thread: ThreadId,
 }
 
@@ -119,15 +121,22 @@ impl Engine {
         let mut opened = Vec::with_capacity(devices.len());
         for (at, (device, orders)) in devices.into_iter().zip(receivers).enumerate() {
             let Device { info, stand_in, key_bytes, prepare, serve } = device;
-            let reporting = hub.clone();
-            let run = move || serve(orders, &|report| reporting.report(DeviceId(at), report));
-            threads.push(spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?);
+            let (id, reporting) = (DeviceId(at), hub.clone());
+            let run = move || {
+                let serving = || serve(orders, &|report| reporting.report(id, report));
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(serving)) {
+                    let reason = format!("device lost: its thread panicked: {}", message_of(panic));
+                    reporting.report(id, Report::Died(reason));
+                }
+            };
+            let thread = spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?;
+            threads.push((Some(id), thread));
             opened.push(Opened { info, stand_in, key_bytes, prepare });
         }
         let looping = hub.clone();
         let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
         let loop_id = loop_thread.thread().id();
-        threads.push(loop_thread);
+        threads.insert(0, (None, loop_thread));
         let threads = Mutex::new(threads);
         let handle = Handle { hub, devices: opened, passed_over, loop_thread: loop_id, threads };
         Ok(Engine { handle: Arc::new(handle) })
@@ -217,8 +226,10 @@ impl Engine {
         self.handle.hub.cancel(operation);
     }
 
-    /// Ends a session: refuses new work, drops queued work ([`Error::Gone`]), lets a running batch finish, overwrites the
-    /// key in host and device memory and then calls `erased` (readings G3: within 5 s). A session that was closed before is
+    /// Ends a session: refuses new work, drops queued work ([`Error::Gone`]), overwrites the key in host memory, lets a running
+    /// batch finish, overwrites the key in device memory and then calls `erased` (readings G3: within 5 s). The memory of a
+    /// device that does not report any more is out of reach: `erased` is called when the device is given up
+    /// ([`Config::device_silence_s_max`]). A session that was closed before is
     /// closed again in the same way; one that never was is erased already.
     pub fn close(&self, session: SessionId, erased: OnErased) {
         self.handle.hub.close(session, erased);
@@ -237,9 +248,12 @@ impl Engine {
             return;
         }
         let mut threads = self.handle.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        for thread in threads.drain(..) {
-            // A thread that panicked has said so; there is nothing to add.
-            let _ = thread.join();
+        // The loop ends when all is settled. By then it is known which devices were given up: their threads may never end.
+        for (device, thread) in threads.drain(..) {
+            if device.is_none_or(|device| !self.handle.hub.given_up(device)) {
+                // A thread that panicked has said so; there is nothing to add.
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -283,6 +297,7 @@ fn limits(config: &Config, devices: &[Device]) -> Limits {
         circuit_bytes_max: config.circuit_bytes_max,
         session_circuit_gates_max: config.session_circuit_gates_max,
         session_circuit_bytes_max: config.session_circuit_bytes_max,
+        silence_max: Duration::from_secs(config.device_silence_s_max),
         devices: devices.iter().map(limits_of).collect(),
     }
 }

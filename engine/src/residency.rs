@@ -29,6 +29,8 @@ pub(crate) struct Residency {
     bytes: u64,
     bytes_max: u64,
     keys: BTreeMap<SessionId, Key>,
+    /// Keys whose place is [`Place::Evicting`].
+    evicting: usize,
     uses: u64,
 }
 
@@ -43,7 +45,7 @@ struct Key {
 
 impl Residency {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { bytes: 0, bytes_max, keys: BTreeMap::new(), uses: 0 }
+        Self { bytes: 0, bytes_max, keys: BTreeMap::new(), evicting: 0, uses: 0 }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -118,18 +120,25 @@ impl Residency {
     pub(crate) fn evict(&mut self, session: SessionId) {
         let bytes = self.shift(session, Place::Resident, Place::Evicting).bytes;
         self.bytes -= bytes;
+        self.evicting += 1;
+    }
+
+    /// Whether evictions were ordered and not reported.
+    pub(crate) fn is_evicting(&self) -> bool {
+        self.evicting > 0
     }
 
     /// The device has overwritten the key.
     pub(crate) fn evicted(&mut self, session: SessionId) {
         let key = self.keys.remove(&session).expect("the key was evicting");
         assert_eq!(key.place, Place::Evicting);
+        self.evicting -= 1;
     }
 
     /// The device is no more, and with it all keys.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
-        self.bytes = 0;
+        (self.bytes, self.evicting) = (0, 0);
     }
 
     fn shift(&mut self, session: SessionId, from: Place, to: Place) -> &mut Key {

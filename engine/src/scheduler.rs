@@ -15,6 +15,8 @@
 //! - Failure (`reports`): of a failed batch the gates run once more, each part on its own, so that one bad operation does
 //!   not take its neighbours along, and the circuits begin once more with their inputs; elsewhere, where there is an
 //!   elsewhere. A device that is lost, or fails again and again, is retired for good.
+//! - Silence (`watchdog`): a device that does not report in time is given up: as one that is lost, but nothing is awaited
+//!   from it any more.
 
 mod books;
 mod circuits;
@@ -24,6 +26,7 @@ mod protocol;
 mod reports;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 
 pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits, Shape, Work};
 
@@ -162,12 +165,14 @@ impl Scheduler {
     /// On an event that contradicts earlier ones: an id used twice, a report of what was not ordered.
     pub fn step(&mut self, now: Duration, event: Event) -> Vec<Command> {
         // What happened counts before what ran out meanwhile: a result that is there at its deadline is delivered.
-        let just_loaded = self.take_in(now, event);
+        let just_loaded = if self.is_late(&event) { None } else { self.take_in(now, event) };
+        self.give_up_silent_devices(now);
         self.expire(now);
         self.end_gathering(now);
         self.dispatch(now, just_loaded);
         self.free_arenas(now);
         self.stop_when_done();
+        self.watch(now);
         std::mem::take(&mut self.commands)
     }
 
@@ -180,7 +185,7 @@ impl Scheduler {
         };
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
         let arenas = self.devices.iter().filter_map(Device::idle_end);
-        gathered.into_iter().chain(deadline).chain(arenas).min()
+        gathered.into_iter().chain(deadline).chain(arenas).chain(self.next_silence()).min()
     }
 
     /// Figures of the moment.
@@ -231,11 +236,14 @@ impl Scheduler {
             Event::LoadFailed { device, session, failure } => self.load_failed(device, session, failure),
             Event::Evicted { device, session } => {
                 self.devices[device.0].residency.evicted(session);
+                self.heard(device);
                 self.advance_close(session);
             }
             Event::BatchDone(batch) => self.batch_done(now, batch),
             Event::BatchFailed { batch, failure } => self.batch_failed(now, batch, failure),
             Event::Retired(device) => self.retired(device),
+            Event::Lost { device, reason } => self.lose(device, &reason),
+            Event::Died { device, reason } => self.give_up(now, device, &reason),
             Event::Tick => {}
             Event::Drain => self.drain(),
             Event::Abandon => self.abandon(),
@@ -344,7 +352,9 @@ impl Scheduler {
             self.free_arena(device, session);
             let books = &mut self.devices[device.0];
             let place = books.residency.place(session);
-            gone &= place == Place::Absent;
+            // A device that retires may have an arena whose key has left it.
+            let retires = books.failure.is_some() && !books.retired;
+            gone &= place == Place::Absent && !retires;
             // in every other case the device's report brings us back here
             if place == Place::Resident && books.failure.is_none() {
                 books.residency.evict(session);

@@ -18,21 +18,17 @@ pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=64;
 /// Told once that a session's key is nowhere any more.
 pub type OnErased = Box<dyn FnOnce() + Send>;
 
-/// The host's side of a session. The key is overwritten when its last holder lets go: this one, or the device thread while
-/// it loads.
+/// The host's side of a session.
 pub(crate) struct Session {
-    pub(crate) key: Arc<EvaluationKey>,
+    pub(crate) lwe_dimension: usize,
+    /// Taken when the session closes: no device loads it from then on. Overwritten when its last holder lets go: the host, or
+    /// the thread of a device while it loads.
+    pub(crate) key: Option<Arc<EvaluationKey>>,
     pub(crate) on_erased: Vec<OnErased>,
 }
 
 impl Session {
     pub(crate) fn new(key: EvaluationKey) -> Self {
-        Self { key: Arc::new(key), on_erased: Vec::new() }
-    }
-
-    /// Overwrites the key and returns whom to tell. Not to be done under a lock: a key is megabytes.
-    pub(crate) fn erase(self) -> Vec<OnErased> {
-        assert_eq!(Arc::strong_count(&self.key), 1, "another holder would keep the key alive");
-        self.on_erased
+        Self { lwe_dimension: key.params.lwe_dimension, key: Some(Arc::new(key)), on_erased: Vec::new() }
     }
 }

@@ -55,6 +55,12 @@ impl Pace {
         self.cost_per_second = Some(before + NEWEST * (newest - before));
     }
 
+    /// How long work of this cost takes on a device, as far as is known.
+    pub(crate) fn expected(&self, cost: u64) -> Duration {
+        let seconds = self.cost_per_second.map_or(0.0, |pace| cost as f64 / pace.max(f64::MIN_POSITIVE));
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
     /// How long work of this cost will take, in whole seconds: what a client that was refused should wait.
     pub(crate) fn retry_after(&self, cost: u64) -> Duration {
         let [least, most] = RETRY_AFTER;

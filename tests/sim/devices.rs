@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Device, Engine, Error, Failed};
+use engine::{Config, Device, Engine, Error, Failed};
 
 use crate::client::{Sum, bits, close, eventually, open, prompt, soon, submit};
 use crate::dice::{Dice, for_each_seed};
@@ -185,4 +185,108 @@ fn the_next_batch_starts_before_the_last_one_is_finished() {
     let session = open(&engine).unwrap();
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(64)))), [false; 64]);
     assert_eq!(script.counts().in_flight_max, 1);
+}
+
+/// Two devices of eight bootstraps a batch, given up after two seconds.
+fn start_impatient() -> (Engine, [Arc<Script>; 2]) {
+    let (one, two) = (Toy::new(8), Toy::new(8));
+    let devices = vec![Device::new(one.0), Device::new(two.0)];
+    let config = Config { device_silence_s_max: 2, ..prompt() };
+    (Engine::with_devices(config, devices).expect("toys start"), [one.1, two.1])
+}
+
+#[test]
+fn g3_a_card_that_hangs_is_given_up_its_work_goes_on_elsewhere_and_its_session_is_erased() {
+    let (engine, [one, two]) = start_impatient();
+    let session = open(&engine).unwrap();
+    let (begun, go_on) = one.hold_next_batch();
+    let sum = Sum::block(5, 5);
+    let circuit = sum.submit(&engine, session);
+    soon(&begun);
+    let gates = submit(&engine, session, toy::rows(20));
+    sum.check(&circuit);
+    assert_eq!(bits(soon(&gates)), [false; 20]);
+    let failure = health(&engine)[0].1.clone().expect("it was given up");
+    assert!(failure.starts_with("device lost: it did not report for "), "{failure}");
+    assert_eq!(health(&engine)[1], (true, None));
+    soon(&close(&engine, session));
+    assert_eq!(two.counts().bytes, 0);
+    assert!(one.counts().bytes > 0, "out of reach while it hangs");
+
+    // what it reports late is ignored, and it gives back what it has
+    let session = open(&engine).unwrap();
+    go_on.send(()).unwrap();
+    eventually("the memory of the card that woke up", || one.counts().bytes == 0);
+    sum.check(&sum.submit(&engine, session));
+    engine.shutdown();
+}
+
+#[test]
+fn a_card_that_hangs_stops_neither_a_shutdown_nor_what_waits_for_an_erasure() {
+    let (toy, script) = Toy::new(8);
+    let config = Config { device_silence_s_max: 2, ..prompt() };
+    let engine = Engine::with_backend(config, toy).unwrap();
+    let session = open(&engine).unwrap();
+    let (begun, _go_on) = script.hold_next_batch();
+    let outcome = submit(&engine, session, toy::rows(8));
+    soon(&begun);
+    let erased = close(&engine, session);
+    engine.shutdown();
+    soon(&erased);
+    assert!(matches!(soon(&outcome), Err(Error::Gone)));
+}
+
+#[test]
+fn a_driver_that_panics_where_memory_is_given_back_loses_its_device_and_nothing_else() {
+    for arena in [false, true] {
+        let (engine, [one, two]) = start_two();
+        let session = open(&engine).unwrap();
+        if arena {
+            one.next_drop(Mood::Panic);
+        }
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
+        if !arena {
+            eventually("the arena's end", || one.counts().bytes == KEY_BYTES);
+            one.next_drop(Mood::Panic);
+            soon(&close(&engine, session));
+        }
+        eventually("the loss", || !health(&engine)[0].0);
+        let failure = health(&engine)[0].1.clone().expect("it is lost");
+        assert!(failure.contains("while memory was given back"), "{failure}");
+        let session = open(&engine).unwrap();
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
+        assert_eq!(two.counts().batches, 1);
+        soon(&close(&engine, session));
+        engine.shutdown();
+    }
+}
+
+#[test]
+fn a_devices_thread_that_panics_loses_its_device_and_nothing_else() {
+    let (engine, [one, two]) = start_two();
+    let session = open(&engine).unwrap();
+    one.next_finish(Mood::Short);
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
+    let failure = health(&engine)[0].1.clone().expect("it is lost");
+    assert!(failure.contains("its thread panicked"), "{failure}");
+    assert_eq!((two.counts().batches, one.counts().bytes), (1, 0));
+    soon(&close(&engine, session));
+    engine.shutdown();
+}
+
+#[test]
+fn what_is_tried_a_second_time_has_the_device_to_itself() {
+    let (toy, script) = Toy::with_in_flight(8, 2);
+    let engine = Engine::with_backend(prompt(), toy).unwrap();
+    let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
+    [a, b].iter().for_each(|&session| drop(soon(&submit(&engine, session, toy::rows(1))).unwrap()));
+    let (begun, go_on) = script.hold_next_batch();
+    let first = submit(&engine, a, toy::rows(8));
+    soon(&begun);
+    script.next_batch(Mood::Fail);
+    script.next_batch(Mood::Alone);
+    let second = submit(&engine, b, toy::rows(8));
+    go_on.send(()).unwrap();
+    assert_eq!(bits(soon(&first)), [false; 8]);
+    assert_eq!(bits(soon(&second)), [false; 8]);
 }

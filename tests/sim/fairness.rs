@@ -52,6 +52,7 @@ impl Mill {
             circuit_bytes_max: 1,
             session_circuit_gates_max: 1,
             session_circuit_bytes_max: 1,
+            silence_max: Duration::from_secs(60),
             devices,
         };
         let sessions = (1..).map(SessionId).zip(sessions).collect();

@@ -26,6 +26,10 @@ pub enum Mood {
     Lose,
     /// Says on the first channel that it is there, and goes on at a word (or the end) of the second.
     Wait(Sender<()>, Receiver<()>),
+    /// Gives a word less than was asked for.
+    Short,
+    /// Has no other batch in flight; a test's end otherwise.
+    Alone,
     /// Works: for calls before one that does not.
     Work,
 }
@@ -44,6 +48,8 @@ pub struct Script {
     loads: Mutex<VecDeque<Mood>>,
     preparations: Mutex<VecDeque<Mood>>,
     finishes: Mutex<VecDeque<Mood>>,
+    drops: Mutex<VecDeque<Mood>>,
+    short: Mutex<bool>,
     lost: Mutex<bool>,
     counts: Mutex<Counts>,
 }
@@ -80,6 +86,11 @@ impl Script {
         self.finishes.lock().unwrap().push_back(mood);
     }
 
+    /// Of a key or an arena.
+    pub fn next_drop(&self, mood: Mood) {
+        self.drops.lock().unwrap().push_back(mood);
+    }
+
     /// The next batch waits: the first end hears when it has begun, the second lets it go on.
     pub fn hold_next_batch(&self) -> (Receiver<()>, Sender<()>) {
         let (begun, has_begun) = channel();
@@ -104,10 +115,20 @@ impl Script {
     fn play(&self, moods: &Mutex<VecDeque<Mood>>) -> kernels::Result<()> {
         let mood = moods.lock().unwrap().pop_front();
         match mood {
-            _ if *self.lost.lock().unwrap() => Err(kernels::Error::Lost("it is gone".into())),
+            _ if *self.lost.lock().unwrap() && !std::ptr::eq(moods, &self.drops) => {
+                Err(kernels::Error::Lost("it is gone".into()))
+            }
             None | Some(Mood::Work) => Ok(()),
             Some(Mood::Fail) => Err(kernels::Error::Device("smoke".into())),
             Some(Mood::Full) => Err(kernels::Error::OutOfMemory("full".into())),
+            Some(Mood::Short) => {
+                *self.short.lock().unwrap() = true;
+                Ok(())
+            }
+            Some(Mood::Alone) => {
+                assert_eq!(self.counts().in_flight, 0, "others are in flight");
+                Ok(())
+            }
             Some(Mood::Panic) => panic!("the toy device panics, as it was told to"),
             Some(Mood::Lose) => {
                 *self.lost.lock().unwrap() = true;
@@ -148,6 +169,7 @@ impl Drop for ToyKey {
             counts.keys_overwritten += 1;
             counts.bytes -= KEY_BYTES;
         });
+        self.0.play(&self.0.drops).expect("a drop works or panics");
     }
 }
 
@@ -172,6 +194,7 @@ impl ToyArena {
 impl Drop for ToyArena {
     fn drop(&mut self) {
         self.script.count(|counts| counts.bytes -= 4 * self.words.len() as u64);
+        self.script.play(&self.script.drops).expect("a drop works or panics");
     }
 }
 
@@ -261,6 +284,9 @@ impl Backend for Toy {
 
     fn finish(&self, mut pending: ToyPending) -> kernels::Result<Vec<u32>> {
         self.script.play(&self.script.finishes)?;
+        if std::mem::take(&mut *self.script.short.lock().unwrap()) {
+            pending.words.pop();
+        }
         Ok(std::mem::take(&mut pending.words))
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Circuit {
     pub(super) taken: Option<Arc<[u32]>>,
     /// It is to begin anew when nothing of it runs any more; the device's words.
     restarting: Option<String>,
-    restarted: bool,
+    pub(super) restarted: bool,
 }
 
 impl Circuit {

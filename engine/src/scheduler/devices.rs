@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{DeviceLimits, Scheduler};
-use crate::batch::{Batch, DeviceId};
+use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::residency::Residency;
 use crate::session::SessionId;
@@ -35,8 +35,14 @@ pub(super) struct Device {
     pub(super) failures: u32,
     /// Why it was taken out of service.
     pub(super) failure: Option<String>,
-    /// It has said that nothing is on it any more.
+    /// It has said that nothing is on it any more, or was given up.
     pub(super) retired: bool,
+    /// Since when it owes a report.
+    pub(super) silent_since: Option<Duration>,
+    /// It was given up: what it reports is late.
+    pub(super) given_up: bool,
+    /// Batches that it had then.
+    pub(super) unreported: BTreeSet<BatchId>,
 }
 
 #[derive(Debug)]
@@ -78,6 +84,9 @@ impl Device {
             failures: 0,
             failure: None,
             retired: false,
+            silent_since: None,
+            given_up: false,
+            unreported: BTreeSet::new(),
             limits,
         }
     }
@@ -86,6 +95,12 @@ impl Device {
     pub(super) fn is_at_rest(&self) -> bool {
         let idle = self.loading.is_none() && self.running.is_empty();
         idle && (self.failure.is_none() || self.retired)
+    }
+
+    /// Whether something was ordered that is to be reported.
+    pub(super) fn owes_report(&self) -> bool {
+        let retires = self.failure.is_some() && !self.retired;
+        self.works() > 0 || self.residency.is_evicting() || retires
     }
 
     /// Loads and batches that were ordered and not reported.

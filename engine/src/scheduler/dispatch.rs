@@ -210,6 +210,7 @@ impl Scheduler {
         let started = self.operations.get_mut(&operation).expect("queued operations have not ended");
         started.running_rows += rows.len();
         let completes = started.circuit.is_some() && !started.can_be_stopped();
+        let restarted = started.circuit.as_ref().is_some_and(|circuit| circuit.restarted);
         let slots = if started.circuit.is_some() {
             self.begin(operation, device)
         } else {
@@ -217,7 +218,7 @@ impl Scheduler {
             let slot_bytes = self.sessions[&session].slot_bytes;
             self.devices[device.0].take_slots(session, count, slot_bytes)
         };
-        Part { operation, rows, retried: failed_on.is_some(), slots, completes }
+        Part { operation, rows, retried: failed_on.is_some() || restarted, slots, completes }
     }
 
     pub(super) fn end_gathering(&mut self, now: Duration) {

@@ -28,6 +28,9 @@ pub struct Limits {
     pub session_circuit_gates_max: usize,
     /// Bytes of inputs and outputs of the circuits of one session that have not ended.
     pub session_circuit_bytes_max: u64,
+    /// How long a device that was ordered something may be silent before it is given up; longer while it has a batch that
+    /// takes longer by far at the measured pace.
+    pub silence_max: Duration,
     /// Each device's own; at least one.
     pub devices: Vec<DeviceLimits>,
 }
@@ -159,6 +162,20 @@ pub enum Event {
     },
     /// [`Command::Retire`] was carried out: nothing is on the device any more, and it will not report again.
     Retired(DeviceId),
+    /// The device found, apart from an order, that no call will succeed any more. It reports what was ordered all the same.
+    Lost {
+        /// Which.
+        device: DeviceId,
+        /// Its words.
+        reason: String,
+    },
+    /// The device's thread has ended by a panic. It reports nothing any more.
+    Died {
+        /// Which.
+        device: DeviceId,
+        /// Its last words.
+        reason: String,
+    },
     /// Time has passed; see [`super::Scheduler::next_wake`].
     Tick,
     /// No new work; what is queued still runs, then all keys are erased and [`Command::Stop`] follows.
@@ -209,6 +226,9 @@ pub enum Command {
     },
     /// To a device: report what was ordered before, then forget all keys and arenas. It gets no more orders.
     Retire(DeviceId),
+    /// To the host: the device did not report in time. Nothing is awaited from it any more, what it still reports is
+    /// ignored, and its memory is out of reach: keys there are no more counted on, nor erased.
+    GiveUp(DeviceId),
     /// To the host: the circuit begins again with its inputs, what was done of it does not count.
     Restart(OperationId),
     /// To the client: the operation has ended.

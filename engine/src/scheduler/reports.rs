@@ -46,6 +46,7 @@ impl Scheduler {
     fn device_was_loading(&mut self, device: DeviceId, session: SessionId) {
         let loading = self.devices[device.0].loading.take();
         assert_eq!(loading, Some(session), "{session:?} was reported, but the device was not loading it");
+        self.heard(device);
     }
 
     /// The device's books and ours differ: whatever may leave it does before the second try.
@@ -133,6 +134,7 @@ impl Scheduler {
             let Running { batch, since } = device.running.remove(at);
             device.residency.unpin(batch.session);
             let since = since.max(std::mem::replace(&mut device.reported, now));
+            device.silent_since = None;
             return Running { batch, since };
         }
         panic!("{batch:?} was reported, but no device runs it")
@@ -180,7 +182,7 @@ impl Scheduler {
     }
 
     /// Takes a device out of service.
-    fn lose(&mut self, device: DeviceId, reason: &str) {
+    pub(super) fn lose(&mut self, device: DeviceId, reason: &str) {
         if self.devices[device.0].failure.is_some() {
             return;
         }

@@ -2,6 +2,7 @@
 
 mod arenas;
 mod circuits;
+mod watchdog;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ const C: SessionId = SessionId(3);
 
 const KEY: u64 = 100;
 const WAIT: Duration = Duration::from_micros(200);
+const SILENCE: Duration = Duration::from_secs(60);
 
 fn op(number: u64) -> OperationId {
     OperationId(number)
@@ -41,6 +43,7 @@ fn limits_of(resident_bytes_max: u64) -> Limits {
         circuit_bytes_max: 100,
         session_circuit_gates_max: 100,
         session_circuit_bytes_max: 100,
+        silence_max: SILENCE,
         devices: vec![DeviceLimits {
             batch_rows_max: 8,
             batches_in_flight_max: 1,
@@ -209,7 +212,7 @@ fn single_gates_that_arrive_while_the_device_is_busy_ride_in_one_batch() {
 fn an_idle_device_starts_a_lone_gate_at_once() {
     let mut desk = Desk::resident(&[A]);
     assert_eq!(operations(&run_of(&desk.submit(A, op(1), &[1]))), [(op(1), 1)]);
-    assert_eq!(desk.scheduler.next_wake(), None);
+    assert_eq!(desk.scheduler.next_wake(), Some(desk.now + SILENCE));
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn a_lone_gate_waits_its_time_for_a_device_that_is_busy_and_has_room() {
     assert_eq!(desk.feed(Event::Tick), []);
     desk.now += Duration::from_nanos(1);
     assert_eq!(operations(&run_of(&desk.feed(Event::Tick))), [(op(1), 1)]);
-    assert_eq!(desk.scheduler.next_wake(), None);
+    assert_eq!(desk.scheduler.next_wake(), Some(SILENCE), "the first batch is still to be reported");
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub struct Device {
     dies_at: Duration,
     /// From here on the first call that fails says that all will.
     lost_at: Duration,
+    /// From here on nothing is reported any more.
+    hangs_at: Duration,
+    /// Nothing is awaited from it any more.
+    pub given_up: bool,
     row_us: u64,
 }
 
@@ -39,7 +43,7 @@ impl Device {
             true => Duration::from_millis(dice.below(2000)),
             false => Duration::MAX,
         };
-        let (dies_at, lost_at) = (some_day(10), some_day(20));
+        let (dies_at, lost_at, hangs_at) = (some_day(10), some_day(20), some_day(10));
         Device {
             orders: VecDeque::new(),
             busy_until: Duration::ZERO,
@@ -48,6 +52,8 @@ impl Device {
             failing: dice.pick(&[0, 0, 5, 30]),
             dies_at,
             lost_at,
+            hangs_at,
+            given_up: false,
             row_us: dice.pick(&[1, 100, 2000]),
         }
     }
@@ -89,10 +95,70 @@ impl World {
             self.tally.see("hang");
             duration += Duration::from_secs(20);
         }
+        let device = &mut self.devices[id.0];
         device.busy_until = self.now + duration;
+        if self.now >= device.hangs_at {
+            self.tally.see("never answers");
+            device.busy_until = Duration::MAX;
+        }
+    }
+
+    /// The scheduler awaits nothing from a device any more: what it had has failed, its memory is not counted on. Some wake up
+    /// later and report all the same.
+    pub fn give_up(&mut self, id: DeviceId) {
+        self.tally.see("given up");
+        let device = &mut self.devices[id.0];
+        assert!(!device.given_up, "it is given up once");
+        for order in &device.orders {
+            self.books.failures += usize::from(matches!(order, Order::Load(_) | Order::Run(_)));
+            if let Order::Run(batch) = order {
+                self.books.ran(self.now, batch, false);
+            }
+        }
+        (device.keys, device.arenas, device.given_up) = (BTreeMap::new(), BTreeMap::new(), true);
+        self.books.arenas.retain(|&(of, _), _| of != id);
+        if self.dice.percent(50) {
+            device.hangs_at = Duration::MAX;
+            device.busy_until = self.now + Duration::from_secs(self.dice.between(1, 10));
+        }
+    }
+
+    fn report_late(&mut self, id: DeviceId) {
+        let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
+        self.start_order(id);
+        let (device, failure) = (id, Failure { cause: Cause::Lost, reason: "smoke".into() });
+        let event = match order {
+            Order::FreeArena(_) => return,
+            Order::Evict(session) => Event::Evicted { device, session },
+            Order::Load(session) if self.dice.percent(50) => Event::Loaded { device, session },
+            Order::Load(session) => Event::LoadFailed { device, session, failure },
+            Order::Run(batch) if self.dice.percent(50) => Event::BatchDone(batch.id),
+            Order::Run(batch) => Event::BatchFailed { batch: batch.id, failure },
+            Order::Retire => Event::Retired(device),
+        };
+        self.tally.see("late report");
+        self.feed(event);
+    }
+
+    /// Memory is given back, and the driver panics.
+    fn drop_may_fail(&mut self, id: DeviceId) {
+        let device = &mut self.devices[id.0];
+        if device.failing > 0 && self.dice.percent(1) {
+            self.tally.see("failed drop");
+            device.lost_at = self.now;
+            self.books.failures += 1;
+            self.feed(Event::Lost { device: id, reason: "smoke".into() });
+        }
     }
 
     pub fn device_reports(&mut self, id: DeviceId) {
+        if self.devices[id.0].given_up {
+            return self.report_late(id);
+        }
+        if self.devices[id.0].failing > 0 && self.dice.below(500) == 0 {
+            self.tally.see("dead thread");
+            return self.feed(Event::Died { device: id, reason: "smoke".into() });
+        }
         let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
         let failure = self.any_failure(id);
         self.start_order(id);
@@ -129,10 +195,12 @@ impl World {
         match (order, failure) {
             (Order::Evict(session), _) => {
                 device.keys.remove(&session).expect("what is evicted was there");
+                self.drop_may_fail(id);
                 self.feed(Event::Evicted { device: id, session });
             }
             (Order::FreeArena(session), _) => {
                 device.arenas.remove(&session);
+                self.drop_may_fail(id);
             }
             (Order::Retire, _) => {
                 (device.keys, device.arenas) = (BTreeMap::new(), BTreeMap::new());

@@ -69,6 +69,11 @@ impl Tally {
             "stand-in works",
             "nobody serves",
             "hang",
+            "never answers",
+            "given up",
+            "late report",
+            "failed drop",
+            "dead thread",
             "waited while others ran",
         ] {
             assert!(self.counts.get(what).is_some_and(|&count| count >= 10), "{what} was hardly seen: {self:?}");
@@ -103,6 +108,7 @@ impl World {
             circuit_bytes_max: dice.pick(&[50, 1000]),
             session_circuit_gates_max: dice.pick(&[100, 1000]),
             session_circuit_bytes_max: dice.pick(&[60, 500]),
+            silence_max: Duration::from_secs(dice.pick(&[10, 60, 60, 60])),
             devices: device_limits(&mut dice),
         };
         let devices = (0..limits.devices.len()).map(|_| Device::new(&mut dice)).collect();
@@ -127,7 +133,7 @@ impl World {
                 return self.tally;
             }
             self.live();
-            let idle = self.devices.iter().all(|device| device.orders.is_empty());
+            let idle = self.devices.iter().all(|device| device.orders.is_empty() || device.given_up);
             self.books.check(self.now, &self.scheduler.usage(), idle);
         }
         panic!("the engine never stops");
@@ -135,7 +141,8 @@ impl World {
 
     /// The next thing in time: a device, a client, or nothing but time.
     fn live(&mut self) {
-        let working = (0..self.devices.len()).filter(|&at| !self.devices[at].orders.is_empty());
+        let answers = |at: &usize| self.devices[*at].busy_until != Duration::MAX;
+        let working = (0..self.devices.len()).filter(|&at| !self.devices[at].orders.is_empty()).filter(answers);
         let device = working.map(|at| (self.devices[at].busy_until, at)).min();
         let client = (self.actions_left > 0).then_some(self.next_action);
         let wake = self.scheduler.next_wake();
@@ -203,6 +210,7 @@ impl World {
                     self.books.freed(device, session);
                     self.order(device, Order::FreeArena(session));
                 }
+                Command::GiveUp(device) => self.give_up(device),
                 Command::Retire(device) => {
                     self.tally.see("lost device");
                     self.books.lost(device);
@@ -246,7 +254,7 @@ impl World {
     /// After the end: whatever is said, nothing is ordered, and nothing is anywhere.
     fn nothing_follows(&mut self) {
         assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
-        for device in &mut self.devices {
+        for device in self.devices.iter_mut().filter(|device| !device.given_up) {
             // that an arena was given back is not reported
             for order in device.orders.drain(..) {
                 let Order::FreeArena(session) = order else { panic!("something is still to be done") };

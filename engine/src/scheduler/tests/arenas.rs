@@ -54,6 +54,7 @@ fn a_kept_arena_is_given_back_when_its_session_closes() {
     let mut desk = desk(&[A]);
     run(&mut desk, A, op(1));
     assert_eq!(desk.feed_whole(Event::Closed(A)), [free(A), evict(A)]);
+    assert_eq!(desk.feed_whole(evicted(A)), [Command::Erase(A)]);
     assert_eq!(desk.scheduler.next_wake(), None);
 }
 

@@ -1,0 +1,98 @@
+//! Devices that do not report: after a bound they are given up. Their operations go elsewhere or end, sessions are erased as
+//! far as the host and other devices reach, and what they report later is ignored.
+
+use std::time::Duration;
+
+use super::{Cause, Command, Event, Failure, Scheduler};
+use crate::batch::{BatchId, DeviceId};
+
+/// A batch may take this many times what it takes by the measured pace.
+const PATIENCE: u32 = 32;
+
+impl Scheduler {
+    /// Whether a batch's report is awaited.
+    pub fn awaits(&self, batch: BatchId) -> bool {
+        self.devices.iter().any(|device| device.running.iter().any(|running| running.batch.id == batch))
+    }
+
+    /// Whether a device was given up.
+    pub fn given_up(&self, device: DeviceId) -> bool {
+        self.devices[device.0].given_up
+    }
+
+    /// Whether an event is the report of a device that was given up.
+    pub(super) fn is_late(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Loaded { device, .. }
+            | Event::LoadFailed { device, .. }
+            | Event::Evicted { device, .. }
+            | Event::Lost { device, .. }
+            | Event::Died { device, .. }
+            | Event::Retired(device) => self.devices[device.0].given_up,
+            Event::BatchDone(batch) | Event::BatchFailed { batch, .. } => {
+                self.devices.iter_mut().any(|device| device.unreported.remove(batch))
+            }
+            _ => false,
+        }
+    }
+
+    /// A device has reported.
+    pub(super) fn heard(&mut self, device: DeviceId) {
+        self.devices[device.0].silent_since = None;
+    }
+
+    /// At the end of a step: from now on devices owe reports of what was ordered in it.
+    pub(super) fn watch(&mut self, now: Duration) {
+        for device in &mut self.devices {
+            let since = device.silent_since.unwrap_or(now);
+            device.silent_since = device.owes_report().then_some(since);
+        }
+    }
+
+    /// When the next device is given up, if none reports.
+    pub(super) fn next_silence(&self) -> Option<Duration> {
+        (0..self.devices.len()).filter_map(|device| self.silence_ends(DeviceId(device))).min()
+    }
+
+    fn silence_ends(&self, device: DeviceId) -> Option<Duration> {
+        let books = &self.devices[device.0];
+        let cost = books.running.iter().map(|running| running.batch.cost).max().unwrap_or(0);
+        let patience = self.pace.expected(cost).saturating_mul(PATIENCE).max(self.limits.silence_max);
+        Some(books.silent_since?.saturating_add(patience))
+    }
+
+    pub(super) fn give_up_silent_devices(&mut self, now: Duration) {
+        for device in (0..self.devices.len()).map(DeviceId) {
+            if let Some(end) = self.silence_ends(device)
+                && end <= now
+            {
+                let silent = now.saturating_sub(self.devices[device.0].silent_since.unwrap_or(now));
+                self.give_up(now, device, &format!("device lost: it did not report for {} s", silent.as_secs()));
+            }
+        }
+    }
+
+    /// Takes a device out of service as one that is lost, and settles all that it owes.
+    pub(super) fn give_up(&mut self, now: Duration, device: DeviceId, reason: &str) {
+        if self.devices[device.0].retired {
+            return;
+        }
+        self.commands.push(Command::GiveUp(device));
+        self.devices[device.0].given_up = true;
+        self.lose(device, reason);
+        let failure = Failure { cause: Cause::Lost, reason: reason.to_owned() };
+        let batches: Vec<_> = self.devices[device.0].running.iter().map(|running| running.batch.id).collect();
+        for batch in batches {
+            self.devices[device.0].unreported.insert(batch);
+            self.batch_failed(now, batch, failure.clone());
+        }
+        if let Some(session) = self.devices[device.0].loading {
+            self.load_failed(device, session, failure);
+        }
+        for session in std::mem::take(&mut self.devices[device.0].emptied) {
+            self.free_arena(device, session);
+        }
+        self.free_idle_arenas(device);
+        self.retired(device);
+    }
+}
