@@ -415,6 +415,11 @@ fn key_memory(config: &ComputeConfig) -> Budget {
     Budget::memory(config.key_bytes_max, EVALUATION_KEY_BYTES_MAX as u64)
 }
 
+/// Memory for seeded keys of open sessions where the settings say nothing: by what this process may use.
+pub fn key_bytes_max_default() -> u64 {
+    engine::Config::default().key_bytes_max
+}
+
 /// The engine's bounds, as far as settings say them.
 fn bounds(config: &ComputeConfig) -> engine::Config {
     engine::Config {

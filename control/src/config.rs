@@ -260,7 +260,10 @@ impl Config {
                 queue_rows_max: read.number("ANGO_QUEUE_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 session_rows_max: read.number("ANGO_SESSION_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 wait_us_max: read.number("ANGO_BATCH_WAIT_US", 0, 1_000_000)?,
-                key_bytes_max: read.number("ANGO_KEY_MEMORY_MB", 16, 1 << 24)? << 20,
+                key_bytes_max: match read.text("ANGO_KEY_MEMORY_MB").as_str() {
+                    "" => crate::compute::key_bytes_max_default(),
+                    _ => read.number("ANGO_KEY_MEMORY_MB", 16, 1 << 24)? << 20,
+                },
                 resident_bytes_max: match read.text("ANGO_RESIDENT_MEMORY_MB").as_str() {
                     "" => None,
                     _ => Some(read.number("ANGO_RESIDENT_MEMORY_MB", 128, 1 << 24)? << 20),

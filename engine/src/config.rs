@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kernels::cpu::host_memory_bytes;
 use kernels::tfhe::circuit::GATES_MAX;
 
 use crate::error::Error;
 use crate::operation::OPERATION_ROWS_MAX;
 
 const GIB: u64 = 1 << 30;
+
+/// Smallest default for keys: of the largest preset, or of the largest upload, one at least.
+const KEY_BYTES_LEAST: u64 = 64 << 20;
 
 /// Bounds; every one of them is a place where something could grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +32,8 @@ pub struct Config {
     /// and how long an eviction may take; `None`: the device's `rows_max`, beyond which nothing gets faster. At 2 ms a
     /// bootstrap and core, 64 rows a core are 128 ms.
     pub batch_rows_max: Option<usize>,
-    /// Host memory for seeded keys of open sessions, in bytes.
+    /// Host memory for seeded keys of open sessions, in bytes. By default an eighth of what the process may use (its
+    /// container's limit, if it has one), 4 GiB at most: the CPU's prepared keys take a quarter, arenas a sixteenth.
     pub key_bytes_max: u64,
     /// Device memory for prepared keys, in bytes; `None`: half of the device's own figure.
     pub resident_bytes_max: Option<u64>,
@@ -47,26 +52,31 @@ pub struct Config {
     /// batch that takes 32 times less by the measured pace. Longer than the longest wait inside a driver that is no hang:
     /// kernels that are compiled for a key of a new shape.
     pub device_silence_s_max: u64,
+    /// How often each device that was detected is asked for a known answer, in seconds. 0: never.
+    pub self_test_s: u64,
     /// Folder where compiled kernels are kept from one start to the next; `None`: they are not.
     pub kernel_cache: Option<PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
+        let memory_bytes = host_memory_bytes();
+        let circuit_bytes_max = (memory_bytes / 16).clamp(1, GIB);
         Self {
             queue_rows_max: 16 * OPERATION_ROWS_MAX,
             session_rows_max: 4 * OPERATION_ROWS_MAX,
             wait_us_max: 200, // a tenth of a bootstrap on a processor: long enough for a burst of requests
             arena_idle_ms: 5000,
             batch_rows_max: None,
-            key_bytes_max: 4 * GIB, // 300 keys of the largest preset
+            key_bytes_max: (memory_bytes / 8).clamp(KEY_BYTES_LEAST, 4 * GIB), // 300 keys of the largest preset
             resident_bytes_max: None,
             circuit_gates_max: 4 * GATES_MAX,
-            circuit_bytes_max: GIB, // 400 000 bits, or six circuits of the most inputs there may be
+            circuit_bytes_max, // 400 000 bits, or six circuits of the most inputs there may be
             session_circuit_gates_max: GATES_MAX,
-            session_circuit_bytes_max: GIB / 4,
+            session_circuit_bytes_max: circuit_bytes_max.div_ceil(4),
             arena_bytes_max: None,
             device_silence_s_max: 120,
+            self_test_s: 3600,
             kernel_cache: None,
         }
     }

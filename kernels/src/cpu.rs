@@ -5,6 +5,7 @@ mod blind_rotate;
 // elsewhere there are no vectors of doubles yet
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
+mod host_memory;
 mod linear;
 mod lwe_key_switch;
 mod memory;
@@ -19,6 +20,7 @@ use crate::tfhe::{EvaluationKey, Params};
 pub use arena::Arena;
 use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
+pub use host_memory::host_memory_bytes;
 use lwe_key_switch::KeySwitchKey;
 use memory::Words;
 pub use simd::Isa;
@@ -41,7 +43,7 @@ pub struct Key {
 }
 
 impl Key {
-    fn params(&self) -> &Params {
+    pub(crate) fn params(&self) -> &Params {
         self.bootstrap.params()
     }
 }
@@ -62,7 +64,8 @@ impl Cpu {
         let info = DeviceInfo {
             backend: format!("cpu-{}", isa.name()),
             name: processor_name(),
-            memory_bytes: memory_bytes(),
+            // the other half is the host's: seeded keys, operands, the service around it
+            memory_bytes: host_memory_bytes() / 2,
             rows_max: GROUP_ROWS_MAX * threads * 4,
             batches_in_flight_max: 1,
         };
@@ -87,15 +90,6 @@ fn processor_name() -> String {
         Some(line.split_once(':')?.1.trim().to_owned())
     });
     told.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
-/// Memory that keys may take: half of what the system has, 4 GiB where it does not tell.
-fn memory_bytes() -> u64 {
-    let told = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    told.map_or(4 << 30, |kibibytes| kibibytes * 1024 / 2)
 }
 
 /// Calls `work` on pairs of equally numbered chunks, on all threads where there is more than one chunk.

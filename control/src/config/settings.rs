@@ -232,8 +232,8 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "ANGO_KEY_MEMORY_MB",
         "key-memory-mb",
-        "4096",
-        "Memory for uploaded keys of open sessions, in MB; beyond it new sessions get 503.",
+        "",
+        "Memory for uploaded keys of open sessions, in MB; beyond it new sessions get 503. By default an eighth of the memory that the process may use (its container's limit, if it has one), at most 4096.",
     ),
     setting(
         "ANGO_RESIDENT_MEMORY_MB",

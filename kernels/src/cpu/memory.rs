@@ -1,7 +1,7 @@
 //! Words and doubles in memory that suits long streams: aligned to cache lines, on huge pages where they are large,
 //! overwritten on drop.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -37,13 +37,13 @@ impl<T: Number> Memory<T> {
     /// `len` zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] for sizes no machine has; an allocator that fails below that ends the process, as for
-    /// `Vec`.
+    /// [`Error::OutOfMemory`] when the allocator has no such piece. A system that promises more than it has may end the
+    /// process later all the same: what is asked for is bounded by what the machine has.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let layout = Self::layout(len).ok_or_else(|| Error::OutOfMemory(format!("{len} numbers")))?;
+        let none = || Error::OutOfMemory(format!("no {len} numbers in one piece"));
+        let layout = Self::layout(len).ok_or_else(none)?;
         // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start.cast()) else { handle_alloc_error(layout) };
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }.cast()).ok_or_else(none)?;
         advise_huge_pages(start.cast(), layout);
         Ok(Memory { start, len })
     }
@@ -97,5 +97,59 @@ impl<T: Number> Drop for Memory<T> {
         let layout = Self::layout(self.len).expect("it was allocated with this layout");
         // SAFETY: allocated in `zeroed` with the same layout, not used after.
         unsafe { dealloc(self.start.as_ptr().cast(), layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_has_is_an_error_and_no_end_of_the_process() {
+        for len in [usize::MAX, usize::MAX / 8, isize::MAX as usize / 8, 1 << 50] {
+            assert!(matches!(Words::zeroed(len), Err(Error::OutOfMemory(_))), "{len}");
+            assert!(matches!(Doubles::zeroed(len), Err(Error::OutOfMemory(_))), "{len}");
+        }
+        assert_eq!(Words::zeroed(3).unwrap()[..], [0; 3]);
+    }
+
+    /// Set in the process that has little memory.
+    #[cfg(target_os = "linux")]
+    const CHILD: &str = "ANGO_TEST_LITTLE_MEMORY";
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_finds_no_memory_is_an_error_and_the_process_goes_on() {
+        use crate::backend::Backend;
+        use crate::cpu::{Cpu, Isa};
+        use crate::tfhe::Preset;
+        use std::os::unix::process::CommandExt;
+
+        if std::env::var_os(CHILD).is_some() {
+            let (cpu, params) = (Cpu::with(Isa::detect(), 1), Preset::Fast128.params());
+            let arena = cpu.arena(&params, 1 << 22);
+            assert!(matches!(arena, Err(Error::OutOfMemory(_))), "ten gigabytes");
+            assert!(cpu.arena(&params, 10).is_ok());
+            return println!("went on");
+        }
+        let name = "cpu::memory::tests::what_finds_no_memory_is_an_error_and_the_process_goes_on";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
+        let limit = || {
+            let bytes = libc::rlimit { rlim_cur: 4 << 30, rlim_max: 4 << 30 };
+            // SAFETY: a plain system call between fork and exec.
+            match unsafe { libc::setrlimit(libc::RLIMIT_AS, &bytes) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure makes one system call and touches nothing else.
+        let output = unsafe { child.pre_exec(limit) }.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("went on"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
