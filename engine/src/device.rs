@@ -6,7 +6,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
 
 use kernels::tfhe::{EvaluationKey, LweList, Params};
 use kernels::{Backend, DeviceInfo};
@@ -71,6 +72,25 @@ impl Device {
     /// A device that takes its share of all work.
     pub fn new<B: Backend>(backend: B) -> Device {
         let backend = Arc::new(backend);
+        let serving = backend.clone();
+        Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, None)))
+    }
+
+    /// A device that is asked something with a known answer from time to time, between its batches. A wrong answer, and a
+    /// failure but for want of memory, loses it.
+    pub fn checked<B: Backend>(
+        backend: B,
+        every: Duration,
+        check: impl Fn(&B) -> kernels::Result<()> + Send + 'static,
+    ) -> Device {
+        let backend = Arc::new(backend);
+        let (serving, checked) = (backend.clone(), backend.clone());
+        let self_test =
+            move || SelfTest { every, due: Instant::now() + every, check: Box::new(move || check(&checked)) };
+        Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, Some(self_test()))))
+    }
+
+    fn serving<B: Backend>(backend: Arc<B>, serve: Serve) -> Device {
         Device {
             info: backend.info().clone(),
             stand_in: false,
@@ -78,13 +98,10 @@ impl Device {
                 let backend = backend.clone();
                 Box::new(move |params| backend.key_bytes(params))
             },
-            prepare: {
-                let backend = backend.clone();
-                Box::new(move |params| {
-                    let _ = catch_unwind(AssertUnwindSafe(|| backend.prepare(params)));
-                })
-            },
-            serve: Box::new(move |orders, report| run(&*backend, orders, report)),
+            prepare: Box::new(move |params| {
+                let _ = catch_unwind(AssertUnwindSafe(|| backend.prepare(params)));
+            }),
+            serve,
         }
     }
 
@@ -94,14 +111,22 @@ impl Device {
     }
 }
 
+/// A question with a known answer, and when it is due.
+struct SelfTest {
+    every: Duration,
+    due: Instant,
+    check: Box<dyn Fn() -> kernels::Result<()>>,
+}
+
 /// Serves `orders` until there can be no more, or the device retires.
-fn run<B: Backend>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report)) {
+fn run<B: Backend>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
     let served = &mut Served {
         backend,
         keys: HashMap::new(),
         arenas: HashMap::new(),
         pending: VecDeque::new(),
         lost: None,
+        self_test,
         report,
     };
     while let Some(order) = served.next_order(&orders) {
@@ -134,6 +159,7 @@ struct Served<'a, B: Backend> {
     pending: VecDeque<(Batch, Vec<Load>, B::Pending)>,
     /// No call succeeds any more, and none is made.
     lost: Option<Failure>,
+    self_test: Option<SelfTest>,
     report: &'a dyn Fn(Report),
 }
 
@@ -141,8 +167,18 @@ impl<B: Backend> Served<'_, B> {
     /// Finishes what was started while there is nothing to start or no room for it.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
+            let left = self.self_test.as_ref().map(|test| test.due.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.test_itself();
+                continue;
+            }
             if self.pending.is_empty() {
-                return orders.recv().ok();
+                let Some(left) = left else { return orders.recv().ok() };
+                match orders.recv_timeout(left) {
+                    Ok(order) => return Some(order),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                }
             }
             if self.pending.len() < self.backend.info().batches_in_flight_max {
                 match orders.try_recv() {
@@ -152,6 +188,27 @@ impl<B: Backend> Served<'_, B> {
             }
             self.finish_oldest();
         }
+    }
+
+    /// Asks the device what has a known answer.
+    fn test_itself(&mut self) {
+        self.finish_all();
+        let Some(mut test) = self.self_test.take() else { return };
+        match guarded(&mut self.lost, || (test.check)()) {
+            Err(failure) if failure.cause != Cause::OutOfMemory => {
+                let reason = format!("device lost: it failed its self-test: {}", failure.reason);
+                self.lose(Failure { cause: Cause::Lost, reason });
+            }
+            Ok(()) | Err(_) => {
+                test.due = Instant::now() + test.every;
+                self.self_test = Some(test);
+            }
+        }
+    }
+
+    fn lose(&mut self, failure: Failure) {
+        self.lost = Some(failure.clone());
+        (self.report)(Report::Lost(failure));
     }
 
     fn carry_out(&mut self, order: Order) {
@@ -192,9 +249,7 @@ impl<B: Backend> Served<'_, B> {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(memory))) else { return };
         if self.lost.is_none() {
             let reason = format!("device lost: it panicked while memory was given back: {}", message_of(panic));
-            let failure = Failure { cause: Cause::Lost, reason };
-            self.lost = Some(failure.clone());
-            (self.report)(Report::Lost(failure));
+            self.lose(Failure { cause: Cause::Lost, reason });
         }
     }
 

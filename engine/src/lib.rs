@@ -46,7 +46,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use kernels::cpu::Cpu;
-use kernels::detect::Detected;
+use kernels::detect::{Detected, KnownAnswers};
 
 use batch::DeviceId;
 use device::{KeyBytes, Prepare, Report, message_of};
@@ -96,9 +96,11 @@ impl Engine {
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::Device::Cpu(_)));
-        let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(ToServe)).collect();
+        let answers = Arc::new(KnownAnswers::compute().map_err(|error| Error::Device(error.to_string()))?);
+        let to_serve = || ToServe { answers: answers.clone(), every: Duration::from_secs(config.self_test_s) };
+        let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(to_serve())).collect();
         if all_gpus {
-            devices.push(Device::stand_in(Cpu::open()));
+            devices.push(Device { stand_in: true, ..detect::WithDevice::with(to_serve(), Cpu::open()) });
         }
         Engine::start_on(config, devices, passed_over)
     }
@@ -258,14 +260,22 @@ impl Engine {
     }
 }
 
-/// Makes a device of whatever was detected.
-struct ToServe;
+/// Makes a device of whatever was detected, with answers that it must give from time to time.
+struct ToServe {
+    answers: Arc<KnownAnswers>,
+    every: Duration,
+}
 
 impl detect::WithDevice for ToServe {
     type Out = Device;
 
     fn with<B: Backend>(self, backend: B) -> Device {
-        Device::new(backend)
+        let ToServe { answers, every } = self;
+        if every.is_zero() {
+            Device::new(backend)
+        } else {
+            Device::checked(backend, every, move |device| answers.check(device))
+        }
     }
 }
 

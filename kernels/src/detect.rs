@@ -196,32 +196,93 @@ fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Evaluator<G>) -> Device) -> 
 /// Different gates of a proof: more than the groups that share a step of the key, and odd.
 const PROOF_ROWS: usize = 33;
 
-/// Whether a device computes the words that the CPU does, over a key of the presets' ring with few steps.
+/// Gates over a whole key: a driver that computes on the processor takes a second for each.
+const WHOLE_ROWS: usize = 2;
+
+/// Steps of a short key: the same kernels in a hundredth of the time.
+const SHORT_DIMENSION: usize = 3;
+
+/// Whether a device computes the words that the CPU does, for every preset: over a short key of its ring, one gate, some and
+/// more than a full batch, which may take different ways through a device; and over a key of its own dimension, which is
+/// compiled into some kernels, a few gates.
 ///
 /// # Errors
 /// The device's own, or [`Error::Device`] when a word differs.
 pub fn prove<B: Backend>(backend: &B) -> Result<()> {
-    let key = proof_key();
-    let rows = proof_rows(&key.params);
-    let cpu = Cpu::with(Isa::detect(), 1);
-    let expected = bootstrap::evaluate(&cpu, &cpu.load_key(&key)?, &key.params, &rows)?;
-    let loaded = backend.load_key(&key)?;
-    // one alone, some, and a full batch may take different ways through a device
-    for count in [1, PROOF_ROWS, backend.info().rows_max.max(PROOF_ROWS) + 1] {
-        let repeated: Vec<GateRow> = rows.iter().cycle().take(count).cloned().collect();
-        let found = bootstrap::evaluate(backend, &loaded, &key.params, &repeated)?;
-        if found.iter().ne(expected.iter().cycle().take(count)) {
-            let why = "it computes other words than the CPU; its driver or its memory is at fault";
-            return Err(Error::Device(why.into()));
-        }
+    let full = backend.info().rows_max.max(PROOF_ROWS) + 1;
+    // A wrong word ends nothing: a card on paper, which computes nothing, is to be asked for every kernel.
+    let mut proved = Ok(());
+    for preset in Preset::ALL {
+        let short = Answer::of(preset, SHORT_DIMENSION, PROOF_ROWS)?.check(backend, &[1, PROOF_ROWS, full]);
+        let whole = Answer::of(preset, preset.params().lwe_dimension, WHOLE_ROWS)?.check(backend, &[WHOLE_ROWS]);
+        proved = proved.and(short).and(whole);
     }
-    Ok(())
+    proved
 }
 
-/// The ring of `fast_128` and three steps: the same kernels in a hundredth of the time. No secret is behind its words.
-fn proof_key() -> EvaluationKey {
-    let short = ParamsLiteral { lwe_dimension: 3, ..*Preset::Fast128.params() };
-    let params = Params::try_from(short).expect("fewer steps are within the bounds");
+/// What a device must answer at any time: gates over a short key of every preset's ring, computed by the processor's portable
+/// instructions.
+pub struct KnownAnswers(Vec<Answer>);
+
+impl KnownAnswers {
+    /// Computes them. Some milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn compute() -> Result<KnownAnswers> {
+        Preset::ALL
+            .into_iter()
+            .map(|preset| Answer::of(preset, SHORT_DIMENSION, PROOF_ROWS))
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+
+    /// Whether a device still gives them.
+    ///
+    /// # Errors
+    /// The device's own, or [`Error::Device`] when a word differs.
+    pub fn check<B: Backend>(&self, backend: &B) -> Result<()> {
+        self.0.iter().try_for_each(|answer| answer.check(backend, &[PROOF_ROWS]))
+    }
+}
+
+/// Gates, a key and what comes of them.
+struct Answer {
+    key: EvaluationKey,
+    rows: Vec<GateRow>,
+    expected: Vec<Lwe>,
+}
+
+impl Answer {
+    fn of(preset: Preset, lwe_dimension: usize, count: usize) -> Result<Answer> {
+        let key = proof_key(preset, lwe_dimension);
+        let rows = proof_rows(&key.params, count);
+        let cpu = Cpu::with(Isa::Portable, 1);
+        let expected = bootstrap::evaluate(&cpu, &cpu.load_key(&key)?, &key.params, &rows)?;
+        Ok(Answer { key, rows, expected })
+    }
+
+    /// Repeats the gates to each of these counts.
+    fn check<B: Backend>(&self, backend: &B, counts: &[usize]) -> Result<()> {
+        let loaded = backend.load_key(&self.key)?;
+        let mut wrong = false;
+        for &count in counts {
+            let repeated: Vec<GateRow> = self.rows.iter().cycle().take(count).cloned().collect();
+            let found = bootstrap::evaluate(backend, &loaded, &self.key.params, &repeated)?;
+            wrong |= found.iter().ne(self.expected.iter().cycle().take(count));
+        }
+        if wrong {
+            let why = "it computes other words than the CPU; its driver or its memory is at fault";
+            return Err(Error::Device(format!("{}: {why}", self.key.preset.name())));
+        }
+        Ok(())
+    }
+}
+
+/// A key of a preset's ring with so many steps. No secret is behind its words.
+fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
+    let params =
+        Params::try_from(ParamsLiteral { lwe_dimension, ..*preset.params() }).expect("fewer steps are in range");
     let seed = [0x5a; 32];
     let mut bootstrap_bodies = vec![0; params.bootstrap_body_words()];
     let mut key_switch_bodies = vec![0; params.key_switch_body_words()];
@@ -231,10 +292,10 @@ fn proof_key() -> EvaluationKey {
     // where lazy ranges are the fullest
     bootstrap_bodies[..params.polynomial_size].fill(RING_MODULUS - 1);
     let masks = Masks::Ango(seed);
-    EvaluationKey { preset: Preset::Fast128, params, fingerprint: None, masks, bootstrap_bodies, key_switch_bodies }
+    EvaluationKey { preset, params, fingerprint: None, masks, bootstrap_bodies, key_switch_bodies }
 }
 
-fn proof_rows(params: &Params) -> Vec<GateRow> {
+fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
     let mut words = vec![0; params.lwe_dimension + 1];
     let mut operands = 0;
     let mut operand = || {
@@ -242,7 +303,7 @@ fn proof_rows(params: &Params) -> Vec<GateRow> {
         xof::fill_torus(&[0xa5; 32], xof::DOMAIN_KEY_SWITCH, operands, &mut words);
         Lwe::new(words.clone())
     };
-    let gates = Gate::ALL.into_iter().cycle().take(PROOF_ROWS);
+    let gates = Gate::ALL.into_iter().cycle().take(count);
     gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
 }
 
@@ -284,8 +345,8 @@ mod tests {
         }
     }
 
-    /// The CPU, whose every result is wrong in one bit from some row on.
-    struct Liar(Cpu, usize);
+    /// The CPU, whose result in one row is wrong in one bit, over keys of one preset's ring.
+    struct Liar(Cpu, usize, Preset);
 
     impl Backend for Liar {
         type Key = <Cpu as Backend>::Key;
@@ -319,7 +380,12 @@ mod tests {
         ) -> Result<Vec<u32>> {
             let mut words = self.0.evaluate(key, arena, gates, reads)?;
             let row_words = words.len() / reads.len();
-            if let Some(word) = words.get_mut(self.1 * row_words) {
+            let (ring, lies) = (key.params(), self.2.params());
+            let of_preset =
+                (ring.polynomial_size, ring.key_switch_base) == (lies.polynomial_size, lies.key_switch_base);
+            if let Some(word) = words.get_mut(self.1 * row_words)
+                && of_preset
+            {
                 *word ^= 1;
             }
             Ok(words)
@@ -336,12 +402,16 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_wrong_in_one_bit_is_not_proved() {
-        assert_eq!(prove(&Cpu::with(Isa::Portable, 1)), Ok(()));
-        assert_eq!(prove(&Liar(Cpu::open(), usize::MAX / 1024)), Ok(()));
-        for row in [0, 1, PROOF_ROWS - 1] {
-            let error = prove(&Liar(Cpu::open(), row)).expect_err("it lies");
-            assert!(matches!(&error, Error::Device(why) if why.contains("other words")), "{error}");
+    fn a_device_that_is_wrong_in_one_bit_for_one_preset_is_not_proved() {
+        assert_eq!(prove(&Liar(Cpu::open(), usize::MAX / 1024, Preset::Fast128)), Ok(()));
+        let answers = KnownAnswers::compute().unwrap();
+        assert_eq!(answers.check(&Cpu::open()), Ok(()));
+        for (row, preset) in [0, 1, PROOF_ROWS - 1].into_iter().zip(Preset::ALL) {
+            let liar = Liar(Cpu::open(), row, preset);
+            for error in [prove(&liar), answers.check(&liar)].map(|proved| proved.expect_err("it lies")) {
+                let named = |why: &str| why.contains("other words") && why.contains(preset.name());
+                assert!(matches!(&error, Error::Device(why) if named(why)), "{error}");
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Several toy devices under one engine: shared work, devices that are lost, a stand-in.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use engine::{Config, Device, Engine, Error, Failed};
 
@@ -289,4 +291,29 @@ fn what_is_tried_a_second_time_has_the_device_to_itself() {
     go_on.send(()).unwrap();
     assert_eq!(bits(soon(&first)), [false; 8]);
     assert_eq!(bits(soon(&second)), [false; 8]);
+}
+
+#[test]
+fn a_device_whose_self_test_fails_is_lost_and_its_work_goes_on_elsewhere() {
+    let ((one, script), (two, _)) = (Toy::new(8), Toy::new(8));
+    let (fails, tests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (failing, testing) = (fails.clone(), tests.clone());
+    let check = move |_: &Toy| {
+        testing.fetch_add(1, Ordering::Relaxed);
+        if failing.load(Ordering::Relaxed) { Err(kernels::Error::Device("a wrong word".into())) } else { Ok(()) }
+    };
+    let devices = vec![Device::checked(one, Duration::from_millis(1), check), Device::new(two)];
+    let engine = Engine::with_devices(prompt(), devices).unwrap();
+    let session = open(&engine).unwrap();
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
+    eventually("self-tests", || tests.load(Ordering::Relaxed) > 3);
+    assert!(health(&engine)[0].0 && script.counts().batches > 0);
+
+    fails.store(true, Ordering::Relaxed);
+    eventually("the loss", || !health(&engine)[0].0);
+    let failure = health(&engine)[0].1.clone().expect("it is lost");
+    assert_eq!(failure, "device lost: it failed its self-test: device failed: a wrong word");
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
+    soon(&close(&engine, session));
+    engine.shutdown();
 }
