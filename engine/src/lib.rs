@@ -174,7 +174,10 @@ impl Engine {
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
     pub fn open(&self, key: EvaluationKey, account: AccountId, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
-        self.handle.devices.iter().for_each(|device| (device.prepare)(&key.params));
+        let service = self.handle.hub.service();
+        let whole = self.handle.devices.iter().zip(service).filter(|(_, (_, failure))| failure.is_none());
+        // a lost one may never return
+        whole.for_each(|(device, _)| (device.prepare)(&key.params));
         let device_bytes = self.handle.devices.iter().map(|device| (device.key_bytes)(&key.params)).collect();
         self.handle.hub.open(key, account, weight, device_bytes)
     }
