@@ -58,7 +58,7 @@ const FUNCTIONALS: f64 = 160.0;
 /// Each word `w` to `w` or `w - q`, as a signed word, by as many uniform words.
 pub fn represent(words: &mut [u32], uniform: &[u32]) {
     for (word, &uniform) in words.iter_mut().zip(uniform) {
-        let below_q = (u64::from(uniform) * u64::from(RING_MODULUS) >> 32) as u32;
+        let below_q = ((u64::from(uniform) * u64::from(RING_MODULUS)) >> 32) as u32;
         let turn = if below_q < *word { RING_MODULUS } else { 0 };
         *word = word.wrapping_sub(turn);
     }

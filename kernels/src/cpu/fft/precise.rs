@@ -52,7 +52,7 @@ impl Pair {
 }
 
 /// `2 pi`.
-const TURN: Pair = Pair { high: 6.283185307179586, low: 2.4492935982947064e-16 };
+const TURN: Pair = Pair { high: std::f64::consts::TAU, low: 2.4492935982947064e-16 };
 
 /// Terms of the series of sine and cosine: for an eighth of a turn they reach below `2^-106`.
 const TERMS: i32 = 14;

@@ -288,7 +288,7 @@ impl Search {
         let mut oracle = Oracle::new(params, isa, representation);
         found.largest = oracle.distance(&found.evaluation_key, &found.differences);
         for _ in 0..Self::ROUNDS {
-            let of_digits = noise() % 4 == 0;
+            let of_digits = noise().is_multiple_of(4);
             let (changed, values) = match of_digits {
                 true => (&mut found.differences, digits),
                 false => (&mut found.evaluation_key.bootstrap_bodies, words),
