@@ -13,6 +13,8 @@ use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
 
+/// Threads of the plain kernel that a multiprocessor holds: 64 registers each (`tests/nvrtc/budget.rs`).
+const PLAIN_THREADS_OF_A_MULTIPROCESSOR: usize = 1024;
 /// Words of the key that are made on the host at a time.
 const CHUNK_WORDS: usize = 1 << 22;
 /// Steps of a launch, times its rows, on cards that may have a screen to draw: their drivers end what takes seconds. A small
@@ -36,11 +38,10 @@ impl Variant {
         Fit::of(card, params).map_or(Variant::Plain, Variant::Registers)
     }
 
-    /// Rows that one multiprocessor works on at the same time.
-    pub fn rows_of_a_multiprocessor(self) -> usize {
+    /// Rows of these parameters that one multiprocessor works on at the same time.
+    pub fn rows_of_a_multiprocessor(self, params: &Params) -> usize {
         match self {
-            // eight groups of 256 threads are what a multiprocessor holds
-            Variant::Plain => 8,
+            Variant::Plain => PLAIN_THREADS_OF_A_MULTIPROCESSOR / ntt::threads(params) as usize,
             Variant::Registers(fit) => fit.rows_of_a_multiprocessor(),
         }
     }

@@ -254,7 +254,7 @@ impl<G: Gpu> Evaluator<G> {
 
 /// Rows that a card works on at the same time.
 fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
-    card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor()
+    card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor(params)
 }
 
 /// Consecutive parts of `gates` of at most `rows` bootstraps each.
@@ -509,9 +509,10 @@ mod tests {
     fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
         let backend = told(14);
         let key = loaded(&backend);
-        // the smallest card of 2018: 14 multiprocessors with eight rows each
-        assert_eq!(backend.rows_at_once(&key), 16 * 14 * 8);
-        assert_eq!(told(132).rows_at_once(&key), ROWS_AT_ONCE_MAX);
+        // the smallest card of 2018: 14 multiprocessors, each with four groups of 256 threads of 64 registers
+        assert_eq!(backend.rows_at_once(&key), 16 * 14 * 4);
+        assert_eq!(backend.info().rows_max, 2 * 14 * 4);
+        assert_eq!(told(1000).rows_at_once(&key), ROWS_AT_ONCE_MAX);
     }
 
     #[test]
