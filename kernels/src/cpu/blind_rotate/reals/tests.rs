@@ -261,7 +261,7 @@ impl Search {
         let (words, digits) = ([RING_MODULUS / 2 + 1, RING_MODULUS / 2], [low, RING_MODULUS - low]);
         let mut bodies: Vec<u32> =
             (0..params.bootstrap_body_words()).map(pattern(start.min(4), &params, words)).collect();
-        let mut differences: Vec<u32> =
+        let differences: Vec<u32> =
             (0..accumulator_words(&params)).map(pattern(start.min(3), &params, digits)).collect();
         if start == PATTERNS.len() {
             let components = params.glwe_dimension + 1;
