@@ -158,28 +158,30 @@ impl Netlist {
         self.circuit.gates().len() as u64
     }
 
-    /// Makes it ready for the device. CPU work like reading.
-    pub fn plan(&self) -> PlannedCircuit {
-        PlannedCircuit { plan: Arc::new(Plan::new(&self.circuit)) }
-    }
-}
-
-/// A circuit that can be run, any number of times.
-#[derive(Clone)]
-pub struct PlannedCircuit {
-    plan: Arc<Plan>,
-}
-
-impl PlannedCircuit {
     /// How many gates of each kind it has.
     pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
-        self.plan.gate_counts()
+        self.circuit.gate_counts()
     }
 
     /// Its levels.
     pub fn levels(&self) -> u64 {
-        self.plan.levels().len() as u64
+        self.circuit.levels().len() as u64
     }
+
+    /// Makes it ready for the device on these inputs. CPU work like reading.
+    pub fn plan(&self, inputs: &LweList) -> PlannedCircuit {
+        let plan = Arc::new(Plan::for_inputs(&self.circuit, inputs));
+        PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels() }
+    }
+}
+
+/// A circuit that can be run on the inputs it was planned for.
+pub struct PlannedCircuit {
+    plan: Arc<Plan>,
+    /// Gates of each kind as the netlist has them: what is charged. The plan may have fewer.
+    pub gate_counts: Vec<(Gate, u64)>,
+    /// Levels as the netlist has them.
+    pub levels: u64,
 }
 
 /// How a circuit's run ended.
@@ -356,6 +358,8 @@ impl Compute {
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
+        // charged as asked; what runs is what is left to compute
+        let list = list.folded();
         let submitted = Instant::now();
         self.engine.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;

@@ -185,6 +185,9 @@ impl Engine {
     /// Queues rows of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
     /// from here it is not called.
     ///
+    /// Rows are evaluated as they are, so they must be folded before ([`GateList::folded`]): the figures of [`noise`] are of
+    /// gates whose operands differ.
+    ///
     /// 1 to [`OPERATION_ROWS_MAX`] rows of the session's dimension (the caller parsed them against its preset): assertion
     /// otherwise. [`Error::Busy`] when a queue is full, [`Error::Gone`] when the
     /// session is closed. A result that is not there at `deadline` is [`Error::DeadlinePassed`].

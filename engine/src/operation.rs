@@ -32,16 +32,17 @@ pub struct Done {
 pub struct Failed {
     /// What happened.
     pub error: Error,
-    /// Gates that had been completed by then, of each kind: what a client who cancels has had done.
+    /// Gates that had been completed by then, of each kind, those of a circuit that they stand for counted along: what a
+    /// client who cancels has had done.
     pub gates_done: Vec<(Gate, u64)>,
 }
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Gates completed. Begins again at 0 when a device fails a circuit.
+    /// Gates completed, of a circuit also those that need no computing. Goes back when a device fails a circuit.
     pub gates_done: u64,
-    /// Gates altogether.
+    /// Gates altogether, as they were asked for.
     pub gates_total: u64,
 }
 
@@ -86,8 +87,11 @@ impl Operation {
         Self { task, done: Default::default(), on_done }
     }
 
+    /// Copies the outputs of a circuit without gates: that may be some megabytes, and is the caller's time.
     pub(crate) fn circuit(plan: Arc<Plan>, inputs: LweList, on_done: OnDone) -> Self {
-        let task = Task::Circuit { job: Arc::new(Job { plan, inputs }), outputs: None };
+        let job = Job { plan, inputs };
+        let outputs = job.plan.gates().is_empty().then(|| job.outputs_without_gates());
+        let task = Task::Circuit { job: Arc::new(job), outputs };
         Self { task, done: Default::default(), on_done }
     }
 
@@ -109,11 +113,13 @@ impl Operation {
     }
 
     pub(crate) fn progress(&self) -> Progress {
-        let gates_total = match &self.task {
-            Task::Gates { list, .. } => list.gates().len(),
-            Task::Circuit { job, .. } => job.plan.gates().len(),
-        };
-        Progress { gates_done: self.done.iter().sum(), gates_total: gates_total as u64 }
+        let done = self.done.iter().sum::<u64>();
+        match &self.task {
+            Task::Gates { list, .. } => Progress { gates_done: done, gates_total: list.gates().len() as u64 },
+            Task::Circuit { job, .. } => {
+                Progress { gates_done: job.plan.gates_free() + done, gates_total: job.plan.gates_asked() }
+            }
+        }
     }
 
     /// What a device needs to run rows of it.
@@ -128,11 +134,12 @@ impl Operation {
     pub(crate) fn store(&mut self, rows: Range<usize>, given: LweList) {
         match &mut self.task {
             Task::Gates { list, results } => {
-                list.gates()[rows.clone()].iter().for_each(|&gate| count(&mut self.done, gate));
+                list.gates()[rows.clone()].iter().for_each(|&gate| count(&mut self.done, gate, 1));
                 results.push((rows, given));
             }
             Task::Circuit { job, outputs } => {
-                job.plan.gates()[rows].iter().for_each(|gate| count(&mut self.done, gate.gate));
+                let gates = job.plan.gates()[rows.clone()].iter().zip(&job.plan.stands_for()[rows]);
+                gates.for_each(|(gate, &stands_for)| count(&mut self.done, gate.gate, stands_for));
                 *outputs = Some(given);
             }
         }
@@ -150,9 +157,8 @@ impl Operation {
     pub(crate) fn finish(self) -> (LweList, OnDone) {
         let results = match self.task {
             Task::Gates { list, results } => in_order(list.gates().len(), results),
-            Task::Circuit { job, .. } if job.plan.gates().is_empty() => job.outputs_without_gates(),
             Task::Circuit { job, outputs } => {
-                let outputs = outputs.expect("the last rows bring the outputs");
+                let outputs = outputs.expect("the last rows bring the outputs, or there are no rows");
                 assert_eq!(outputs.len(), job.plan.outputs().len(), "a circuit is done when its outputs were read");
                 outputs
             }
@@ -183,21 +189,18 @@ impl Job {
     fn outputs_without_gates(&self) -> LweList {
         let Job { plan, inputs } = self;
         let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
-        for slot in plan.outputs() {
-            match plan.inputs().iter().position(|input| input == slot) {
-                Some(bit) => outputs.push(inputs.row(bit)),
-                None => {
-                    let constant = plan.constants().iter().find(|(of, _)| of == slot);
-                    let (_, bit) = constant.expect("inputs and constants are all there is");
-                    outputs.push(Lwe::trivial(inputs.dimension(), *bit).words());
-                }
+        for &slot in plan.outputs() {
+            // inputs have the first slots, in order
+            match plan.constants().iter().find(|&&(of, _)| of == slot) {
+                Some(&(_, bit)) => outputs.push(Lwe::trivial(inputs.dimension(), bit).words()),
+                None => outputs.push(inputs.row(slot as usize)),
             }
         }
         outputs
     }
 }
 
-fn count(done: &mut [u64; Gate::ALL.len()], gate: Gate) {
+fn count(done: &mut [u64; Gate::ALL.len()], gate: Gate, gates: u32) {
     let at = Gate::ALL.iter().position(|&of| of == gate).expect("ALL is all");
-    done[at] += 1;
+    done[at] += u64::from(gates);
 }

@@ -7,6 +7,7 @@
 pub mod bootstrap;
 pub mod circuit;
 pub mod cost;
+pub mod fold;
 pub mod gates;
 pub mod keys;
 pub mod lwe;

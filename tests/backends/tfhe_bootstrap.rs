@@ -44,7 +44,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         .into_iter()
         .map(|shape| (format!("{}-imported", shape.name()), imported_key(shape.params(), 3)));
     let rotations = random.chain(largest).chain(imported).map(|(name, key)| blind_rotate(name, key));
-    rotations.chain([SHAPES[0], SHAPES[3]].into_iter().map(gates))
+    rotations.chain([SHAPES[0], SHAPES[3]].into_iter().map(gates)).chain([folded_gates(SHAPES[0])])
 }
 
 fn blind_rotate(name: String, key: EvaluationKey) -> Case {
@@ -74,8 +74,46 @@ fn gates(shape: Shape) -> Case {
             GateRow { gate, operands: (0..gate.arity()).map(operand).collect() }
         })
         .collect();
+    whole_gates(format!("gates/{}", shape.name()), key, rows)
+}
+
+/// Every way in which a gate folds: operands that are equal, opposite or constant.
+fn folded_gates(shape: Shape) -> Case {
+    let key = key(shape.params(), Bodies::Random, 7);
+    let mut rng = generator(8);
+    let n = shape.params().lwe_dimension;
+    let [a, b, c] = [(); 3].map(|()| Lwe::new((0..=n).map(|_| rng.next_u32()).collect()));
+    let not = |lwe: &Lwe| Lwe::new(lwe.words().iter().map(|word| word.wrapping_neg()).collect());
+    let (not_a, not_b, yes, no) = (not(&a), not(&b), Lwe::trivial(n, true), Lwe::trivial(n, false));
+    let binary = Gate::ALL.into_iter().filter(|gate| gate.arity() == 2);
+    let binary = binary.flat_map(|gate| {
+        [[&a, &a], [&not_a, &a], [&a, &yes], [&no, &a], [&yes, &yes]].map(|operands| (gate, operands.to_vec()))
+    });
+    let mux = [
+        [&a, &a, &c],
+        [&a, &not_a, &c],
+        [&a, &b, &a],
+        [&a, &b, &not_a],
+        [&a, &b, &b],
+        [&not_a, &b, &not_b],
+        [&yes, &b, &c],
+        [&no, &b, &c],
+        [&a, &yes, &c],
+        [&a, &no, &c],
+        [&yes, &no, &c],
+        [&a, &b, &yes],
+        [&a, &not_a, &a],
+        [&a, &not_b, &c],
+    ];
+    let rows = binary.chain(mux.map(|operands| (Gate::Mux, operands.to_vec())));
+    let rows = rows.map(|(gate, operands)| GateRow { gate, operands: operands.into_iter().cloned().collect() });
+    whole_gates(format!("gates/{}-folded", shape.name()), key, rows.collect())
+}
+
+/// Gates in one batch.
+fn whole_gates(name: String, key: EvaluationKey, rows: Vec<GateRow>) -> Case {
     let expected = OnceLock::new();
-    Case::small(format!("gates/{}", shape.name()), move |device| {
+    Case::small(name, move |device| {
         let backend = device.open(2);
         let loaded = backend.load_key(&key).expect("a small key fits");
         let found = bootstrap::evaluate(&backend, &loaded, &key.params, &rows).expect("gates");

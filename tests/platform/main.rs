@@ -16,6 +16,7 @@ mod docs;
 mod errors;
 mod external_issuer;
 mod faults;
+mod folding;
 mod gate_handles;
 mod gates;
 mod health;

@@ -2,6 +2,7 @@
 
 pub mod canary;
 pub mod database;
+pub mod evaluation_key;
 pub mod host_cuda;
 pub mod http;
 pub mod issuer;

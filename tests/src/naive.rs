@@ -165,8 +165,77 @@ pub fn key_switch(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
     out
 }
 
-/// A gate by its formula: what is added up, bootstrapped, added up again and switched.
+/// A gate: what it folds to, or else its formula.
 pub fn gate(key: &EvaluationKey, row: &GateRow) -> Lwe {
+    folded(key, row).unwrap_or_else(|| formula(key, row))
+}
+
+/// A gate as a function of the different values among its operands: a constant, a value or its negation, a gate of two
+/// values where three were asked. Folding as a truth table, where the kernels have rules.
+fn folded(key: &EvaluationKey, row: &GateRow) -> Option<Lwe> {
+    let mut values: Vec<&Lwe> = Vec::new();
+    let operands: Vec<Operand> = row.operands.iter().map(|lwe| operand(lwe, &mut values)).collect();
+    let plain = |bits: usize| {
+        let bit = |operand: &Operand| match *operand {
+            Operand::Constant(bit) => bit,
+            Operand::Value(at, negated) => (bits >> at & 1 == 1) != negated,
+        };
+        row.gate.plain(&operands.iter().map(bit).collect::<Vec<_>>())
+    };
+    let table: Vec<bool> = (0..1 << values.len()).map(plain).collect();
+    if table.iter().all(|&bit| bit == table[0]) {
+        return Some(Lwe::trivial(row.operands[0].dimension(), table[0]));
+    }
+    for (at, value) in values.iter().enumerate() {
+        if (0..table.len()).all(|bits| table[bits] == (bits >> at & 1 == 1)) {
+            return Some(Lwe::new(value.words().to_vec()));
+        }
+        if (0..table.len()).all(|bits| table[bits] != (bits >> at & 1 == 1)) {
+            return Some(Lwe::new(linear(0, &[(value.words(), -1)])));
+        }
+    }
+    if row.gate != Gate::Mux || values.len() == 3 {
+        return None;
+    }
+    let sum = match table.iter().filter(|&&bit| bit).count() {
+        // a = not b
+        2 => linear(-2, &[(row.operands[0].words(), -2), (row.operands[2].words(), -2)]),
+        trues => {
+            // true for one choice of the two, or false for one
+            let odd = trues == 1;
+            let lone = table.iter().position(|&bit| bit == odd).expect("one of the four");
+            let factor = |at: usize| if (lone >> at & 1 == 1) == odd { 1 } else { -1 };
+            linear(if odd { -1 } else { 1 }, &[(values[0].words(), factor(0)), (values[1].words(), factor(1))])
+        }
+    };
+    Some(Lwe::new(key_switch(key, &bootstrap(key, &sum))))
+}
+
+enum Operand {
+    Constant(bool),
+    /// Which of the values, and whether it is its negation.
+    Value(usize, bool),
+}
+
+fn operand<'a>(lwe: &'a Lwe, values: &mut Vec<&'a Lwe>) -> Operand {
+    for bit in [false, true] {
+        if *lwe == Lwe::trivial(lwe.dimension(), bit) {
+            return Operand::Constant(bit);
+        }
+    }
+    let negation = Lwe::new(linear(0, &[(lwe.words(), -1)]));
+    if let Some(at) = values.iter().position(|&value| value == lwe) {
+        return Operand::Value(at, false);
+    }
+    if let Some(at) = values.iter().position(|&value| *value == negation) {
+        return Operand::Value(at, true);
+    }
+    values.push(lwe);
+    Operand::Value(values.len() - 1, false)
+}
+
+/// A gate of different operands: what is added up, bootstrapped, added up again and switched.
+fn formula(key: &EvaluationKey, row: &GateRow) -> Lwe {
     let x = |at: usize, factor: i64| (row.operands[at].words(), factor);
     let bootstrapped = |eighths: i64, terms: [(&[u32], i64); 2]| bootstrap(key, &linear(eighths, &terms));
     let sample = match row.gate {

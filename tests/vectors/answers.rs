@@ -35,7 +35,7 @@ pub struct KeyAnswers {
     #[serde(deserialize_with = "seed")]
     pub seed: [u8; 32],
     pub evaluation_key: Hashed,
-    /// Of false and of true.
+    /// Fresh ones of false, true, false and true, the negation of number 1, and a trivial one of true.
     pub ciphertexts: Vec<CiphertextAnswer>,
     pub seeded: SeededAnswer,
     pub gates: Vec<GateAnswer>,

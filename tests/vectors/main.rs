@@ -99,14 +99,14 @@ fn gates_have_the_words_of_the_independent_client() {
             operands: gate.operands.iter().map(|&bit| operands[bit].clone()).collect(),
         };
         let rows: Vec<GateRow> = answers.gates.iter().map(row).collect();
-        assert_eq!(rows.len(), Gate::ALL.len());
+        assert!(Gate::ALL.into_iter().all(|gate| rows.iter().any(|row| row.gate == gate)));
 
         let key = evaluation_key::of_answers(&answers);
         let device = Cpu::with(Isa::detect(), 2);
         let loaded = device.load_key(&key).expect("a key fits");
         let results = bootstrap::evaluate(&device, &loaded, &key.params, &rows).expect("gates");
         for ((result, row), answer) in results.iter().zip(&rows).zip(&answers.gates) {
-            let plain: Vec<bool> = answer.operands.iter().map(|&bit| bit == 1).collect();
+            let plain: Vec<bool> = answer.operands.iter().map(|&bit| answers.ciphertexts[bit].bit).collect();
             assert_eq!(answer.result.bit, row.gate.plain(&plain), "{}", answer.op);
             assert_eq!(secret.phase(result) as i32, answer.result.phase, "{}", answer.op);
             let bytes = container::write_ciphertext(result, answers.preset, key.fingerprint, Form::Ango);
@@ -121,7 +121,7 @@ fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size(
         let p = answers.preset.params();
         let secret = SecretKey::from_bytes(&unbase64(&answers.secret_key)).expect("a secret key");
         let made = secret.evaluation_key();
-        let documented = evaluation_key::without_noise(&secret, seed_of(&made));
+        let documented = tests::evaluation_key::without_noise(&secret, seed_of(&made));
         assert_eq!((made.params, made.fingerprint), (documented.params, documented.fingerprint));
 
         let ring_errors = made.bootstrap_bodies.iter().zip(&documented.bootstrap_bodies).map(|(&x, &y)| {

@@ -7,7 +7,7 @@ use crate::tfhe::lwe::Lwe;
 use crate::tfhe::lwe_list::LweList;
 use crate::tfhe::params::Params;
 
-/// Evaluates gates under one key; one ciphertext a row, in order. See [`Backend::evaluate`].
+/// Evaluates gates under one key, folded ([`GateList::folded`]); one ciphertext a row, in order. See [`Backend::evaluate`].
 ///
 /// # Errors
 /// What the device reports.
@@ -18,7 +18,7 @@ pub fn evaluate<B: Backend>(backend: &B, key: &B::Key, params: &Params, rows: &[
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let list = GateList::of_rows(rows);
+    let list = GateList::of_rows(rows).folded();
     assert_eq!(list.operands().dimension(), params.lwe_dimension, "operands of another dimension");
     let results_from = list.operands().len() as u32;
     let mut arena = backend.arena(params, list.operands().len() + rows.len())?;

@@ -8,8 +8,9 @@
 //! Nothing here does I/O, and no text makes it panic or allocate more than a small multiple of the text's own length.
 
 mod plan;
+mod values;
 
-pub use plan::{Plan, count_gates};
+pub use plan::Plan;
 
 use super::gates::Gate;
 
@@ -138,6 +139,12 @@ impl Circuit {
     /// Where each output bit comes from, all outputs in a row, bit 0 of the first output first.
     pub fn outputs(&self) -> &[Source] {
         &self.outputs
+    }
+
+    /// How many gates of each kind there are, those there are none of left out; in the order of [`Gate::ALL`].
+    pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
+        let of = |gate| self.gates.iter().filter(|counted| counted.gate == gate).count() as u64;
+        Gate::ALL.into_iter().map(|gate| (gate, of(gate))).filter(|&(_, count)| count > 0).collect()
     }
 
     /// Indices of gates by level: a level's gates read only inputs, constants and gates of earlier levels, and each gate

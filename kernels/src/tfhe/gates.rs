@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::fold::{Bit, Folded, fold, names_of_few};
 use super::lwe::Lwe;
 use super::lwe_list::LweList;
 
@@ -138,6 +139,60 @@ impl GateList {
             assert_eq!(row.operands.len(), row.gate.arity(), "{}", row.gate.name());
         }
         Self::new(rows.iter().map(|row| row.gate).collect(), list)
+    }
+
+    /// The gates that are left when each is folded by its operands' words: as many, with the same results in the same
+    /// order, but no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate that needs no bootstrap
+    /// becomes the NOT of its result's negation. The list itself, uncopied, when there is nothing to fold.
+    pub fn folded(self) -> GateList {
+        let folds: Vec<Folded> = (0..self.gates.len()).map(|at| self.fold(at)).collect();
+        let as_it_is = |(&gate, folded): (&Gate, &Folded)| match folded {
+            Folded::Bit(_) => gate == Gate::Not,
+            Folded::Binary(..) => gate != Gate::Mux,
+            Folded::Mux(_) => true,
+        };
+        if self.gates.iter().zip(&folds).all(as_it_is) {
+            return self;
+        }
+        let mut gates = Vec::with_capacity(folds.len());
+        let mut operands = LweList::with_capacity(self.operands.dimension(), self.operands.len());
+        for (at, folded) in folds.into_iter().enumerate() {
+            let mut push = |bit| self.push(self.starts[at], bit, &mut operands);
+            gates.push(match folded {
+                Folded::Bit(bit) => {
+                    push(!bit);
+                    Gate::Not
+                }
+                Folded::Binary(gate, bits) => {
+                    bits.into_iter().for_each(&mut push);
+                    gate
+                }
+                Folded::Mux(bits) => {
+                    bits.into_iter().for_each(&mut push);
+                    Gate::Mux
+                }
+            });
+        }
+        GateList::new(gates, operands)
+    }
+
+    /// What a gate of the list folds to; a value's name is its place among the gate's operands.
+    fn fold(&self, at: usize) -> Folded {
+        let operands = self.operands_of(at..at + 1);
+        let names = names_of_few(operands.clone().map(|operand| self.operands.row(operand)));
+        fold(self.gates[at], &names[..operands.len()])
+    }
+
+    /// Appends the words of an operand that a fold names.
+    fn push(&self, first: usize, bit: Bit, out: &mut LweList) {
+        match bit {
+            Bit::Constant(bit) => out.push(Lwe::trivial(self.operands.dimension(), bit).words()),
+            Bit::Value { id, negated: false } => out.push(self.operands.row(first + id as usize)),
+            Bit::Value { id, negated: true } => {
+                let words = self.operands.row(first + id as usize);
+                out.push(&words.iter().map(|word| word.wrapping_neg()).collect::<Vec<_>>());
+            }
+        }
     }
 
     /// The gates.

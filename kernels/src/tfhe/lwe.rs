@@ -23,11 +23,17 @@ impl Lwe {
         Self { words }
     }
 
-    /// The ciphertext without mask and noise: anyone can read it. Used for constants of circuits.
+    /// The ciphertext without mask and noise: anyone can read it. Constants of circuits are such
+    /// ciphertexts, and so is the result of a gate that is constant ([`super::fold`]).
     pub fn trivial(lwe_dimension: usize, bit: bool) -> Self {
         let mut words = vec![0; lwe_dimension + 1];
-        words[lwe_dimension] = if bit { EIGHTH } else { EIGHTH.wrapping_neg() };
+        words[lwe_dimension] = Self::trivial_body(bit);
         Self { words }
+    }
+
+    /// The body of that ciphertext, which is the bit's phase: `+-2^29`.
+    pub fn trivial_body(bit: bool) -> u32 {
+        if bit { EIGHTH } else { EIGHTH.wrapping_neg() }
     }
 
     /// `n`, the number of mask words.

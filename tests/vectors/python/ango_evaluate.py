@@ -1,5 +1,7 @@
 """Gates as section 8 of docs/wire-format.md defines them, exact to the word."""
 
+from itertools import product
+
 import numpy as np
 
 from ango_client import EIGHTH, Q, TURN, Transformed, nearest, residue_mask, torus_mask
@@ -12,6 +14,17 @@ LINEAR = {
     "NOR": (-1, -1, -1),
     "XOR": (2, 2, 2),
     "XNOR": (-2, -2, -2),
+}
+
+PLAIN = {
+    "NAND": lambda a, b: not (a and b),
+    "AND": lambda a, b: a and b,
+    "OR": lambda a, b: a or b,
+    "NOR": lambda a, b: not (a or b),
+    "XOR": lambda a, b: a != b,
+    "XNOR": lambda a, b: a == b,
+    "NOT": lambda a: not a,
+    "MUX": lambda a, b, sel: a if sel else b,
 }
 
 
@@ -29,16 +42,38 @@ class Evaluator:
         masks = np.stack([torus_mask(key.seed, row, p.n) for row in range(p.key_switch_rows)])
         self.key_switch_rows = np.concatenate([masks, key.key_switch.reshape(-1, 1)], axis=1).astype(np.int64)
 
-    def gate(self, op, a, b=None, sel=None):
+    def gate(self, op, *operands):
         """`op` of ciphertexts given and returned as [n + 1] words."""
-        if op == "NOT":
-            return -a.astype(np.int64) % TURN
-        if op == "MUX":
+        values, bits = values_of(operands)
+        # the gate as a function of its values
+        table = {point: PLAIN[op](*(bit(point) for bit in bits)) for point in product((False, True), repeat=len(values))}
+        if len(set(table.values())) == 1:
+            words = np.zeros_like(operands[0])
+            words[-1] = EIGHTH if table.popitem()[1] else TURN - EIGHTH
+            return words
+        for at, value in enumerate(values):
+            if all(result == point[at] for point, result in table.items()):
+                return value
+            if all(result != point[at] for point, result in table.items()):
+                return negated(value)
+        if op == "MUX" and len(values) == 3:
+            a, b, sel = operands
             chosen = self.bootstrapped(linear(-1, (1, sel), (1, a)))
             other = self.bootstrapped(linear(-1, (-1, sel), (1, b)))
             return self.key_switch(linear(1, (1, chosen), (1, other)))
-        constant, factor_a, factor_b = LINEAR[op]
-        return self.key_switch(self.bootstrapped(linear(constant, (factor_a, a), (factor_b, b))))
+        if op != "MUX":
+            constant, *factors = LINEAR[op]
+            terms = zip(factors, operands)
+        elif sum(table.values()) == 2:
+            constant, *factors = LINEAR["XNOR"]
+            terms = zip(factors, (operands[0], operands[2]))
+        else:
+            # true at one point alone, or false at one
+            odd = sum(table.values()) == 1
+            lone = next(point for point, result in table.items() if result == odd)
+            constant = -1 if odd else 1
+            terms = [(1 if bit == odd else -1, value) for bit, value in zip(lone, values)]
+        return self.key_switch(self.bootstrapped(linear(constant, *terms)))
 
     def bootstrapped(self, words):
         """Steps 1 to 3: [n + 1] torus words to [kN + 1]."""
@@ -72,6 +107,26 @@ class Evaluator:
         result = -(digits[:, None] * self.key_switch_rows % TURN).sum(axis=0)
         result[p.n] += sample[-1]
         return result % TURN
+
+
+def values_of(operands):
+    """The different values among operands, and every operand as a function of their bits."""
+    values, bits = [], []
+    for words in operands:
+        if not words[:-1].any() and words[-1] in (EIGHTH, TURN - EIGHTH):
+            bits.append(lambda point, bit=bool(words[-1] == EIGHTH): bit)
+            continue
+        like = [(at, False) for at, value in enumerate(values) if np.array_equal(words, value)]
+        like += [(at, True) for at, value in enumerate(values) if np.array_equal(words, negated(value))]
+        if not like:
+            like = [(len(values), False)]
+            values.append(words)
+        bits.append(lambda point, at=like[0][0], opposite=like[0][1]: point[at] != opposite)
+    return values, bits
+
+
+def negated(words):
+    return (-words.astype(np.int64) % TURN).astype(words.dtype)
 
 
 def linear(eighths, *terms):

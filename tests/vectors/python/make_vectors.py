@@ -11,6 +11,7 @@ from ango_client import (
     DOMAIN_BOOTSTRAP,
     DOMAIN_CIPHERTEXT,
     DOMAIN_KEY_SWITCH,
+    EIGHTH,
     PRESETS,
     EvaluationKey,
     SecretKey,
@@ -22,20 +23,41 @@ from ango_client import (
     torus_mask,
     write_ciphertext,
 )
-from ango_evaluate import Evaluator
+from ango_evaluate import Evaluator, negated
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 SEED = bytes(range(32))
 SEEDED_BITS = [True, False, False, True, True]
+# bits of the ciphertexts; then come the negation of number 1 and a trivial one
+BITS = [False, True, False, True]
+NOT_1, TRUE = 4, 5
 GATES = [
-    {"op": "NAND", "operands": [1, 0]},
-    {"op": "AND", "operands": [1, 1]},
-    {"op": "OR", "operands": [0, 0]},
-    {"op": "XOR", "operands": [1, 1]},
-    {"op": "NOR", "operands": [0, 1]},
-    {"op": "XNOR", "operands": [0, 1]},
-    {"op": "NOT", "operands": [1]},
-    {"op": "MUX", "operands": [1, 0, 0]},
+    ("NAND", [1, 0]),
+    ("AND", [1, 3]),
+    ("OR", [0, 2]),
+    ("XOR", [1, 3]),
+    ("NOR", [0, 1]),
+    ("XNOR", [0, 1]),
+    ("NOT", [1]),
+    ("MUX", [1, 0, 2]),
+    # folded: operands that are equal, opposite or constant
+    ("NAND", [1, 1]),
+    ("AND", [1, 1]),
+    ("OR", [1, NOT_1]),
+    ("XOR", [1, 1]),
+    ("NOR", [0, 0]),
+    ("XNOR", [NOT_1, 1]),
+    ("AND", [TRUE, 3]),
+    ("XOR", [3, TRUE]),
+    ("MUX", [1, 1, 0]),
+    ("MUX", [1, 0, TRUE]),
+    ("MUX", [1, NOT_1, 3]),
+    ("MUX", [1, 0, 1]),
+    ("MUX", [1, 0, NOT_1]),
+    ("MUX", [0, 1, 1]),
+    ("MUX", [0, NOT_1, 1]),
+    ("MUX", [TRUE, 0, 1]),
+    ("MUX", [0, TRUE, 1]),
 ]
 
 
@@ -81,24 +103,28 @@ def key_answers(preset):
         lwe_noise=formula_noise(preset.key_switch_rows, 19),
     )
     evaluation_key = key.to_bytes()
-    ciphertexts = [fixed_ciphertext(secret, bit) for bit in (False, True)]
     seeded = fixed_seeded_ciphertexts(secret)
+    ciphertexts = [fixed_ciphertext(secret, number, bit) for number, bit in enumerate(BITS)]
+    trivial = np.zeros(preset.n + 1, dtype="<u4")
+    trivial[-1] = EIGHTH
+    for words in (negated(read_ciphertext(ciphertexts[1])[1]), trivial):
+        ciphertexts.append(write_ciphertext(preset, secret.fingerprint, words))
     operands = [read_ciphertext(ciphertext)[1] for ciphertext in ciphertexts]
     evaluator = Evaluator(key)
     gates = []
-    for gate in GATES:
-        words = evaluator.gate(gate["op"], *(operands[bit] for bit in gate["operands"]))
+    for op, numbers in GATES:
+        words = evaluator.gate(op, *(operands[number] for number in numbers))
         result = write_ciphertext(preset, secret.fingerprint, words)
         answer = {"bit": secret.decrypt(result), "phase": secret.phase(result), "sha256": sha256(result)}
-        gates.append(gate | {"result": answer})
+        gates.append({"op": op, "operands": numbers, "result": answer})
     return {
         "preset": preset.name,
         "secret_key": text(secret.to_bytes()),
         "seed": key.seed.hex(),
         "evaluation_key": {"bytes": len(evaluation_key), "sha256": sha256(evaluation_key)},
         "ciphertexts": [
-            {"bit": bool(bit), "phase": secret.phase(ciphertext), "ciphertext": text(ciphertext)}
-            for bit, ciphertext in enumerate(ciphertexts)
+            {"bit": secret.decrypt(ciphertext), "phase": secret.phase(ciphertext), "ciphertext": text(ciphertext)}
+            for ciphertext in ciphertexts
         ],
         "seeded": {
             "bits": SEEDED_BITS,
@@ -121,9 +147,9 @@ def fixed_secret_key(preset):
     return SecretKey(preset, fingerprint, s.astype(np.int64), S.reshape(preset.k, preset.N))
 
 
-def fixed_ciphertext(secret, bit):
-    mask = fixed_bytes(secret.preset, f"mask of {bit}", 4 * secret.preset.n).view("<u4")
-    return secret.encrypt(bit, mask=mask, noise=-12345 if bit else 54321)
+def fixed_ciphertext(secret, number, bit):
+    mask = fixed_bytes(secret.preset, f"mask of {number}", 4 * secret.preset.n).view("<u4")
+    return secret.encrypt(bit, mask=mask, noise=[54321, -12345, -65432, 23456][number])
 
 
 def fixed_bytes(preset, label, count):

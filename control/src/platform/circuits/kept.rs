@@ -57,11 +57,11 @@ pub async fn put(
     let limits = Limits::of(&node.config.circuits, caller.role);
     let measured = node.offload.run(caller.into(), move || {
         let netlist = read_netlist(&upload.text, &limits, "")?;
-        let planned = netlist.plan();
+        let (counts, levels) = (netlist.gate_counts(), netlist.levels());
         let sha256: [u8; 32] = Sha256::digest(upload.text.as_bytes()).into();
-        Ok::<_, ApiError>((upload, netlist, planned, sha256))
+        Ok::<_, ApiError>((upload, netlist, counts, levels, sha256))
     });
-    let (upload, netlist, planned, sha256) = measured.await??;
+    let (upload, netlist, counts, levels, sha256) = measured.await??;
     let widths = |widths: &[usize]| serde_json::to_string(widths).map_err(ApiError::internal);
     let circuit = NewCircuit {
         account_id: caller.account.as_str(),
@@ -69,8 +69,8 @@ pub async fn put(
         text: &upload.text,
         sha256: &sha256,
         gates: netlist.gates() as i64,
-        by_gate: &usage::by_gate(&planned.gate_counts())?,
-        levels: planned.levels() as i64,
+        by_gate: &usage::by_gate(&counts)?,
+        levels: levels as i64,
         input_widths: &widths(netlist.input_widths())?,
         output_widths: &widths(netlist.output_widths())?,
         now: node.clock.now().0,

@@ -210,7 +210,7 @@ fn read(
     let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
     let in_words = compute::read_words(key, words, seeds.as_ref(), in_words)?;
     if sources.iter().all(|source| matches!(source, Source::Words(_))) {
-        let (circuit, inputs, form) = (netlist.plan(), in_words, Form::Ango);
+        let (circuit, inputs, form) = (netlist.plan(&in_words), in_words, Form::Ango);
         return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
     }
     let (mut inputs, mut first_form) = (compute::empty_list(key, bits(netlist.input_widths())), None);
@@ -235,7 +235,8 @@ fn read(
         first_form = first_form.or(form);
     }
     let form = first_form.unwrap_or(Form::Ango);
-    Ok(Prepared { circuit: netlist.plan(), inputs, output_widths, form, inputs_room, outputs_room, record_room })
+    let circuit = netlist.plan(&inputs);
+    Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room })
 }
 
 fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {

@@ -96,7 +96,7 @@ async fn submit(
     drop(session);
 
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
-    let (created_at, counts, levels) = (node.clock.now(), circuit.gate_counts(), circuit.levels());
+    let (created_at, counts, levels) = (node.clock.now(), circuit.gate_counts.clone(), circuit.levels);
     let by_gate = usage::by_gate(&counts)?;
     let gates = usage::total(&counts);
     node.limits.count_gates(&quota, gates, created_at).await?;

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use super::values::{Numbered, numbered};
 use super::{Circuit, Source};
 use crate::backend::SlotGate;
-use crate::tfhe::gates::Gate;
+use crate::tfhe::fold::{Bit, Names};
+use crate::tfhe::lwe_list::LweList;
 
-/// A circuit over slots. Inputs have the first slots, in order; then come the constants that are read, then what gates
+/// What of a circuit has to be computed ([`super::values`]), over slots. Inputs have the first slots, in order; then come the constants that are read, then what gates
 /// write.
 ///
 /// A slot is taken again only from the level after its last reader's on, an input's not in the first level: no gate of a
@@ -15,6 +17,10 @@ use crate::tfhe::gates::Gate;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     gates: Vec<SlotGate>,
+    /// How many of the circuit's gates each of them stands for.
+    stands_for: Vec<u32>,
+    gates_asked: u64,
+    gates_free: u64,
     /// Where each level ends in `gates`.
     level_ends: Vec<usize>,
     inputs: Vec<u32>,
@@ -24,8 +30,23 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Orders a circuit's gates by level and gives every wire a slot.
+    /// The plan of a circuit whose inputs are not known: all of them are taken to be different.
     pub fn new(circuit: &Circuit) -> Plan {
+        let inputs = circuit.input_widths().iter().sum::<usize>() as u32;
+        Plan::of(&numbered(circuit, &(0..inputs).map(Bit::value).collect::<Vec<_>>()), circuit.gates().len())
+    }
+
+    /// The plan of a circuit on these inputs, and on no others: those of equal or opposite words are one value, trivial ones
+    /// are constants. A ciphertext an input bit, all inputs in a row. Reads every word once.
+    ///
+    /// # Panics
+    /// When there are not as many inputs as input bits.
+    pub fn for_inputs(circuit: &Circuit, inputs: &LweList) -> Plan {
+        Plan::of(&numbered(circuit, &Names::of(inputs)), circuit.gates().len())
+    }
+
+    /// Orders the gates that are left by level and gives every wire a slot.
+    fn of(Numbered { circuit, stands_for: of_gates }: &Numbered, gates_asked: usize) -> Plan {
         let levels = circuit.levels();
         let lives = Lives::of(circuit, &levels);
         let input_bits = circuit.input_widths().iter().sum::<usize>();
@@ -47,6 +68,7 @@ impl Plan {
         let mut freed: Vec<Vec<Source>> = vec![Vec::new(); levels.len().max(1) + 1];
         lives.for_each(|source, from_level| freed[from_level].push(source));
         let mut gates = Vec::with_capacity(circuit.gates().len());
+        let mut stands_for = Vec::with_capacity(circuit.gates().len());
         let mut level_ends = Vec::with_capacity(levels.len());
         for (level, freed) in levels.iter().zip(&freed) {
             freed.iter().for_each(|&source| slots.give_back(slot_of(source, &results)));
@@ -58,11 +80,15 @@ impl Plan {
                 }
                 results[index] = slots.take();
                 gates.push(SlotGate { gate: gate.gate(), operands, result: results[index] });
+                stands_for.push(of_gates[index]);
             }
             level_ends.push(gates.len());
         }
         let outputs = circuit.outputs().iter().map(|&source| slot_of(source, &results)).collect();
-        Plan { gates, level_ends, inputs, constants, outputs, slots: slots.count as usize }
+        let computed: u64 = stands_for.iter().map(|&gates| u64::from(gates)).sum();
+        let (gates_asked, slots) = (gates_asked as u64, slots.count as usize);
+        let gates_free = gates_asked - computed;
+        Plan { gates, stands_for, gates_asked, gates_free, level_ends, inputs, constants, outputs, slots }
     }
 
     /// All gates, level after level.
@@ -98,21 +124,25 @@ impl Plan {
         &self.outputs
     }
 
-    /// How many gates of each kind there are, those there are none of left out; in the order of [`Gate::ALL`].
-    pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
-        count_gates(&self.gates)
+    /// How many of the circuit's gates each of [`Plan::gates`] stands for: itself, those that are equal to it, and so on.
+    pub fn stands_for(&self) -> &[u32] {
+        &self.stands_for
+    }
+
+    /// Gates of the circuit as it was written.
+    pub fn gates_asked(&self) -> u64 {
+        self.gates_asked
+    }
+
+    /// Those of them that none of [`Plan::gates`] stands for: constants, inputs, what nothing reads.
+    pub fn gates_free(&self) -> u64 {
+        self.gates_free
     }
 
     /// Bootstraps of all gates.
     pub fn bootstraps(&self) -> u64 {
         self.gates.iter().map(|gate| gate.gate.bootstraps() as u64).sum()
     }
-}
-
-/// How many gates of each kind there are among `gates`, those there are none of left out; in the order of [`Gate::ALL`].
-pub fn count_gates(gates: &[SlotGate]) -> Vec<(Gate, u64)> {
-    let of = |gate| gates.iter().filter(|counted| counted.gate == gate).count() as u64;
-    Gate::ALL.into_iter().map(|gate| (gate, of(gate))).filter(|&(_, count)| count > 0).collect()
 }
 
 /// From which level on each value's slot is free: the level after its last reader's. `None` for outputs and for constants
@@ -197,6 +227,7 @@ mod tests {
 
     use super::super::tests::texts;
     use super::*;
+    use crate::tfhe::gates::Gate;
 
     /// Runs a plan on plain bits, a level at a time and each level backwards; slots are `None` until written.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
@@ -228,12 +259,24 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_counted_by_kind() {
+    fn gates_are_counted_as_they_are_written_and_run_as_they_are_needed() {
         let text = "4 6\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 0 1 3 XOR\n2 1 2 3 4 AND\n1 1 4 5 INV\n";
-        let plan = Plan::new(&Circuit::parse(text).unwrap());
-        assert_eq!(plan.gate_counts(), [(Gate::And, 1), (Gate::Xor, 2), (Gate::Not, 1)]);
-        assert_eq!(plan.bootstraps(), 3);
-        assert_eq!(plan.levels().collect::<Vec<_>>(), [0..2, 2..3, 3..4]);
+        let circuit = Circuit::parse(text).unwrap();
+        assert_eq!(circuit.gate_counts(), [(Gate::And, 1), (Gate::Xor, 2), (Gate::Not, 1)]);
+        let plan = Plan::new(&circuit);
+        assert_eq!((plan.gates_asked(), plan.gates_free(), plan.bootstraps()), (4, 0, 1));
+        assert_eq!(plan.levels().collect::<Vec<_>>(), [0..1, 1..2]);
+        assert_eq!(plan.stands_for(), [3, 1], "two equal XOR and their AND; the NOT");
+    }
+
+    #[test]
+    fn a_plan_for_inputs_takes_equal_words_for_one_value() {
+        let circuit = Circuit::parse("2 4\n2 1 1\n1 2\n2 1 0 1 2 AND\n2 1 0 1 3 XOR\n").unwrap();
+        let inputs = |words: [u32; 4]| LweList::from_words(1, words.to_vec());
+        assert_eq!(Plan::for_inputs(&circuit, &inputs([5, 6, 5, 7])), Plan::new(&circuit));
+        let same = Plan::for_inputs(&circuit, &inputs([5, 6, 5, 6]));
+        assert_eq!((same.gates().len(), same.outputs(), same.constants()), (0, &[0, 2][..], &[(2, false)][..]));
+        assert_eq!(run(&same, &[true, true]), [true, false]);
     }
 
     #[test]
@@ -252,7 +295,8 @@ mod tests {
             prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(std::slice::from_ref(&inputs)).concat());
             // every wire that is no input is a line of the text
             prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
-            prop_assert_eq!(plan.gates().len(), circuit.gates().len());
+            prop_assert!(plan.gates().len() <= circuit.gates().len());
+            prop_assert_eq!(plan.stands_for().len(), plan.gates().len());
         }
 
         #[test]

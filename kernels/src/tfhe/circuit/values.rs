@@ -1,0 +1,274 @@
+//! Value numbering: a circuit without the gates that a computation of its outputs does not need.
+//!
+//! Values are named by how they are computed: inputs by their words, results by their gate and its operands' names, in
+//! any order, a negation being part of the operand and no value of its own. A gate whose operands share a name, or are
+//! constant, folds ([`crate::tfhe::fold`]); a gate whose name there is already is computed once; a gate that nothing reads
+//! is not computed. Only identities of words are used (a sum does not mind its order, a negation of a negation is what it
+//! was), so the outputs' words are those of the gates one by one, each folded by its operands' words.
+//!
+//! Hence operands of a gate that is left are different values. They may mean the same bit, as `a xor b` and
+//! `not ((not a) xor b)` do: these are bootstraps of different inputs, whose noise is independent.
+
+use std::collections::HashMap;
+
+use super::{Circuit, CircuitGate, Source};
+use crate::tfhe::fold::{Bit, Folded, fold};
+use crate::tfhe::gates::Gate;
+
+/// What is left of a circuit.
+pub(super) struct Numbered {
+    /// The gates that have to be computed.
+    pub circuit: Circuit,
+    /// How many gates of the circuit each of them stands for.
+    pub stands_for: Vec<u32>,
+}
+
+/// Numbers the values of a circuit on these inputs and keeps what its outputs need.
+///
+/// # Panics
+/// When there are not as many inputs as the circuit has input bits.
+pub(super) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
+    assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
+    let values = Values::of(circuit, inputs);
+    let outputs: Vec<Bit> = circuit.outputs().iter().map(|&source| values.bit(source)).collect();
+    let mut left = Left::of(&values, &outputs);
+    let outputs = outputs.iter().map(|&bit| left.source(bit)).collect();
+    let mut stands_for = vec![0; left.gates.len()];
+    for &bit in &values.results {
+        if let Some(Source::Gate(index)) = left.place(bit) {
+            stands_for[index] += 1;
+        }
+    }
+    let circuit = Circuit {
+        input_widths: circuit.input_widths.clone(),
+        output_widths: circuit.output_widths.clone(),
+        gates: left.gates,
+        outputs,
+    };
+    Numbered { circuit, stands_for }
+}
+
+/// What every input and every gate's result is.
+struct Values<'a> {
+    inputs: &'a [Bit],
+    /// Names below are those of inputs, then come those of gates.
+    input_names: u32,
+    gates: Vec<(Gate, [Bit; 2])>,
+    /// Of each gate of the circuit.
+    results: Vec<Bit>,
+}
+
+impl<'a> Values<'a> {
+    fn of(circuit: &Circuit, inputs: &'a [Bit]) -> Self {
+        let name = |bit: &Bit| if let Bit::Value { id, .. } = *bit { id + 1 } else { 0 };
+        let input_names = inputs.iter().map(name).max().unwrap_or(0);
+        let mut values = Values { inputs, input_names, gates: Vec::new(), results: Vec::new() };
+        let mut known = HashMap::new();
+        for gate in circuit.gates() {
+            let operands = gate.operands.map(|source| values.bit(source));
+            let bit = match fold(gate.gate, &operands[..gate.gate.arity()]) {
+                Folded::Bit(bit) => bit,
+                Folded::Binary(gate, mut operands) => {
+                    operands.sort_unstable();
+                    let next = values.input_names + values.gates.len() as u32;
+                    let id = *known.entry((gate, operands)).or_insert(next);
+                    if id == next {
+                        values.gates.push((gate, operands));
+                    }
+                    Bit::value(id)
+                }
+                Folded::Mux(_) => unreachable!("a netlist has no MUX"),
+            };
+            values.results.push(bit);
+        }
+        values
+    }
+
+    fn bit(&self, source: Source) -> Bit {
+        match source {
+            Source::Input(bit) => self.inputs[bit],
+            Source::Gate(index) => self.results[index],
+            Source::Constant(bit) => Bit::Constant(bit),
+        }
+    }
+
+    /// Place of a name among the gates; `None` for an input's.
+    fn gate(&self, id: u32) -> Option<usize> {
+        id.checked_sub(self.input_names).map(|index| index as usize)
+    }
+
+    /// Which gates the outputs need.
+    fn needed(&self, outputs: &[Bit]) -> Vec<bool> {
+        let mut needed = vec![false; self.gates.len()];
+        let need = |needed: &mut [bool], bit: Bit| {
+            if let Bit::Value { id, .. } = bit
+                && let Some(index) = self.gate(id)
+            {
+                needed[index] = true;
+            }
+        };
+        outputs.iter().for_each(|&bit| need(&mut needed, bit));
+        for (index, (_, operands)) in self.gates.iter().enumerate().rev() {
+            if needed[index] {
+                operands.iter().for_each(|&bit| need(&mut needed, bit));
+            }
+        }
+        needed
+    }
+}
+
+/// The gates that are needed, negations among them, in an order in which they can be computed.
+struct Left {
+    gates: Vec<CircuitGate>,
+    /// By name: where its value is, and where its negation.
+    places: Vec<[Option<Source>; 2]>,
+}
+
+impl Left {
+    fn of(values: &Values<'_>, outputs: &[Bit]) -> Self {
+        let names = values.input_names as usize + values.gates.len();
+        let mut left = Left { gates: Vec::new(), places: vec![[None; 2]; names] };
+        for (at, &bit) in values.inputs.iter().enumerate() {
+            if let Bit::Value { id, negated } = bit {
+                left.places[id as usize][usize::from(negated)].get_or_insert(Source::Input(at));
+            }
+        }
+        for (index, needed) in values.needed(outputs).into_iter().enumerate() {
+            if needed {
+                let (gate, operands) = values.gates[index];
+                let operands = operands.map(|bit| left.source(bit));
+                left.places[values.input_names as usize + index][0] = Some(left.push(gate, operands));
+            }
+        }
+        left
+    }
+
+    /// Where a bit is, after a negation that is made for it if need be.
+    fn source(&mut self, bit: Bit) -> Source {
+        match (self.place(bit), bit) {
+            (Some(source), _) => source,
+            (None, Bit::Value { id, negated }) => {
+                let opposite = self.place(!bit).expect("a value is computed before it is read");
+                let source = self.push(Gate::Not, [opposite; 2]);
+                self.places[id as usize][usize::from(negated)] = Some(source);
+                source
+            }
+            (None, Bit::Constant(_)) => unreachable!("a constant has its place"),
+        }
+    }
+
+    /// Where a bit is, if it is anywhere.
+    fn place(&self, bit: Bit) -> Option<Source> {
+        match bit {
+            Bit::Constant(bit) => Some(Source::Constant(bit)),
+            Bit::Value { id, negated } => self.places[id as usize][usize::from(negated)],
+        }
+    }
+
+    fn push(&mut self, gate: Gate, operands: [Source; 2]) -> Source {
+        self.gates.push(CircuitGate { gate, operands });
+        Source::Gate(self.gates.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::texts;
+    use super::*;
+
+    /// Inputs that are all different.
+    fn different(circuit: &Circuit) -> Vec<Bit> {
+        (0..circuit.input_widths().iter().sum::<usize>() as u32).map(Bit::value).collect()
+    }
+
+    fn gates_left(text: &str) -> Vec<(Gate, u64)> {
+        let circuit = Circuit::parse(text).unwrap();
+        numbered(&circuit, &different(&circuit)).circuit.gate_counts()
+    }
+
+    #[test]
+    fn equal_gates_are_computed_once_whatever_the_order_of_their_operands() {
+        assert_eq!(gates_left("3 5\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 1 0 3 XOR\n2 1 2 3 4 AND\n"), [(Gate::Xor, 1)]);
+        // (not a) and b, twice, by different negations
+        let text = "5 7\n1 2\n1 1\n1 1 0 2 INV\n1 1 0 3 INV\n2 1 2 1 4 AND\n2 1 1 3 5 AND\n2 1 4 5 6 XOR\n";
+        assert_eq!(gates_left(text), []);
+    }
+
+    #[test]
+    fn a_gate_that_reads_a_value_and_its_negation_is_a_constant() {
+        let text = "3 5\n1 2\n1 2\n1 1 0 2 INV\n2 1 0 2 3 AND\n2 1 2 0 4 XOR\n";
+        let circuit = Circuit::parse(text).unwrap();
+        let left = numbered(&circuit, &different(&circuit));
+        assert_eq!(left.circuit.outputs(), [Source::Constant(false), Source::Constant(true)]);
+        assert_eq!((left.circuit.gates().len(), left.stands_for.len()), (0, 0));
+    }
+
+    #[test]
+    fn constants_go_through_gates_and_what_nothing_reads_is_not_computed() {
+        // (a and b) is read by an AND with 0 alone
+        let text = "4 6\n1 2\n1 2\n1 1 0 2 EQ\n2 1 0 1 3 AND\n2 1 3 2 4 AND\n2 1 4 1 5 XOR\n";
+        let circuit = Circuit::parse(text).unwrap();
+        let left = numbered(&circuit, &different(&circuit));
+        assert_eq!(left.circuit.outputs(), [Source::Constant(false), Source::Input(1)]);
+        assert_eq!(left.circuit.gates().len(), 0);
+    }
+
+    #[test]
+    fn inputs_of_equal_and_of_opposite_words_are_one_value() {
+        let text = "3 6\n1 3\n1 3\n2 1 0 1 3 AND\n2 1 0 2 4 AND\n2 1 1 2 5 XOR\n";
+        let circuit = Circuit::parse(text).unwrap();
+        let a = Bit::value(0);
+        let left = numbered(&circuit, &[a, a, !a]);
+        assert_eq!(left.circuit.outputs(), [Source::Input(0), Source::Constant(false), Source::Constant(true)]);
+        let left = numbered(&circuit, &[a, Bit::Constant(true), Bit::value(1)]);
+        assert_eq!(left.circuit.gate_counts(), [(Gate::And, 1), (Gate::Not, 1)]);
+        assert_eq!(left.circuit.outputs()[0], Source::Input(0));
+    }
+
+    #[test]
+    fn a_circuit_of_different_gates_stays_gate_for_gate() {
+        let text = "4 6\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 0 2 3 AND\n1 1 3 4 INV\n2 1 4 1 5 XOR\n";
+        let circuit = Circuit::parse(text).unwrap();
+        let left = numbered(&circuit, &different(&circuit));
+        assert_eq!((left.circuit.levels(), left.stands_for), (circuit.levels(), vec![1; 4]));
+        assert_eq!(left.circuit.gate_counts(), circuit.gate_counts());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_computes_the_same_and_no_gate_reads_one_value_twice(
+            text in texts(),
+            bits in any::<u8>(),
+            names in prop::collection::vec((0u32..3, any::<bool>()), 5),
+        ) {
+            let circuit = Circuit::parse(&text).unwrap();
+            let width = circuit.input_widths()[0];
+            // 2 names for up to 5 inputs, and constants
+            let inputs: Vec<Bit> = names[..width]
+                .iter()
+                .map(|&(id, negated)| {
+                    let bit = if id == 2 { Bit::Constant(false) } else { Bit::value(id) };
+                    if negated { !bit } else { bit }
+                })
+                .collect();
+            let plain: Vec<bool> = inputs
+                .iter()
+                .map(|&bit| match bit {
+                    Bit::Constant(bit) => bit,
+                    Bit::Value { id, negated } => (bits >> id & 1 == 1) != negated,
+                })
+                .collect();
+            let left = numbered(&circuit, &inputs);
+            prop_assert_eq!(left.circuit.evaluate(std::slice::from_ref(&plain)), circuit.evaluate(&[plain]));
+            prop_assert!(left.circuit.levels().len() <= circuit.levels().len());
+            prop_assert!(left.circuit.gates().len() <= circuit.gates().len());
+            prop_assert!(left.stands_for.iter().map(|&gates| gates as usize).sum::<usize>() <= circuit.gates().len());
+            for gate in left.circuit.gates().iter().filter(|gate| gate.gate() != Gate::Not) {
+                prop_assert!(gate.operands()[0] != gate.operands()[1]);
+                prop_assert!(!gate.operands().iter().any(|source| matches!(source, Source::Constant(_))));
+            }
+        }
+    }
+}

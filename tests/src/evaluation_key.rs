@@ -1,0 +1,82 @@
+//! The evaluation key as docs/wire-format.md 4 defines it, without noise: what no client can be asked for, since each draws
+//! its own.
+
+use client::SecretKey;
+use kernels::container::{self, Tag};
+use kernels::modular::RING_MODULUS;
+use kernels::ring::Ring;
+use kernels::tfhe::EvaluationKey;
+use kernels::tfhe::keys::Masks;
+use kernels::xof;
+
+/// Masks under this seed times the secret, plus the message, nothing else.
+pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
+    let p = secret.preset().params();
+    let (s, z) = secrets(secret);
+    EvaluationKey {
+        preset: secret.preset(),
+        params: p,
+        fingerprint: Some(secret.fingerprint()),
+        masks: Masks::Ango(seed),
+        bootstrap_bodies: (0..p.lwe_dimension * p.rgsw_rows())
+            .flat_map(|row| {
+                let (k, l) = (p.glwe_dimension, p.bootstrap_level_count);
+                let (i, level, c) = (row / (l * (k + 1)), row / (k + 1) % l + 1, row % (k + 1));
+                let mut body = ring_mask_product(&seed, row, &z, p.polynomial_size);
+                let gadget = rounded(RING_MODULUS.into(), 1 << (p.bootstrap_base_log * level)) as i64 * s[i];
+                if c == k {
+                    body[0] = residue(i64::from(body[0]) + gadget);
+                } else {
+                    for (body, &key) in body.iter_mut().zip(&z[c * p.polynomial_size..]) {
+                        *body = residue(i64::from(*body) - gadget * key);
+                    }
+                }
+                body
+            })
+            .collect(),
+        key_switch_bodies: (0..p.key_switch_body_words())
+            .map(|row| {
+                let (i, level) = (row / p.key_switch_level_count, row % p.key_switch_level_count + 1);
+                let mut mask = vec![0; p.lwe_dimension];
+                xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, row as u64, &mut mask);
+                let product: i64 = mask.iter().zip(&s).map(|(&a, s)| i64::from(a) * s).sum();
+                let gadget = rounded(1 << 32, u64::from(p.key_switch_base).pow(level as u32)) as i64;
+                (product + gadget * z[i]) as u32
+            })
+            .collect(),
+    }
+}
+
+/// `s`, `[n]`, and `z`, `[kN]`, from the secret key's own container.
+pub fn secrets(secret: &SecretKey) -> (Vec<i64>, Vec<i64>) {
+    let bytes = secret.to_bytes();
+    let (_, payload) = container::unframe(&bytes, Tag::SecretKey).expect("its own container");
+    let mut s: Vec<i64> = payload.iter().map(|&byte| i64::from(byte as i8)).collect();
+    let z = s.split_off(secret.preset().params().lwe_dimension);
+    (s, z)
+}
+
+/// `A_0 S_0 + .. + A_(k-1) S_(k-1)` of a bootstrapping row, by way of the plain transform.
+fn ring_mask_product(seed: &[u8; 32], row: usize, z: &[i64], n: usize) -> Vec<u32> {
+    let ring = Ring::of(n);
+    let mut mask = vec![0; z.len()];
+    xof::fill_residues(seed, xof::DOMAIN_BOOTSTRAP, row as u64, &mut mask);
+    let mut product = vec![0; n];
+    for (mask, key) in mask.chunks_exact_mut(n).zip(z.chunks_exact(n)) {
+        let mut key: Vec<u32> = key.iter().map(|&key| residue(key)).collect();
+        ring.forward(mask);
+        ring.forward(&mut key);
+        ring.multiply_add(&mut product, mask, &key);
+    }
+    ring.inverse(&mut product);
+    product
+}
+
+fn residue(x: i64) -> u32 {
+    x.rem_euclid(RING_MODULUS.into()) as u32
+}
+
+/// `round(a / b)`.
+fn rounded(a: u64, b: u64) -> u64 {
+    (2 * a + b) / (2 * b)
+}
