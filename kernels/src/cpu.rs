@@ -120,6 +120,31 @@ where
     out.chunks_mut(chunk).enumerate().for_each(|(i, out)| work(i, out));
 }
 
+impl Cpu {
+    /// Modulus switch and blind rotation alone, for noise measurements: `inputs` is `[rows][n + 1]` words on the torus, the
+    /// result `[rows][k + 1][N]` words in `[0, q)`, polynomials of amplitude 1/8 under the ring key.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub fn blind_rotate(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
+        let key = &key.bootstrap;
+        let p = key.params();
+        let (row_in, row_out) = (p.lwe_dimension + 1, blind_rotate::accumulator_words(p));
+        let rows = inputs.len() / row_in;
+        let mut out = vec![0; rows * row_out];
+        let turn = self.rows_of_a_turn(rows);
+        for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, accumulators| {
+            let mut exponents = inputs.to_vec();
+            mod_switch::mod_switch(p.polynomial_size, &mut exponents);
+            for (input, accumulator) in exponents.chunks_exact(row_in).zip(accumulators.chunks_exact_mut(row_out)) {
+                blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
+            }
+            key.rotate(&exponents, accumulators)
+        })?;
+        Ok(out)
+    }
+}
+
 impl Backend for Cpu {
     type Key = Key;
     type Arena = Arena;
@@ -170,28 +195,13 @@ impl Backend for Cpu {
     }
 
     fn bootstrap(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
-        let key = &key.bootstrap;
-        let p = key.params();
-        let (row_in, row_out) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
-        let rows = inputs.len() / row_in;
-        let mut out = vec![0; rows * row_out];
-        let turn = self.rows_of_a_turn(rows);
-        for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, out| {
-            let mut exponents = inputs.to_vec();
-            mod_switch::mod_switch(p.polynomial_size, &mut exponents);
-            let accumulator_words = blind_rotate::accumulator_words(p);
-            let mut accumulators = Words::zeroed(inputs.len() / row_in * accumulator_words)?;
-            for (input, accumulator) in
-                exponents.chunks_exact(row_in).zip(accumulators.chunks_exact_mut(accumulator_words))
-            {
-                blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
-            }
-            key.rotate(&exponents, &mut accumulators)?;
-            for (accumulator, out) in accumulators.chunks_exact(accumulator_words).zip(out.chunks_exact_mut(row_out)) {
-                sample_extract::sample_extract(p, accumulator, out);
-            }
-            Ok(())
-        })?;
+        let p = key.bootstrap.params();
+        let accumulators = self.blind_rotate(key, inputs)?;
+        let mut out = vec![0; inputs.len() / (p.lwe_dimension + 1) * (p.extracted_dimension() + 1)];
+        let rows = accumulators.chunks_exact(blind_rotate::accumulator_words(p));
+        for (accumulator, out) in rows.zip(out.chunks_exact_mut(p.extracted_dimension() + 1)) {
+            sample_extract::sample_extract(p, accumulator, out);
+        }
         Ok(out)
     }
 

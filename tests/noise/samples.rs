@@ -1,57 +1,190 @@
 //! Errors of each stage: what a phase is beyond what it should be, in units of 2^-32 of a turn.
 
+use std::ops::Add;
+
 use client::SecretKey;
 use kernels::Backend;
 use kernels::cpu::Cpu;
+use kernels::modular::{sub, to_torus};
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{Gate, GateRow, Preset, bootstrap};
+use kernels::tfhe::{Lwe, Preset, noise};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tests::naive::mod_switch;
 
-/// Keys of a preset. The parts of the noise that are constants of a key average out over them.
-const KEYS: usize = 8;
-/// Of each key. A bit is encrypted, bootstrapped and switched; every third one also goes through a MUX.
-const BITS: usize = 250;
+use crate::keys::Key;
 
-/// Errors by stage: `fresh` encryption, `br` blind rotation (seen under the ring key, after extraction), `ks` key
-/// switch alone, `out` the two together, `mux` the output of a MUX.
-pub fn samples(preset: Preset) -> Vec<(&'static str, Vec<i32>)> {
-    let device = Cpu::open();
-    let params = preset.params();
-    let [mut fresh, mut rotated, mut switched, mut outputs, mut mux] = [const { Vec::new() }; 5];
-    for _ in 0..KEYS {
-        let secret = SecretKey::generate(preset);
-        let key = device.load_key(&secret.evaluation_key()).expect("a key fits");
+/// Coefficients of all rotations of a key: each is a sample.
+const COEFFICIENTS: usize = 16 << 10;
+/// Of these every so many-th goes on to the key switch, which takes most of the time.
+const EVERY: usize = 2;
+/// Fresh ciphertexts and switched moduli of a key.
+const CIPHERTEXTS: usize = 16 << 10;
 
-        let bits: Vec<bool> = (0..BITS).map(|i| i % 2 == 0).collect();
-        let encrypted: Vec<_> = bits.iter().map(|&bit| secret.encrypt(bit)).collect();
-        fresh.extend(encrypted.iter().zip(&bits).map(|(lwe, &bit)| error(secret.phase(lwe), bit)));
-
-        let words: Vec<u32> = encrypted.iter().flat_map(|lwe| lwe.words()).copied().collect();
-        let extracted = device.bootstrap(&key, &words).expect("a bootstrap");
-        let small = device.key_switch(&key, &extracted).expect("a key switch");
-        let extracted = extracted.chunks_exact(params.extracted_dimension() + 1);
-        let small = small.chunks_exact(params.lwe_dimension + 1);
-        for ((sample, output), &bit) in extracted.zip(small).zip(&bits) {
-            let before = secret.extracted_phase(sample);
-            let after = secret.phase(&kernels::tfhe::Lwe::new(output.to_vec()));
-            rotated.push(error(before, bit));
-            switched.push(after.wrapping_sub(before) as i32);
-            outputs.push(error(after, bit));
-        }
-
-        let rows: Vec<GateRow> = encrypted
-            .chunks_exact(3)
-            .map(|operands| GateRow { gate: Gate::Mux, operands: operands.to_vec() })
-            .collect();
-        let results = bootstrap::evaluate(&device, &key, &params, &rows).expect("gates");
-        for (result, bits) in results.iter().zip(bits.chunks_exact(3)) {
-            mux.push(error(secret.phase(result), Gate::Mux.plain(bits)));
-        }
-    }
-    vec![("fresh", fresh), ("br", rotated), ("ks", switched), ("out", outputs), ("mux", mux)]
+/// Errors of a stage under one key.
+pub struct OfKey {
+    pub errors: Vec<i32>,
+    /// Variance that the model has for this key, squared turns, without the constant.
+    pub model: f64,
+    /// Variance of the constant that all errors share, over keys.
+    pub constant: f64,
 }
 
-/// How far a phase is from its bit's `+-1/8`.
-fn error(phase: u32, bit: bool) -> i32 {
-    let expected = if bit { EIGHTH } else { EIGHTH.wrapping_neg() };
-    phase.wrapping_sub(expected) as i32
+/// Errors of a stage, key by key.
+pub struct Stage {
+    pub name: &'static str,
+    pub of_keys: Vec<OfKey>,
+}
+
+/// Fresh encryptions by the client, which draws its own randomness.
+pub fn fresh(preset: Preset) -> Stage {
+    let secret = SecretKey::generate(preset);
+    let encrypted = (0..4 * CIPHERTEXTS).map(|at| {
+        let bit = at % 2 == 0;
+        secret.phase(&secret.encrypt(bit)).wrapping_sub(Lwe::trivial_body(bit)) as i32
+    });
+    let model = preset.params().lwe_noise_std.powi(2);
+    Stage { name: "fresh", of_keys: vec![OfKey { errors: encrypted.collect(), model, constant: 0.0 }] }
+}
+
+/// `ms` modulus switch, `br` blind rotation, all its coefficients, `ks` key switch alone, `out` rotation and key switch
+/// together, `mux` two rotations and a key switch.
+pub fn samples(keys: impl Iterator<Item = (u64, Key)>) -> Vec<Stage> {
+    let mut stages: Vec<Stage> =
+        ["ms", "br", "ks", "out", "mux"].map(|name| Stage { name, of_keys: Vec::new() }).into();
+    for (seed, key) in keys {
+        let (p, secret, constant) = (&key.drawn, key.of_secret, noise::key_constant(&key.drawn));
+        let Rotated { br, ks, out, mux } = rotated(&key, seed);
+        let of_key = [
+            (switched_moduli(&key, seed), noise::mod_switch(p, secret), 0.0),
+            (br, noise::blind_rotate(p, secret), 0.0),
+            (ks, noise::lwe_key_switch(p, secret) - constant, constant),
+            (out, noise::gate_output(p, secret) - constant, constant),
+            (mux, noise::mux_output(p, secret) - constant, constant),
+        ];
+        for (stage, (errors, model, constant)) in stages.iter_mut().zip(of_key) {
+            stage.of_keys.push(OfKey { errors, model, constant });
+        }
+    }
+    stages
+}
+
+fn switched_moduli(key: &Key, seed: u64) -> Vec<i32> {
+    let n = key.drawn.polynomial_size;
+    let turn = 32 - (2 * n).trailing_zeros();
+    let words = random_words(CIPHERTEXTS * (key.drawn.lwe_dimension + 1), !seed);
+    let ciphertexts = words.chunks_exact(key.drawn.lwe_dimension + 1);
+    let switched = ciphertexts.map(|words| {
+        let exponents = words.iter().map(|&word| (mod_switch(n, word) as u32) << turn);
+        let phase = |words: Vec<u32>| key.secret.phase(&Lwe::new(words));
+        phase(exponents.collect()).wrapping_sub(phase(words.to_vec())) as i32
+    });
+    switched.collect()
+}
+
+#[derive(Default)]
+struct Rotated {
+    br: Vec<i32>,
+    ks: Vec<i32>,
+    out: Vec<i32>,
+    mux: Vec<i32>,
+}
+
+/// Rotates by random words: the noise does not depend on the phase.
+fn rotated(key: &Key, seed: u64) -> Rotated {
+    let device = Cpu::open();
+    let p = &key.drawn;
+    let (n, row) = (p.polynomial_size, p.lwe_dimension + 1);
+    let loaded = device.load_key(&key.evaluation).expect("a key fits");
+    let inputs = random_words(COEFFICIENTS / n * row, seed);
+    let accumulators = device.blind_rotate(&loaded, &inputs).expect("a rotation");
+    let rotations: Vec<Rotation> = inputs
+        .chunks_exact(row)
+        .zip(accumulators.chunks_exact((p.glwe_dimension + 1) * n))
+        .map(|(input, accumulator)| Rotation::new(n, exponent(&key.secret, n, input), accumulator))
+        .collect();
+    let switch = |samples: Vec<Sample>| {
+        let words: Vec<u32> = samples.iter().flat_map(|sample| &sample.words).copied().collect();
+        let switched = device.key_switch(&loaded, &words).expect("a key switch");
+        let phases = switched.chunks_exact(row).map(|words| key.secret.phase(&Lwe::new(words.to_vec())));
+        samples.into_iter().zip(phases.collect::<Vec<_>>())
+    };
+
+    let mut found = Rotated::default();
+    let samples: Vec<Sample> = rotations.iter().flat_map(|rotation| (0..n).map(|at| rotation.sample(at))).collect();
+    found.br.extend(samples.iter().map(|sample| sample.error(key.secret.extracted_phase(&sample.words))));
+    for (sample, after) in switch(samples.into_iter().step_by(EVERY).collect()) {
+        found.ks.push(after.wrapping_sub(key.secret.extracted_phase(&sample.words)) as i32);
+        found.out.push(sample.error(after));
+    }
+    let sums = rotations.chunks_exact(2).flat_map(|pair| (0..n).map(|at| pair[0].sample(at) + pair[1].sample(at)));
+    found.mux.extend(switch(sums.collect()).map(|(sum, after)| sum.error(after)));
+    found
+}
+
+/// `b~ - <a~, s>` modulo 2N: by how much a polynomial is rotated back.
+fn exponent(secret: &SecretKey, n: usize, input: &[u32]) -> usize {
+    // torus words that are multiples of 1 / 2N keep exponents apart
+    let turn = 32 - (2 * n).trailing_zeros();
+    let words = input.iter().map(|&word| (mod_switch(n, word) as u32) << turn);
+    (secret.phase(&Lwe::new(words.collect())) >> turn) as usize
+}
+
+/// A rotated polynomial, each of whose coefficients can be extracted.
+struct Rotation {
+    n: usize,
+    exponent: usize,
+    /// Of each mask polynomial `A[N - 1], .., A[0], -A[N - 1], .., -A[0]` on the torus.
+    masks: Vec<Vec<u32>>,
+    body: Vec<u32>,
+}
+
+impl Rotation {
+    /// Of an accumulator `[k + 1][N]` that was rotated by `X^-exponent`.
+    fn new(n: usize, exponent: usize, accumulator: &[u32]) -> Rotation {
+        let (masks, body) = accumulator.split_at(accumulator.len() - n);
+        let mask = |polynomial: &[u32]| {
+            let negated = polynomial.iter().rev().map(|&x| to_torus(sub(0, x)));
+            polynomial.iter().rev().map(|&x| to_torus(x)).chain(negated).collect()
+        };
+        let body = body.iter().map(|&x| to_torus(x)).collect();
+        Rotation { n, exponent, masks: masks.chunks_exact(n).map(mask).collect(), body }
+    }
+
+    /// The sample of coefficient `at`, as docs/wire-format.md 8 extracts coefficient 0.
+    fn sample(&self, at: usize) -> Sample {
+        let mut words = Vec::with_capacity(self.masks.len() * self.n + 1);
+        self.masks.iter().for_each(|mask| words.extend_from_slice(&mask[self.n - 1 - at..][..self.n]));
+        words.push(self.body[at]);
+        // coefficient i + exponent of the constant polynomial, negated for a wrap
+        let expected = if (at + self.exponent) % (2 * self.n) < self.n { EIGHTH } else { EIGHTH.wrapping_neg() };
+        Sample { words, expected }
+    }
+}
+
+/// `[kN + 1]` words under the ring key, and their phase without noise.
+struct Sample {
+    words: Vec<u32>,
+    expected: u32,
+}
+
+impl Sample {
+    /// How far a phase is from what it should be.
+    fn error(&self, phase: u32) -> i32 {
+        phase.wrapping_sub(self.expected) as i32
+    }
+}
+
+impl Add for Sample {
+    type Output = Sample;
+
+    fn add(mut self, other: Sample) -> Sample {
+        self.words.iter_mut().zip(&other.words).for_each(|(x, &y)| *x = x.wrapping_add(y));
+        Sample { expected: self.expected.wrapping_add(other.expected), ..self }
+    }
+}
+
+fn random_words(count: usize, seed: u64) -> Vec<u32> {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    (0..count).map(|_| rng.next_u32()).collect()
 }

@@ -92,10 +92,11 @@ pub struct PresetFacts {
     pub evaluation_key_bytes: usize,
     /// Bytes of a bit's ciphertext, without framing.
     pub ciphertext_bytes: usize,
-    /// log2 of the estimated probability that a NAND, AND, OR or NOR of gate outputs is wrong.
+    /// log2 of the estimated probability that a NAND, AND, OR or NOR of independent gate outputs is wrong. Operands that are
+    /// equal or opposite are no risk: such a gate is folded, without a bootstrap or to a gate of other operands.
     #[cfg_attr(feature = "openapi", schema(example = -90.7))]
     pub failure_probability_log2: f64,
-    /// The same for the worst gate: a MUX of MUX outputs.
+    /// The same for the worst gate: a MUX of independent MUX outputs.
     #[cfg_attr(feature = "openapi", schema(example = -68.3))]
     pub worst_failure_probability_log2: f64,
 }

@@ -115,11 +115,14 @@ impl ParamsLiteral {
 }
 
 /// A published parameter set (specification, gate sessions). Never edited, only added to.
+///
+/// Failure probabilities are those of [`super::noise::failure_log2`]: gates on outputs of gates, operands independent. Equal
+/// and opposite operands are folded ([`super::fold`]) and never bootstrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preset {
     /// 128 bits; gates fail with probability 2^-90.7, the worst gate (MUX of MUX outputs) 2^-68.3.
     Fast128,
-    /// 128 bits; gates fail with probability 2^-142.7, the worst 2^-91.0.
+    /// 128 bits; gates fail with probability 2^-141.1, the worst 2^-90.3.
     Standard128,
     /// 152 bits; gates fail with probability 2^-163.4, the worst 2^-143.9. The one to use where the evaluator learns
     /// results or reactions to them.
