@@ -1,6 +1,9 @@
 //! Arithmetic modulo the ring prime `q` ([`RING_MODULUS`]), one word at a time: the definition the vector paths must equal.
 //!
-//! Constant time: no branch or index depends on a value (secrets pass through here on the client's side).
+//! Secrets pass through [`add`], [`sub`], [`mul`], [`mul_lazy`] and [`from_signed`] on the client's side. These are constant
+//! time on every target: multiplications, additions, shifts and masks only. A remainder by a constant is not, because some
+//! targets (wasm32, 32-bit processors, builds without optimisation) divide for it, and a division's time depends on its
+//! operands. `scripts/constant-time` looks for divisions in the produced code.
 
 pub use crate::tfhe::params::RING_MODULUS;
 
@@ -30,16 +33,24 @@ pub fn sub(a: u32, b: u32) -> u32 {
     reduce_once(a + RING_MODULUS - b)
 }
 
-/// `a` in `[0, 2q)` to `[0, q)`: the smaller of `a` and `a - q` as unsigned words.
+/// `a` in `[0, 2q)` to `[0, q)`, and `a` in `[0, 3q)` to `[0, 2q)`: subtracts `q`, and adds it again under the mask of the
+/// sign, since `2q < 2^31`.
 #[inline(always)]
 pub fn reduce_once(a: u32) -> u32 {
-    a.min(a.wrapping_sub(RING_MODULUS))
+    let difference = a.wrapping_sub(RING_MODULUS);
+    difference.wrapping_add(((difference as i32 >> 31) as u32) & RING_MODULUS)
 }
 
-/// `a b mod q`.
+/// `floor(2^60 / q)`: Barrett's constant for a modulus of 30 bits.
+const BARRETT: u64 = (1 << 60) / Q;
+
+/// `a b mod q` for `a, b` in `[0, q)`, by Barrett's reduction (Handbook of Applied Cryptography, Alg. 14.42 with words of
+/// one bit and k = 30): the estimated quotient is at most 2 too small.
 #[inline(always)]
 pub fn mul(a: u32, b: u32) -> u32 {
-    (a as u64 * b as u64 % Q) as u32
+    let product = a as u64 * b as u64;
+    let quotient = ((product >> 29) * BARRETT) >> 31;
+    reduce_once(reduce_once((product - quotient * Q) as u32))
 }
 
 /// `a^e mod q`. The exponent is public.
@@ -60,7 +71,7 @@ pub fn inverse(a: u32) -> u32 {
     pow(a, RING_MODULUS - 2)
 }
 
-/// Shoup's companion of a constant factor: `floor(w 2^32 / q)` for `w` in `[0, q)`.
+/// Shoup's companion of a constant factor: `floor(w 2^32 / q)` for `w` in `[0, q)`. Divides: for public factors only.
 #[inline(always)]
 pub fn companion(w: u32) -> u32 {
     (((w as u64) << 32) / Q) as u32
@@ -83,7 +94,7 @@ pub fn to_torus_lazy(x: u32) -> u32 {
     x.wrapping_add(((x as u64 * TORUS_CORRECTION as u64) >> 32) as u32)
 }
 
-/// `x` in `[0, q)` to the 32-bit torus, to nearest: `round(x 2^32 / q)`.
+/// `x` in `[0, q)` to the 32-bit torus, to nearest: `round(x 2^32 / q)`. Divides: for public words only.
 #[inline(always)]
 pub fn to_torus(x: u32) -> u32 {
     ((((x as u64) << 32) + Q / 2) / Q) as u32
@@ -113,12 +124,26 @@ mod tests {
         const { assert!(4 * Q < 1 << 32) };
     }
 
+    #[test]
+    fn products_of_the_largest_and_smallest_residues_are_reduced() {
+        for a in [0, 1, 2, RING_MODULUS / 2, RING_MODULUS - 2, RING_MODULUS - 1] {
+            for b in [0, 1, 2, RING_MODULUS / 2, RING_MODULUS - 2, RING_MODULUS - 1] {
+                assert_eq!(mul(a, b) as u64, a as u64 * b as u64 % Q, "{a} {b}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn lazy_products_are_congruent_and_below_2q(x: u32, w in 0..RING_MODULUS) {
             let lazy = mul_lazy(x, w, companion(w));
             prop_assert!(lazy < 2 * RING_MODULUS);
             prop_assert_eq!(lazy % RING_MODULUS, mul(x % RING_MODULUS, w));
+        }
+
+        #[test]
+        fn products_are_the_remainders(a in 0..RING_MODULUS, b in 0..RING_MODULUS) {
+            prop_assert_eq!(mul(a, b) as u64, a as u64 * b as u64 % Q);
         }
 
         #[test]

@@ -1,6 +1,7 @@
 //! The ring `Z_q[X]/(X^N + 1)`: roots, the plain number-theoretic transform, products.
 //!
-//! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors.
+//! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors. Clients
+//! transform their secret keys by these: they are constant time (see [`crate::modular`]) and hold no division at all.
 
 use std::sync::OnceLock;
 
@@ -77,9 +78,9 @@ impl Ring {
         assert_eq!(row.len(), n);
         let (mut groups, mut half) = (1, n / 2);
         while half >= 1 {
-            for (group, block) in row.chunks_exact_mut(2 * half).enumerate() {
+            for group in 0..groups {
                 let w = self.roots[groups + group];
-                let (low, high) = block.split_at_mut(half);
+                let (low, high) = row[2 * half * group..][..2 * half].split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
                     let t = reduce_once(mul_lazy(*y, w.value, w.companion));
                     (*x, *y) = (modular::add(*x, t), modular::sub(*x, t));
@@ -95,9 +96,9 @@ impl Ring {
         assert_eq!(row.len(), n);
         let (mut groups, mut half) = (n / 2, 1);
         while groups >= 1 {
-            for (group, block) in row.chunks_exact_mut(2 * half).enumerate() {
+            for group in 0..groups {
                 let w = self.inverse_roots[groups + group];
-                let (low, high) = block.split_at_mut(half);
+                let (low, high) = row[2 * half * group..][..2 * half].split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
                     let t = modular::sub(*x, *y);
                     (*x, *y) = (modular::add(*x, *y), reduce_once(mul_lazy(t, w.value, w.companion)));

@@ -3,6 +3,8 @@
 //! A server that computes blindly never links this crate's [`SecretKey`]; see ARCHITECTURE.md, "Who may know whom".
 
 pub mod bundle;
+#[cfg(test)]
+mod constant_time;
 #[cfg(feature = "http")]
 pub mod evaluate;
 mod gaussian;

@@ -12,7 +12,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use crate::{gaussian, keygen};
 
 /// The secret of one gate key. Encrypts and decrypts bits, makes the evaluation key. Overwritten on drop.
-#[derive(Clone, PartialEq, ZeroizeOnDrop)]
+#[derive(Clone, ZeroizeOnDrop)]
 pub struct SecretKey {
     #[zeroize(skip)]
     preset: Preset,
@@ -22,6 +22,14 @@ pub struct SecretKey {
     pub(crate) lwe: Vec<u8>,
     /// `[k][N]`, each -1, 0 or 1.
     pub(crate) glwe: Vec<i8>,
+}
+
+/// In constant time for keys of one preset.
+impl PartialEq for SecretKey {
+    fn eq(&self, other: &SecretKey) -> bool {
+        let public = self.preset == other.preset && self.fingerprint == other.fingerprint;
+        public && (self.lwe.ct_eq(&other.lwe) & self.glwe.ct_eq(&other.glwe)).into()
+    }
 }
 
 impl std::fmt::Debug for SecretKey {
@@ -43,8 +51,12 @@ pub(crate) fn secret_generator() -> ChaCha20Rng {
 impl SecretKey {
     /// A fresh key.
     pub fn generate(preset: Preset) -> SecretKey {
+        SecretKey::generate_from(preset, &mut secret_generator())
+    }
+
+    /// A fresh key of this generator's words.
+    pub(crate) fn generate_from(preset: Preset, rng: &mut ChaCha20Rng) -> SecretKey {
         let params = preset.params();
-        let mut rng = secret_generator();
         let lwe = (0..params.lwe_dimension).map(|_| (rng.next_u32() & 1) as u8).collect();
         // uniform to within 2^-32, and without a rejection that would take varying time
         let ternary = |word: u32| ((word as u64 * 3) >> 32) as i8 - 1;
@@ -170,7 +182,13 @@ impl SecretKey {
             lwe: lwe.to_vec(),
             glwe: glwe.iter().map(|&s| s as i8).collect(),
         };
-        if key.lwe.iter().any(|&s| s > 1) || key.glwe.iter().any(|&s| !(-1..=1).contains(&s)) {
+        // a bit beyond the lowest, or of s + 1 beyond 0 to 2: looked for in all coefficients before the one branch
+        let lwe_excess = key.lwe.iter().fold(0, |excess, &s| excess | s >> 1);
+        let glwe_excess = key.glwe.iter().fold(0, |excess, &s| {
+            let shifted = (s as u8).wrapping_add(1);
+            excess | shifted >> 2 | (shifted >> 1 & shifted & 1)
+        });
+        if (lwe_excess | glwe_excess) != 0 {
             return Err(malformed("a coefficient of the secret key is out of range"));
         }
         Ok(key)

@@ -97,6 +97,19 @@ impl ParamsLiteral {
         self.extracted_dimension() * self.key_switch_level_count
     }
 
+    /// `round(q / B^j)` for `j` in `1..=l`, `[l]`: the gadget of the bootstrapping key, modulo q.
+    #[inline(never)] // its divisions stay out of code that handles secrets (scripts/constant-time)
+    pub fn bootstrap_gadget(&self) -> Vec<u32> {
+        let base = 1u64 << self.bootstrap_base_log;
+        gadget(RING_MODULUS.into(), base, self.bootstrap_level_count)
+    }
+
+    /// `round(2^32 / D^j)` for `j` in `1..=levels`, `[levels]`: the gadget of the key-switching key, on the torus.
+    #[inline(never)] // as above
+    pub fn key_switch_gadget(&self) -> Vec<u32> {
+        gadget(1 << 32, self.key_switch_base.into(), self.key_switch_level_count)
+    }
+
     /// Bytes of the evaluation key as it travels, without framing.
     pub fn seeded_bytes(&self) -> usize {
         4 * (self.bootstrap_body_words() + self.key_switch_body_words())
@@ -209,4 +222,9 @@ impl Preset {
             },
         }
     }
+}
+
+/// `round(whole / base^j)` for `j` in `1..=levels`.
+fn gadget(whole: u64, base: u64, levels: usize) -> Vec<u32> {
+    (1..=levels as u32).map(|j| base.pow(j)).map(|unit| ((whole + unit / 2) / unit) as u32).collect()
 }

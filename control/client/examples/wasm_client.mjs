@@ -1,0 +1,22 @@
+// Runs the client that scripts/wasm-client builds: keys and bits made and read in WebAssembly.
+import { randomFillSync } from "node:crypto";
+import { readFileSync } from "node:fs";
+import assert from "node:assert/strict";
+
+const random_fill = (at, length) => randomFillSync(new Uint8Array(wasm.memory.buffer, at, length));
+const { instance } = await WebAssembly.instantiate(readFileSync(process.argv[2]), { env: { random_fill } });
+const wasm = instance.exports;
+
+// words of a ciphertext and of an evaluation key: docs/wire-format.md
+const presets = [[637, 636 * 4 * 1024 + 1024 * 7], [709, 708 * 4 * 1024 + 1024 * 4], [829, 828 * 8 * 512 + 1536 * 6]];
+for (const [preset, [ciphertextWords, keyWords]] of presets.entries()) {
+  assert.equal(wasm.generate(preset), ciphertextWords);
+  assert.equal(wasm.evaluation_key(), keyWords);
+  const masks = new Set();
+  for (const bit of [0, 1, 1, 0, 1, 0, 0, 1]) {
+    masks.add(new Uint32Array(wasm.memory.buffer, wasm.encrypt(bit), ciphertextWords).join());
+    assert.equal(wasm.decrypt(), bit);
+  }
+  assert.equal(masks.size, 8, "every encryption has a mask of its own");
+}
+console.log("wasm32: keys and bits of all presets");

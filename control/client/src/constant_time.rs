@@ -1,0 +1,141 @@
+//! No branch and no index depends on a secret: memcheck is told that secrets are undefined memory, and reports each
+//! branch and each address that depends on such memory (the method of Langley's ctgrind, 2010).
+//!
+//! Equality of keys is left out: it is crate `subtle`'s, which in debug builds asserts, by a branch, what it computes.
+//!
+//! Divisions are beyond memcheck; `scripts/constant-time` looks for them in the produced code.
+
+use std::hint::black_box;
+use std::process::Command;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+
+use crate::secret_key::SecretKey;
+use crate::{Preset, gaussian};
+
+/// Memcheck's exit status when it has reported something.
+const REPORTED: i32 = 99;
+
+/// Valgrind's client request: a sequence that does nothing on a processor and that valgrind takes as a call (valgrind.h).
+/// Answers 0 without valgrind.
+#[cfg(target_arch = "x86_64")]
+fn client_request(code: u64, address: u64, bytes: u64) -> u64 {
+    let arguments = [code, address, bytes, 0, 0, 0];
+    let mut answer = 0;
+    // SAFETY: the rotations of rdi add up to a whole turn and rbx is exchanged with itself
+    unsafe {
+        std::arch::asm!(
+            "rol rdi, 3",
+            "rol rdi, 13",
+            "rol rdi, 61",
+            "rol rdi, 51",
+            "xchg rbx, rbx",
+            in("rax") arguments.as_ptr(),
+            inout("rdx") answer,
+        );
+    }
+    answer
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn client_request(_: u64, _: u64, _: u64) -> u64 {
+    0
+}
+
+fn runs_on_valgrind() -> bool {
+    client_request(0x1001, 0, 0) != 0
+}
+
+/// Tells memcheck that these bytes are undefined, so that what is computed from them is undefined too.
+fn make_undefined<T>(secret: &mut [T]) {
+    client_request(0x4d43_0001, secret.as_ptr() as u64, size_of_val(secret) as u64);
+}
+
+/// A generator whose output is undefined.
+fn secret_generator() -> ChaCha20Rng {
+    let mut seed = [7; 32];
+    make_undefined(&mut seed);
+    ChaCha20Rng::from_seed(seed)
+}
+
+/// Runs one of the `under_valgrind` tests below in a process of its own under memcheck. `None`: there is no valgrind here.
+fn memcheck(test: &str) -> Option<i32> {
+    let found = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found || cfg!(not(target_arch = "x86_64")) {
+        let required = std::env::var("TEST_VALGRIND").is_ok_and(|wanted| wanted == "required");
+        assert!(!required, "TEST_VALGRIND asks for valgrind on x86-64, and there is none");
+        println!("not checked: no valgrind on x86-64 here");
+        return None;
+    }
+    let output = Command::new("valgrind")
+        .args(["--quiet", &format!("--error-exitcode={REPORTED}")])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", &format!("constant_time::{test}"), "--ignored", "--test-threads=1"])
+        .output()
+        .expect("valgrind starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{test} did not run:\n{text}");
+    if output.status.code() != Some(0) {
+        println!("{text}");
+    }
+    output.status.code()
+}
+
+#[test]
+fn no_branch_or_index_depends_on_a_secret() {
+    for test in ["noise_under_valgrind", "keys_under_valgrind", "bits_under_valgrind", "containers_under_valgrind"] {
+        assert!(memcheck(test).is_none_or(|status| status == 0), "{test}");
+    }
+}
+
+#[test]
+fn the_check_reports_a_branch_on_a_secret() {
+    assert!(memcheck("a_branch_under_valgrind").is_none_or(|status| status == REPORTED));
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn noise_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let mut noise = [0; 64];
+    gaussian::fill(&mut secret_generator(), 334_118.0, &mut noise);
+    black_box(noise);
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn keys_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let secret = SecretKey::generate_from(Preset::Fast128, &mut secret_generator());
+    black_box(secret.evaluation_key());
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn bits_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let secret = SecretKey::generate_from(Preset::Fast128, &mut secret_generator());
+    let mut bit = [1u8];
+    make_undefined(&mut bit);
+    let ciphertext = secret.encrypt(black_box(bit[0]) == 1);
+    black_box(secret.decrypt(&ciphertext));
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn containers_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let secret = SecretKey::generate_from(Preset::Fast128, &mut secret_generator());
+    black_box(secret.to_bytes());
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn a_branch_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let secret = SecretKey::generate_from(Preset::Fast128, &mut secret_generator());
+    if black_box(secret.lwe[0]) == 1 {
+        println!("a branch");
+    }
+}
