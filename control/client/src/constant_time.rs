@@ -116,10 +116,11 @@ fn keys_under_valgrind() {
 fn bits_under_valgrind() {
     assert!(runs_on_valgrind());
     let secret = SecretKey::generate_from(Preset::Fast128, &mut secret_generator());
-    let mut bit = [1u8];
-    make_undefined(&mut bit);
-    let ciphertext = secret.encrypt(black_box(bit[0]) == 1);
+    let mut bits = [true, false, true];
+    make_undefined(&mut bits);
+    let ciphertext = secret.encrypt(bits[0]);
     black_box(secret.decrypt(&ciphertext));
+    black_box(secret.encrypt_seeded(&bits));
 }
 
 #[test]

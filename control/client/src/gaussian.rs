@@ -98,9 +98,10 @@ fn sin_cos_turns(v: f64) -> (f64, f64) {
     };
     let x = v * std::f64::consts::TAU;
     let x2 = x * x;
-    let (sin, cos) = RECIPROCALS.iter().rev().fold((1.0, 1.0), |(sin, cos), (of_cos, of_sin)| {
-        (1.0 - sin * x2 * of_sin, 1.0 - cos * x2 * of_cos)
-    });
+    let (sin, cos) = RECIPROCALS
+        .iter()
+        .rev()
+        .fold((1.0, 1.0), |(sin, cos), (of_cos, of_sin)| (1.0 - sin * x2 * of_sin, 1.0 - cos * x2 * of_cos));
     (x * sin, cos)
 }
 

@@ -7,6 +7,7 @@ use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::seeded::SEED_BYTES;
 use kernels::tfhe::{EvaluationKey, Lwe, Preset, SeededLweList};
 use kernels::xof::{self, Rows};
+use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::{gaussian, keygen};

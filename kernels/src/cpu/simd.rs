@@ -217,18 +217,18 @@ macro_rules! dispatch {
         $(#[$meta:meta])* $vis:vis fn $name:ident = $kernel:ident($($arg:ident: $ty:ty),*)) => {
         $(#[$meta])*
         $vis fn $name(isa: $crate::cpu::simd::Isa, $($arg: $ty),*) {
-            use $crate::cpu::simd::{self, Isa};
+            use $crate::cpu::simd::Isa;
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
             fn avx512($($arg: $ty),*) {
                 // SAFETY: the instruction set is enabled here.
-                unsafe { $kernel::<simd::avx512::Avx512>($($arg),*) }
+                unsafe { $kernel::<$crate::cpu::simd::avx512::Avx512>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             fn avx2($($arg: $ty),*) {
                 // SAFETY: the instruction set is enabled here.
-                unsafe { $kernel::<simd::avx2::Avx2>($($arg),*) }
+                unsafe { $kernel::<$crate::cpu::simd::avx2::Avx2>($($arg),*) }
             }
             match isa {
                 // SAFETY: callers inside this folder take it from `Cpu::with` or a transform's tables, which ask the
