@@ -14,7 +14,7 @@ use crate::cpu::for_each_chunk;
 use crate::cpu::memory::{Doubles, Words};
 use crate::cpu::ntt;
 use crate::cpu::simd::{Isa, LANES_MAX, Simd, SimdReals};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::modular::{self, RING_MODULUS};
 use crate::tfhe::{EvaluationKey, Params};
 use crate::xof;
@@ -39,7 +39,7 @@ impl Key {
     /// Nothing where sums might be wrong ([`serve`]), or this instruction set has no vectors of doubles.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Unavailable`] when the operating system gives no randomness.
+    /// [`crate::Error::OutOfMemory`]; [`crate::Error::Unavailable`] when the operating system gives no randomness.
     pub fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<Option<Key>> {
         if !serve(isa, &key.params) {
             return Ok(None);
@@ -100,7 +100,7 @@ pub fn serve(isa: Isa, params: &Params) -> bool {
 #[cfg(target_arch = "x86_64")]
 fn fill_from_system(seed: &mut [u8]) -> Result<()> {
     getrandom::fill(seed)
-        .map_err(|error| Error::Unavailable(format!("no randomness from the operating system: {error}")))
+        .map_err(|error| crate::Error::Unavailable(format!("no randomness from the operating system: {error}")))
 }
 #[cfg(not(target_arch = "x86_64"))]
 fn fill_from_system(_seed: &mut [u8]) -> Result<()> {
