@@ -11,6 +11,7 @@ use store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior};
 use zeroize::Zeroizing;
 
 use crate::auth::issuer::EmbeddedIssuer;
@@ -38,14 +39,14 @@ use crate::sealing::Seal;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
-use crate::{database, fail_point, lease, limits, listener, operations, router};
+use crate::{database, fail_point, lease, limits, listener, operations, router, sessions};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// Sweeps from one removal of old records to the next.
-const FORGET_TICKS: u64 = 3600;
-/// Sweeps from one record of used keys to the next.
-const USE_TICKS: u64 = 60;
+/// How often the last use of keys is put on record.
+const USE_PERIOD: Duration = Duration::from_secs(60);
+/// Records of used keys from one removal of old records to the next.
+const FORGET_TICKS: u64 = 60;
 /// Open connections of the second listener at most.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 
@@ -250,6 +251,8 @@ impl App {
             )),
             tokio::spawn(limits::keep(node.clone(), stopped.clone())),
             tokio::spawn(lease::keep(node.clone(), stopped.clone())),
+            tokio::spawn(erase(node.clone(), stopped.clone())),
+            tokio::spawn(record_ends(node.clone(), stopped.clone())),
             tokio::spawn(keep_house(node.clone(), stopped)),
         ]);
         Ok(Running {
@@ -358,28 +361,64 @@ async fn bind(variable: &str, address: SocketAddr) -> anyhow::Result<TcpListener
     TcpListener::bind(address).await.with_context(|| format!("{variable}: cannot listen on {address}"))
 }
 
-/// Ends expired sessions and folds metrics until the node stops.
-async fn keep_house(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    let mut tick = tokio::time::interval(SWEEP_PERIOD);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut lost_devices = LostDevices::default();
-    for ticks in 0u64.. {
-        tokio::select! {
-            _ = tick.tick() => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+/// Erases the keys of expired sessions, and does what else never waits for anything, until the node stops.
+async fn erase(node: Arc<Node>, stopped: watch::Receiver<bool>) {
+    let (mut ticks, mut lost_devices) = (Ticks::new(SWEEP_PERIOD, stopped), LostDevices::default());
+    while ticks.next().await.is_some() {
+        node.sessions.erase_expired();
+        lost_devices.watch(&node.compute.devices());
+        node.telemetry.upkeep();
+    }
+}
+
+/// Puts ends of sessions and trials on record. A task of its own: a database that hangs holds up this one only.
+async fn record_ends(node: Arc<Node>, stopped: watch::Receiver<bool>) {
+    let mut ticks = Ticks::new(SWEEP_PERIOD, stopped);
+    while ticks.next().await.is_some() {
+        node.sessions.record_expired().await;
+        trial::end_trials(&node).await;
+    }
+}
+
+/// Records the last use of keys, and every hour removes records and files whose time is over.
+async fn keep_house(node: Arc<Node>, stopped: watch::Receiver<bool>) {
+    let mut ticks = Ticks::new(USE_PERIOD, stopped);
+    while let Some(tick) = ticks.next().await {
+        if tick > 0 {
+            node.api_keys.record_use().await;
         }
-        if ticks % FORGET_TICKS == 0 {
+        if tick % FORGET_TICKS == 0 {
+            sessions::forget_old(&node).await;
             circuits::forget_old(&node).await;
             idempotency::forget_old(&node).await;
             sign_in::forget_old(&node).await;
             onboarding::forget_old(&node).await;
         }
-        lost_devices.watch(&node.compute.devices());
-        if ticks % USE_TICKS == USE_TICKS - 1 {
-            node.api_keys.record_use().await;
+    }
+}
+
+/// When to do something again, until the node stops.
+struct Ticks {
+    interval: Interval,
+    stopped: watch::Receiver<bool>,
+    ticks: u64,
+}
+
+impl Ticks {
+    /// At once, and then every so often.
+    fn new(period: Duration, stopped: watch::Receiver<bool>) -> Ticks {
+        let mut interval = tokio::time::interval(period);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ticks { interval, stopped, ticks: 0 }
+    }
+
+    /// Waits for the next tick; how many came before. `None`: the node stops.
+    async fn next(&mut self) -> Option<u64> {
+        tokio::select! {
+            _ = self.interval.tick() => {}
+            _ = self.stopped.wait_for(|stopped| *stopped) => return None,
         }
-        node.sessions.sweep().await;
-        trial::end_trials(&node).await;
-        node.telemetry.upkeep();
+        self.ticks += 1;
+        Some(self.ticks - 1)
     }
 }

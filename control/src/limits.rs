@@ -41,7 +41,7 @@ use crate::error::ApiError;
 use crate::peer::ClientAddress;
 use crate::secrets::Secrets;
 use burst::Bursts;
-use counters::{Counters, Used};
+use counters::{Counters, Reached, Used};
 use lockout::{Kind, Lockouts};
 
 pub use headers::Standing;
@@ -202,7 +202,7 @@ impl Limits {
     /// Lets a request of nobody in particular pass, by its network.
     async fn admit_anonymous(&self, quota: &Quota, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
         let (subject, limits) = self.pace_anonymous(quota, address, now).await?;
-        self.take(quota, subject, limits, 1, now).await
+        note(quota, 1, self.counters.take_here(&subject, limits, 1, now), now)
     }
 
     /// Lets a request pass by its network's burst alone: it is no unit of any day or month.
@@ -239,19 +239,7 @@ impl Limits {
         units: i64,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        match self.counters.take(&subject, limits, units, now).await {
-            Ok(period) => {
-                let mut held = quota.held();
-                let before = held.taken.map_or(0, |(units, _)| units);
-                held.taken = Some((before + units, period));
-                Ok(())
-            }
-            Err(reached) => {
-                let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));
-                let message = format!("the {} limit of requests is reached", reached.name());
-                Err(ApiError::new(Code::RateLimited, message).because(reached.name()).retry_after(wait))
-            }
-        }
+        note(quota, units, self.counters.take(&subject, limits, units, now).await, now)
     }
 
     /// Gives back what a request took if it was refused; what its answer's headers show.
@@ -380,6 +368,19 @@ pub async fn anonymous_paced(State(node): State<Arc<Node>>, request: Request, ne
 /// Whether an answer of this status counts as a request: refused ones do not (readings L1), nor what was not done.
 fn counts(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
+}
+
+/// Notes what a request took, or says which limit it met.
+fn note(quota: &Quota, units: i64, counted: Result<Period, Reached>, now: Timestamp) -> Result<(), ApiError> {
+    let period = counted.map_err(|reached| {
+        let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));
+        let message = format!("the {} limit of requests is reached", reached.name());
+        ApiError::new(Code::RateLimited, message).because(reached.name()).retry_after(wait)
+    })?;
+    let mut held = quota.held();
+    let before = held.taken.map_or(0, |(units, _)| units);
+    held.taken = Some((before + units, period));
+    Ok(())
 }
 
 fn too_fast(wait: Duration) -> ApiError {

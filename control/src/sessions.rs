@@ -1,12 +1,14 @@
 //! Gate sessions of this node: who owns which open key, and for how long (readings G1-G3, G8, G13, X14).
 //!
 //! Keys are in memory only, so open sessions are too; the store keeps what must outlive them: totals, and how they ended.
-//! Time is fixed at creation. Whoever meets an expired session first ends it: a request, or [`Sessions::sweep`].
+//! Time is fixed at creation. An expired session is ended by the first request that meets it, or by
+//! [`Sessions::erase_expired`]. A key is closed before anything is written, and never waits for the database (readings G3).
 //!
 //! Every node of a database lists and deletes every session: ids are sealed in the records. All else needs the key, so
 //! another node says that it is the wrong one. Which nodes are there is told by their leases ([`crate::lease`]).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,8 @@ use crate::workbench::{Memory, Workbench};
 const IDLE: Duration = Duration::from_secs(5 * 60);
 /// How long an ended session is told apart from an unknown one (readings G1).
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
+/// How long the record of an ended session stays that charged nothing: twice as long as it is told apart.
+const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
 /// Longest time that a deletion waits for the key to be overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
 /// When a request for a session of another node may come back: the balancer may choose the right one then.
@@ -150,6 +154,8 @@ pub struct Sessions {
     pub values: Budget,
     /// Bounded by the engine's memory for keys.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
+    /// Expired sessions were ended here that are still active on record.
+    unrecorded: AtomicBool,
 }
 
 impl Sessions {
@@ -169,7 +175,8 @@ impl Sessions {
             tracing::info!(lost, "sessions of an earlier process are lost");
         }
         let values = Budget::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
-        Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, seal, values, open: RwLock::default() })
+        let (open, unrecorded) = Default::default();
+        Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
 
     /// A session on a key that is in the engine already; nobody finds it yet.
@@ -328,13 +335,23 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends what has expired: keys are overwritten whether or not anybody asks (readings G3).
-    pub async fn sweep(&self) {
+    /// Ends what has expired: keys are overwritten whether or not anyone asks, and without a word to the database, which
+    /// may hang (readings G3). [`Sessions::record_expired`] puts it on record.
+    pub fn erase_expired(&self) {
         let now = self.clock.now();
-        for session in self.matching(|session| session.expires_at <= now) {
-            if let Err(error) = self.end(&session, SessionEnd::Expired).await {
-                tracing::error!(code = error.code.as_str(), "an expired session's record was not updated");
-            }
+        if self.take_out(SessionEnd::Expired, |session| session.expires_at <= now) > 0 {
+            self.unrecorded.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts on record that sessions have expired; again the next time, if the database did not answer.
+    pub async fn record_expired(&self) {
+        if !self.unrecorded.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = self.store.expire_gate_sessions(&self.node_id, self.clock.now().0).await {
+            tracing::error!(cause = %error, "expired sessions are not on record yet");
+            self.unrecorded.store(true, Ordering::Relaxed);
         }
     }
 
@@ -360,19 +377,17 @@ impl Sessions {
 
     /// Ends the sessions of an account that has ended.
     pub async fn end_all_of(&self, account: &str) {
-        for session in self.matching(|session| session.account.as_str() == account) {
-            if let Err(error) = self.end(&session, SessionEnd::Deleted).await {
-                tracing::error!(code = error.code.as_str(), "an ended account's session was not updated");
-            }
+        self.take_out(SessionEnd::Deleted, |session| session.account.as_str() == account);
+        if let Err(error) = self.store.end_gate_sessions_of(account, &self.node_id, self.clock.now().0).await {
+            tracing::error!(cause = %error, "an ended account's sessions are still active on record");
         }
     }
 
     /// Ends every session: the node stops (readings G13).
     pub async fn lose_all(&self) {
-        for session in self.matching(|_| true) {
-            if let Err(error) = self.end(&session, SessionEnd::Lost).await {
-                tracing::error!(code = error.code.as_str(), "a lost session's record was not updated");
-            }
+        self.take_out(SessionEnd::Lost, |_| true);
+        if let Err(error) = self.store.lose_gate_sessions(&self.node_id, self.clock.now().0).await {
+            tracing::error!(cause = %error, "lost sessions are still active on record");
         }
     }
 
@@ -381,11 +396,23 @@ impl Sessions {
         open.values().filter(|session| wanted(session)).cloned().collect()
     }
 
-    /// Takes a session out, closes its key and records why. `None`: somebody else was faster.
+    /// Takes sessions out and closes their keys, all of them before anything else is done; how many.
+    fn take_out(&self, end: SessionEnd, wanted: impl Fn(&OpenSession) -> bool) -> usize {
+        let taken: Vec<_> = {
+            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            open.extract_if(|_, session| wanted(session)).map(|(_, session)| session).collect()
+        };
+        for session in &taken {
+            session.bench.close(end);
+            drop(self.close(&session.key));
+        }
+        taken.len()
+    }
+
+    /// Takes a session out, closes its key and records why. `None`: another caller was faster.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
         let mine = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&session.digest).is_some();
         session.bench.close(end);
-        // the key first: it must go even if the database does not answer
         let erased = mine.then(|| self.close(&session.key));
         self.store.end_gate_session(&session.digest, end, self.clock.now().0).await?;
         Ok(erased)
@@ -403,6 +430,15 @@ impl Sessions {
             let _ = tell.send(());
         });
         hears
+    }
+}
+
+/// Removes records of sessions that ended long ago and charged nothing; those of the others stay with the usage that names
+/// them, those of trials go with the trial.
+pub async fn forget_old(node: &Node) {
+    let before = Timestamp(node.clock.now().0 - FORGOTTEN.as_micros() as i64);
+    if let Err(error) = node.store.forget_gate_sessions(before.0).await {
+        tracing::error!(cause = %error, "records of ended sessions stay");
     }
 }
 

@@ -1,59 +1,24 @@
 //! A database that goes away under a running node: 503, nothing half-done, and it recovers by itself (readings E8, O2).
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::Preset;
 use control::admin::lockouts::Forgiven;
+use control::auth::Role;
 use control::limits::PlanLimits;
 use serde_json::json;
 use tests::TestServer;
 use tests::database::Kind;
 use tests::http::Request;
-use tokio::io::copy_bidirectional;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tests::wire::Wire;
 
 use crate::client::{Account, GATE, SESSION, SESSIONS};
-
-/// PostgreSQL's socket under another name, which can be taken away.
-struct Wire {
-    up: watch::Sender<bool>,
-}
-
-impl Wire {
-    /// A way to the server's socket that lies in this folder.
-    fn lay(folder: &Path, server: PathBuf) -> Wire {
-        let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).unwrap();
-        let up = Arc::new(watch::Sender::new(true));
-        let told = up.subscribe();
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let (server, mut told) = (server.clone(), told.clone());
-                tokio::spawn(async move {
-                    if !*told.borrow() {
-                        return;
-                    }
-                    let mut far = UnixStream::connect(server).await.unwrap();
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut near, &mut far) => {}
-                        _ = told.wait_for(|up| !up) => {}
-                    }
-                });
-            }
-        });
-        Wire { up: Arc::into_inner(up).unwrap() }
-    }
-}
 
 #[tokio::test]
 async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
-    let (database, sockets) = url.split_once("?host=").unwrap();
-    let wire = Wire::lay(folder.path(), Path::new(sockets).join(".s.PGSQL.5432"));
-    let through_wire = format!("{database}?host={}", folder.path().display());
+    let (wire, through_wire) = Wire::to(&url, folder.path());
     let server = TestServer::with(|config| config.database_url = through_wire).await;
     let account = Account::open(&server, Preset::Fast128).await;
     let gate = account.gate("NAND", true, Some(true), None);
@@ -61,7 +26,7 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
     let healthy = server.send(Request::get("/api/v1/health")).await.ok(200);
     assert_eq!((&healthy["dependencies"][0]["name"], &healthy["storage"]), (&json!("postgres"), &json!(null)));
 
-    wire.up.send_replace(false);
+    wire.down();
     for _ in 0..3 {
         account.post(GATE, &gate).await.error(503, "SERVICE_UNAVAILABLE");
         account.send(Request::get(account.path(""))).await.error(503, "SERVICE_UNAVAILABLE");
@@ -80,7 +45,7 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
     assert_eq!((dependency["latency_ms"].is_null(), dependency["error"].is_string()), (true, true));
     assert_eq!(down.as_object().unwrap().len(), healthy.as_object().unwrap().len());
 
-    wire.up.send_replace(true);
+    wire.up();
     let answer = account.post(GATE, &gate).await.ok(200);
     assert!(!account.decrypt(&answer["result_b64"]));
     let session = account.show().await;
@@ -92,8 +57,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     let folder = tempfile::tempdir().unwrap();
     let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
     let (database, sockets) = url.split_once("?host=").unwrap();
-    let wire = Wire::lay(folder.path(), Path::new(sockets).join(".s.PGSQL.5432"));
-    let through_wire = format!("{database}?host={}", folder.path().display());
+    let (wire, through_wire) = Wire::to(&url, folder.path());
     let server = TestServer::with(|config| {
         config.database_url = through_wire;
         config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
@@ -117,7 +81,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
         server.send(public.clone()).await.ok(200);
     }
 
-    wire.up.send_replace(false);
+    wire.down();
     // a trial's operations and a charge are nobody's to count but the database's
     server.send(gate.clone()).await.error(503, "SERVICE_UNAVAILABLE");
     // the rest of the day's six, and no more
@@ -134,20 +98,74 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     }
     attempt(10).await.error(429, "BRUTE_FORCE_LOCKOUT");
 
-    wire.up.send_replace(true);
-    server.send(gate).await.ok(200);
+    wire.up();
+    // a connection that broke within the last second is found out by its use
+    let started = Instant::now();
+    while server.send(gate.clone()).await.status != 200 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the node does not find its database again");
+    }
     let store = server.running().store();
     assert_eq!(store.trial(account).await.unwrap().unwrap().operations_used, 2);
     assert_eq!(store.gate_usage_totals(account).await.unwrap().0, 2);
     server.send(public).await.error(429, "RATE_LIMITED");
     // the database hears of the lock, and the node of its end
     let operator = server.operator().await;
-    let started = Instant::now();
     while operator.lockouts().await.unwrap().is_empty() {
         assert!(started.elapsed() < Duration::from_secs(60), "the lock is not told");
     }
     operator.clear_lockouts(server.running().config(), &Forgiven::All).await.unwrap();
     while attempt(11).await.status == 429 {
         assert!(started.elapsed() < Duration::from_secs(60), "the lock does not end");
+    }
+}
+
+#[tokio::test]
+async fn g3_keys_are_erased_while_the_database_hangs_and_it_hears_of_it_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let (wire, through_wire) = Wire::to(&url, folder.path());
+    let server = TestServer::with(|config| config.database_url = through_wire).await;
+    let key = server.key(Role::Developer).await;
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
+        sessions.push(server.send(open).await.ok(201)["session_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(server.metric("ango_sessions").await, 8.0);
+
+    wire.silent();
+    server.clock.advance(server.running().config().sessions.ttl);
+    // the database answers nothing until all keys are gone: none of them can have waited for it
+    server.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
+    server.metric_becomes("ango_key_bytes", |bytes| bytes == 0.0).await;
+
+    wire.up();
+    let ended = async |session: &str| {
+        server.send(Request::get(format!("{SESSION}/{session}")).key(&key)).await.error(410, "SESSION_EXPIRED");
+    };
+    for session in &sessions {
+        ended(session).await;
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_hangs_is_503_and_the_node_still_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let (wire, through_wire) = Wire::to(&url, folder.path());
+    let server = TestServer::with(|config| config.database_url = through_wire).await;
+    let list = Request::get(SESSIONS).key(&server.key(Role::AccountAdmin).await);
+    server.send(list.clone()).await.ok(200);
+    wire.silent();
+    // a call that is never answered ends by itself
+    server.send(list.clone()).await.error(503, "SERVICE_UNAVAILABLE");
+    // what needs no database does not ask it: a stranger's request is counted here
+    for _ in 0..3 {
+        server.send(Request::get("/api/v1/tfhe/pricing")).await.ok(200);
+    }
+    wire.up();
+    let started = Instant::now();
+    while server.send(list.clone()).await.status != 200 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the node does not find its database again");
     }
 }

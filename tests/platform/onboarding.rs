@@ -370,6 +370,28 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
 }
 
 #[tokio::test]
+async fn trials_that_fill_their_share_of_the_memory_for_keys_leave_the_rest_to_others() {
+    // six keys of 10 MB; trials have 40 MB, that is four
+    let server = TestServer::with(|config| config.compute.key_bytes_max = 64 << 20).await;
+    let mut opened = 0;
+    loop {
+        let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&server.key(Role::Trial).await);
+        let answer = server.send(open).await;
+        if answer.status == 503 {
+            answer.error(503, "SERVICE_UNAVAILABLE");
+            break;
+        }
+        answer.ok(201);
+        opened += 1;
+    }
+    assert_eq!(opened, 4);
+    // both kinds of session are open to others
+    let key = server.key(Role::Developer).await;
+    server.send(Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key)).await.ok(201);
+    open_session(&server, &key, Preset::Fast128).await;
+}
+
+#[tokio::test]
 async fn l9_of_sessions_opened_at_once_no_more_are_open_than_the_plan_allows() {
     let server = TestServer::start().await;
     let (key, account) = key_on(&server, Plan::Free).await;

@@ -11,5 +11,6 @@ pub mod naive;
 pub mod redis;
 pub mod server;
 pub mod users;
+pub mod wire;
 
 pub use server::TestServer;

@@ -133,6 +133,45 @@ on_both! {
         let opened = store.insert_gate_session(&session(&[3; 32], "acct_1"), None).await.unwrap();
         assert_eq!(opened, SessionOpened::NoAccount);
         assert!(store.api_key(&[2; 32]).await.unwrap().is_some());
+        // its row goes a while later, and then there is no such account
+        assert_eq!(store.forget_erased_accounts(100).await.unwrap(), 0);
+        assert_eq!(store.forget_erased_accounts(101).await.unwrap(), 1);
+        assert!(!store.has_account("acct_1").await.unwrap() && store.has_account("acct_2").await.unwrap());
+        let opened = store.insert_gate_session(&session(&[3; 32], "acct_1"), None).await.unwrap();
+        assert_eq!(opened, SessionOpened::NoAccount);
+    }
+
+    async fn ended_sessions_that_charged_nothing_are_forgotten(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        // charged; named by a run; ended; expired on a node that never came back; open
+        for (number, expires_at) in [(1, 20), (2, 20), (3, 20), (4, 20), (5, 90)] {
+            let new = NewGateSession { digest: &[number; 32], expires_at, ..session(&[0; 32], "acct_1") };
+            assert_eq!(store.insert_gate_session(&new, None).await.unwrap(), SessionOpened::Opened);
+        }
+        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
+        store.insert_circuit_operation(&NewCircuitOperation { session_digest: &[2; 32], ..operation("op_1") }, None).await.unwrap();
+        for number in 1..=3 {
+            store.end_gate_session(&[number; 32], SessionEnd::Deleted, 15).await.unwrap();
+        }
+        assert_eq!(store.forget_gate_sessions(20).await.unwrap(), 0);
+        assert_eq!(store.forget_gate_sessions(30).await.unwrap(), 2);
+        for (number, stays) in [(1, true), (2, true), (3, false), (4, false), (5, true)] {
+            assert_eq!(store.gate_session("acct_1", &[number; 32]).await.unwrap().is_some(), stays, "{number}");
+        }
+    }
+
+    async fn g3_the_sessions_of_a_node_expire_on_record_in_one_statement(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        for (number, node_id, expires_at) in [(1, "node_1", 20), (2, "node_1", 20), (3, "node_1", 31), (4, "node_2", 20)] {
+            let new = NewGateSession { digest: &[number; 32], node_id, expires_at, ..session(&[0; 32], "acct_1") };
+            store.insert_gate_session(&new, None).await.unwrap();
+        }
+        assert_eq!(store.expire_gate_sessions("node_1", 30).await.unwrap(), 2);
+        assert_eq!(store.expire_gate_sessions("node_1", 30).await.unwrap(), 0);
+        let one = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
+        assert_eq!((one.state.as_str(), one.ended_at), ("expired", Some(30)));
+        assert_eq!(store.end_gate_sessions_of("acct_1", "node_1", 30).await.unwrap(), 1);
+        assert_eq!(store.gate_session("acct_1", &[4; 32]).await.unwrap().unwrap().state, "active");
     }
 
     async fn l9_open_sessions_are_counted_with_the_new_one(store: Store) {

@@ -36,6 +36,8 @@ const BELIEVED: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(1);
 /// A subject that asked for nothing so long is forgotten here.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// A network without a key that asked for nothing so long is forgotten.
+const NETWORK_FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// After so long a lease is void.
 const LEASE_TTL: Duration = Duration::from_secs(10);
 /// Months that the database remembers.
@@ -148,6 +150,27 @@ impl Counters {
                 None => Ok(Period::of(now)),
             },
         }
+    }
+
+    /// Counts units of a caller without a key, on this node only: a stranger's request must not cost a write (so a limit is
+    /// one for each node, and a restart forgets).
+    pub fn take_here(
+        &self,
+        subject: &Subject,
+        limits: PlanLimits,
+        units: i64,
+        now: Timestamp,
+    ) -> Result<Period, Reached> {
+        let mut subjects = self.subjects();
+        if subjects.len() >= SUBJECTS_MAX && !subjects.contains_key(subject) {
+            return Ok(Period::of(now));
+        }
+        let entry = subjects.entry(subject.clone()).or_insert_with(|| Entry::new(now));
+        entry.local = true;
+        entry.roll(now);
+        entry.limits = [limits.requests_a_day, limits.requests_a_month].map(|limit| limit.min(UNLIMITED) as i64);
+        entry.touched = now;
+        entry.take_alone(units).map(|()| entry.period)
     }
 
     /// Asks until the units are ours or there are none; `None`: nobody answers.
@@ -352,6 +375,9 @@ impl Counters {
         let mut turns = Vec::new();
         for (subject, entry) in self.subjects().iter_mut() {
             entry.roll(now);
+            if entry.local {
+                continue;
+            }
             let idle = idle(entry);
             let low = !idle && !entry.is_unlimited() && entry.lease < entry.spare / 2;
             let spare_left = entry.free.is_none_or(|(free, _)| free > 0);
@@ -370,10 +396,18 @@ impl Counters {
 
     /// Forgets who asks for nothing any more.
     pub async fn sweep(&self, now: Timestamp) {
-        self.subjects().retain(|_, entry| {
-            let told = entry.spent == [0; 2] && entry.owed == [0; 2] && entry.telling == 0 && entry.leased == 0;
-            !told || entry.waiting > 0 || now.since(entry.touched) < FORGOTTEN
-        });
+        {
+            let mut subjects = self.subjects();
+            // a crowd of networks must not keep accounts from being counted
+            let network_forgotten = if subjects.len() > SUBJECTS_MAX / 2 { FORGOTTEN } else { NETWORK_FORGOTTEN };
+            subjects.retain(|_, entry| {
+                if entry.local {
+                    return now.since(entry.touched) < network_forgotten;
+                }
+                let told = entry.spent == [0; 2] && entry.owed == [0; 2] && entry.telling == 0 && entry.leased == 0;
+                !told || entry.waiting > 0 || now.since(entry.touched) < FORGOTTEN
+            });
+        }
         if let Err(error) = self.store.forget_request_counts(Period::of(now).month - MONTHS_KEPT).await {
             tracing::error!(cause = %error, "old request counts stay");
         }

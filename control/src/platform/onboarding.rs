@@ -126,10 +126,17 @@ pub async fn revoke(
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
 }
 
-/// Forgets who got keys too long ago to matter.
+/// How long the row of an erased trial's account stays: work that was under way when it ended finds that it has ended.
+const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// Forgets which networks got keys too long ago to matter, and accounts of trials that were erased a day ago.
 pub async fn forget_old(node: &Node) {
-    if let Err(error) = node.store.forget_trial_windows(node.clock.now().0).await {
+    let now = node.clock.now();
+    if let Err(error) = node.store.forget_trial_windows(now.0).await {
         tracing::error!(cause = %error, "who got trial keys is remembered for too long");
+    }
+    if let Err(error) = node.store.forget_erased_accounts(now.0 - ERASED_KEPT.as_micros() as i64).await {
+        tracing::error!(cause = %error, "accounts of erased trials stay");
     }
 }
 

@@ -11,7 +11,7 @@ use sqlx::sqlite::SqliteSynchronous;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
 };
-use sqlx::{Arguments, Connection, FromRow};
+use sqlx::{Arguments, Connection, Executor, FromRow};
 
 use crate::commits::{Moment, reach, reach_alone};
 use crate::{Error, Result};
@@ -20,6 +20,11 @@ use crate::{Error, Result};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call waits for PostgreSQL before it says that the database does not answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long PostgreSQL works on a statement; migrations have no bound.
+const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
+/// How long a call waits for an answer of PostgreSQL, which may have been cut off without a word: longer than a statement
+/// takes at most.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// A connection to PostgreSQL that nobody used for so long is tried before it is used: a server may have gone meanwhile.
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
 /// Connections a node holds; SQLite has one writer anyway.
@@ -104,10 +109,16 @@ macro_rules! on {
             }
             $enum::Postgres($on) => {
                 let $arguments: PgArguments = arguments($values)?;
-                $body
+                answered(async { $body }).await
             }
         }
     };
+}
+
+/// Waits for PostgreSQL, but not for ever.
+async fn answered<T>(call: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let late = |_| sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"));
+    tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(late)?
 }
 
 impl Database {
@@ -134,6 +145,9 @@ impl Database {
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_connect(|connection, _| {
+                Box::pin(async move { connection.execute(STATEMENT_TIMEOUT).await.map(drop) })
+            })
             // not each time: that would double the round trips of a busy node
             .test_before_acquire(false)
             .before_acquire(|connection, idle| {
@@ -177,45 +191,45 @@ impl Database {
     pub(crate) async fn execute(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
         reach_alone(sql, Moment::Before);
         let changed = on!(self, values, Database, pool, arguments => {
-            sqlx::query_with(sql, arguments).execute(pool).await?.rows_affected()
-        });
+            sqlx::query_with(sql, arguments).execute(pool).await.map(|done| done.rows_affected())
+        })?;
         reach_alone(sql, Moment::After);
         Ok(changed)
     }
 
     /// The row of a statement that only reads, as the next two.
     pub(crate) async fn fetch_one<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
-        on!(self, values, Database, pool, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_one(pool).await?))
+        Ok(on!(self, values, Database, pool, arguments => sqlx::query_as_with(sql, arguments).fetch_one(pool).await)?)
     }
 
     pub(crate) async fn fetch_optional<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<T>> {
-        on!(self, values, Database, pool, arguments => {
-            Ok(sqlx::query_as_with(sql, arguments).fetch_optional(pool).await?)
-        })
+        Ok(on!(self, values, Database, pool, arguments => {
+            sqlx::query_as_with(sql, arguments).fetch_optional(pool).await
+        })?)
     }
 
     pub(crate) async fn fetch_all<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<T>> {
-        on!(self, values, Database, pool, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_all(pool).await?))
+        Ok(on!(self, values, Database, pool, arguments => sqlx::query_as_with(sql, arguments).fetch_all(pool).await)?)
     }
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         Ok(match self {
             Database::Sqlite(pool) => Tx::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
-            Database::Postgres(pool) => Tx::Postgres(pool.begin().await?),
+            Database::Postgres(pool) => Tx::Postgres(answered(pool.begin()).await?),
         })
     }
 }
 
 impl Tx {
     pub(crate) async fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
-        on!(self, values, Tx, tx, arguments => {
-            Ok(sqlx::query_with(sql, arguments).execute(&mut **tx).await?.rows_affected())
-        })
+        Ok(on!(self, values, Tx, tx, arguments => {
+            sqlx::query_with(sql, arguments).execute(&mut **tx).await.map(|done| done.rows_affected())
+        })?)
     }
 
     pub(crate) async fn fetch_one<T: Row>(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
-        on!(self, values, Tx, tx, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_one(&mut **tx).await?))
+        Ok(on!(self, values, Tx, tx, arguments => sqlx::query_as_with(sql, arguments).fetch_one(&mut **tx).await)?)
     }
 
     pub(crate) async fn fetch_optional<T: Row>(
@@ -223,13 +237,13 @@ impl Tx {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> Result<Option<T>> {
-        on!(self, values, Tx, tx, arguments => {
-            Ok(sqlx::query_as_with(sql, arguments).fetch_optional(&mut **tx).await?)
-        })
+        Ok(on!(self, values, Tx, tx, arguments => {
+            sqlx::query_as_with(sql, arguments).fetch_optional(&mut **tx).await
+        })?)
     }
 
     pub(crate) async fn fetch_all<T: Row>(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<T>> {
-        on!(self, values, Tx, tx, arguments => Ok(sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await?))
+        Ok(on!(self, values, Tx, tx, arguments => sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await)?)
     }
 
     /// Makes whoever else writes to this account wait until this transaction ends.
@@ -242,7 +256,7 @@ impl Tx {
         reach(Moment::Before);
         match self {
             Tx::Sqlite(tx) => tx.commit().await?,
-            Tx::Postgres(tx) => tx.commit().await?,
+            Tx::Postgres(tx) => answered(tx.commit()).await?,
         }
         reach(Moment::After);
         Ok(())

@@ -238,6 +238,28 @@ impl Store {
         Ok(done == 1)
     }
 
+    /// Ends the sessions of this node whose time is over, in one statement. Returns how many.
+    pub async fn expire_gate_sessions(&self, node_id: &str, now: i64) -> Result<u64> {
+        let sql = "UPDATE gate_sessions SET state = 'expired', ended_at = $2, sealed_id = NULL \
+             WHERE state = 'active' AND node_id = $1 AND expires_at <= $2";
+        self.db.execute(sql, values![node_id, now]).await
+    }
+
+    /// Ends the sessions of an account on this node as deleted. Returns how many.
+    pub async fn end_gate_sessions_of(&self, account_id: &str, node_id: &str, at: i64) -> Result<u64> {
+        let sql = "UPDATE gate_sessions SET state = 'deleted', ended_at = $3, sealed_id = NULL \
+             WHERE state = 'active' AND account_id = $1 AND node_id = $2";
+        self.db.execute(sql, values![account_id, node_id, at]).await
+    }
+
+    /// Removes sessions that ended before this time and that no usage and no run of a circuit names. Returns how many.
+    pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
+        let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
+             AND gates_used = 0 AND NOT EXISTS (SELECT 1 FROM gate_usage u WHERE u.session_digest = gate_sessions.digest) \
+             AND NOT EXISTS (SELECT 1 FROM circuit_operations o WHERE o.session_digest = gate_sessions.digest)";
+        self.db.execute(sql, values![ended_before]).await
+    }
+
     /// Ends every active session of this node as lost (readings G13): their keys are in no process any more. So are those
     /// from before nodes had names. Returns how many.
     pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {

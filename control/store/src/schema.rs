@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use sqlx::Executor;
 use sqlx::migrate::{MigrateError, Migration, Migrator};
 
 use crate::database::{Database, values};
@@ -74,7 +75,13 @@ impl Store {
         migrator.set_ignore_missing(true);
         match &self.db {
             Database::Sqlite(pool) => migrator.run(pool).await?,
-            Database::Postgres(pool) => migrator.run(pool).await?,
+            Database::Postgres(pool) => {
+                let mut connection = pool.acquire().await?;
+                // a migration may take longer than any statement of a node, and so may the one that it waits for
+                connection.execute("SET statement_timeout = 0").await?;
+                migrator.run(&mut *connection).await?;
+                connection.close().await?;
+            }
         }
         Ok(())
     }

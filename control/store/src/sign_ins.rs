@@ -204,6 +204,7 @@ impl Store {
     pub async fn forget_sign_ins(&self, sign_ins_before: i64, now: i64) -> Result<()> {
         self.db.execute("DELETE FROM sign_ins WHERE expires_at < $1", values![sign_ins_before]).await?;
         self.db.execute("DELETE FROM ended_tokens WHERE expires_at < $1", values![now]).await?;
+        self.db.execute("DELETE FROM setup_links WHERE expires_at < $1", values![now]).await?;
         Ok(())
     }
 }

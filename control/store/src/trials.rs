@@ -72,6 +72,11 @@ impl Store {
         self.db.execute("DELETE FROM trial_windows WHERE expires_at <= $1", values![now]).await
     }
 
+    /// Removes accounts of trials that were erased before this time. Returns how many.
+    pub async fn forget_erased_accounts(&self, erased_before: i64) -> Result<u64> {
+        self.db.execute("DELETE FROM accounts WHERE erased_at < $1", values![erased_before]).await
+    }
+
     /// The trial keys of this display prefix that work.
     pub async fn trial_keys(&self, key_prefix: &str, now: i64) -> Result<Vec<TrialKey>> {
         let sql = "SELECT account_id, lineage_id, prefix_tags FROM api_keys WHERE environment = 'trial' AND key_prefix = $1 \

@@ -65,6 +65,8 @@ pub(super) struct Entry {
     /// Units that nobody held at the last answer, and when that came.
     pub(super) free: Option<(i64, Timestamp)>,
     pub(super) touched: Timestamp,
+    /// A caller without a key: counted here and told to no one.
+    pub(super) local: bool,
 }
 
 impl Entry {
@@ -85,6 +87,7 @@ impl Entry {
             asked: 0,
             free: None,
             touched: now,
+            local: false,
         }
     }
 

@@ -1,0 +1,86 @@
+//! PostgreSQL's socket under another name, which can be taken away, or fall silent.
+
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+
+/// How a wire does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Up,
+    /// Connections are accepted and stay open, and nothing comes through.
+    Silent,
+    /// Connections are closed.
+    Down,
+}
+
+/// A way to a server's socket.
+pub struct Wire {
+    state: watch::Sender<State>,
+}
+
+impl Wire {
+    /// A way through this folder to the server of a database's URL; the URL through the wire.
+    pub fn to(url: &str, folder: &Path) -> (Wire, String) {
+        let (database, sockets) = url.split_once("?host=").expect("a database on a local socket");
+        let server = Path::new(sockets).join(".s.PGSQL.5432");
+        (Wire::lay(folder, server), format!("{database}?host={}", folder.display()))
+    }
+
+    fn lay(folder: &Path, server: PathBuf) -> Wire {
+        let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).expect("a socket in the folder");
+        let state = watch::Sender::new(State::Up);
+        let told = state.subscribe();
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let (server, mut told) = (server.clone(), told.clone());
+                tokio::spawn(async move {
+                    if *told.borrow() == State::Down {
+                        return;
+                    }
+                    let far = UnixStream::connect(server).await.expect("the server");
+                    let (near, far) = (near.into_split(), far.into_split());
+                    tokio::select! {
+                        _ = pass(near.0, far.1, told.clone()) => {}
+                        _ = pass(far.0, near.1, told.clone()) => {}
+                        _ = told.wait_for(|state| *state == State::Down) => {}
+                    }
+                });
+            }
+        });
+        Wire { state }
+    }
+
+    /// Everything comes through, and what was held back.
+    pub fn up(&self) {
+        self.state.send_replace(State::Up);
+    }
+
+    /// Nothing comes through any more, and no one is told.
+    pub fn silent(&self) {
+        self.state.send_replace(State::Silent);
+    }
+
+    /// Connections are closed.
+    pub fn down(&self) {
+        self.state.send_replace(State::Down);
+    }
+}
+
+/// Passes bytes on while the wire is up; holds them while it is silent.
+async fn pass(
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    mut told: watch::Receiver<State>,
+) {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let Ok(count @ 1..) = from.read(&mut bytes).await else { return };
+        let up = told.wait_for(|state| *state == State::Up).await.is_ok();
+        if !up || to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}
