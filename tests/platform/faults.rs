@@ -56,7 +56,6 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
 async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_nothing_pass_that_costs() {
     let folder = tempfile::tempdir().unwrap();
     let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
-    let (database, sockets) = url.split_once("?host=").unwrap();
     let (wire, through_wire) = Wire::to(&url, folder.path());
     let server = TestServer::with(|config| {
         config.database_url = through_wire;
