@@ -172,8 +172,8 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
     for (unsigned at = 4 * threadIdx.x; at < TILE; at += 4 * 32 * WARPS) copy_async16(to + at, from + at);
 }
 
-// All `steps` = n steps for `rows` rows: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in
-// [0, Q). n is no constant, so that presets of one ring share a compilation.
+// All `steps` = n steps for `rows` rows: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N]
+// out, in [0, Q). n is no constant, so that presets of one ring share a compilation.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
                       unsigned rows, unsigned steps) {

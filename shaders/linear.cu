@@ -1,7 +1,7 @@
 // What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/cpu/linear.rs in CUDA.
 
-// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g; `out`
-// [rows][n + 1]. A group takes row after row.
+// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g;
+// `out` [rows][n + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) linear(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     table += first;

@@ -10,8 +10,8 @@ struct LinearArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: LinearArgs;
 
-// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g; `out`
-// [rows][n + 1]. A group takes row after row.
+// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g;
+// `out` [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn linear(
     @builtin(local_invocation_index) thread: u32,

@@ -12,8 +12,8 @@ __device__ inline unsigned extracted(const unsigned* own, unsigned at) {
     return to_torus(i == 0 ? own[at] : negate_mod(own[at - i + N - i]));
 }
 
-// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW; `out`
-// [gates][kN + 1] torus words. A group takes gate after gate.
+// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW;
+// `out` [gates][kN + 1] torus words. A group takes gate after gate.
 extern "C" __global__ void __launch_bounds__(THREADS) sample_extract(
     const unsigned* acc, const unsigned* table, unsigned* out, unsigned gates, unsigned first) {
     table += first;

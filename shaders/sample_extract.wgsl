@@ -25,8 +25,8 @@ fn extracted(own: u32, at: u32) -> u32 {
     return to_torus(negate_mod(acc[own + at - i + N - i]));
 }
 
-// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW; `out`
-// [gates][kN + 1] torus words. A group takes gate after gate.
+// `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW;
+// `out` [gates][kN + 1] torus words. A group takes gate after gate.
 @compute @workgroup_size(THREADS)
 fn sample_extract(
     @builtin(local_invocation_index) thread: u32,

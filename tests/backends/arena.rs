@@ -46,7 +46,7 @@ impl Bench {
         }
     }
 
-    /// Starts a batch, by the definition too.
+    /// Starts a batch, by the definition too: a backend evaluates gates as they are, folding is its caller's.
     fn start(&mut self, gates: Gates, reads: &[u32]) -> (<AnyBackend as Backend>::Pending, Vec<u32>) {
         let slot_gates: Vec<SlotGate> = gates
             .iter()
@@ -63,7 +63,7 @@ impl Bench {
             .iter()
             .map(|&(gate, operands, result)| {
                 let operands = operands.iter().map(|&slot| self.expected[slot as usize].clone()).collect();
-                (result, naive::gate(&self.key, &GateRow { gate, operands }))
+                (result, naive::formula(&self.key, &GateRow { gate, operands }))
             })
             .collect();
         for (slot, result) in results {

@@ -235,7 +235,7 @@ fn operand<'a>(lwe: &'a Lwe, values: &mut Vec<&'a Lwe>) -> Operand {
 }
 
 /// A gate of different operands: what is added up, bootstrapped, added up again and switched.
-fn formula(key: &EvaluationKey, row: &GateRow) -> Lwe {
+pub fn formula(key: &EvaluationKey, row: &GateRow) -> Lwe {
     let x = |at: usize, factor: i64| (row.operands[at].words(), factor);
     let bootstrapped = |eighths: i64, terms: [(&[u32], i64); 2]| bootstrap(key, &linear(eighths, &terms));
     let sample = match row.gate {

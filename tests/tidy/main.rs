@@ -130,8 +130,10 @@ fn each_door_is_one_file() {
         }
     }
     for (path, text) in sources("kernels/src", &[".rs"]) {
-        let may = path.starts_with("kernels/src/cpu") || path.starts_with("kernels/src/cuda");
-        assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the CPU's vectors and CUDA's driver may be");
+        // the last compiles WGSL without checks at run time, once the suites have run it with them
+        let places = ["kernels/src/cpu", "kernels/src/cuda", "kernels/src/wgpu/queue.rs"];
+        let may = places.iter().any(|place| path.starts_with(place));
+        assert!(may || !text.contains("unsafe {"), "{path} is unsafe: only the doors to vectors and cards may be");
     }
 }
 
