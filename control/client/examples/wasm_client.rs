@@ -12,6 +12,7 @@ thread_local! {
     static WORDS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
+#[link(wasm_import_module = "env")]
 unsafe extern "C" {
     /// The host fills `length` bytes at `out` from its cryptographic generator.
     fn random_fill(out: *mut u8, length: usize);
