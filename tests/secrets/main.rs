@@ -5,6 +5,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -108,6 +109,8 @@ async fn x16_secrets_reach_neither_log_nor_metrics_nor_disk() {
     server.send(Request::post("/auth/login", &wrong)).await.error(401, "INVALID_CREDENTIALS");
     let refresh = json!({"refresh_token": user.refresh});
     server.send(Request::post("/auth/refresh", &refresh)).await.ok(200);
+    // beyond the grace of a token that was exchanged
+    server.clock.advance(Duration::from_secs(60));
     server.send(Request::post("/auth/refresh", &refresh)).await.error(401, "INVALID_CREDENTIALS");
     server.send(Request::get("/api/v1/user/api-keys").key(&user.token)).await.error(401, "INVALID_SESSION_TOKEN");
     let metrics = server.operations_get("/metrics").await.body;
