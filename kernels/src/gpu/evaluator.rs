@@ -285,10 +285,17 @@ fn ranges(slots: &[u32], row_words: usize) -> Vec<Range<usize>> {
     ranges
 }
 
+/// A batch under way.
+pub struct Pending<G: Gpu> {
+    read: G::Pending,
+    /// Words of the batch's reads.
+    words: usize,
+}
+
 impl<G: Gpu> Backend for Evaluator<G> {
     type Key = Key<G>;
     type Arena = Arena<G>;
-    type Pending = G::Pending;
+    type Pending = Pending<G>;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -333,18 +340,27 @@ impl<G: Gpu> Backend for Evaluator<G> {
         self.gpu.write(&arena.buf, first as usize * arena.row_words, words)
     }
 
-    fn evaluate(&self, key: &Key<G>, arena: &mut Arena<G>, gates: &[SlotGate], reads: &[u32]) -> Result<G::Pending> {
+    fn evaluate(&self, key: &Key<G>, arena: &mut Arena<G>, gates: &[SlotGate], reads: &[u32]) -> Result<Pending<G>> {
         let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
         let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(reads);
         assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
         for part in parts(gates, self.rows_at_once(key)) {
             self.evaluate_some(key, arena, part)?;
         }
-        self.gpu.read(&arena.buf, &ranges(reads, arena.row_words))
+        let mut ranges = ranges(reads, arena.row_words);
+        if let (true, Some(last)) = (reads.is_empty(), gates.last()) {
+            // a level of a circuit reads nothing: a word of its results tells when it is done
+            let at = last.result as usize * arena.row_words;
+            ranges.push(at..at + 1);
+        }
+        let read = self.gpu.read(&arena.buf, &ranges)?;
+        Ok(Pending { read, words: reads.len() * arena.row_words })
     }
 
-    fn finish(&self, pending: G::Pending) -> Result<Vec<u32>> {
-        self.gpu.finish(pending)
+    fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
+        let mut words = self.gpu.finish(pending.read)?;
+        words.truncate(pending.words);
+        Ok(words)
     }
 
     fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
@@ -457,8 +473,8 @@ mod tests {
         fn launch(&self, launch: Launch<'_, Told>) -> Result<()> {
             self.tell(launch.entry, ())
         }
-        fn read(&self, _: &(), _: &[Range<usize>]) -> Result<()> {
-            self.tell("read", ())
+        fn read(&self, _: &(), ranges: &[Range<usize>]) -> Result<()> {
+            self.tell(if ranges.is_empty() { "read nothing" } else { "read" }, ())
         }
         fn finish(&self, (): ()) -> Result<Vec<u32>> {
             Ok(Vec::new())
@@ -503,6 +519,17 @@ mod tests {
         let kernels =
             ["linear", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
         assert_eq!(asked, [&["write"][..], &kernels, &["negate", "read"]].concat());
+    }
+
+    #[test]
+    fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
+        let backend = told(4);
+        let key = loaded(&backend);
+        let mut arena = backend.arena(&key.params, 8).expect("room");
+        let gates = [SlotGate { gate: Gate::And, operands: [0, 1, 2], result: 3 }];
+        let pending = backend.evaluate(&key, &mut arena, &gates, &[]).expect("launches");
+        assert_eq!(backend.gpu.asked.lock().expect("one thread").last(), Some(&"read"));
+        assert_eq!(backend.finish(pending).expect("nothing fails"), []);
     }
 
     #[test]
