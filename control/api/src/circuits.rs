@@ -149,9 +149,17 @@ impl<'de> Visitor<'de> for ValueReader<'_> {
     }
 }
 
-/// As [`inputs`], where they are there.
+/// As [`inputs`]; null equals absent (readings X7).
 pub(crate) fn some_inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CircuitValue>>, D::Error> {
-    inputs(deserializer).map(Some)
+    struct Inputs(Vec<CircuitValue>);
+
+    impl<'de> Deserialize<'de> for Inputs {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Inputs, D::Error> {
+            inputs(deserializer).map(Inputs)
+        }
+    }
+
+    Option::<Inputs>::deserialize(deserializer).map(|inputs| inputs.map(|Inputs(values)| values))
 }
 
 /// Reads a circuit's inputs within their bounds.

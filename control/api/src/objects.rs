@@ -36,11 +36,19 @@ impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for Elements<MAX, 
     }
 }
 
-/// Reads a list of objects that is there: for `#[serde(default, deserialize_with)]`.
+/// Reads a list of objects, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
 pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
-    list::<MAX, T, D>(deserializer).map(Some)
+    struct List<const MAX: usize, T>(Vec<T>);
+
+    impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for List<MAX, T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            list::<MAX, T, D>(deserializer).map(List)
+        }
+    }
+
+    Option::<List<MAX, T>>::deserialize(deserializer).map(|list| list.map(|List(objects)| objects))
 }
 
 /// A value that was an object.
@@ -78,6 +86,14 @@ mod tests {
         let objects = list::<3, Empty, _>(&mut deserializer).map_err(|error| error.to_string())?;
         deserializer.end().map_err(|error| error.to_string())?;
         Ok(objects.len())
+    }
+
+    #[test]
+    fn x7_null_is_no_list_and_a_list_is_one() {
+        let read = |text: &str| some_list::<3, Empty, _>(&mut serde_json::Deserializer::from_str(text));
+        assert!(read("null").unwrap().is_none());
+        assert_eq!(read("[{}]").unwrap().map(|objects| objects.len()), Some(1));
+        assert!(read("{}").is_err());
     }
 
     #[test]
