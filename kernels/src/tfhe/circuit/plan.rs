@@ -8,8 +8,8 @@ use crate::backend::SlotGate;
 use crate::tfhe::fold::{Bit, Names};
 use crate::tfhe::lwe_list::LweList;
 
-/// What of a circuit has to be computed ([`super::values`]), over slots. Inputs have the first slots, in order; then come the constants that are read, then what gates
-/// write.
+/// What of a circuit has to be computed (`circuit/values.rs`), over slots. Inputs have the first slots, in order; then
+/// come the constants that are read, then what gates write.
 ///
 /// A slot is taken again only from the level after its last reader's on, an input's not in the first level: no gate of a
 /// level writes what another gate of that level reads or writes, so a level's gates may run in any order, together or in
