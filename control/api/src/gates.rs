@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::circuits::{self, CircuitOutputs, CircuitValue};
-use crate::{HandleId, MilliYen, SessionId, objects};
+use crate::{HandleId, MilliYen, SessionId, numbers, objects};
 
 /// Gates in one batch at most (specification, Limits).
 pub const BATCH_GATES_MAX: usize = 1024;
@@ -271,6 +271,7 @@ pub struct Seed {
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{64}$"))]
     pub seed: String,
     /// How many of the ciphertexts behind the head are its, one after another.
+    #[serde(deserialize_with = "numbers::whole")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub ciphertexts: u64,
 }

@@ -11,6 +11,7 @@ pub mod ids;
 pub mod keys;
 pub mod models;
 pub mod money;
+mod numbers;
 mod objects;
 pub mod octets;
 pub mod pages;

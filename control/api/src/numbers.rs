@@ -1,0 +1,43 @@
+//! Numbers as JSON Schema has them.
+
+use std::fmt;
+
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
+
+/// Reads a whole number from 0: 64.0 is one too. What is too large becomes the largest, which is too large as well.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    deserializer.deserialize_u64(Whole)
+}
+
+struct Whole;
+
+impl Visitor<'_> for Whole {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("u64")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<u64, E> {
+        Ok(number)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
+        match number.fract() == 0.0 && number >= 0.0 {
+            true => Ok(number as u64),
+            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_may_be_written_with_a_fraction_of_nothing() {
+        let read = |text: &str| whole(&mut serde_json::Deserializer::from_str(text)).ok();
+        assert_eq!(["0", "64", "64.0", "1e30"].map(read), [Some(0), Some(64), Some(64), Some(u64::MAX)]);
+        assert_eq!(["64.5", "-1", "-1.0", "\"64\"", "null"].map(read), [None; 5]);
+    }
+}
