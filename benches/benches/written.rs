@@ -45,7 +45,7 @@ fn main() {
 
 /// A key, and a request of a gate in a session of it.
 async fn gate(server: &TestServer) -> (String, String) {
-    let key = server.key(Role::Developer).await;
+    let key = server.key(Role::AccountAdmin).await; // the list of sessions is for this role
     let open = Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(&key);
     let session = server.send(open).await.ok(201)["session_id"].as_str().expect("a string").to_owned();
     let mut bits = Vec::new();
