@@ -96,7 +96,7 @@ struct Books {
     /// Those that hold something or wait for something.
     accounts: HashMap<Option<AccountId>, Account>,
     waiting: Vec<Waiting>,
-    /// How many of those that wait are no trials.
+    /// Requests in the queue that are not a trial's.
     others_waiting: usize,
     tickets: u64,
     /// Microseconds of contended turns that trials are owed; negative: had too many.
@@ -240,7 +240,7 @@ impl Budget {
         Grant { budget: self.clone(), payer, amount, since: Instant::now(), contended }
     }
 
-    /// Grants what fits to those that wait, until nothing does.
+    /// Grants requests of the queue that fit, until none of them does.
     fn serve(&self) {
         loop {
             let (tell, share) = {
@@ -254,7 +254,7 @@ impl Budget {
         }
     }
 
-    /// Which of those that wait is next, and whether trials and others compete for this grant.
+    /// The next request of the queue, and whether trials and others compete for this grant.
     fn next(&self, books: &Books) -> Option<(usize, bool)> {
         let both_wait = (1..books.waiting.len()).contains(&books.others_waiting);
         let contended = self.inner.kind == Kind::Turns && both_wait;
@@ -412,7 +412,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         let small = budget.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
-        // it waits no longer than it may, and what it was waiting for is nobody's
+        // a request that times out leaves the queue and holds nothing
         assert_eq!(budget.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(), Full::Now);
         assert_eq!(budget.books().waiting.len(), 1);
         drop((held, small));
@@ -429,7 +429,7 @@ mod tests {
                 let mut turns = 0;
                 while Instant::now() < until {
                     let turn = budget.take(&payer, 1).await.unwrap();
-                    // those that still wait at the end compete no longer
+                    // requests that are left when the test ends do not compete any more
                     turns += usize::from(Instant::now() < until);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     drop(turn);

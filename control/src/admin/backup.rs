@@ -2,7 +2,7 @@
 //!
 //! A backup is a folder with a manifest that names every file with its SHA-256. It is written under another name and
 //! renamed when everything is on the disk, so that a folder of that name is whole; restoring does the same. It holds the
-//! server's secret: whoever reads it can read kept answers and sign session tokens.
+//! server's secret: a reader of it can read kept answers and sign session tokens.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
