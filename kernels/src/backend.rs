@@ -17,6 +17,8 @@ pub struct DeviceInfo {
     /// Batches that may be given to the device before the first of them is [`Backend::finish`]ed: 1 where a batch is
     /// computed by the caller's own threads, 2 where copies of one overlap with the work of the other.
     pub batches_in_flight_max: usize,
+    /// Batches of different keys, of few rows each, that gain by one call of [`Backend::evaluate_together`]; 1: none do.
+    pub keys_together_max: usize,
 }
 
 /// A gate over an arena: reads the slots of its operands, writes its result's.
@@ -30,6 +32,18 @@ pub struct SlotGate {
     pub result: u32,
 }
 
+/// A batch: gates of one key over one arena.
+pub struct KeyedGates<'a, B: Backend + ?Sized> {
+    /// The key of all gates.
+    pub key: &'a B::Key,
+    /// Where operands and results are.
+    pub arena: &'a mut B::Arena,
+    /// Gates, none of which reads what another of them writes.
+    pub gates: &'a [SlotGate],
+    /// Slots that are read afterwards.
+    pub reads: &'a [u32],
+}
+
 /// One device, opened. Results are the same words on every backend (design/arithmetic.md 1).
 ///
 /// Work is ordered: what is written before an [`Backend::evaluate`] is read by it, and its results are read by the next.
@@ -41,7 +55,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Ciphertexts in this device's memory: `[slots][n + 1]` words. Overwritten on drop.
     type Arena: Send;
 
-    /// A batch under way, with the words that will be read when it is done.
+    /// Batches of one call under way, with the words that will be read when they are done.
     type Pending: Send;
 
     /// What this device is.
@@ -77,9 +91,16 @@ pub trait Backend: Send + Sync + 'static {
     /// Copies `words`, whole rows of `n + 1`, to the slots from `first` on.
     fn write(&self, arena: &mut Self::Arena, first: u32, words: &[u32]) -> Result<()>;
 
-    /// Starts a batch: evaluates `gates`, none of which reads what another of them writes, then reads the slots `reads`.
+    /// Starts batches, each with a key of its own: evaluates the gates of all of them, then reads their slots. Batches of few
+    /// rows run side by side, so that together they fill a device that none of them would fill.
     /// NOT is a negation, MUX two bootstraps whose extracted samples are added before one key switch, all others one
     /// bootstrap and one key switch (docs/wire-format.md 8).
+    ///
+    /// # Panics
+    /// When a slot is not in its batch's arena.
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self>]) -> Result<Self::Pending>;
+
+    /// Starts one batch.
     ///
     /// # Panics
     /// When a slot is not in the arena.
@@ -89,9 +110,11 @@ pub trait Backend: Send + Sync + 'static {
         arena: &mut Self::Arena,
         gates: &[SlotGate],
         reads: &[u32],
-    ) -> Result<Self::Pending>;
+    ) -> Result<Self::Pending> {
+        self.evaluate_together(&mut [KeyedGates { key, arena, gates, reads }])
+    }
 
-    /// Waits for a batch: the words of its `reads`, `[reads][n + 1]`.
+    /// Waits for what one call started: the words of its `reads`, `[reads][n + 1]`, batch after batch.
     fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
 
     /// Blind rotation and extraction alone, for tests and noise measurements: `inputs` is `[rows][n + 1]` words on the

@@ -14,7 +14,7 @@ pub mod ntt;
 mod sample_extract;
 mod simd;
 
-use crate::backend::{Backend, DeviceInfo, SlotGate};
+use crate::backend::{Backend, DeviceInfo, KeyedGates};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 pub use arena::Arena;
@@ -68,6 +68,8 @@ impl Cpu {
             memory_bytes: host_memory_bytes() / 2,
             rows_max: GROUP_ROWS_MAX * threads * 4,
             batches_in_flight_max: 1,
+            // twice, so that a thread whose batches are shorter has another to take
+            keys_together_max: if threads > 1 { 2 * threads } else { 1 },
         };
         Cpu { info, isa, threads }
     }
@@ -90,6 +92,20 @@ fn processor_name() -> String {
         Some(line.split_once(':')?.1.trim().to_owned())
     });
     told.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// Calls `work` on each of `all`, on all threads.
+fn for_each<T: Send, F>(threads: usize, all: &mut [T], work: F) -> Result<()>
+where
+    F: Fn(&mut T) -> Result<()> + Send + Sync,
+{
+    #[cfg(feature = "parallel")]
+    if threads > 1 && all.len() > 1 {
+        use rayon::prelude::*;
+        return all.par_iter_mut().try_for_each(work);
+    }
+    let _ = threads;
+    all.iter_mut().try_for_each(work)
 }
 
 /// Calls `work` on pairs of equally numbered chunks, on all threads where there is more than one chunk.
@@ -185,9 +201,11 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn evaluate(&self, key: &Key, arena: &mut Arena, gates: &[SlotGate], reads: &[u32]) -> Result<Vec<u32>> {
-        arena::evaluate(self, key, arena, gates)?;
-        Ok(reads.iter().flat_map(|&slot| arena.row(slot)).copied().collect())
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Cpu>]) -> Result<Vec<u32>> {
+        let evaluate = |batch: &mut KeyedGates<'_, Cpu>| arena::evaluate(self, batch.key, batch.arena, batch.gates);
+        for_each(self.threads, batches, evaluate)?;
+        let reads = batches.iter().flat_map(|batch| batch.reads.iter().map(|&slot| batch.arena.row(slot)));
+        Ok(reads.flatten().copied().collect())
     }
 
     fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {

@@ -310,7 +310,7 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::SlotGate;
+    use crate::backend::KeyedGates;
 
     #[test]
     fn choices_are_the_words_of_the_setting() {
@@ -371,13 +371,8 @@ mod tests {
         fn write(&self, arena: &mut Self::Arena, first: u32, words: &[u32]) -> Result<()> {
             self.0.write(arena, first, words)
         }
-        fn evaluate(
-            &self,
-            key: &Self::Key,
-            arena: &mut Self::Arena,
-            gates: &[SlotGate],
-            reads: &[u32],
-        ) -> Result<Vec<u32>> {
+        fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Liar>]) -> Result<Vec<u32>> {
+            let [KeyedGates { key, arena, gates, reads }] = batches else { panic!("a proof is one batch") };
             let mut words = self.0.evaluate(key, arena, gates, reads)?;
             let row_words = words.len() / reads.len();
             let (ring, lies) = (key.params(), self.2.params());

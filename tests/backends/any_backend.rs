@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use kernels::tfhe::{EvaluationKey, Params};
-use kernels::{Backend, DeviceInfo, Result, SlotGate};
+use kernels::{Backend, DeviceInfo, KeyedGates, Result};
 
 /// A key, an arena or a batch under way, of the backend that made it.
 pub type Opaque = Box<dyn Any + Send>;
@@ -25,7 +25,7 @@ trait Erased: Send + Sync + 'static {
     fn arena(&self, params: &Params, slots: usize) -> Result<Opaque>;
     fn grow(&self, arena: &mut Opaque, slots: usize) -> Result<()>;
     fn write(&self, arena: &mut Opaque, first: u32, words: &[u32]) -> Result<()>;
-    fn evaluate(&self, key: &Opaque, arena: &mut Opaque, gates: &[SlotGate], reads: &[u32]) -> Result<Opaque>;
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, AnyBackend>]) -> Result<Opaque>;
     fn finish(&self, pending: Opaque) -> Result<Vec<u32>>;
     fn bootstrap(&self, key: &Opaque, inputs: &[u32]) -> Result<Vec<u32>>;
     fn key_switch(&self, key: &Opaque, inputs: &[u32]) -> Result<Vec<u32>>;
@@ -59,8 +59,13 @@ impl<B: Backend<Key: 'static, Arena: 'static, Pending: 'static>> Erased for B {
     fn write(&self, arena: &mut Opaque, first: u32, words: &[u32]) -> Result<()> {
         Backend::write(self, known_mut(arena), first, words)
     }
-    fn evaluate(&self, key: &Opaque, arena: &mut Opaque, gates: &[SlotGate], reads: &[u32]) -> Result<Opaque> {
-        Ok(Box::new(Backend::evaluate(self, known(key), known_mut(arena), gates, reads)?))
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, AnyBackend>]) -> Result<Opaque> {
+        let known = |batch: &mut KeyedGates<'_, AnyBackend>| {
+            let KeyedGates { key, arena, gates, reads } = batch;
+            KeyedGates { key: known(key), arena: known_mut(arena), gates, reads }
+        };
+        let mut batches: Vec<KeyedGates<'_, B>> = batches.iter_mut().map(known).collect();
+        Ok(Box::new(Backend::evaluate_together(self, &mut batches)?))
     }
     fn finish(&self, pending: Opaque) -> Result<Vec<u32>> {
         Backend::finish(self, *pending.downcast().expect("made by this kind of backend"))
@@ -96,8 +101,8 @@ impl Backend for AnyBackend {
     fn write(&self, arena: &mut Opaque, first: u32, words: &[u32]) -> Result<()> {
         self.0.write(arena, first, words)
     }
-    fn evaluate(&self, key: &Opaque, arena: &mut Opaque, gates: &[SlotGate], reads: &[u32]) -> Result<Opaque> {
-        self.0.evaluate(key, arena, gates, reads)
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, AnyBackend>]) -> Result<Opaque> {
+        self.0.evaluate_together(batches)
     }
     fn finish(&self, pending: Opaque) -> Result<Vec<u32>> {
         self.0.finish(pending)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use client::{Preset, netlists};
 use control::compute::EngineDevice;
 use engine::{Backend, DeviceInfo, EvaluationKey, Params};
-use kernels::SlotGate;
+use kernels::KeyedGates;
 use kernels::cpu::{self, Cpu};
 use serde_json::{Value, json};
 use tests::TestServer;
@@ -26,7 +26,12 @@ impl Card {
     /// A card for so many batches, and the count of those left.
     fn that_lasts(batches: usize) -> (Card, Arc<AtomicUsize>) {
         let cpu = Cpu::open();
-        let info = DeviceInfo { backend: "cuda".into(), name: "a frail card".into(), ..cpu.info().clone() };
+        let info = DeviceInfo {
+            backend: "cuda".into(),
+            name: "a frail card".into(),
+            keys_together_max: 1,
+            ..cpu.info().clone()
+        };
         let batches_left = Arc::new(AtomicUsize::new(batches));
         (Card { cpu, info, batches_left: batches_left.clone() }, batches_left)
     }
@@ -61,13 +66,8 @@ impl Backend for Card {
         self.cpu.write(arena, first, words)
     }
 
-    fn evaluate(
-        &self,
-        key: &cpu::Key,
-        arena: &mut cpu::Arena,
-        gates: &[SlotGate],
-        reads: &[u32],
-    ) -> kernels::Result<Vec<u32>> {
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Card>]) -> kernels::Result<Vec<u32>> {
+        let [KeyedGates { key, arena, gates, reads }] = batches else { panic!("it takes one batch at a time") };
         let left = self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| kernels::Error::Lost("it fell off the bus".into()))?;
         self.cpu.evaluate(key, arena, gates, reads)

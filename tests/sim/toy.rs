@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Preset};
-use kernels::SlotGate;
+use kernels::KeyedGates;
 use kernels::tfhe::GateRow;
 use kernels::tfhe::ParamsLiteral;
 use kernels::tfhe::keys::Masks;
@@ -156,6 +156,7 @@ impl Toy {
             memory_bytes: 1 << 20,
             rows_max,
             batches_in_flight_max,
+            keys_together_max: 1,
         };
         (Toy { info, script: script.clone(), alive: None }, script)
     }
@@ -254,28 +255,25 @@ impl Backend for Toy {
     }
 
     /// The plain gate on the signs of the bodies. A bit that nobody wrote is neither, and a test's end.
-    fn evaluate(
-        &self,
-        _key: &ToyKey,
-        arena: &mut ToyArena,
-        gates: &[SlotGate],
-        reads: &[u32],
-    ) -> kernels::Result<ToyPending> {
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Toy>]) -> kernels::Result<ToyPending> {
         self.script.play(&self.script.batches)?;
-        for gate in gates {
-            let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
-                .iter()
-                .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
-                    0 => panic!("slot {slot} is read before it is written"),
-                    body => body > 0,
-                })
-                .collect();
-            arena.row(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+        let mut words = Vec::new();
+        for KeyedGates { arena, gates, reads, .. } in batches.iter_mut() {
+            for gate in *gates {
+                let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
+                    .iter()
+                    .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
+                        0 => panic!("slot {slot} is read before it is written"),
+                        body => body > 0,
+                    })
+                    .collect();
+                arena.row(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+            }
+            reads.iter().for_each(|&slot| words.extend_from_slice(arena.row(slot)));
         }
-        let words: Vec<u32> = reads.iter().flat_map(|&slot| arena.row(slot).to_vec()).collect();
         self.script.count(|counts| {
-            counts.batches += 1;
-            counts.rows_read += reads.len();
+            counts.batches += batches.len();
+            counts.rows_read += words.len() / ROW_WORDS;
             counts.in_flight += 1;
             counts.in_flight_max = counts.in_flight_max.max(counts.in_flight);
         });

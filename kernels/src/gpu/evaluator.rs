@@ -14,7 +14,7 @@ use super::ntt::{self, Ntt};
 use super::sample_extract::{NO_ROW, SampleExtract};
 use super::stem::Compiler;
 use super::{Card, Gpu, Table, alloc};
-use crate::backend::{Backend, DeviceInfo, SlotGate};
+use crate::backend::{Backend, DeviceInfo, KeyedGates, SlotGate};
 use crate::error::Result;
 use crate::tfhe::gates::{self, Gate};
 use crate::tfhe::{EvaluationKey, Params, Preset};
@@ -143,6 +143,7 @@ impl<G: Gpu> Evaluator<G> {
             memory_bytes: card.memory_bytes,
             rows_max: WAVES * rows_of_a_wave(card, &Preset::Fast128.params()),
             batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
+            keys_together_max: 1,
         };
         Evaluator {
             gpu,
@@ -193,6 +194,24 @@ impl<G: Gpu> Evaluator<G> {
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
         // a MUX takes two
         rows.clamp(2, ROWS_AT_ONCE_MAX)
+    }
+
+    /// Starts a batch; its read, and how many words were asked for.
+    fn evaluate_batch(&self, batch: &KeyedGates<'_, Self>) -> Result<(G::Pending, usize)> {
+        let KeyedGates { key, arena, gates, reads } = batch;
+        let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
+        let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(*reads);
+        assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
+        for part in parts(gates, self.rows_at_once(key)) {
+            self.evaluate_some(key, arena, part)?;
+        }
+        let mut ranges = ranges(reads, arena.row_words);
+        if let (true, Some(last)) = (reads.is_empty(), gates.last()) {
+            // a level of a circuit reads nothing: a word of its results tells when it is done
+            let at = last.result as usize * arena.row_words;
+            ranges.push(at..at + 1);
+        }
+        Ok((self.gpu.read(&arena.buf, &ranges)?, reads.len() * arena.row_words))
     }
 
     /// Some of a batch's gates, no more bootstraps than go through together.
@@ -285,11 +304,10 @@ fn ranges(slots: &[u32], row_words: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// A batch under way.
+/// Batches under way.
 pub struct Pending<G: Gpu> {
-    read: G::Pending,
-    /// Words of the batch's reads.
-    words: usize,
+    /// Of each batch, with the number of words that were asked for.
+    reads: Vec<(G::Pending, usize)>,
 }
 
 impl<G: Gpu> Backend for Evaluator<G> {
@@ -340,27 +358,19 @@ impl<G: Gpu> Backend for Evaluator<G> {
         self.gpu.write(&arena.buf, first as usize * arena.row_words, words)
     }
 
-    fn evaluate(&self, key: &Key<G>, arena: &mut Arena<G>, gates: &[SlotGate], reads: &[u32]) -> Result<Pending<G>> {
-        let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
-        let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(reads);
-        assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
-        for part in parts(gates, self.rows_at_once(key)) {
-            self.evaluate_some(key, arena, part)?;
-        }
-        let mut ranges = ranges(reads, arena.row_words);
-        if let (true, Some(last)) = (reads.is_empty(), gates.last()) {
-            // a level of a circuit reads nothing: a word of its results tells when it is done
-            let at = last.result as usize * arena.row_words;
-            ranges.push(at..at + 1);
-        }
-        let read = self.gpu.read(&arena.buf, &ranges)?;
-        Ok(Pending { read, words: reads.len() * arena.row_words })
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self>]) -> Result<Pending<G>> {
+        let reads = batches.iter().map(|batch| self.evaluate_batch(batch)).collect::<Result<_>>()?;
+        Ok(Pending { reads })
     }
 
     fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
-        let mut words = self.gpu.finish(pending.read)?;
-        words.truncate(pending.words);
-        Ok(words)
+        let mut all = Vec::new();
+        for (read, count) in pending.reads {
+            let mut words = self.gpu.finish(read)?;
+            words.truncate(count);
+            if all.is_empty() { all = words } else { all.extend(words) }
+        }
+        Ok(all)
     }
 
     fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
