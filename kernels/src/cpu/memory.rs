@@ -1,7 +1,7 @@
 //! Words and doubles in memory that suits long streams: aligned to cache lines, on huge pages where they are large,
 //! overwritten on drop.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -43,9 +43,12 @@ impl<T: Number> Memory<T> {
         let none = || Error::OutOfMemory(format!("no {len} numbers in one piece"));
         let layout = Self::layout(len).ok_or_else(none)?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }.cast()).ok_or_else(none)?;
-        advise_huge_pages(start.cast(), layout);
-        Ok(Memory { start, len })
+        let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
+        // before the first write: pages that are there already stay small
+        advise_huge_pages(start, layout);
+        // SAFETY: the bytes are ours; a number of zero bits is zero.
+        unsafe { start.write_bytes(0, layout.size()) };
+        Ok(Memory { start: start.cast(), len })
     }
 
     /// A copy.
