@@ -60,11 +60,13 @@ impl<B: Backend<Key: 'static, Arena: 'static, Pending: 'static>> Erased for B {
         Backend::write(self, known_mut(arena), first, words)
     }
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, AnyBackend>]) -> Result<Opaque> {
-        let known = |batch: &mut KeyedGates<'_, AnyBackend>| {
-            let KeyedGates { key, arena, gates, reads } = batch;
-            KeyedGates { key: known(key), arena: known_mut(arena), gates, reads }
-        };
-        let mut batches: Vec<KeyedGates<'_, B>> = batches.iter_mut().map(known).collect();
+        let known = batches.iter_mut().map(|KeyedGates { key, arena, gates, reads }| KeyedGates {
+            key: known(key),
+            arena: known_mut(arena),
+            gates,
+            reads,
+        });
+        let mut batches: Vec<KeyedGates<'_, B>> = known.collect();
         Ok(Box::new(Backend::evaluate_together(self, &mut batches)?))
     }
     fn finish(&self, pending: Opaque) -> Result<Vec<u32>> {
