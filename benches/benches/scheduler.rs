@@ -32,6 +32,7 @@ impl Desk {
             devices: vec![DeviceLimits {
                 batch_rows_max: 64,
                 batches_in_flight_max: 1,
+                keys_together_max: 1,
                 resident_bytes_max: u64::MAX,
                 arena_bytes_max: u64::MAX,
                 stand_in: false,
@@ -63,7 +64,7 @@ impl Desk {
         while done < batches {
             let report = commands.iter().find_map(|command| match command {
                 &Command::Load { device, session } => Some(Event::Loaded { device, session }),
-                Command::Run(batch) => Some(Event::BatchDone(batch.id)),
+                Command::Run { batches, .. } => Some(Event::BatchDone(batches[0].id)),
                 _ => None,
             });
             let Some(report) = report else { break };

@@ -6,6 +6,7 @@ use kernels::SlotGate;
 use kernels::tfhe::{GateList, Lwe, LweList};
 
 use crate::batch::{Batch, Part};
+use crate::device::Work;
 use crate::operation::{Job, Load};
 
 /// What a device writes, evaluates and reads for a batch.
@@ -83,23 +84,27 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// Cuts the words of an assembly's reads into the parts' results.
-pub(crate) fn results(batch: &Batch, loads: &[Load], words: Vec<u32>, lwe_dimension: usize) -> Vec<LweList> {
+/// Cuts the words that a call has read into the results of each batch's parts. `lwe_dimension` is that of a batch's key.
+pub(crate) fn results(call: &[Work], words: Vec<u32>, lwe_dimension: impl Fn(&Work) -> usize) -> Vec<Vec<LweList>> {
     let count = |(part, load): (&Part, &Load)| match load {
         Load::Gates(_) => part.rows.len(),
         Load::Circuit(job) if part.completes => job.plan.outputs().len(),
         Load::Circuit(_) => 0,
     };
-    let counts: Vec<usize> = batch.parts.iter().zip(loads).map(count).collect();
-    let all = LweList::from_words(lwe_dimension, words);
-    assert_eq!(all.len(), counts.iter().sum::<usize>(), "a device reads what it was told to");
-    if counts.len() == 1 {
-        return vec![all];
+    let counts = |work: &Work| work.batch.parts.iter().zip(&work.loads).map(count).collect::<Vec<_>>();
+    let shapes: Vec<_> = call.iter().map(|work| (lwe_dimension(work), counts(work))).collect();
+    let expected: usize = shapes.iter().map(|(dimension, counts)| (dimension + 1) * counts.iter().sum::<usize>()).sum();
+    assert_eq!(words.len(), expected, "a device reads what it was told to");
+    if let [(dimension, counts)] = &shapes[..]
+        && counts.len() == 1
+    {
+        return vec![vec![LweList::from_words(*dimension, words)]];
     }
-    let mut at = 0;
-    let part = |count| {
-        at += count;
-        LweList::from_words(lwe_dimension, all.rows(at - count..at).to_vec())
+    let mut rest = &words[..];
+    let mut take = |dimension: usize, rows: usize| {
+        let (taken, left) = rest.split_at(rows * (dimension + 1));
+        rest = left;
+        LweList::from_words(dimension, taken.to_vec())
     };
-    counts.into_iter().map(part).collect()
+    shapes.iter().map(|(dimension, counts)| counts.iter().map(|&rows| take(*dimension, rows)).collect()).collect()
 }

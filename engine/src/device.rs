@@ -2,7 +2,6 @@
 //! [`Backend`]; above it are plain words.
 
 use std::any::Any;
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use kernels::tfhe::{EvaluationKey, LweList, Params};
-use kernels::{Backend, DeviceInfo};
+use kernels::{Backend, DeviceInfo, KeyedGates};
 
 use crate::assembly::{self, Assembly};
 use crate::batch::Batch;
@@ -20,11 +19,21 @@ use crate::session::SessionId;
 
 /// What a device is told to do.
 pub(crate) enum Order {
-    Load { session: SessionId, key: Arc<EvaluationKey> },
+    Load {
+        session: SessionId,
+        key: Arc<EvaluationKey>,
+    },
     Evict(SessionId),
-    Run { batch: Batch, loads: Vec<Load> },
+    /// Batches of different sessions, in one call.
+    Run(Vec<Work>),
     FreeArena(SessionId),
     Retire,
+}
+
+/// A batch, and of each of its parts what the device needs.
+pub(crate) struct Work {
+    pub(crate) batch: Batch,
+    pub(crate) loads: Vec<Load>,
 }
 
 /// What became of it.
@@ -155,8 +164,8 @@ struct Served<'a, B: Backend> {
     backend: &'a B,
     keys: HashMap<SessionId, Resident<B::Key>>,
     arenas: HashMap<SessionId, Arena<B::Arena>>,
-    /// Batches that were started, oldest first.
-    pending: VecDeque<(Batch, Vec<Load>, B::Pending)>,
+    /// Calls that were started, oldest first.
+    pending: VecDeque<(Vec<Work>, B::Pending)>,
     /// No call succeeds any more, and none is made.
     lost: Option<Failure>,
     self_test: Option<SelfTest>,
@@ -227,14 +236,14 @@ impl<B: Backend> Served<'_, B> {
                 let arena = self.arenas.remove(&session);
                 self.let_go(arena);
             }
-            Order::Run { batch, loads } if batch.parts.iter().any(|part| part.retried) => {
+            Order::Run(call) if call.iter().flat_map(|work| &work.batch.parts).any(|part| part.retried) => {
                 // An asynchronous failure shows in a later call. What has its last try has the device to itself, so that it
                 // is blamed for nothing but its own.
                 self.finish_all();
-                self.start(batch, loads);
+                self.start(call);
                 self.finish_all();
             }
-            Order::Run { batch, loads } => self.start(batch, loads),
+            Order::Run(call) => self.start(call),
             Order::Retire => {
                 self.finish_all();
                 self.forget_all();
@@ -279,34 +288,100 @@ impl<B: Backend> Served<'_, B> {
         });
     }
 
-    fn start(&mut self, batch: Batch, loads: Vec<Load>) {
-        let Served { backend, keys, arenas, lost, .. } = self;
-        let Resident { key, params } = keys.get(&batch.session).expect("a batch follows its key's load");
-        let started = guarded(lost, || {
-            let arena = arena_for(*backend, arenas, &batch, params)?;
-            let assembly = Assembly::of(&batch, &loads, params.lwe_dimension);
-            for (first, words) in &assembly.writes {
-                backend.write(arena, *first, words)?;
+    /// Starts the batches of a call side by side. One whose operands find no room fails by itself.
+    fn start(&mut self, call: Vec<Work>) {
+        let dimension = |work: &Work| self.params_of(work).lwe_dimension;
+        let assemblies: Vec<_> =
+            call.iter().map(|work| Assembly::of(&work.batch, &work.loads, dimension(work))).collect();
+        // taken out, so that each batch has its own
+        let mut arenas: Vec<_> = call.iter().map(|work| self.arenas.remove(&work.batch.session)).collect();
+        let mut sides: Vec<_> = call.iter().zip(&assemblies).zip(&mut arenas).collect();
+        let written: Vec<_> = sides.iter_mut().map(|((work, gates), arena)| self.write(work, gates, arena)).collect();
+        let ready = sides.into_iter().zip(&written).filter(|(_, written)| written.is_ok());
+        let started = self.evaluate(ready.map(|(((work, gates), arena), _)| (work, gates, arena)));
+        drop(assemblies);
+        let kept = call.iter().zip(arenas).filter_map(|(work, arena)| Some((work.batch.session, arena?)));
+        self.arenas.extend(kept);
+        let mut ready = Vec::with_capacity(call.len());
+        for (work, written) in call.into_iter().zip(written) {
+            match written {
+                Ok(()) => ready.push(work),
+                Err(failure) => self.fail(vec![work], &failure),
             }
-            backend.evaluate(key, arena, &assembly.gates, &assembly.reads)
-        });
+        }
         match started {
-            Ok(pending) => self.pending.push_back((batch, loads, pending)),
-            Err(failure) => (self.report)(Report::BatchFailed { batch, failure }),
+            Ok(pending) => self.pending.extend(pending.map(|pending| (ready, pending))),
+            Err(failure) => self.fail(ready, &failure),
+        }
+    }
+
+    /// Makes the session's arena as large as the batch needs it and writes operands there.
+    fn write(
+        &mut self,
+        work: &Work,
+        assembly: &Assembly<'_>,
+        arena: &mut Option<Arena<B::Arena>>,
+    ) -> Result<(), Failure> {
+        let (params, slots, backend) = (*self.params_of(work), work.batch.arena_slots, self.backend);
+        guarded(&mut self.lost, || {
+            let there = match arena {
+                Some(there) => there,
+                None => arena.insert(Arena { arena: backend.arena(&params, slots)?, slots }),
+            };
+            if there.slots < slots {
+                backend.grow(&mut there.arena, slots)?;
+                there.slots = slots;
+            }
+            assembly.writes.iter().try_for_each(|(first, words)| backend.write(&mut there.arena, *first, words))
+        })
+    }
+
+    /// Evaluates batches whose operands are in their arenas; none if there are none.
+    fn evaluate<'b>(
+        &mut self,
+        ready: impl Iterator<Item = (&'b Work, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)>,
+    ) -> Result<Option<B::Pending>, Failure>
+    where
+        B::Arena: 'b,
+    {
+        let Served { backend, keys, lost, .. } = self;
+        let keyed =
+            |(work, assembly, arena): (&'b Work, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)| KeyedGates {
+                key: &keys[&work.batch.session].key,
+                arena: &mut arena.as_mut().expect("it was written to").arena,
+                gates: &assembly.gates,
+                reads: &assembly.reads,
+            };
+        let mut batches: Vec<_> = ready.map(keyed).collect();
+        if batches.is_empty() {
+            return Ok(None);
+        }
+        guarded(lost, || backend.evaluate_together(&mut batches).map(Some))
+    }
+
+    fn params_of(&self, work: &Work) -> &Params {
+        &self.keys.get(&work.batch.session).expect("a batch follows its key's load").params
+    }
+
+    fn fail(&self, call: Vec<Work>, failure: &Failure) {
+        for Work { batch, .. } in call {
+            (self.report)(Report::BatchFailed { batch, failure: failure.clone() });
         }
     }
 
     fn finish_oldest(&mut self) {
-        let (batch, loads, pending) = self.pending.pop_front().expect("something was started");
-        let (backend, dimension) = (self.backend, self.keys[&batch.session].params.lwe_dimension);
-        let finished = guarded(&mut self.lost, || backend.finish(pending));
-        (self.report)(match finished {
+        let (call, pending) = self.pending.pop_front().expect("something was started");
+        let backend = self.backend;
+        match guarded(&mut self.lost, || backend.finish(pending)) {
             Ok(words) => {
-                let results = assembly::results(&batch, &loads, words, dimension);
-                Report::BatchDone { batch, results }
+                let dimension = |work: &Work| self.params_of(work).lwe_dimension;
+                let results = assembly::results(&call, words, dimension);
+                for (Work { batch, .. }, results) in call.into_iter().zip(results) {
+                    (self.report)(Report::BatchDone { batch, results });
+                }
             }
-            Err(failure) => Report::BatchFailed { batch, failure },
-        });
+            Err(failure) => self.fail(call, &failure),
+        }
     }
 
     fn finish_all(&mut self) {
@@ -314,25 +389,6 @@ impl<B: Backend> Served<'_, B> {
             self.finish_oldest();
         }
     }
-}
-
-/// The session's arena, as large as the batch needs it.
-fn arena_for<'a, B: Backend>(
-    backend: &B,
-    arenas: &'a mut HashMap<SessionId, Arena<B::Arena>>,
-    batch: &Batch,
-    params: &Params,
-) -> kernels::Result<&'a mut B::Arena> {
-    let slots = batch.arena_slots;
-    let there = match arenas.entry(batch.session) {
-        Entry::Occupied(there) => there.into_mut(),
-        Entry::Vacant(empty) => empty.insert(Arena { arena: backend.arena(params, slots)?, slots }),
-    };
-    if there.slots < slots {
-        backend.grow(&mut there.arena, slots)?;
-        there.slots = slots;
-    }
-    Ok(&mut there.arena)
 }
 
 /// Calls a device that may fail, panic or be lost. A panic is a failure of the device; the thread, and all other sessions,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use kernels::tfhe::EvaluationKey;
 
 use crate::batch::{Batch, DeviceId, Part};
-use crate::device::{Order, Report};
+use crate::device::{Order, Report, Work};
 use crate::error::Error;
 use crate::operation::{Done, Failed, Load, Operation, OperationId, Progress};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
@@ -279,9 +279,10 @@ impl State {
                 self.order(device, Order::Load { session, key });
             }
             Command::Evict { device, session } => self.order(device, Order::Evict(session)),
-            Command::Run(batch) => {
-                let loads = self.collect(&batch);
-                self.order(batch.device, Order::Run { batch, loads });
+            Command::Run { device, batches } => {
+                let with_loads = |batch: Batch| (self.collect(&batch), batch);
+                let call = batches.into_iter().map(with_loads).map(|(loads, batch)| Work { batch, loads }).collect();
+                self.order(device, Order::Run(call));
             }
             Command::FreeArena { device, session } => self.order(device, Order::FreeArena(session)),
             Command::Retire(device) => {
@@ -374,6 +375,7 @@ mod tests {
             limits.devices.push(DeviceLimits {
                 batch_rows_max: 1,
                 batches_in_flight_max: 1,
+                keys_together_max: 1,
                 resident_bytes_max: 1,
                 arena_bytes_max: 1,
                 stand_in: false,

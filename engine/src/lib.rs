@@ -299,6 +299,7 @@ fn limits(config: &Config, devices: &[Device]) -> Limits {
     let limits_of = |device: &Device| DeviceLimits {
         batch_rows_max: config.batch_rows_max.unwrap_or(device.info.rows_max).max(1),
         batches_in_flight_max: device.info.batches_in_flight_max.max(1),
+        keys_together_max: device.info.keys_together_max.max(1),
         resident_bytes_max: config.resident_bytes_max.unwrap_or(device.info.memory_bytes / 2),
         arena_bytes_max: config.arena_bytes_max.unwrap_or(device.info.memory_bytes / 8),
         stand_in: device.stand_in,

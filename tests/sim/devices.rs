@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use engine::{Config, Device, Engine, Error, Failed};
+use engine::{Config, Device, Engine, Error, Failed, Gate, GateList, SessionId};
 
 use crate::client::{Sum, bits, close, eventually, open, prompt, soon, submit};
 use crate::dice::{Dice, for_each_seed};
@@ -316,4 +316,67 @@ fn a_device_whose_self_test_fails_is_lost_and_its_work_goes_on_elsewhere() {
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
     soon(&close(&engine, session));
     engine.shutdown();
+}
+
+/// Sixteen sessions whose keys are on a device that takes so many keys in one call.
+fn sixteen(keys_together_max: usize) -> (Engine, Arc<Script>, Vec<SessionId>) {
+    let (toy, script) = Toy::with_keys_together(64, keys_together_max);
+    let engine = Engine::with_backend(prompt(), toy).expect("the toy starts");
+    let sessions: Vec<_> = (0..16).map(|_| open(&engine).unwrap()).collect();
+    for &session in &sessions {
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    }
+    (engine, script, sessions)
+}
+
+#[test]
+fn sixteen_sessions_with_a_gate_each_run_in_two_calls() {
+    for (keys_together_max, calls) in [(1, 16), (5, 1 + 3), (16, 2)] {
+        let (engine, script, sessions) = sixteen(keys_together_max);
+        let before = script.counts().calls;
+        let (begun, go_on) = script.hold_next_batch();
+        let first = submit(&engine, sessions[0], toy::rows(1));
+        soon(&begun);
+        let outcomes: Vec<_> = sessions[1..].iter().map(|&session| submit(&engine, session, toy::rows(1))).collect();
+        go_on.send(()).unwrap();
+        outcomes.iter().chain([&first]).for_each(|outcome| assert_eq!(bits(soon(outcome)), [false]));
+        assert_eq!(script.counts().calls - before, calls, "the first alone, the others as many as may");
+        sessions.iter().for_each(|&session| soon(&close(&engine, session)));
+        assert_eq!(script.counts().bytes, 0);
+    }
+}
+
+#[test]
+fn each_session_of_a_call_gets_its_own_results() {
+    let (engine, script, sessions) = sixteen(16);
+    let (begun, go_on) = script.hold_next_batch();
+    let first = submit(&engine, sessions[0], toy::rows(1));
+    soon(&begun);
+    let work = sessions.iter().enumerate().map(|(at, &session)| {
+        let inputs: Vec<_> = (0..1 + at % 3).map(|bit| (at + bit) % 2 == 0).collect();
+        let rows: Vec<_> = inputs.iter().map(|&bit| toy::row(Gate::And, &[bit, true])).collect();
+        (inputs, submit(&engine, session, GateList::of_rows(&rows)))
+    });
+    let work: Vec<_> = work.collect();
+    go_on.send(()).unwrap();
+    assert_eq!(bits(soon(&first)), [false]);
+    work.iter().for_each(|(inputs, outcome)| assert_eq!(&bits(soon(outcome)), inputs));
+}
+
+#[test]
+fn what_fails_with_others_runs_alone_and_right() {
+    let (engine, script, sessions) = sixteen(16);
+    for mood in [Mood::Fail, Mood::Panic, Mood::Full] {
+        let (begun, go_on) = script.hold_next_batch();
+        let first = submit(&engine, sessions[0], toy::rows(1));
+        soon(&begun);
+        script.next_batch(mood);
+        let before = script.counts();
+        let outcomes: Vec<_> = sessions[1..].iter().map(|&session| submit(&engine, session, toy::rows(1))).collect();
+        go_on.send(()).unwrap();
+        outcomes.iter().chain([&first]).for_each(|outcome| assert_eq!(bits(soon(outcome)), [false]));
+        let after = script.counts();
+        assert_eq!((after.calls - before.calls, after.batches - before.batches), (1 + 15, 1 + 15));
+    }
+    assert_eq!(health(&engine), [(true, None)]);
 }

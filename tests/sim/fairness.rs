@@ -92,12 +92,9 @@ impl Mill {
         for command in self.scheduler.step(Duration::ZERO, event) {
             let device = match &command {
                 Command::Load { device, .. } | Command::Evict { device, .. } => *device,
-                Command::Run(batch) => {
-                    self.sessions.values_mut().for_each(|miller| miller.waits += batch.cost);
-                    let miller = self.sessions.get_mut(&batch.session).expect("it is open");
-                    (miller.served, miller.waits) = (miller.served + batch.cost, 0);
-                    miller.waiting_rows -= batch.rows();
-                    batch.device
+                Command::Run { device, batches } => {
+                    batches.iter().for_each(|batch| self.serve(batch));
+                    *device
                 }
                 Command::Finish { .. } | Command::FreeArena { .. } => continue,
                 other => panic!("{other:?}"),
@@ -106,16 +103,23 @@ impl Mill {
         }
     }
 
+    fn serve(&mut self, batch: &Batch) {
+        self.sessions.values_mut().for_each(|miller| miller.waits += batch.cost);
+        let miller = self.sessions.get_mut(&batch.session).expect("it is open");
+        (miller.served, miller.waits) = (miller.served + batch.cost, 0);
+        miller.waiting_rows -= batch.rows();
+    }
+
     /// A device reports its first order.
     fn report(&mut self, device: DeviceId) {
-        let event = match self.orders[device.0].pop_front() {
+        let events = match self.orders[device.0].pop_front() {
             None => return,
-            Some(Command::Load { device, session }) => Event::Loaded { device, session },
-            Some(Command::Evict { device, session }) => Event::Evicted { device, session },
-            Some(Command::Run(batch)) => self.end_of(&batch),
+            Some(Command::Load { device, session }) => vec![Event::Loaded { device, session }],
+            Some(Command::Evict { device, session }) => vec![Event::Evicted { device, session }],
+            Some(Command::Run { batches, .. }) => batches.iter().map(|batch| self.end_of(batch)).collect(),
             Some(other) => panic!("{other:?}"),
         };
-        self.feed(event);
+        events.into_iter().for_each(|event| self.feed(event));
         self.top_up();
     }
 
@@ -200,7 +204,15 @@ fn millers(dice: &mut Dice, weights: &[u32]) -> Vec<Miller> {
 }
 
 fn device(batch_rows_max: usize, batches_in_flight_max: usize, resident_bytes_max: u64) -> DeviceLimits {
-    DeviceLimits { batch_rows_max, batches_in_flight_max, resident_bytes_max, arena_bytes_max: 1, stand_in: false }
+    let (keys_together_max, arena_bytes_max, stand_in) = (4, 1, false);
+    DeviceLimits {
+        batch_rows_max,
+        batches_in_flight_max,
+        keys_together_max,
+        resident_bytes_max,
+        arena_bytes_max,
+        stand_in,
+    }
 }
 
 #[test]

@@ -64,7 +64,9 @@ pub struct Counts {
     pub rows_written: usize,
     pub rows_read: usize,
     pub batches: usize,
-    /// Batches that were started and not finished.
+    /// Of one or several batches.
+    pub calls: usize,
+    /// Calls that were started and not finished.
     pub in_flight: usize,
     pub in_flight_max: usize,
 }
@@ -146,6 +148,13 @@ impl Script {
 impl Toy {
     pub fn new(rows_max: usize) -> (Toy, Arc<Script>) {
         Toy::with_in_flight(rows_max, 1)
+    }
+
+    /// One that takes batches of so many keys in one call.
+    pub fn with_keys_together(rows_max: usize, keys_together_max: usize) -> (Toy, Arc<Script>) {
+        let (mut toy, script) = Toy::new(rows_max);
+        toy.info.keys_together_max = keys_together_max;
+        (toy, script)
     }
 
     pub fn with_in_flight(rows_max: usize, batches_in_flight_max: usize) -> (Toy, Arc<Script>) {
@@ -273,6 +282,7 @@ impl Backend for Toy {
         }
         self.script.count(|counts| {
             counts.batches += batches.len();
+            counts.calls += 1;
             counts.rows_read += words.len() / ROW_WORDS;
             counts.in_flight += 1;
             counts.in_flight_max = counts.in_flight_max.max(counts.in_flight);

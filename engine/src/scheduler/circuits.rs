@@ -194,7 +194,9 @@ impl Scheduler {
     pub(super) fn may_run_on(&self, session: SessionId, circuit: &Circuit, device: DeviceId) -> bool {
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
         circuit.home == device
-            || (circuit.taken.is_none() && at.running.is_empty() && at.has_room(session, circuit.slots, slot_bytes))
+            || (circuit.taken.is_none()
+                && at.running().next().is_none()
+                && at.has_room(session, circuit.slots, slot_bytes))
     }
 
     fn circuit(&mut self, operation: OperationId) -> &mut Circuit {

@@ -19,8 +19,8 @@ pub(super) struct Device {
     pub(super) limits: DeviceLimits,
     pub(super) residency: Residency,
     pub(super) loading: Option<SessionId>,
-    /// Batches that were ordered and not reported, in the order in which they were.
-    pub(super) running: Vec<Running>,
+    /// Calls that were ordered and not reported, in the order in which they were. The last may be [`Call::open`].
+    pub(super) calls: Vec<Call>,
     /// The session whose batch or load is next here.
     pub(super) reserved_for: Option<SessionId>,
     arenas: BTreeMap<SessionId, Arena>,
@@ -45,9 +45,19 @@ pub(super) struct Device {
     pub(super) unreported: BTreeSet<BatchId>,
 }
 
+/// Batches of different sessions that run side by side.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) batch: Batch,
+pub(super) struct Call {
+    /// Those that were not reported.
+    pub(super) batches: Vec<Batch>,
+    /// What all of them cost.
+    pub(super) cost: u64,
+    /// What they leave of [`DeviceLimits::batch_rows_max`].
+    pub(super) room: usize,
+    /// It was not ordered yet: others may join until the end of the step.
+    pub(super) open: bool,
+    /// A batch of it has failed.
+    pub(super) failed: bool,
     pub(super) since: Duration,
 }
 
@@ -74,7 +84,7 @@ impl Device {
         Self {
             residency: Residency::new(limits.resident_bytes_max),
             loading: None,
-            running: Vec::new(),
+            calls: Vec::new(),
             reserved_for: None,
             arenas: BTreeMap::new(),
             emptied: BTreeSet::new(),
@@ -93,8 +103,7 @@ impl Device {
 
     /// Nothing was ordered that was not reported.
     pub(super) fn is_at_rest(&self) -> bool {
-        let idle = self.loading.is_none() && self.running.is_empty();
-        idle && (self.failure.is_none() || self.retired)
+        self.works() == 0 && (self.failure.is_none() || self.retired)
     }
 
     /// Whether something was ordered that is to be reported.
@@ -103,13 +112,34 @@ impl Device {
         self.works() > 0 || self.residency.is_evicting() || retires
     }
 
-    /// Loads and batches that were ordered and not reported.
+    /// Loads and calls that were ordered and not reported.
     pub(super) fn works(&self) -> usize {
-        self.running.len() + usize::from(self.loading.is_some())
+        self.calls.len() + usize::from(self.loading.is_some())
+    }
+
+    /// Batches that were ordered and not reported.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Batch> {
+        self.calls.iter().flat_map(|call| &call.batches)
     }
 
     pub(super) fn running_rows(&self) -> usize {
-        self.running.iter().map(|running| running.batch.rows()).sum()
+        self.running().map(Batch::rows).sum()
+    }
+
+    /// Nothing was ordered before this step that was not reported.
+    pub(super) fn is_idle(&self) -> bool {
+        self.calls.iter().all(|call| call.open)
+    }
+
+    /// Whether another call, or a load, may be ordered.
+    pub(super) fn has_place(&self) -> bool {
+        self.loading.is_none() && self.calls.len() < self.limits.batches_in_flight_max
+    }
+
+    /// The call that another batch may join, if it is small enough.
+    pub(super) fn open_call(&self) -> Option<&Call> {
+        let keys_max = self.limits.keys_together_max;
+        self.calls.last().filter(|call| call.open && call.room > 0 && call.batches.len() < keys_max)
     }
 
     pub(super) fn arena_bytes(&self) -> u64 {
@@ -263,7 +293,7 @@ impl Device {
 
     /// It has forgotten all keys and arenas.
     pub(super) fn retire(&mut self) {
-        assert!(self.loading.is_none() && self.running.is_empty() && self.arenas.is_empty(), "all was reported before");
+        assert!(self.works() == 0 && self.arenas.is_empty(), "all was reported before");
         self.residency.clear();
         self.retired = true;
     }
@@ -291,7 +321,7 @@ impl Scheduler {
     pub(super) fn devices_that_take_work(&self) -> impl Iterator<Item = DeviceId> + '_ {
         self.devices_in_service().filter(|device| {
             let device = &self.devices[device.0];
-            device.loading.is_none() && device.running.len() < device.limits.batches_in_flight_max
+            device.has_place() || device.open_call().is_some()
         })
     }
 

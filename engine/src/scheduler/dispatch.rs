@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::books::{cost_of, rows_that_fit, size_of, slots_of};
-use super::devices::Running;
+use super::devices::Call;
 use super::{Command, Scheduler, Waiting};
 use crate::batch::{Batch, BatchId, DeviceId, Part};
 use crate::residency::Place;
@@ -15,7 +15,8 @@ impl Scheduler {
         // loading for ever.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
-            && self.devices_that_take_work().any(|takes_work| takes_work == device)
+            && self.in_service(device)
+            && self.devices[device.0].has_place()
             && self.has_work_for(session, device)
         {
             self.run(now, session, device);
@@ -25,7 +26,7 @@ impl Scheduler {
                 // nothing that is ready can start: what gathers has nothing to wait for where a device idles
                 match self.gathering_for_an_idle_device() {
                     Some(session) => self.make_ready(session),
-                    None => return,
+                    None => break,
                 }
                 continue;
             };
@@ -34,6 +35,7 @@ impl Scheduler {
                 _ => self.run(now, session, device),
             }
         }
+        (0..self.devices.len()).map(DeviceId).for_each(|device| self.order_open_call(device));
     }
 
     /// The next session that can be given work, and where. A session that is passed over, since its key has no room now or
@@ -94,8 +96,8 @@ impl Scheduler {
         held.for_each(|device| device.reserved_for = None);
     }
 
-    /// Where a ready session goes, of these devices: to an idle one that has its key, else to an idle one, else to one that
-    /// has its key.
+    /// Where a ready session goes, of these devices: to an idle one that has its key, else to others that run side by side
+    /// on such a one, else to an idle one, else to one that has its key.
     fn device_for(&self, session: SessionId, open: &[DeviceId]) -> Option<DeviceId> {
         let books = &self.sessions[&session];
         let loading = self.devices.iter().any(|device| device.residency.place(session) == Place::Loading);
@@ -103,13 +105,15 @@ impl Scheduler {
         let fits = |id: &DeviceId| needs[id.0] <= self.devices[id.0].limits.resident_bytes_max;
         let rank = |id: DeviceId| {
             let device = &self.devices[id.0];
-            let idle = device.running.is_empty();
+            let idle = device.calls.is_empty();
             match device.residency.place(session) {
-                Place::Resident | Place::Pinned => Some(if idle { 0 } else { 2 }),
+                Place::Resident | Place::Pinned if self.may_join(session, id) => Some(1),
+                _ if !device.has_place() => None,
+                Place::Resident | Place::Pinned => Some(if idle { 0 } else { 3 }),
                 // One load at a time: the first rows may well be all.
                 Place::Absent if loading || !device.residency.could_hold(needs[id.0]) => None,
-                Place::Absent if books.load_failed_on == Some(id) => Some(4),
-                Place::Absent => Some(if idle { 1 } else { 3 }),
+                Place::Absent if books.load_failed_on == Some(id) => Some(5),
+                Place::Absent => Some(if idle { 2 } else { 4 }),
                 Place::Loading | Place::Evicting => None, // the device's report brings us back here
             }
         };
@@ -117,10 +121,35 @@ impl Scheduler {
         candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
     }
 
+    /// Whether a batch of the session may run beside those of the call that this step puts together on a device. All that
+    /// waits must fit, or half a batch: the key is the costly operand, and its rows are not to be scattered. What failed
+    /// before rides alone.
+    fn may_join(&self, session: SessionId, device: DeviceId) -> bool {
+        let books = &self.devices[device.0];
+        let Some(call) = books.open_call().filter(|_| books.loading.is_none()) else { return false };
+        let waiting = &self.sessions[&session];
+        let all_fit = waiting.queued_size <= call.room;
+        let next = waiting.queue.iter().find(|waiting| self.may_start(session, waiting, device));
+        let next = next.filter(|next| !self.failed_before(next));
+        (all_fit || call.room >= books.limits.batch_rows_max / 2)
+            && next.is_some_and(|next| rows_that_fit(self.bootstraps_of(next), call.room) > 0)
+            && call.batches.iter().all(|batch| batch.session != session)
+    }
+
+    fn bootstraps_of(&self, waiting: &Waiting) -> &[u8] {
+        &self.operations[&waiting.operation].bootstraps[waiting.rows.clone()]
+    }
+
+    /// Whether a batch with these rows failed, or one of their circuit's.
+    fn failed_before(&self, waiting: &Waiting) -> bool {
+        let circuit = self.operations[&waiting.operation].circuit.as_ref();
+        waiting.failed_on.is_some() || circuit.is_some_and(|circuit| circuit.restarted)
+    }
+
     /// The session that has gathered longest among those that an idle device could serve.
     fn gathering_for_an_idle_device(&self) -> Option<SessionId> {
         let unreserved = self.devices_that_take_work().filter(|id| self.devices[id.0].reserved_for.is_none());
-        let idle: Vec<_> = unreserved.filter(|id| self.devices[id.0].running.is_empty()).collect();
+        let idle: Vec<_> = unreserved.filter(|id| self.devices[id.0].is_idle()).collect();
         let mut sessions = self.gathering.iter().map(|&(_, session)| session);
         sessions.find(|&session| self.device_for(session, &idle).is_some())
     }
@@ -140,6 +169,8 @@ impl Scheduler {
     fn load(&mut self, session: SessionId, device: DeviceId) {
         let bytes = self.sessions[&session].device_bytes[device.0];
         self.release_reservations(session);
+        // what runs beside a load must be there before it
+        self.order_open_call(device);
         self.make_room(device, bytes);
         let books = &mut self.devices[device.0];
         books.residency.load(session, bytes);
@@ -155,40 +186,63 @@ impl Scheduler {
         }
     }
 
+    /// Starts a batch: in the call that this step puts together, or in one of its own.
     fn run(&mut self, now: Duration, session: SessionId, device: DeviceId) {
+        let joins = self.may_join(session, device);
+        if !joins {
+            self.order_open_call(device);
+            let room = self.devices[device.0].limits.batch_rows_max;
+            let (batches, cost, open, failed) = (Vec::new(), 0, true, false);
+            self.devices[device.0].calls.push(Call { batches, cost, room, open, failed, since: now });
+        }
         let batch = self.next_batch(now, session, device);
         self.release_reservations(session);
         self.fair.charge(session, batch.cost);
         if self.sessions[&session].queue.is_empty() {
             self.fair.set_ready(session, false);
         }
-        let books = &mut self.devices[device.0];
-        books.residency.pin(session);
-        self.commands.push(Command::Run(batch.clone()));
-        books.running.push(Running { batch, since: now });
+        self.devices[device.0].residency.pin(session);
+        let rides_alone = batch.parts.iter().any(|part| part.retried);
+        let call = self.devices[device.0].calls.last_mut().expect("it was just put there");
+        call.cost += batch.cost;
+        call.batches.push(batch);
+        if rides_alone {
+            self.order_open_call(device);
+        }
     }
 
-    /// Takes from the queue, first come, first served, as many rows as a batch of this device may have, at least one.
+    /// Nothing joins the call any more that this step has put together.
+    fn order_open_call(&mut self, device: DeviceId) {
+        let Some(call) = self.devices[device.0].calls.last_mut().filter(|call| call.open) else { return };
+        call.open = false;
+        self.commands.push(Command::Run { device, batches: call.batches.clone() });
+    }
+
+    /// Takes from the queue, first come, first served, as many rows as the device's last call has room for. A call's first
+    /// batch has at least one.
     fn next_batch(&mut self, now: Duration, session: SessionId, device: DeviceId) -> Batch {
         let id = BatchId(self.totals.batches_started);
         self.totals.batches_started += 1;
         let (bootstraps, cost) = (0, 0);
         let mut batch = Batch { id, device, session, parts: Vec::new(), arena_slots: 0, bootstraps, cost };
-        let mut room = self.devices[device.0].limits.batch_rows_max;
+        let call = self.devices[device.0].calls.last().expect("a batch is of a call");
+        let (mut room, first_of_call) = (call.room, call.batches.is_empty());
         let mut at = 0;
         while let Some(waiting) = self.sessions[&session].queue.get(at) {
             if !self.may_start(session, waiting, device) {
                 at += 1;
                 continue;
             }
-            let retried = waiting.failed_on.is_some();
             // What failed before rides alone.
-            if batch.parts.first().is_some_and(|first| first.retried || retried) {
+            let alone = waiting.failed_on.is_some();
+            if batch.parts.first().is_some_and(|first| first.retried || alone)
+                || (!first_of_call && self.failed_before(waiting))
+            {
                 break;
             }
             let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
             let fits = rows_that_fit(&operation.bootstraps[waiting.rows.clone()], room);
-            let rows = if batch.parts.is_empty() { fits.max(1) } else { fits };
+            let rows = if batch.parts.is_empty() && first_of_call { fits.max(1) } else { fits };
             if rows == 0 {
                 break;
             }
@@ -201,6 +255,7 @@ impl Scheduler {
             batch.parts.push(part);
         }
         batch.arena_slots = self.devices[device.0].arena_slots(session);
+        self.devices[device.0].calls.last_mut().expect("it was there before").room = room;
         batch
     }
 

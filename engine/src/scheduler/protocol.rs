@@ -40,8 +40,10 @@ pub struct Limits {
 pub struct DeviceLimits {
     /// Size of a batch: a row counts its bootstraps, or one if it has none. A single row may exceed it.
     pub batch_rows_max: usize,
-    /// Batches ordered and not reported.
+    /// Calls ordered and not reported: batches of one session each, side by side.
     pub batches_in_flight_max: usize,
+    /// Batches of a call, each of another session; their sizes together are bounded by `batch_rows_max`.
+    pub keys_together_max: usize,
     /// Bytes of prepared keys.
     pub resident_bytes_max: u64,
     /// Bytes of the arenas of sessions with circuits. Those of sessions without hold no more than the operands and results
@@ -151,9 +153,9 @@ pub enum Event {
         /// Whose key.
         session: SessionId,
     },
-    /// [`Command::Run`] was carried out.
+    /// A batch of [`Command::Run`] was carried out.
     BatchDone(BatchId),
-    /// [`Command::Run`] failed.
+    /// A batch of [`Command::Run`] failed.
     BatchFailed {
         /// Which.
         batch: BatchId,
@@ -215,8 +217,13 @@ pub enum Command {
         /// Whose key.
         session: SessionId,
     },
-    /// To a device: run these rows.
-    Run(Batch),
+    /// To a device: run these batches side by side, in one call. Each is reported.
+    Run {
+        /// Where.
+        device: DeviceId,
+        /// At least one, each of another session.
+        batches: Vec<Batch>,
+    },
     /// To a device: overwrite this session's arena, nothing in it is needed. Not reported.
     FreeArena {
         /// Where.

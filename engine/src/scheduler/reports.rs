@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::devices::{FAILURES_MAX, Running};
+use super::devices::{Call, FAILURES_MAX};
 use super::{Cause, Command, Failure, Phase, Scheduler, Waiting};
 use crate::batch::{Batch, BatchId, DeviceId, Part};
 use crate::error::Error;
@@ -61,8 +61,7 @@ impl Scheduler {
 /// Batches.
 impl Scheduler {
     pub(super) fn batch_done(&mut self, now: Duration, batch: BatchId) {
-        let Running { batch, since } = self.device_was_running(now, batch);
-        self.pace.observe(batch.cost, now.saturating_sub(since));
+        let batch = self.device_was_running(now, batch);
         self.devices[batch.device.0].failures = 0;
         self.totals.gates_done += batch.rows() as u64;
         self.totals.bootstraps_done += batch.bootstraps;
@@ -87,8 +86,12 @@ impl Scheduler {
     }
 
     pub(super) fn batch_failed(&mut self, now: Duration, batch: BatchId, failure: Failure) {
-        let Running { batch, .. } = self.device_was_running(now, batch);
-        self.count_failure(batch.device, &failure);
+        // batches of a call fail together: that is one failure of the device, unless it is lost
+        let first = self.call_of(batch).is_some_and(|call| !std::mem::replace(&mut call.failed, true));
+        let batch = self.device_was_running(now, batch);
+        if first || failure.cause == Cause::Lost {
+            self.count_failure(batch.device, &failure);
+        }
         // Last part first, so that the queue's head ends up in the old order.
         for part in batch.parts.iter().rev() {
             match self.come_back(&batch, part) {
@@ -128,16 +131,28 @@ impl Scheduler {
         }
     }
 
-    fn device_was_running(&mut self, now: Duration, batch: BatchId) -> Running {
-        for device in &mut self.devices {
-            let Some(at) = device.running.iter().position(|running| running.batch.id == batch) else { continue };
-            let Running { batch, since } = device.running.remove(at);
-            device.residency.unpin(batch.session);
-            let since = since.max(std::mem::replace(&mut device.reported, now));
-            device.silent_since = None;
-            return Running { batch, since };
+    /// The call that this batch runs in.
+    fn call_of(&mut self, batch: BatchId) -> Option<&mut Call> {
+        let mut calls = self.devices.iter_mut().flat_map(|device| &mut device.calls);
+        calls.find(|call| call.batches.iter().any(|running| running.id == batch))
+    }
+
+    /// Takes a batch off its device's books. The last of a call that went well tells the pace.
+    fn device_was_running(&mut self, now: Duration, id: BatchId) -> Batch {
+        let call = self.call_of(id).unwrap_or_else(|| panic!("{id:?} was reported, but no device runs it"));
+        let at = call.batches.iter().position(|running| running.id == id).expect("it runs in this call");
+        let batch = call.batches.remove(at);
+        let device = &mut self.devices[batch.device.0];
+        device.residency.unpin(batch.session);
+        device.silent_since = None;
+        if let Some(at) = device.calls.iter().position(|call| call.batches.is_empty()) {
+            let call = device.calls.remove(at);
+            let since = call.since.max(std::mem::replace(&mut device.reported, now));
+            if !call.failed {
+                self.pace.observe(call.cost, now.saturating_sub(since));
+            }
         }
-        panic!("{batch:?} was reported, but no device runs it")
+        batch
     }
 
     /// Takes rows of a batch off the device's books.

@@ -2,6 +2,7 @@
 
 mod arenas;
 mod circuits;
+mod side_by_side;
 mod watchdog;
 
 use std::time::Duration;
@@ -47,6 +48,7 @@ fn limits_of(resident_bytes_max: u64) -> Limits {
         devices: vec![DeviceLimits {
             batch_rows_max: 8,
             batches_in_flight_max: 1,
+            keys_together_max: 1,
             resident_bytes_max,
             arena_bytes_max: 1000,
             stand_in: false,
@@ -164,10 +166,11 @@ impl Desk {
 
 /// The one batch that is to run.
 fn run_of(commands: &[Command]) -> Batch {
-    let mut batches = commands.iter().filter_map(|command| match command {
-        Command::Run(batch) => Some(batch.clone()),
+    let batches = commands.iter().filter_map(|command| match command {
+        Command::Run { batches, .. } => Some(batches),
         _ => None,
     });
+    let mut batches = batches.flatten().cloned();
     let batch = batches.next().unwrap_or_else(|| panic!("no batch in {commands:?}"));
     assert_eq!(batches.next(), None);
     batch

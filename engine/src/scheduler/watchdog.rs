@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::{Cause, Command, Event, Failure, Scheduler};
 use crate::batch::{BatchId, DeviceId};
 
-/// A batch may take this many times what it takes by the measured pace.
+/// A call may take this many times what it takes by the measured pace.
 const PATIENCE: u32 = 32;
 
 impl Scheduler {
     /// Whether a batch's report is awaited.
     pub fn awaits(&self, batch: BatchId) -> bool {
-        self.devices.iter().any(|device| device.running.iter().any(|running| running.batch.id == batch))
+        self.devices.iter().any(|device| device.running().any(|running| running.id == batch))
     }
 
     /// Whether a device was given up.
@@ -56,7 +56,7 @@ impl Scheduler {
 
     fn silence_ends(&self, device: DeviceId) -> Option<Duration> {
         let books = &self.devices[device.0];
-        let cost = books.running.iter().map(|running| running.batch.cost).max().unwrap_or(0);
+        let cost = books.calls.iter().map(|call| call.cost).max().unwrap_or(0);
         let patience = self.pace.expected(cost).saturating_mul(PATIENCE).max(self.limits.silence_max);
         Some(books.silent_since?.saturating_add(patience))
     }
@@ -81,7 +81,7 @@ impl Scheduler {
         self.devices[device.0].given_up = true;
         self.lose(device, reason);
         let failure = Failure { cause: Cause::Lost, reason: reason.to_owned() };
-        let batches: Vec<_> = self.devices[device.0].running.iter().map(|running| running.batch.id).collect();
+        let batches: Vec<_> = self.devices[device.0].running().map(|batch| batch.id).collect();
         for batch in batches {
             self.devices[device.0].unreported.insert(batch);
             self.batch_failed(now, batch, failure.clone());

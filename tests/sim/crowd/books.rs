@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::batch::{Batch, DeviceId};
+use engine::batch::{Batch, DeviceId, Part};
 use engine::scheduler::{Finished, Limits, Shape, Work};
 use engine::{AccountId, Error, OperationId, SessionId, Usage};
 
@@ -191,6 +191,24 @@ impl Books {
         let Some(operation) = self.operations.get_mut(&operation) else { return false };
         operation.cancelled = operation.rows.iter().any(|row| !matches!(row, Row::Running | Row::Done));
         operation.cancelled
+    }
+
+    /// Batches that a device is to run side by side.
+    pub fn called(&self, device: DeviceId, batches: &[Batch]) {
+        let limits = &self.limits.devices[device.0];
+        let sessions: BTreeSet<_> = batches.iter().map(|batch| batch.session).collect();
+        assert!(sessions.len() == batches.len() && batches.len() <= limits.keys_together_max, "{batches:?}");
+        assert!(batches.iter().all(|batch| batch.device == device) && !batches.is_empty());
+        let size: usize = batches.iter().map(|batch| self.size_of(batch)).sum();
+        let rows: usize = batches.iter().map(Batch::rows).sum();
+        assert!(rows == 1 || size <= limits.batch_rows_max, "{size} bootstraps side by side");
+        let retried = batches.iter().flat_map(|batch| &batch.parts).any(|part| part.retried);
+        assert!(!retried || batches.len() == 1, "what failed before rides alone");
+    }
+
+    fn size_of(&self, batch: &Batch) -> usize {
+        let bootstraps = |part: &Part| self.operations[&part.operation].bootstraps[part.rows.clone()].to_vec();
+        batch.parts.iter().flat_map(bootstraps).map(|count| count.max(1) as usize).sum()
     }
 
     pub fn started(&mut self, batch: &Batch) {

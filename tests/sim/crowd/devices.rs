@@ -13,7 +13,8 @@ use crate::dice::Dice;
 pub enum Order {
     Load(SessionId),
     Evict(SessionId),
-    Run(Batch),
+    /// Side by side.
+    Run(Vec<Batch>),
     FreeArena(SessionId),
     Retire,
 }
@@ -88,7 +89,7 @@ impl World {
         let us = match order {
             Order::Evict(_) | Order::FreeArena(_) | Order::Retire => 10,
             Order::Load(_) => 1000,
-            Order::Run(batch) => device.row_us * batch.rows() as u64,
+            Order::Run(batches) => device.row_us * batches.iter().map(Batch::rows).sum::<usize>() as u64,
         };
         let mut duration = Duration::from_micros(self.dice.between(us / 2, us * 2));
         if self.dice.percent(1) {
@@ -111,8 +112,8 @@ impl World {
         assert!(!device.given_up, "it is given up once");
         for order in &device.orders {
             self.books.failures += usize::from(matches!(order, Order::Load(_) | Order::Run(_)));
-            if let Order::Run(batch) = order {
-                self.books.ran(self.now, batch, false);
+            if let Order::Run(batches) = order {
+                batches.iter().for_each(|batch| self.books.ran(self.now, batch, false));
             }
         }
         (device.keys, device.arenas, device.given_up) = (BTreeMap::new(), BTreeMap::new(), true);
@@ -127,13 +128,20 @@ impl World {
         let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
         self.start_order(id);
         let (device, failure) = (id, Failure { cause: Cause::Lost, reason: "smoke".into() });
+        let done = self.dice.percent(50);
         let event = match order {
             Order::FreeArena(_) => return,
             Order::Evict(session) => Event::Evicted { device, session },
-            Order::Load(session) if self.dice.percent(50) => Event::Loaded { device, session },
+            Order::Load(session) if done => Event::Loaded { device, session },
             Order::Load(session) => Event::LoadFailed { device, session, failure },
-            Order::Run(batch) if self.dice.percent(50) => Event::BatchDone(batch.id),
-            Order::Run(batch) => Event::BatchFailed { batch: batch.id, failure },
+            Order::Run(batches) => {
+                self.tally.see("late report");
+                for Batch { id, .. } in batches {
+                    let failure = failure.clone();
+                    self.feed(if done { Event::BatchDone(id) } else { Event::BatchFailed { batch: id, failure } });
+                }
+                return;
+            }
             Order::Retire => Event::Retired(device),
         };
         self.tally.see("late report");
@@ -218,20 +226,29 @@ impl World {
                 assert!(device.keys.values().sum::<u64>() <= self.books.limits.devices[id.0].resident_bytes_max);
                 self.feed(Event::Loaded { device: id, session });
             }
-            (Order::Run(batch), failure) => {
-                assert!(device.keys.contains_key(&batch.session), "the key of a batch is on its device");
-                let slots = device.arenas.entry(batch.session).or_default();
-                *slots = (*slots).max(batch.arena_slots);
-                assert_eq!(*slots, batch.arena_slots, "an arena never shrinks under its rows");
-                self.books.ran(self.now, &batch, failure.is_none());
-                match failure {
-                    Some(failure) => {
-                        self.tally.see("batch failed");
-                        self.feed(Event::BatchFailed { batch: batch.id, failure });
-                    }
-                    None => self.feed(Event::BatchDone(batch.id)),
+            (Order::Run(batches), failure) => {
+                // one whose operands find no room fails by itself
+                let only = self.dice.percent(30).then(|| self.dice.below(batches.len() as u64) as usize);
+                for (at, batch) in batches.into_iter().enumerate() {
+                    self.feed_batch_report(id, batch, failure.clone().filter(|_| only.is_none_or(|only| only == at)));
                 }
             }
+        }
+    }
+
+    fn feed_batch_report(&mut self, id: DeviceId, batch: Batch, failure: Option<Failure>) {
+        let device = &mut self.devices[id.0];
+        assert!(device.keys.contains_key(&batch.session), "the key of a batch is on its device");
+        let slots = device.arenas.entry(batch.session).or_default();
+        *slots = (*slots).max(batch.arena_slots);
+        assert_eq!(*slots, batch.arena_slots, "an arena never shrinks under its rows");
+        self.books.ran(self.now, &batch, failure.is_none());
+        match failure {
+            Some(failure) => {
+                self.tally.see("batch failed");
+                self.feed(Event::BatchFailed { batch: batch.id, failure });
+            }
+            None => self.feed(Event::BatchDone(batch.id)),
         }
     }
 }

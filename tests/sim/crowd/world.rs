@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::batch::DeviceId;
+use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Shape, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, SessionId};
 
@@ -61,6 +61,7 @@ impl Tally {
             "shared batch",
             "batch with circuits and gates",
             "slice",
+            "side by side",
             "two batches in flight",
             "closed while running",
             "closed while loading",
@@ -190,21 +191,13 @@ impl World {
                     }
                     self.order(device, Order::Evict(session));
                 }
-                Command::Run(batch) => {
-                    self.books.started(&batch);
-                    if self.books.served(self.now, &batch) {
-                        self.tally.see("waited while others ran");
+                Command::Run { device, batches } => {
+                    self.books.called(device, &batches);
+                    batches.iter().for_each(|batch| self.started(batch));
+                    if batches.len() > 1 {
+                        self.tally.see("side by side");
                     }
-                    self.tally.see(if batch.parts.len() > 1 { "shared batch" } else { "slice" });
-                    let is_circuit = |id| self.books.operations[id].is_circuit();
-                    let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
-                    if circuits > 0 && circuits < batch.parts.len() {
-                        self.tally.see("batch with circuits and gates");
-                    }
-                    if self.books.limits.devices[batch.device.0].stand_in {
-                        self.tally.see("stand-in works");
-                    }
-                    self.order(batch.device, Order::Run(batch));
+                    self.order(device, Order::Run(batches));
                 }
                 Command::FreeArena { device, session } => {
                     self.books.freed(device, session);
@@ -231,6 +224,22 @@ impl World {
                 }
                 Command::Stop => self.books.stopped = true,
             }
+        }
+    }
+
+    fn started(&mut self, batch: &Batch) {
+        self.books.started(batch);
+        if self.books.served(self.now, batch) {
+            self.tally.see("waited while others ran");
+        }
+        self.tally.see(if batch.parts.len() > 1 { "shared batch" } else { "slice" });
+        let is_circuit = |id| self.books.operations[id].is_circuit();
+        let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
+        if circuits > 0 && circuits < batch.parts.len() {
+            self.tally.see("batch with circuits and gates");
+        }
+        if self.books.limits.devices[batch.device.0].stand_in {
+            self.tally.see("stand-in works");
         }
     }
 
@@ -282,6 +291,7 @@ fn device_limits(dice: &mut Dice) -> Vec<DeviceLimits> {
     let devices = (0..count).map(|at| DeviceLimits {
         batch_rows_max: if dice.percent(80) { batch_rows_max } else { dice.pick(&[8, 64]) },
         batches_in_flight_max: dice.pick(&[1, 2, 2]),
+        keys_together_max: dice.pick(&[1, 2, 8]),
         resident_bytes_max: dice.pick(&[100, 250, 2000]),
         arena_bytes_max: dice.pick(&[500, 4000, 20_000]),
         stand_in: with_stand_in && at + 1 == count,
@@ -434,7 +444,9 @@ impl World {
             books.patience = Some(patience.collect());
             for device in &self.devices {
                 match device.orders.front() {
-                    Some(Order::Run(batch)) if batch.session == session => self.tally.see("closed while running"),
+                    Some(Order::Run(batches)) if batches.iter().any(|batch| batch.session == session) => {
+                        self.tally.see("closed while running");
+                    }
                     Some(Order::Load(loading)) if *loading == session => self.tally.see("closed while loading"),
                     _ => {}
                 }
