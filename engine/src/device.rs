@@ -5,7 +5,7 @@ use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use kernels::tfhe::{EvaluationKey, LweList, Params};
@@ -189,14 +189,29 @@ impl<B: Backend> Served<'_, B> {
                     Err(RecvTimeoutError::Timeout) => continue,
                 }
             }
-            if self.pending.len() < self.backend.info().batches_in_flight_max {
-                match orders.try_recv() {
-                    Ok(order) => return Some(order),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
-                }
+            if self.pending.len() < self.backend.info().batches_in_flight_max
+                && let Some(order) = self.order_before_the_oldest_is_done(orders)
+            {
+                return Some(order);
             }
             self.finish_oldest();
         }
+    }
+
+    /// Waits for the oldest call, and for an order meanwhile: the device is to have its next call before it is done with this.
+    fn order_before_the_oldest_is_done(&mut self, orders: &Receiver<Order>) -> Option<Order> {
+        let mut order = None;
+        let mut ordered = || {
+            order = orders.try_recv().ok();
+            order.is_some()
+        };
+        if !ordered() {
+            let (_, oldest) = self.pending.front()?;
+            let backend = self.backend;
+            // a failure is reported by the call that asks for the results
+            let _ = guarded(&mut self.lost, || backend.wait(oldest, &mut ordered));
+        }
+        order
     }
 
     /// Asks the device what has a known answer.

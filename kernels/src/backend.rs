@@ -114,6 +114,12 @@ pub trait Backend: Send + Sync + 'static {
         self.evaluate_together(&mut [KeyedGates { key, arena, gates, reads }])
     }
 
+    /// Waits until what a call started is done, or until `wanted` says that there is something else to do for the caller, who
+    /// asks again later. True: [`Backend::finish`] will not wait. A device that cannot tell says so at once.
+    fn wait(&self, _pending: &Self::Pending, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Waits for what one call started: the words of its `reads`, `[reads][n + 1]`, batch after batch.
     fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
 

@@ -256,6 +256,10 @@ impl Gpu for Cuda {
         self.staging.read(&buf.memory, ranges).map(Pending)
     }
 
+    fn wait(&self, pending: &Pending, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        pending.0.wait(wanted)
+    }
+
     fn finish(&self, pending: Pending) -> Result<Vec<u32>> {
         pending.0.finish()
     }

@@ -133,6 +133,10 @@ pub trait Gpu: Send + Sync + 'static {
         Self: Sized;
     /// Starts to read these ranges of words, one after another.
     fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Pending>;
+    /// Waits until a read is done, or until `wanted`: as [`crate::Backend::wait`].
+    fn wait(&self, _pending: &Self::Pending, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        Ok(true)
+    }
     /// Waits for a read.
     fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
 }

@@ -380,3 +380,19 @@ fn what_fails_with_others_runs_alone_and_right() {
     }
     assert_eq!(health(&engine), [(true, None)]);
 }
+
+#[test]
+fn a_device_starts_the_next_call_while_it_is_waited_for() {
+    let (toy, script) = Toy::with_in_flight(8, 2);
+    let engine = Engine::with_backend(prompt(), toy).expect("the toy starts");
+    let session = open(&engine).unwrap();
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    script.set_ready(false);
+    let first = submit(&engine, session, toy::rows(8));
+    eventually("the first call", || script.counts().calls == 2);
+    let second = submit(&engine, session, toy::rows(8));
+    eventually("the second call", || script.counts().calls == 3);
+    assert_eq!(script.counts().in_flight, 2);
+    script.set_ready(true);
+    [first, second].iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
+}

@@ -2,6 +2,7 @@
 //! says: works, fails, panics, is lost, or waits for a sign.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -50,6 +51,7 @@ pub struct Script {
     finishes: Mutex<VecDeque<Mood>>,
     drops: Mutex<VecDeque<Mood>>,
     short: Mutex<bool>,
+    unready: AtomicBool,
     lost: Mutex<bool>,
     counts: Mutex<Counts>,
 }
@@ -99,6 +101,15 @@ impl Script {
         let (go_on, may_go_on) = channel();
         self.next_batch(Mood::Wait(begun, may_go_on));
         (has_begun, go_on)
+    }
+
+    /// From here on no call is done, or all are again.
+    pub fn set_ready(&self, ready: bool) {
+        self.unready.store(!ready, Ordering::SeqCst);
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.unready.load(Ordering::SeqCst)
     }
 
     /// Prepared keys that were overwritten so far.
@@ -290,7 +301,20 @@ impl Backend for Toy {
         Ok(ToyPending { words, script: self.script.clone() })
     }
 
+    fn wait(&self, _pending: &ToyPending, wanted: &mut dyn FnMut() -> bool) -> kernels::Result<bool> {
+        while !self.script.is_ready() {
+            if wanted() {
+                return Ok(false);
+            }
+            std::thread::yield_now();
+        }
+        Ok(true)
+    }
+
     fn finish(&self, mut pending: ToyPending) -> kernels::Result<Vec<u32>> {
+        while !self.script.is_ready() {
+            std::thread::yield_now();
+        }
         self.script.play(&self.script.finishes)?;
         if std::mem::take(&mut *self.script.short.lock().unwrap()) {
             pending.words.pop();

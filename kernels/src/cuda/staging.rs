@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::{CudaContext, CudaEvent, result};
 
 use super::driver::{Memory, Pinned, Stream, failed};
-use super::waiting::{Health, wait};
+use super::waiting::{Health, wait, wait_unless};
 use crate::error::Result;
 
 /// Words of a large block: 4 MiB.
@@ -250,6 +250,16 @@ impl Block {
 }
 
 impl Pending {
+    /// Waits until the words are there, or until `wanted`: as [`crate::Backend::wait`].
+    pub fn wait(&self, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        for block in &self.blocks {
+            if !wait_unless(&block.done, self.staging.compute.health(), wanted)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Waits; the words.
     pub fn finish(self) -> Result<Vec<u32>> {
         let mut words = Vec::with_capacity(self.blocks.iter().map(|block| block.words).sum());

@@ -69,15 +69,24 @@ impl Awaited for Asked<'_> {
 /// # Errors
 /// [`Error::Lost`] after [`SILENCE_MAX`], and from then on whenever the card is asked for anything; the driver's own.
 pub fn wait(event: &CudaEvent, health: &Health) -> Result<()> {
-    health.alive()?;
-    event.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
-    wait_for(&Asked { event, since: Instant::now() }, health)
+    wait_unless(event, health, &mut || false).map(drop)
 }
 
-fn wait_for(awaited: &impl Awaited, health: &Health) -> Result<()> {
+/// As [`wait`], until `wanted` says that there is something else to do. Whether the event was reached.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_unless(event: &CudaEvent, health: &Health, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+    health.alive()?;
+    event.context().bind_to_thread().map_err(|error| failed("choosing the card", error))?;
+    wait_for(&Asked { event, since: Instant::now() }, health, wanted)
+}
+
+fn wait_for(awaited: &impl Awaited, health: &Health, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
     for question in 0.. {
         match awaited.is_done() {
-            Ok(true) => return Ok(()),
+            Ok(true) => return Ok(true),
+            Ok(false) if wanted() => return Ok(false),
             Ok(false) => {}
             Err(Error::Lost(why)) => return Err(health.lose(why)),
             Err(error) => return Err(error),
@@ -140,12 +149,12 @@ mod tests {
     fn a_card_that_never_completes_is_lost_after_the_bound_and_stays_lost() {
         let health = Health::default();
         let hangs = Fake::new(None, None);
-        let error = wait_for(&hangs, &health).expect_err("it never completes");
+        let error = wait_for(&hangs, &health, &mut || false).expect_err("it never completes");
         assert_eq!(error.to_string(), "device lost: it finished nothing for 60 s");
         assert!(hangs.now.get() >= SILENCE_MAX && hangs.now.get() < SILENCE_MAX + Duration::from_millis(10));
         // all that is on the card is told at once, whatever it waits for
         assert_eq!(health.clone().alive(), Err(error.clone()));
-        assert_eq!(wait_for(&Fake::new(None, None), &health), Err(error));
+        assert_eq!(wait_for(&Fake::new(None, None), &health, &mut || false), Err(error));
     }
 
     #[test]
@@ -153,7 +162,7 @@ mod tests {
         for time in [Duration::from_micros(900), Duration::from_millis(10), Duration::from_secs(20)] {
             let health = Health::default();
             let event = Fake::new(Some(time), None);
-            assert_eq!(wait_for(&event, &health), Ok(()));
+            assert_eq!(wait_for(&event, &health, &mut || false), Ok(true));
             let late = event.now.get() - time;
             assert!(late <= (time / 50).clamp(NAP[0], NAP[1]), "{time:?}: {late:?} late");
             assert_eq!(event.longest_nap.get().is_zero(), time < Duration::from_millis(1), "{time:?}");
@@ -162,10 +171,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_ends_when_the_caller_has_something_else_to_do() {
+        let (event, mut questions) = (Fake::new(Some(Duration::from_secs(1)), None), 0);
+        let mut wanted = || {
+            questions += 1;
+            questions == 10
+        };
+        assert_eq!(wait_for(&event, &Health::default(), &mut wanted), Ok(false));
+        assert_eq!((event.now.get(), questions), (Duration::from_micros(10), 10));
+        assert_eq!(wait_for(&event, &Health::default(), &mut || false), Ok(true));
+        assert_eq!(wait_for(&event, &Health::default(), &mut || true), Ok(true), "it is done");
+    }
+
+    #[test]
     fn a_kernel_that_ends_in_an_error_ends_the_wait_and_the_card() {
         let health = Health::default();
         let fails = Fake::new(None, Some(Duration::from_secs(1)));
-        let error = wait_for(&fails, &health).expect_err("it fails");
+        let error = wait_for(&fails, &health, &mut || false).expect_err("it fails");
         assert_eq!(error.to_string(), "device lost: CUDA_ERROR_LAUNCH_FAILED");
         assert!(fails.now.get() < Duration::from_secs(2));
         assert_eq!(health.alive(), Err(error));

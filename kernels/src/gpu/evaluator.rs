@@ -358,6 +358,15 @@ impl<G: Gpu> Backend for Evaluator<G> {
         self.gpu.write(&arena.buf, first as usize * arena.row_words, words)
     }
 
+    fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        for (read, _) in &pending.reads {
+            if !self.gpu.wait(read, wanted)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self>]) -> Result<Pending<G>> {
         let reads = batches.iter().map(|batch| self.evaluate_batch(batch)).collect::<Result<_>>()?;
         Ok(Pending { reads })
