@@ -1,4 +1,4 @@
-//! Rows of one key for one device in one call.
+//! Rows of one key for one device. A call may have several batches, side by side.
 //!
 //! Keys never mix in a batch, since the key is the costly operand: it streams through the cache once for all rows. Not the
 //! HTTP batch, which is an operation and may be sliced into several of these or share one.
@@ -33,7 +33,7 @@ pub struct Part {
     pub completes: bool,
 }
 
-/// What a device runs in one call.
+/// What a device runs under one key in one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Its name in the device's report.

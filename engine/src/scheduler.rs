@@ -5,10 +5,11 @@
 //!
 //! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
 //!   batch gathers for `Limits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready
-//!   session is next. One batch holds rows of one session.
+//!   session is next. One batch holds rows of one session; batches of several sessions that are small go to a device
+//!   side by side, in one call.
 //! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists of gates
 //!   and other sessions take turns. A circuit stays on the device where it began, its bits in the session's arena there.
-//! - Devices (`devices`, `dispatch`): each loads one key at a time, and takes batches as long as it has fewer than its
+//! - Devices (`devices`, `dispatch`): each loads one key at a time, and takes calls as long as it has fewer than its
 //!   limit. A session's key may be on several.
 //! - An operation ends exactly once, by [`Command::Finish`]. All or nothing: with its last row, or at the first of failure,
 //!   cancellation, deadline and close, and then what still runs of it is not delivered.
