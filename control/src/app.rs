@@ -39,6 +39,7 @@ use crate::sealing::Seal;
 use crate::secrets::{Purpose, Secrets};
 use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
+use crate::tls::Tls;
 use crate::{database, fail_point, lease, limits, listener, operations, router, sessions};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
@@ -159,6 +160,7 @@ impl App {
         clock: Clock,
         compute: impl FnOnce(&ComputeConfig, PathBuf) -> anyhow::Result<Compute> + Send + 'static,
     ) -> anyhow::Result<Running> {
+        let tls = config.tls.clone().map(Tls::open).transpose()?;
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
         let store = database::open_to_serve(&config).await?;
@@ -198,7 +200,7 @@ impl App {
                 "ANGO_PUBLIC_URL is not set behind a proxy: documentation links, setup links and tokens name the inner address"
             );
         }
-        let base_url = config.public_url.clone().unwrap_or_else(|| format!("http://{api_addr}"));
+        let base_url = config.public_url.clone().unwrap_or_else(|| url(&config, api_addr));
         let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
         let node = Arc::new(Node {
@@ -242,9 +244,16 @@ impl App {
             let _ = tried.await;
         }
         tasks.extend([
-            tokio::spawn(listener::serve(api_listener, router::router(node.clone()), connections_max, stopped.clone())),
+            tokio::spawn(listener::serve(
+                api_listener,
+                tls,
+                router::router(node.clone()),
+                connections_max,
+                stopped.clone(),
+            )),
             tokio::spawn(listener::serve(
                 metrics_listener,
+                None,
                 operations::router(node.clone()),
                 OPERATIONS_CONNECTIONS_MAX,
                 stopped.clone(),
@@ -271,9 +280,9 @@ impl App {
 }
 
 impl Running {
-    /// Where the API is: `http://` and the listening address.
+    /// Where the API is: `http://`, or `https://` where the node speaks TLS, and the listening address.
     pub fn url(&self) -> String {
-        format!("http://{}", self.api_addr)
+        url(self.config(), self.api_addr)
     }
 
     /// The node's settings.
@@ -355,6 +364,10 @@ async fn issuer(
             made_max: external.accounts_max,
         },
     })
+}
+
+fn url(config: &Config, address: SocketAddr) -> String {
+    format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" })
 }
 
 async fn bind(variable: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -16,6 +16,7 @@ use crate::cache_store::CacheStoreConfig;
 use crate::compute::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
 use crate::data_dir::OWN_DATABASE;
 use crate::limits::{Plan, PlanTable};
+pub use crate::tls::TlsConfig;
 
 use addresses::{cors_origins, external_issuer, networks, public_url};
 
@@ -55,6 +56,8 @@ pub struct Config {
     pub secret: Option<ServerSecret>,
     /// Base address in documentation links; from `listen` when unset.
     pub public_url: Option<String>,
+    /// The certificate, where the node speaks TLS itself (readings X12).
+    pub tls: Option<TlsConfig>,
     /// Networks of proxies that speak TLS for the node (readings X12).
     pub trusted_proxies: Vec<IpNet>,
     /// Whose pages may call the API from a browser (readings X13).
@@ -235,6 +238,7 @@ impl Config {
             believed_for: Duration::from_secs(1),
             secret: server_secret(&read.text("ANGO_SECRET"))?,
             public_url: public_url(read.text("ANGO_PUBLIC_URL"))?,
+            tls: tls(&read)?,
             trusted_proxies: networks(&read.text("ANGO_TRUSTED_PROXIES"))?,
             cors_origins: cors_origins(&read.text("ANGO_CORS_ORIGINS"))?,
             auth: AuthConfig {
@@ -292,10 +296,11 @@ impl Config {
         if config.compute.queue_rows_max < config.compute.session_rows_max {
             return Err(wrong("ANGO_QUEUE_ROWS_MAX", "must be at least ANGO_SESSION_ROWS_MAX"));
         }
-        if !config.listen.ip().is_loopback() && config.trusted_proxies.is_empty() {
+        if !config.listen.ip().is_loopback() && config.trusted_proxies.is_empty() && config.tls.is_none() {
             return Err(wrong(
                 "ANGO_LISTEN",
-                "the node speaks plain HTTP: beyond loopback put a TLS proxy in front and name it in ANGO_TRUSTED_PROXIES",
+                "the node would speak plain HTTP: beyond loopback give it a certificate (ANGO_TLS_CERTIFICATE), or put a TLS proxy \
+                 in front and name it in ANGO_TRUSTED_PROXIES",
             ));
         }
         Ok(config)
@@ -318,6 +323,17 @@ impl Config {
         .expect("the defaults are valid");
         config.data_dir = data_dir;
         config
+    }
+}
+
+/// Both files or none.
+fn tls(read: &Reader<impl Fn(&str) -> Option<String>>) -> Result<Option<TlsConfig>, ConfigError> {
+    let (certificate, key) = (read.text("ANGO_TLS_CERTIFICATE"), read.text("ANGO_TLS_KEY"));
+    match (certificate.is_empty(), key.is_empty()) {
+        (true, true) => Ok(None),
+        (false, false) => Ok(Some(TlsConfig { certificate: certificate.into(), key: key.into() })),
+        (false, true) => Err(wrong("ANGO_TLS_KEY", "is needed with ANGO_TLS_CERTIFICATE")),
+        (true, false) => Err(wrong("ANGO_TLS_CERTIFICATE", "is needed with ANGO_TLS_KEY")),
     }
 }
 

@@ -49,4 +49,5 @@ mod sealing;
 mod seeds;
 mod sessions;
 mod telemetry;
+mod tls;
 mod workbench;

@@ -1,4 +1,4 @@
-//! Accepts connections and serves HTTP/1.1 on them, with a bound on their number and on the time for a request's head.
+//! Accepts connections, with TLS or without, and serves HTTP/1.1 on them, with a bound on their number and on the time for a request's head.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,18 @@ use axum::Router;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 use crate::body::Lingering;
 use crate::peer::Peer;
+use crate::tls::Tls;
 
 /// Longest time for a request's head; also the life of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,8 +29,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long connections may take to close at the end.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Serves until `stop` turns true, then closes: idle connections at once, busy ones after their answer.
-pub async fn serve(listener: TcpListener, router: Router, connections_max: usize, mut stop: watch::Receiver<bool>) {
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    router: Router,
+    connections_max: usize,
+    mut stop: watch::Receiver<bool>,
+) {
     let slots = Arc::new(Semaphore::new(connections_max));
     let graceful = GracefulShutdown::new();
     let mut builder = http1::Builder::new();
@@ -50,15 +63,17 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
         };
         // small answers go out at once; if the socket refuses, it is only slower
         let _ = stream.set_nodelay(true);
-        let service = router.clone().map_request(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            request.map(Lingering::new)
-        });
-        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-        let connection = graceful.watch(connection);
+        let (builder, router, watcher) = (builder.clone(), router.clone(), graceful.watcher());
+        let (tls, stopped) = (tls.as_ref().map(Tls::acceptor), stop.clone());
         tokio::spawn(async move {
-            // broken connections are the peer's affair
-            let _ = connection.await;
+            match tls {
+                None => converse(&builder, stream, peer, router, watcher).await,
+                Some(tls) => {
+                    if let Some(stream) = shake_hands(tls, stream, stopped).await {
+                        converse(&builder, stream, peer, router, watcher).await;
+                    }
+                }
+            }
             drop(slot);
         });
     }
@@ -66,4 +81,34 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
     if tokio::time::timeout(CLOSE_WAIT, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not close in time");
     }
+}
+
+/// A connection's TLS; none where there is no handshake in time, or before the end.
+async fn shake_hands(
+    tls: TlsAcceptor,
+    stream: TcpStream,
+    mut stopped: watch::Receiver<bool>,
+) -> Option<TlsStream<TcpStream>> {
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+    tokio::select! {
+        stream = handshake => stream.ok()?.inspect_err(|error| tracing::debug!(%error, "no TLS handshake")).ok(),
+        _ = stopped.wait_for(|stop| *stop) => None,
+    }
+}
+
+/// Serves one connection to its end.
+async fn converse(
+    builder: &http1::Builder,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    router: Router,
+    watcher: Watcher,
+) {
+    let service = router.map_request(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        request.map(Lingering::new)
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    // broken connections are the peer's affair
+    let _ = watcher.watch(connection).await;
 }

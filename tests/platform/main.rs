@@ -35,4 +35,5 @@ mod seeded;
 mod session_tokens;
 mod sessions;
 mod sign_in;
+mod tls;
 mod user_keys;

@@ -8,7 +8,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::users::PASSWORD;
@@ -35,13 +34,16 @@ pub struct Canary {
     looked: AtomicU64,
 }
 
+/// All that is logged, but for certificates: what TLS shows to everybody, which looks like a key.
+const EVERYTHING: &str = "trace,rustls=debug";
+
 /// The one of this process.
 static CANARY: Canary = Canary { found: Mutex::new(Vec::new()), looked: AtomicU64::new(0) };
 
 /// Has the process's canary look at everything that is logged from now on, unless the process has a log of its own.
 pub fn watch() -> &'static Canary {
     // every node of the process asks for it; the first gets it
-    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(&CANARY).with_ansi(false);
+    let log = tracing_subscriber::fmt().with_env_filter(EVERYTHING).with_writer(&CANARY).with_ansi(false);
     let _ = log.try_init();
     &CANARY
 }
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn a_line_that_is_logged_is_found_and_only_the_first_ones_are_kept() {
         let canary: &Canary = Box::leak(Box::default());
-        let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(canary).finish();
+        let log = tracing_subscriber::fmt().with_env_filter(EVERYTHING).with_writer(canary).finish();
         tracing::subscriber::with_default(log, || {
             tracing::info!(key_prefix = "svc_live_0123456", "harmless");
             canary.assert_silent();

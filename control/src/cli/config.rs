@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use crate::config::{Config, SETTINGS, Setting};
+use crate::tls::Tls;
 use crate::{cache_store, database};
 
 /// Longest time for one dependency.
@@ -108,6 +109,10 @@ async fn findings(config: &Config) -> Vec<Finding> {
     if let Some(issuer) = &config.auth.external_issuer {
         let outcome = within(crate::auth::key_set::fetch_once(issuer)).await;
         findings.push(finding("OpenID issuer", outcome.map(|keys| format!("has {keys} keys that can be used"))));
+    }
+    if let Some(tls) = &config.tls {
+        let words = "the certificate and its key go together".to_owned();
+        findings.push(finding("TLS", Tls::open(tls.clone()).map(|_| words)));
     }
     findings.push(front(config));
     findings

@@ -25,8 +25,15 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_LISTEN",
         "listen",
         "127.0.0.1:8080",
-        "Address of the API. Beyond loopback only behind a TLS proxy: see ANGO_TRUSTED_PROXIES.",
+        "Address of the API. Beyond loopback only with a certificate (ANGO_TLS_CERTIFICATE) or behind a TLS proxy (ANGO_TRUSTED_PROXIES).",
     ),
+    setting(
+        "ANGO_TLS_CERTIFICATE",
+        "tls-certificate",
+        "",
+        "File with the node's TLS certificate and those above it, PEM: then the node speaks HTTPS itself. New contents are used from the next connection on. By default plain HTTP, for a proxy.",
+    ),
+    setting("ANGO_TLS_KEY", "tls-key", "", "File with the private key of ANGO_TLS_CERTIFICATE, PEM."),
     setting(
         "ANGO_METRICS_LISTEN",
         "metrics-listen",
@@ -73,13 +80,13 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_PUBLIC_URL",
         "public-url",
         "",
-        "Address that clients see, in documentation links, setup links and tokens; by default http:// and the listening address. Give it where a proxy is in front.",
+        "Address that clients see, in documentation links, setup links and tokens; by default http:// (https:// with a certificate) and the listening address. Give it where a proxy is in front.",
     ),
     setting(
         "ANGO_TRUSTED_PROXIES",
         "trusted-proxies",
         "",
-        "Networks of TLS proxies in front, as CIDR list. Needed to listen beyond loopback, since the node speaks plain HTTP.",
+        "Networks of TLS proxies in front, as CIDR list. Needed to listen beyond loopback without a certificate.",
     ),
     setting(
         "ANGO_CORS_ORIGINS",
