@@ -60,9 +60,7 @@ pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reser
     }
     let taken = budget.take_within(payer, bytes, BUDGET_WAIT).await;
     taken.map(Some).map_err(|full| match full {
-        Full::Now => {
-            ApiError::new(Code::ServiceUnavailable, "too many uploads at once").retry_after(Duration::from_secs(2))
-        }
+        Full::Now => ApiError::unavailable("bodies", "too many uploads at once").retry_after(Duration::from_secs(2)),
         Full::TooMuch => too_much(budget.most(payer)),
     })
 }

@@ -334,7 +334,7 @@ impl Compute {
     /// Opens a key of an account for work, in the part of the memory for keys that the account may have.
     pub fn open(&self, key: EvaluationKey, share: Share, payer: &Payer) -> Result<OwnedKey, ApiError> {
         let room = self.keys.try_take(payer, key.memory_bytes() as u64).map_err(|full| match full {
-            Full::Now => ApiError::new(Code::ServiceUnavailable, "the node has no memory for more keys at the moment")
+            Full::Now => ApiError::unavailable("keys", "the node has no memory for more keys at the moment")
                 .retry_after(KEYS_RETRY),
             Full::TooMuch => too_large_key(),
         })?;
@@ -424,6 +424,11 @@ pub fn key_bytes_max_default() -> u64 {
     engine::Config::default().key_bytes_max
 }
 
+/// Bytes that this process may use.
+pub fn memory_bytes() -> u64 {
+    engine::host_memory_bytes()
+}
+
 /// The engine's bounds, as far as settings say them.
 fn bounds(config: &ComputeConfig) -> engine::Config {
     engine::Config {
@@ -462,16 +467,19 @@ impl From<ApiError> for RunError {
 /// The answer to an engine's refusal.
 fn refused(error: engine::Error) -> ApiError {
     use engine::Error;
-    let unavailable = |message: &str| ApiError::new(Code::ServiceUnavailable, message);
     match error {
-        Error::Busy { retry_after } => unavailable("the node is busy").retry_after(retry_after),
-        Error::DeadlinePassed => unavailable("the work did not finish in time; nothing was charged"),
-        Error::Cancelled => unavailable("the work was cancelled; nothing was charged"),
+        Error::Busy { retry_after } => {
+            ApiError::unavailable("queue", "the node has more gates waiting than it takes").retry_after(retry_after)
+        }
+        Error::DeadlinePassed => {
+            ApiError::unavailable("deadline", "the work did not finish in time; nothing was charged")
+        }
+        Error::Cancelled => ApiError::unavailable("cancelled", "the work was cancelled; nothing was charged"),
         Error::ShuttingDown => ApiError::draining(),
         Error::Gone => ApiError::new(Code::SessionNotFound, "there is no such session"),
         Error::Device(cause) => {
             tracing::error!(%cause, "device failed");
-            unavailable("the device failed; nothing was charged")
+            ApiError::unavailable("device", "the device failed; nothing was charged")
         }
         Error::KeyTooLarge { .. } => too_large_key(),
         Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),

@@ -228,6 +228,8 @@ impl Config {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let read = Reader { lookup };
         let data_dir: PathBuf = read.text("ANGO_DATA_DIR").into();
+        let eighth = crate::compute::memory_bytes() / 8;
+        let value_bytes_max = read.memory("ANGO_VALUE_MEMORY_MB", 1, 24, eighth.min(1 << 30))?;
         let config = Config {
             listen: read.parsed("ANGO_LISTEN", "an address such as 127.0.0.1:8080")?,
             metrics_listen: read.parsed("ANGO_METRICS_LISTEN", "an address such as 127.0.0.1:9464")?,
@@ -257,17 +259,14 @@ impl Config {
                 deadline: Duration::from_secs(read.number("ANGO_REQUEST_DEADLINE_S", 1, 3600)?),
                 connections_max: read.number("ANGO_CONNECTIONS_MAX", 1, 1 << 20)? as usize,
                 // two uploads of the largest key at once, at least
-                body_memory_bytes: read.number("ANGO_BODY_MEMORY_MB", 96, 1 << 20)? << 20,
+                body_memory_bytes: read.memory("ANGO_BODY_MEMORY_MB", 96, 20, eighth.clamp(96 << 20, 512 << 20))?,
             },
             compute: ComputeConfig {
                 backend: read.text("ANGO_BACKEND").parse().map_err(|why: String| wrong("ANGO_BACKEND", &why))?,
                 queue_rows_max: read.number("ANGO_QUEUE_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 session_rows_max: read.number("ANGO_SESSION_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 wait_us_max: read.number("ANGO_BATCH_WAIT_US", 0, 1_000_000)?,
-                key_bytes_max: match read.text("ANGO_KEY_MEMORY_MB").as_str() {
-                    "" => crate::compute::key_bytes_max_default(),
-                    _ => read.number("ANGO_KEY_MEMORY_MB", 16, 1 << 24)? << 20,
-                },
+                key_bytes_max: read.memory("ANGO_KEY_MEMORY_MB", 16, 24, crate::compute::key_bytes_max_default())?,
                 resident_bytes_max: match read.text("ANGO_RESIDENT_MEMORY_MB").as_str() {
                     "" => None,
                     _ => Some(read.number("ANGO_RESIDENT_MEMORY_MB", 128, 1 << 24)? << 20),
@@ -281,8 +280,8 @@ impl Config {
                 running_max: read.number("ANGO_CIRCUITS_RUNNING_MAX", 1, 1 << 10)? as usize,
                 kept_max: read.number("ANGO_CIRCUITS_KEPT_MAX", 1, 1 << 20)?,
                 kept_bytes_max: read.number("ANGO_CIRCUITS_KEPT_MB", 1, 1 << 20)? << 20,
-                value_bytes_max: read.number("ANGO_VALUE_MEMORY_MB", 1, 1 << 24)? << 20,
-                session_value_bytes_max: read.number("ANGO_SESSION_VALUE_MEMORY_MB", 1, 1 << 24)? << 20,
+                value_bytes_max,
+                session_value_bytes_max: read.memory("ANGO_SESSION_VALUE_MEMORY_MB", 1, 24, value_bytes_max / 4)?,
             },
             plan_limits: plan_limits(&read.text("ANGO_PLAN_LIMITS"))?,
             admin_key: admin_key(read.text("SERVICE_ADMIN_KEY"))?,
@@ -364,6 +363,11 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             return Err(wrong(name, &format!("{number} is not {wanted}")));
         }
         Ok(number)
+    }
+
+    /// Bytes, of a setting in MB from `least` to 2 to the power of `most_log`; `default` bytes where it is not given.
+    fn memory(&self, name: &str, least: u64, most_log: u32, default: u64) -> Result<u64, ConfigError> {
+        if self.text(name).is_empty() { Ok(default) } else { Ok(self.number(name, least, 1 << most_log)? << 20) }
     }
 
     fn switch(&self, name: &str) -> Result<bool, ConfigError> {

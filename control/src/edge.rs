@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::{Code, RequestId};
+use api::RequestId;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -103,7 +103,7 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
             Ok(Ok(response)) => response,
             // the panic itself is on the error stream
             Ok(Err(_)) => ApiError::internal("a handler panicked").into_response(),
-            Err(_) => ApiError::new(Code::ServiceUnavailable, "the request did not finish in time").into_response(),
+            Err(_) => ApiError::unavailable("deadline", "the request did not finish in time").into_response(),
         }
     };
 

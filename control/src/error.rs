@@ -86,11 +86,14 @@ impl ApiError {
             .retry_after(Duration::from_secs(1))
     }
 
+    /// 503: the node cannot do it now, for one of the causes that the metrics tell apart.
+    pub fn unavailable(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Code::ServiceUnavailable, message).because(reason)
+    }
+
     /// The node takes no new work.
     pub fn draining() -> Self {
-        Self::new(Code::ServiceUnavailable, "the node is shutting down")
-            .because("draining")
-            .retry_after(Duration::from_secs(5))
+        Self::unavailable("draining", "the node is shutting down").retry_after(Duration::from_secs(5))
     }
 }
 
@@ -101,9 +104,7 @@ impl From<store::Error> for ApiError {
             return Self::in_progress();
         }
         tracing::error!(cause = %error, "database failed");
-        Self::new(Code::ServiceUnavailable, "the database did not answer")
-            .because("database")
-            .retry_after(Duration::from_secs(2))
+        Self::unavailable("database", "the database did not answer").retry_after(Duration::from_secs(2))
     }
 }
 

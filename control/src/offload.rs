@@ -4,8 +4,6 @@
 use std::thread;
 use std::time::Duration;
 
-use api::Code;
-
 use crate::budget::{Budget, Grant, Payer};
 use crate::error::ApiError;
 
@@ -33,8 +31,7 @@ impl Offload {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let turn = self.cores.take_within(&payer, 1, PATIENCE).await.map_err(|_| {
-            ApiError::new(Code::ServiceUnavailable, "the node is busy with other requests")
-                .retry_after(Duration::from_secs(2))
+            ApiError::unavailable("cores", "the node is busy with other requests").retry_after(Duration::from_secs(2))
         })?;
         on_core(turn, work).await
     }
@@ -60,7 +57,7 @@ async fn on_core<T: Send + 'static>(turn: Grant, work: impl FnOnce() -> T + Send
 
 #[cfg(test)]
 mod tests {
-    use api::AccountId;
+    use api::{AccountId, Code};
 
     use super::*;
 

@@ -459,7 +459,7 @@ fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
 fn elsewhere() -> ApiError {
     let message = "the session is on another node of this service: send its requests to that node, through a balancer that \
          keeps a session on its node";
-    ApiError::new(Code::ServiceUnavailable, message).retry_after(OTHER_NODE_WAIT)
+    ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
 }
 
 /// The answer to a request for a session that ended like this (readings G1, G13).

@@ -30,6 +30,7 @@ pub use config::Config;
 pub use device::Device;
 pub use error::Error;
 pub use kernels::container;
+pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{

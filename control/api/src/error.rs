@@ -233,8 +233,8 @@ codes! {
         "A service that the node depends on did not answer.",
         "Try again later.";
     ServiceUnavailable = "SERVICE_UNAVAILABLE", 503,
-        "The node is too busy, is shutting down, or did not finish in time. Nothing was charged.",
-        "Try again after as many seconds as the Retry-After header says.";
+        "The node cannot do this now: it is too busy or out of memory for more, its database does not answer, the work did not finish in time, it is shutting down, or what is asked for is on another node. Nothing was charged.",
+        "Try again after as many seconds as the Retry-After header says. The message says which cause it is; what is on another node needs a balancer that keeps a session on its node.";
     InternalError = "INTERNAL_ERROR", 500,
         "Something went wrong inside the node. Nothing was charged.",
         "Try again. If it persists, report the request id.";

@@ -63,8 +63,7 @@ impl Passwords {
         work: impl FnOnce() -> Result<T, &'static str> + Send + 'static,
     ) -> Result<T, ApiError> {
         let turn = tokio::time::timeout(WAIT_MAX, self.turns.clone().acquire_owned()).await.map_err(|_| {
-            ApiError::new(Code::ServiceUnavailable, "too many people sign in at once")
-                .retry_after(Duration::from_secs(2))
+            ApiError::unavailable("sign_ins", "too many people sign in at once").retry_after(Duration::from_secs(2))
         })?;
         let turn = turn.map_err(ApiError::internal)?;
         self.telemetry.password_hashed();

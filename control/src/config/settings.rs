@@ -176,8 +176,8 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "ANGO_BODY_MEMORY_MB",
         "body-memory-mb",
-        "512",
-        "Memory for request bodies in transit, in MB; beyond it uploads get 503. All trials together have a tenth of it (at least one upload of the largest key), and so of ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.",
+        "",
+        "Memory for request bodies in transit, in MB; beyond it uploads get 503. By default an eighth of the memory that the process may use, at most 512. All trials together have a tenth of it (at least one upload of the largest key), and so of ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.",
     ),
     setting(
         "ANGO_QUEUE_ROWS_MAX",
@@ -221,14 +221,14 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "ANGO_VALUE_MEMORY_MB",
         "value-memory-mb",
-        "1024",
-        "Memory for inputs and results of circuits and for results under handles, of all sessions, in MB; beyond it requests get 503.",
+        "",
+        "Memory for inputs and results of circuits and for results under handles, of all sessions, in MB; beyond it requests get 503. By default an eighth of the memory that the process may use, at most 1024.",
     ),
     setting(
         "ANGO_SESSION_VALUE_MEMORY_MB",
         "session-value-memory-mb",
-        "256",
-        "The same for one session; beyond it requests get 402 until handles are deleted.",
+        "",
+        "The same for one session, by default a quarter; beyond it requests get 402 until handles are deleted.",
     ),
     setting(
         "ANGO_BATCH_WAIT_US",

@@ -11,8 +11,6 @@ use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
-use api::Code;
-
 use crate::app::Node;
 use crate::auth::Caller;
 use crate::blobs::Blobs;
@@ -111,7 +109,7 @@ impl Answers {
             let sealed = encrypt(&cipher, &with, body.to_vec())?;
             blobs.put(&sealed).map_err(|error| {
                 tracing::error!(%error, "an answer was not written to the data folder");
-                ApiError::new(Code::ServiceUnavailable, "the answer could not be kept, so nothing was done")
+                ApiError::unavailable("data_folder", "the answer could not be kept, so nothing was done")
             })
         });
         let blob = written.await??;
@@ -141,7 +139,7 @@ impl Answers {
                         tracing::warn!(%error, "a kept answer is not in this node's folder");
                         let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
                              through a balancer that keeps a session on its node";
-                        ApiError::new(Code::ServiceUnavailable, message).retry_after(OTHER_NODE_WAIT)
+                        ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
                     });
                     decrypt(&cipher, &with, sealed?)
                 });

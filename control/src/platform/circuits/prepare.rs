@@ -281,6 +281,6 @@ pub fn no_room(full: Full) -> ApiError {
             Code::QuotaExceeded,
             "the session has no memory left for inputs and results: delete handles and results of runs",
         ),
-        Full::Node => ApiError::new(Code::ServiceUnavailable, "the node has no memory left for inputs and results"),
+        Full::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
     }
 }
