@@ -11,8 +11,8 @@
 //   near: word i of thread t is value 8 t + i. The last three stages; N 1024 has one more before, between lanes.
 // The roots of mid and near stay in registers. The key is that of blind_rotate.warp.cu.
 //
-// Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `blind_rotate.async`
-// and `blind_rotate.registers`.
+// Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `distance`,
+// `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned COMPONENTS = K + 1;
 constexpr unsigned ROWS = LEVELS * COMPONENTS;  // of an RGSW ciphertext: the blocks of a row
@@ -151,11 +151,13 @@ __device__ __forceinline__ void inverse(unsigned (&v)[8], unsigned* row, const R
 }
 
 // All `steps` = n steps, ROWS blocks a row: `exponents` is [rows][n + 1] in [0, 2 N), `accumulators` [rows][K + 1][N]
-// out, in [0, Q). Without CLUSTERS `shown` is [rows][2][ROWS][N] words of anything and `arrived` [rows] zeros, and all
-// blocks of the launch must fit on the card at once; with them both are not looked at.
+// out, in [0, Q); `table` [rows][4] from word `table_first` on: row, 1, and how far from `key` the row's key is.
+// Without CLUSTERS `shown` is [rows][2][ROWS][N] words of anything and `arrived` [rows] zeros, and all blocks of the
+// launch must fit on the card at once; with them both are not looked at.
 extern "C" __global__ void __launch_bounds__(T)
     blind_rotate_cluster(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
-                         unsigned* shown, unsigned* arrived, unsigned steps) {
+                         unsigned* shown, unsigned* arrived, const unsigned* table, unsigned steps,
+                         unsigned table_first) {
     __shared__ Quad row_quads[PADDED / 4];
     __shared__ Quad shown_in_cluster[CLUSTERS ? 2 : 1][CLUSTERS ? N / 4 : 1];
     __shared__ unsigned accumulator[N];
@@ -164,6 +166,7 @@ extern "C" __global__ void __launch_bounds__(T)
     const unsigned component = rank % COMPONENTS, level = rank / COMPONENTS;
     Quad* shown_of_row = reinterpret_cast<Quad*>(shown) + (unsigned long long)gate * 2 * ROWS * (N / 4);
     exponents += (unsigned long long)gate * (steps + 1);
+    key += distance(table + table_first + 4 * gate + 2);
     const Roots forward_roots = roots_of_thread<false>(roots, t), inverse_roots = roots_of_thread<true>(roots, t);
 
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1)))

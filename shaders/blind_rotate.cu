@@ -1,5 +1,5 @@
 // Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase:
-// kernels/src/cpu/blind_rotate.rs in CUDA. Needs `modular` and `ntt`.
+// kernels/src/cpu/blind_rotate.rs in CUDA. Needs `modular`, `distance` and `ntt`.
 //
 // A group has a row. Its accumulator [K + 1][N], in [0, q), is in global memory, the polynomial under transformation in
 // shared memory, sums in registers: word `threadIdx.x + w THREADS` of a polynomial is a thread's own, outside
@@ -21,10 +21,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(
 }
 
 // Steps `first` to `first + count` of the rotation, a group a row. `key` is [n][LEVELS][K + 1][K + 1][N] after
-// `ntt_key`.
+// `ntt_key`; `table` [rows][4] from word `table_first` on: row, 1, and how far from `key` the row's key is.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate(
-    const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* acc, unsigned first, unsigned count) {
+    const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* acc, const unsigned* table,
+    unsigned first, unsigned count, unsigned table_first) {
     __shared__ unsigned row[N];
+    key += distance(table + table_first + 4 * blockIdx.x + 2);
     unsigned* own = acc + blockIdx.x * (K + 1) * N;
     for (unsigned step = first; step < first + count; step++) {
         unsigned a = exponents[blockIdx.x * (LWE_DIMENSION + 1) + step];

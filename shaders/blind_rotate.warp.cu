@@ -9,7 +9,7 @@
 // One transpose through shared memory leads from one to the other. The key is stored in the near layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
-// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2). Needs `modular`,
+// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2). Needs `modular`, `distance`,
 // `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned W = N / 32;
@@ -172,18 +172,21 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
     for (unsigned at = 4 * threadIdx.x; at < TILE; at += 4 * 32 * WARPS) copy_async16(to + at, from + at);
 }
 
-// All `steps` = n steps for `rows` rows: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N]
-// out, in [0, Q). n is no constant, so that presets of one ring share a compilation.
+// All `steps` = n steps: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in [0, Q);
+// `table` [groups][4] from word `table_first` on: a group's first row, how many it has, at most GATES, all of one key,
+// and how far from `key` that is. n is no constant, so that presets of one ring share a compilation.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
-                      unsigned rows, unsigned steps) {
+                      const unsigned* table, unsigned steps, unsigned table_first) {
     DYNAMIC_SHARED(unsigned, shared);
     unsigned* tiles = shared + AT_KEY;
     uint2* near_roots = reinterpret_cast<uint2*>(shared + AT_ROOTS);
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned gate = warp / COMPONENTS, component = warp % COMPONENTS;
+    const unsigned* share = table + table_first + 4 * blockIdx.x;
     // a block with fewer rows than GATES repeats the last one
-    const unsigned asked = blockIdx.x * GATES + gate, row = asked < rows ? asked : rows - 1;
+    const unsigned rows = share[1], row = share[0] + min(gate, rows - 1);
+    key += distance(share + 2);
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
     unsigned* own = shared + AT_OWN + warp * OWN;
     exponents += (unsigned long long)row * (steps + 1);
@@ -269,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         __syncwarp();
         a = next_a;
     }
-    if (asked < rows) {
+    if (gate < rows) {
         unsigned* to = accumulators + (unsigned long long)row * ACCUMULATOR + component * N;
 #pragma unroll
         for (unsigned i = 0; i < W; i++) to[32 * i + lane] = accumulator[32 * i + lane];

@@ -10,8 +10,8 @@ struct LinearArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: LinearArgs;
 
-// `arena` is [slots][n + 1], `table` [rows][5] from word `first` on: constant, slot x, factor f, slot y, factor g;
-// `out` [rows][n + 1]. A group takes row after row.
+// `arena` is [slots][n + 1], `table` [rows][7] from word `first` on: constant, slot x, factor f, slot y, factor g, and
+// two words of CUDA's; `out` [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn linear(
     @builtin(local_invocation_index) thread: u32,
@@ -19,7 +19,7 @@ fn linear(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var row = group.x; row < args.rows; row += groups.x) {
-        let entry = args.first + 5u * row;
+        let entry = args.first + 7u * row;
         let constant = table[entry];
         let x = table[entry + 1u] * (LWE_DIMENSION + 1u);
         let y = table[entry + 3u] * (LWE_DIMENSION + 1u);
@@ -37,7 +37,8 @@ fn linear(
 @group(0) @binding(0) var<storage, read_write> negate_arena: array<u32>;
 @group(0) @binding(2) var<uniform> negate_args: LinearArgs;
 
-// `table` is [rows][2] from word `first` on: operand, result, both slots of the arena. A group takes row after row.
+// `table` is [rows][4] from word `first` on: operand, result, both slots of the arena, and two words of CUDA's. A
+// group takes row after row.
 @compute @workgroup_size(THREADS)
 fn negate(
     @builtin(local_invocation_index) thread: u32,
@@ -45,7 +46,7 @@ fn negate(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var row = group.x; row < negate_args.rows; row += groups.x) {
-        let entry = negate_args.first + 2u * row;
+        let entry = negate_args.first + 4u * row;
         let operand = table[entry] * (LWE_DIMENSION + 1u);
         let result = table[entry + 1u] * (LWE_DIMENSION + 1u);
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {

@@ -1,7 +1,7 @@
 // Key switch: an LWE ciphertext under the ring key to one under the small key: kernels/src/cpu/lwe_key_switch.rs in
-// CUDA.
+// CUDA. Needs `distance`.
 //
-// A group has TILE_GATES gates and TILE_COLUMNS columns of their results. Its warps share the key rows among
+// A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows among
 // themselves, every SLICES-th row a warp: a thread has COLUMNS columns of all the gates in registers, so that a word of
 // the key is read once for them. Digits are staged in shared memory, CHUNK coefficients at a time; the warps' sums meet
 // there last.
@@ -11,17 +11,21 @@ constexpr unsigned SLICES = THREADS / LANES;
 constexpr unsigned STAGED_DIGITS = CHUNK * KS_LEVELS * TILE_GATES;
 constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
 
-// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `table`
-// [gates] from word `table_first` on: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and
-// columns.
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena`
+// [slots][n + 1]; `table` has, from word `table_first` on, [gates]: the slot of the result, and from `shares_first` on,
+// [tiles of gates][6]: first gate, how many, at most TILE_GATES, how far from `key` their key is, how far from `arena`
+// their arena. A group has a tile of gates and columns.
 extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
-    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned gates,
-    unsigned table_first) {
+    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned table_first,
+    unsigned shares_first) {
+    const unsigned* share = table + shares_first + 6 * (blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS));
+    const unsigned first_gate = share[0], gates = share[1];
+    key += distance(share + 2);
+    arena += distance(share + 4);
     table += table_first;
     // aligned, so that the digits of a tile's gates are read together
     __shared__ __align__(16) unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
     unsigned first_column = blockIdx.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
-    unsigned first_gate = blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS) * TILE_GATES;
     unsigned lane = threadIdx.x % LANES, slice = threadIdx.x / LANES;
     unsigned sums[TILE_GATES][COLUMNS] = {};
     for (unsigned first = 0; first < EXTRACTED_DIMENSION; first += CHUNK) {
@@ -30,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
             unsigned gate = at / coefficients, i = at % coefficients;
             // gates beyond the last one have digits of 0
             const unsigned* sample = samples + (first_gate + gate) * (EXTRACTED_DIMENSION + 1);
-            unsigned a = first_gate + gate < gates ? sample[first + i] : 0;
+            unsigned a = gate < gates ? sample[first + i] : 0;
             // (1) v <- round(a D^t / 2^32)
             // D^t = 2^32 is written 0
             unsigned v = KS_COVERED == 0 ? a : __umulhi(a, KS_COVERED) + (a * KS_COVERED >> 31);
@@ -64,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
     __syncthreads();
     for (unsigned at = threadIdx.x; at < TILE_GATES * TILE_COLUMNS; at += THREADS) {
         unsigned gate = first_gate + at / TILE_COLUMNS, column = first_column + at % TILE_COLUMNS;
-        if (gate >= gates || column > LWE_DIMENSION) continue;
+        if (at / TILE_COLUMNS >= gates || column > LWE_DIMENSION) continue;
         // (4) the sample's body goes to the body
         unsigned sum = column == LWE_DIMENSION ? samples[gate * (EXTRACTED_DIMENSION + 1) + EXTRACTED_DIMENSION] : 0;
         for (unsigned s = 0; s < SLICES; s++) sum += staged[s * TILE_GATES * TILE_COLUMNS + at];

@@ -13,8 +13,8 @@ const STAGED_SUMS: u32 = SLICES * TILE_GATES * TILE_COLUMNS;
 const STAGED: u32 = max(STAGED_DIGITS, STAGED_SUMS);
 
 struct KeySwitchArgs {
-    gates: u32,
     table_first: u32,
+    shares_first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> key: array<u32>;
@@ -25,13 +25,16 @@ struct KeySwitchArgs {
 
 var<workgroup> staged: array<u32, STAGED>;
 
-// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `table`
-// [gates] from word `table_first` on: the slot of the result; `arena` [slots][n + 1]. A group has a tile of gates and
-// columns.
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena`
+// [slots][n + 1]; `table` has, from word `table_first` on, [gates]: the slot of the result, and from `shares_first` on,
+// [tiles of gates][6]: first gate, how many, at most TILE_GATES, and four words of CUDA's. A group has a tile of gates
+// and columns.
 @compute @workgroup_size(THREADS)
 fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let first_column = group.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
-    let first_gate = group.x / (KEY_COLUMNS / TILE_COLUMNS) * TILE_GATES;
+    let share = args.shares_first + 6u * (group.x / (KEY_COLUMNS / TILE_COLUMNS));
+    let first_gate = table[share];
+    let gates = table[share + 1u];
     let lane = thread % LANES;
     let slice = thread / LANES;
     var sums = array<array<u32, COLUMNS>, TILE_GATES>();
@@ -42,7 +45,7 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
             let i = at % coefficients;
             // gates beyond the last one have digits of 0
             var a = 0u;
-            if (first_gate + gate < args.gates) {
+            if (gate < gates) {
                 a = samples[(first_gate + gate) * (EXTRACTED_DIMENSION + 1u) + first + i];
             }
             // (1) v <- round(a D^t / 2^32)
@@ -78,7 +81,7 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
     for (var at = thread; at < TILE_GATES * TILE_COLUMNS; at += THREADS) {
         let gate = first_gate + at / TILE_COLUMNS;
         let column = first_column + at % TILE_COLUMNS;
-        if (gate >= args.gates || column > LWE_DIMENSION) {
+        if (at / TILE_COLUMNS >= gates || column > LWE_DIMENSION) {
             continue;
         }
         // (4) the sample's body goes to the body

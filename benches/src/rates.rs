@@ -84,7 +84,7 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
     let out = gpu.alloc((groups * THREADS) as usize)?;
     let clocks = f64::from(clock_khz) * 1e3 * f64::from(card.multiprocessors);
     let rate = |entry| -> Result<f64> {
-        let (bind, args) = ([&out], [rounds.instructions, 3, 5]);
+        let (bind, args) = ([&[&out][..]], [rounds.instructions, 3, 5]);
         let launch = || Launch {
             module: &module,
             entry,
@@ -122,7 +122,7 @@ fn l2<G: Gpu>(
     time: Duration,
 ) -> Result<f64> {
     let words = gpu.alloc(rounds.l2_words as usize)?;
-    let (bind, args) = ([&words, out], [rounds.l2, rounds.l2_words]);
+    let (bind, args) = ([&[&words][..], &[out]], [rounds.l2, rounds.l2_words]);
     let launch = || Launch {
         module,
         entry: "rate_l2",
@@ -142,7 +142,7 @@ fn clusters<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) ->
     let of_a_round = |clusters: u32, partners: u32| -> Result<f64> {
         let groups = CLUSTER * clusters;
         let out = gpu.alloc((groups * CLUSTER_THREADS) as usize)?;
-        let (bind, args) = ([&out], [rounds.cluster, partners]);
+        let (bind, args) = ([&[&out][..]], [rounds.cluster, partners]);
         let (entry, threads, cluster) = ("cluster_rounds", CLUSTER_THREADS, CLUSTER);
         let launch = || Launch { module, entry, groups, threads, shared_bytes: 0, cluster, bind: &bind, args: &args };
         let seconds = seconds_each(gpu, &out, time, || gpu.launch(launch()))?;

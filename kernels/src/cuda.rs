@@ -215,6 +215,10 @@ impl Gpu for Cuda {
         Ok(Buf { memory, staging: self.staging.clone() })
     }
 
+    fn address(&self, buf: &Buf) -> Option<u64> {
+        Some(buf.memory.at(0, 0))
+    }
+
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
         self.staging.write(&buf.memory, at, words)
     }
@@ -242,7 +246,7 @@ impl Gpu for Cuda {
         let Launch { groups, threads, shared_bytes, cluster, .. } = launch;
         assert!(groups <= self.card.groups_max && threads <= self.card.threads_max, "{}: too many", launch.entry);
         assert!(cluster <= 1 || groups.is_multiple_of(cluster), "{}: {groups} groups in {cluster}s", launch.entry);
-        let bind: Vec<&Memory> = launch.bind.iter().map(|buf| &buf.memory).collect();
+        let bind: Vec<&Memory> = launch.bind.iter().map(|bufs| &bufs[0].memory).collect();
         let together = match cluster {
             0 | 1 => Together::Alone,
             _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,

@@ -84,8 +84,9 @@ pub struct Launch<'a, G: Gpu> {
     /// Neighbouring groups that run together and may synchronise (CUDA only); 1: none. On cards without clusters all groups of
     /// the launch do, and must fit on the card at once.
     pub cluster: u32,
-    /// Buffers, in the order of the entry's arguments. In WGSL bindings 0, 1, ... of group 0. None of them twice.
-    pub bind: &'a [&'a G::Buf],
+    /// Buffers, in the order of the entry's arguments. In WGSL bindings 0, 1, ... of group 0. None of them twice. Where an
+    /// argument has several, the entry is given the first and finds the others by distances in a table (CUDA only).
+    pub bind: &'a [&'a [&'a G::Buf]],
     /// Words after the buffers. In WGSL the `args` at the binding after the last buffer.
     pub args: &'a [u32],
 }
@@ -96,6 +97,31 @@ pub struct Table<'a, G: Gpu> {
     pub buf: &'a G::Buf,
     /// The table's first word.
     pub first: usize,
+}
+
+/// Who does what of a launch over the rows of several keys: what [`shares`] makes, in a table.
+pub struct Shares<'a, G: Gpu> {
+    /// The table.
+    pub table: Table<'a, G>,
+    /// How many shares: groups, or tiles of gates.
+    pub count: usize,
+    /// Rows of a share at most.
+    pub rows_max: usize,
+}
+
+/// Shares of at most `rows_max` rows, none of which has rows of two batches: `[shares][2 + W]` words, the first row, the
+/// number of rows, and what its batch has. `batches` are the numbers of their rows, which follow each other.
+pub fn shares<const W: usize>(batches: &[(usize, [u32; W])], rows_max: usize) -> Vec<u32> {
+    let mut words = Vec::new();
+    let mut first = 0;
+    for (rows, own) in batches {
+        for at in (0..*rows).step_by(rows_max) {
+            words.extend([(first + at) as u32, rows_max.min(rows - at) as u32]);
+            words.extend(own);
+        }
+        first += rows;
+    }
+    words
 }
 
 /// One card, opened. Calls are ordered: a launch sees what was written before it, a read sees what was launched before it.
@@ -115,6 +141,11 @@ pub trait Gpu: Send + Sync + 'static {
     fn compile(&self, source: &Source) -> Result<Self::Module>;
     /// Room for this many words, all zero. [`crate::Error::OutOfMemory`] when there is not that much.
     fn alloc(&self, words: usize) -> Result<Self::Buf>;
+    /// Where a buffer begins, in bytes, on cards whose kernels are in CUDA: they find one buffer from another by it. WGSL knows
+    /// no addresses.
+    fn address(&self, _buf: &Self::Buf) -> Option<u64> {
+        None
+    }
     /// Copies words to a place in a buffer. The words may be forgotten when this returns.
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
     /// Copies the first `words` words of one buffer to another.

@@ -152,7 +152,8 @@ impl Gpu for Wgpu {
             return Err(Error::Device(format!("{groups} groups in one launch, of which {most} is the most")));
         }
         let pipeline = self.pipeline(launch.module, launch.entry)?;
-        let bind: Vec<&::wgpu::Buffer> = launch.bind.iter().map(|buf| &buf.buffer).collect();
+        assert!(launch.bind.iter().all(|bufs| bufs.len() == 1), "{}: WGSL knows no addresses", launch.entry);
+        let bind: Vec<&::wgpu::Buffer> = launch.bind.iter().map(|bufs| &bufs[0].buffer).collect();
         self.queue.launch(&pipeline, &bind, launch.args, launch.groups)
     }
 

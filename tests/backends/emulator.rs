@@ -115,7 +115,7 @@ const KERNELS: [Kernel; 16] = [
         groups: 1,
         threads: 256,
         cluster: 1,
-        expect: Failure("heap-buffer-overflow"),
+        expect: Failure("use-after-poison"),
     },
     Kernel {
         name: "a barrier that some threads do not reach",
@@ -222,7 +222,11 @@ const WORDS: u32 = 256;
 /// For the emulated card alone.
 pub fn cases() -> impl Iterator<Item = Case> {
     let kernels = KERNELS.iter().map(|kernel| case(kernel.name, move |host| check(host, kernel)));
-    kernels.chain([case("a failure is not the end", failure_is_not_the_end)])
+    let others = [
+        case("a failure is not the end", failure_is_not_the_end),
+        case("buffers that are reached by distances", reached),
+    ];
+    kernels.chain(others)
 }
 
 fn case(name: &str, check: impl Fn(&HostCuda) + Send + Sync + 'static) -> Case {
@@ -264,7 +268,7 @@ fn run(host: &HostCuda, kernel: &Kernel, threads_of_a_row: u32) -> Result<Vec<u3
         threads: kernel.threads,
         shared_bytes: 256,
         cluster: kernel.cluster,
-        bind: &[&from, &to],
+        bind: &[&[&from], &[&to]],
         args: &[count],
     })?;
     let all = 0..count as usize;
@@ -287,14 +291,50 @@ fn failure_is_not_the_end(host: &HostCuda) {
             threads: 32,
             shared_bytes: 0,
             cluster: 1,
-            bind: &[&buf],
+            bind: &[&[&buf]],
             args: &[at],
         })
     };
     launch(32).expect("within the buffer");
     let error = launch(33).expect_err("beyond the buffer");
-    assert!(error.to_string().contains("heap-buffer-overflow"), "{error}");
+    assert!(error.to_string().contains("use-after-poison"), "{error}");
     launch(32).expect("within the buffer");
     let words = host.finish(host.read(&buf, &[0..32, 32..64]).expect("a read")).expect("words");
     assert_eq!(words, vec![2; 64]);
+}
+
+/// A kernel finds the buffers that its launch names beside those that are bound, within their bounds, and no others.
+fn reached(host: &HostCuda) {
+    let text = [
+        include_str!("../../shaders/distance.cu"),
+        "extern \"C\" __global__ void far(const unsigned* table, const unsigned* in, unsigned* out, unsigned at) {
+             out[threadIdx.x] = in[distance(table) + at + threadIdx.x];
+         }",
+    ]
+    .concat();
+    let module = host.compile(&Source { stem: "unit", text }).expect("it compiles");
+    let [table, first, second, third, out] = [2, 8, 40, 40, 32].map(|words| host.alloc(words).expect("room"));
+    host.write(&second, 0, &(100..140).collect::<Vec<u32>>()).expect("a copy");
+    let far = |from, to, others: &[&<HostCuda as Gpu>::Buf], at: u32| -> Result<Vec<u32>> {
+        let [from_at, to_at] = [from, to].map(|buf| host.address(buf).expect("it has one") as i64);
+        let words = (to_at - from_at) / 4;
+        host.write(&table, 0, &[words as u32, (words >> 32) as u32])?;
+        let bound = [&[from], others].concat();
+        let bind = [&[&table][..], &bound, &[&out]];
+        let (entry, args) = ("far", &[at][..]);
+        let (groups, threads, shared_bytes, cluster) = (1, 32, 0, 1);
+        host.launch(Launch { module: &module, entry, groups, threads, shared_bytes, cluster, bind: &bind, args })?;
+        let all = 0..32;
+        host.finish(host.read(&out, std::slice::from_ref(&all))?)
+    };
+    let words = |from: u32| (from..from + 32).collect::<Vec<u32>>();
+    // after it, before it, more than once
+    assert_eq!(far(&first, &second, &[&second], 8).expect("it is named"), words(108));
+    assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("it is named"), words(100));
+    let failed = |found: Result<Vec<u32>>, expected: &str| {
+        let message = found.expect_err("it leads elsewhere").to_string();
+        assert!(message.contains("unit/far") && message.contains(expected), "{message}");
+    };
+    failed(far(&first, &second, &[&second], 9), "use-after-poison");
+    failed(far(&first, &second, &[&third], 0), "SEGV");
 }

@@ -18,6 +18,7 @@ mod ntt;
 mod precompile;
 mod stems;
 mod tfhe_bootstrap;
+mod together;
 mod wgpu;
 
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         .chain(tfhe_bootstrap::cases())
         .chain(lwe_key_switch::cases())
         .chain(arena::cases())
+        .chain(together::cases())
         .chain(agreement::cases())
         .chain(fast_paths::cases())
         .chain(stems())

@@ -112,7 +112,7 @@ fn groups_sync<G: Gpu>(gpu: &G) {
     let (shown, arrived, wrong) = (buffer(2 * 4 * groups), buffer(1), buffer(groups * threads));
     for _ in 0..launches {
         gpu.write(&arrived, 0, &[0]).expect("a copy");
-        let bind = [&shown, &arrived, &wrong];
+        let bind = [&[&shown][..], &[&arrived], &[&wrong]];
         let (module, entry, args) = (&module, "groups_sync_check", &[rounds][..]);
         let launch = Launch { module, entry, groups, threads, shared_bytes: 0, cluster: groups, bind: &bind, args };
         gpu.launch(launch).expect("a launch");
@@ -176,13 +176,14 @@ impl<G: Gpu> Card<'_, G> {
         let slots: Vec<u32> = (0..4 * words).map(|_| rng.next_u32()).collect();
         let slot = |i: u32| &slots[i as usize * words..][..words];
         let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
-        let table = [[EIGHTH, 0, 1, 1, u32::MAX], [0u32.wrapping_sub(EIGHTH), 3, 2, 2, 2], [5, 1, 1, 1, 1]];
+        let minus_eighth = 0u32.wrapping_sub(EIGHTH);
+        let table = [[EIGHTH, 0, 1, 1, u32::MAX, 0, 0], [minus_eighth, 3, 2, 2, 2, 0, 0], [5, 1, 1, 1, 1, 0, 0]];
         // a table may begin anywhere
         let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
-        self.stems.linear.add(self.gpu, &arena, Table { buf: &table_buf, first: 2 }, &out, 3).expect("a launch");
+        self.stems.linear.add(self.gpu, &[&arena], Table { buf: &table_buf, first: 2 }, &out, 3).expect("a launch");
         let expected: Vec<u32> = table
             .iter()
-            .flat_map(|&[constant, x, f, y, g]| {
+            .flat_map(|&[constant, x, f, y, g, ..]| {
                 (0..words).map(move |i| {
                     let sum = slot(x)[i].wrapping_mul(f).wrapping_add(slot(y)[i].wrapping_mul(g));
                     if i == words - 1 { sum.wrapping_add(constant) } else { sum }
@@ -192,8 +193,8 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&out, 3 * words) == expected, "sums");
         assert!(self.download(&arena, 4 * words) == slots, "operands stay");
 
-        let negations = self.upload(&[9, 2, 0, 3, 3]);
-        self.stems.linear.negate(self.gpu, &arena, Table { buf: &negations, first: 1 }, 2).expect("a launch");
+        let negations = self.upload(&[9, 2, 0, 0, 0, 3, 3, 0, 0]);
+        self.stems.linear.negate(self.gpu, &[&arena], Table { buf: &negations, first: 1 }, 2).expect("a launch");
         let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
         let expected: Vec<u32> =
             negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();

@@ -98,7 +98,17 @@ fn source(text: &str) -> Source {
 
 fn launch(card: &Wgpu, text: &str, entry: &'static str, bind: &[&<Wgpu as Gpu>::Buf], args: &[u32]) -> Result<()> {
     let module = card.compile(&source(text))?;
-    card.launch(Launch { module: &module, entry, groups: 2, threads: 64, shared_bytes: 0, cluster: 1, bind, args })
+    let bind: Vec<&[&<Wgpu as Gpu>::Buf]> = bind.chunks(1).collect();
+    card.launch(Launch {
+        module: &module,
+        entry,
+        groups: 2,
+        threads: 64,
+        shared_bytes: 0,
+        cluster: 1,
+        bind: &bind,
+        args,
+    })
 }
 
 fn all(card: &Wgpu, buf: &<Wgpu as Gpu>::Buf, words: usize) -> Vec<u32> {
@@ -150,7 +160,7 @@ fn arguments(card: Wgpu) {
     let buf = card.alloc(128).expect("fits");
     let module = card.compile(&source(ADD)).expect("compiles");
     for by in 1..=50 {
-        let bind = [&buf];
+        let bind = [&[&buf][..]];
         let args = [by];
         let entry = "add";
         let launch = Launch {
@@ -236,7 +246,7 @@ fn wrong_launch(card: Wgpu) {
         threads: 64,
         shared_bytes: 0,
         cluster: 1,
-        bind: &[&a],
+        bind: &[&[&a]],
         args: &[1],
     };
     failed(card.launch(many));

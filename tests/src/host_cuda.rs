@@ -2,14 +2,16 @@
 //! run on the host.
 //!
 //! A source becomes a program of its own (`host_cuda/runner.cpp` around it), kept in a folder beside the tests by the hash
-//! of everything that went into it. A launch sends it buffers and takes them back. The program runs each launch in three
-//! orders of threads; whatever depends on the order, leaves memory, or does not meet at a barrier is an error that names
-//! the entry.
+//! of everything that went into it. A launch sends it the buffers that are bound and those that its kernel finds from them
+//! by distances, at addresses of their own, and takes them back. No others are there: a distance that leads elsewhere is
+//! an error. The program runs each launch in three orders of threads; whatever depends on the order, leaves memory, or does
+//! not meet at a barrier is an error that names the entry.
 
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use kernels::gpu::{Card, Gpu, Language, Launch, Source};
@@ -31,6 +33,11 @@ const FLAGS: [&str; 10] = [
     "-Wno-unused-but-set-variable",
 ];
 
+/// Where buffers lie in a process that runs kernels: between what its system and its sanitizers take.
+const ADDRESSES: Range<u64> = 0x3000_0000_0000..0x5000_0000_0000;
+/// From a buffer to the next, in bytes: distances take more than 32 bits.
+const APART: u64 = 1 << 32;
+
 /// The emulated card.
 pub struct HostCuda {
     card: Card,
@@ -41,6 +48,8 @@ pub struct HostCuda {
     alter: Option<Alter>,
     /// Groups of a launch that may all wait for each other, on a card without clusters.
     together_max: u32,
+    /// Of the next buffer.
+    address: AtomicU64,
 }
 
 /// What becomes of a source before it is compiled.
@@ -55,11 +64,15 @@ pub struct Module {
 }
 
 /// Words in the host's memory.
-pub struct Buf(Mutex<Vec<u32>>);
+pub struct Buf {
+    words: Mutex<Vec<u32>>,
+    /// Where kernels find them.
+    address: u64,
+}
 
 impl Buf {
     fn words(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.words.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -89,7 +102,8 @@ impl HostCuda {
             loop_turns_max: None,
             wide_integers: true,
         };
-        let host = HostCuda { card, folder: folder(), seed: 1, alter: None, together_max: u32::MAX };
+        let address = AtomicU64::new(ADDRESSES.start);
+        let host = HostCuda { card, folder: folder(), seed: 1, alter: None, together_max: u32::MAX, address };
         host.runner().map_err(|error| Error::Unavailable(error.to_string()))?;
         Ok(host)
     }
@@ -241,7 +255,14 @@ impl Gpu for HostCuda {
         if words as u64 * 4 > self.card.buffer_bytes_max {
             return Err(Error::OutOfMemory(format!("a buffer of {words} words")));
         }
-        Ok(Buf(Mutex::new(vec![0; words])))
+        assert!(4 * words as u64 <= APART, "a buffer of {words} words");
+        let address = self.address.fetch_add(APART, Ordering::Relaxed);
+        assert!(ADDRESSES.contains(&address), "a card that has made {} buffers", (address - ADDRESSES.start) / APART);
+        Ok(Buf { words: Mutex::new(vec![0; words]), address })
+    }
+
+    fn address(&self, buf: &Buf) -> Option<u64> {
+        Some(buf.address)
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
@@ -269,10 +290,17 @@ impl Gpu for HostCuda {
             return Err(Error::Unavailable(format!("{entry}: {} groups at once", launch.groups)));
         }
         assert!(launch.shared_bytes <= self.card.shared_bytes_max, "{entry}: {} bytes", launch.shared_bytes);
-        for (i, buf) in launch.bind.iter().enumerate() {
-            assert!(!launch.bind[..i].iter().any(|other| std::ptr::eq(*other, *buf)), "{entry}: a buffer bound twice");
+        let mut buffers: Vec<Sent<'_>> = Vec::new();
+        for (argument, bufs) in launch.bind.iter().enumerate() {
+            for buf in *bufs {
+                match buffers.iter().find(|sent| sent.address == buf.address) {
+                    // a key of several batches
+                    Some(sent) if sent.argument == argument => {}
+                    Some(_) => panic!("{entry}: a buffer bound twice"),
+                    None => buffers.push(Sent { argument, address: buf.address, words: buf.words() }),
+                }
+            }
         }
-        let mut buffers: Vec<MutexGuard<'_, Vec<u32>>> = launch.bind.iter().map(|buf| buf.words()).collect();
         let shape = [at as u32, launch.groups, launch.threads, launch.shared_bytes, launch.cluster, self.seed];
         let counts = [launch.bind.len() as u32, launch.args.len() as u32];
 
@@ -316,31 +344,39 @@ fn start(program: &Path) -> Result<Child> {
         .map_err(|error| Error::Device(format!("{}: {error}", program.display())))
 }
 
+/// A buffer on its way to a process.
+struct Sent<'a> {
+    /// The argument that it is, or is reached from.
+    argument: usize,
+    address: u64,
+    words: MutexGuard<'a, Vec<u32>>,
+}
+
 /// One launch, there and back, in the words of `runner.cpp`.
 fn exchange(
     process: &mut Child,
     shape: &[u32],
     counts: &[u32],
     args: &[u32],
-    buffers: &mut [MutexGuard<'_, Vec<u32>>],
+    buffers: &mut [Sent<'_>],
 ) -> std::io::Result<()> {
-    let mut sent: Vec<u32> = [shape, counts, args].concat();
-    for buffer in buffers.iter() {
-        sent.push(buffer.len() as u32);
-        sent.extend_from_slice(buffer);
+    let mut sent: Vec<u32> = [shape, counts, args, &[buffers.len() as u32]].concat();
+    for Sent { argument, address, words } in buffers.iter() {
+        sent.extend([*argument as u32, *address as u32, (address >> 32) as u32, words.len() as u32]);
+        sent.extend_from_slice(words);
     }
     let bytes: Vec<u8> = sent.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let to = process.stdin.as_mut().expect("piped");
     to.write_all(&bytes)?;
     to.flush()?;
     let from = process.stdout.as_mut().expect("piped");
-    let mut written = [0; 4];
-    from.read_exact(&mut written)?;
-    for (i, buffer) in buffers.iter_mut().enumerate() {
-        if u32::from_ne_bytes(written) >> i & 1 == 1 {
-            let mut bytes = vec![0; 4 * buffer.len()];
+    for Sent { words, .. } in buffers {
+        let mut written = [0; 4];
+        from.read_exact(&mut written)?;
+        if u32::from_ne_bytes(written) == 1 {
+            let mut bytes = vec![0; 4 * words.len()];
             from.read_exact(&mut bytes)?;
-            for (word, bytes) in buffer.iter_mut().zip(bytes.chunks_exact(4)) {
+            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
                 *word = u32::from_ne_bytes(bytes.try_into().expect("four of them"));
             }
         }

@@ -85,6 +85,10 @@ impl Gpu for Paper {
         Ok(())
     }
 
+    fn address(&self, _buf: &()) -> Option<u64> {
+        Some(0)
+    }
+
     fn write(&self, _buf: &(), _at: usize, _words: &[u32]) -> Result<()> {
         Ok(())
     }

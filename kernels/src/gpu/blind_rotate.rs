@@ -8,7 +8,7 @@ mod registers;
 
 use super::ntt::{self, Ntt};
 use super::stem::{Compiler, Stem};
-use super::{Card, Gpu, Language, source};
+use super::{Card, Gpu, Language, Shares, source};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
@@ -83,7 +83,7 @@ impl<G: Gpu> BlindRotate<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         let kernels = match variant {
             Variant::Plain => {
-                let texts = [&source::NTT, &source::BLIND_ROTATE];
+                let texts = [&source::DISTANCE, &source::NTT, &source::BLIND_ROTATE];
                 let (threads, shared) = (ntt::threads(params), accumulator_is_shared(gpu.card(), params));
                 let more = [
                     ("WORDS", params.polynomial_size as u32 / threads),
@@ -113,20 +113,31 @@ impl<G: Gpu> BlindRotate<G> {
         Ok(loaded)
     }
 
-    /// `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`. At most as many rows as the card
-    /// has groups.
+    /// Rows of a share at most, for batches of so many rows, each under a key of its own.
+    pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
+        match &self.kernels {
+            Kernels::Plain(_) => 1,
+            Kernels::Registers(registers) => registers.rows_of_a_share(rows),
+        }
+    }
+
+    /// `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`. `shares` are of all rows, at most
+    /// [`BlindRotate::rows_of_a_share`] each, with two words: words from the first of the keys to the share's own. At most as
+    /// many rows as the card has groups.
     pub fn run(
         &self,
         gpu: &G,
-        key: &G::Buf,
+        keys: &[&G::Buf],
         roots: &G::Buf,
         exponents: &G::Buf,
         acc: &G::Buf,
-        rows: usize,
+        shares: &Shares<'_, G>,
     ) -> Result<()> {
         match &self.kernels {
             Kernels::Plain(stem) => {
-                stem.launch(gpu, "blind_rotate_start", rows, &[exponents, acc], &[rows as u32])?;
+                let rows = shares.count;
+                stem.launch(gpu, "blind_rotate_start", rows, &[&[exponents], &[acc]], &[rows as u32])?;
+                let (bind, table) = ([keys, &[roots], &[exponents], &[acc], &[shares.table.buf]], shares.table.first);
                 let steps = match gpu.card().language {
                     Language::Cuda => self.params.lwe_dimension,
                     Language::Wgsl => {
@@ -136,12 +147,17 @@ impl<G: Gpu> BlindRotate<G> {
                 };
                 for first in (0..self.params.lwe_dimension).step_by(steps) {
                     let count = steps.min(self.params.lwe_dimension - first);
-                    let args = [first as u32, count as u32];
-                    stem.launch_whole(gpu, "blind_rotate", rows, &[key, roots, exponents, acc], &args)?;
+                    let args = [first as u32, count as u32, table as u32];
+                    // WGSL, with one key a launch, has no need of shares of one row each
+                    let (bind, args) = match gpu.card().language {
+                        Language::Cuda => (&bind[..], &args[..]),
+                        Language::Wgsl => (&bind[..4], &args[..2]),
+                    };
+                    stem.launch_whole(gpu, "blind_rotate", rows, bind, args)?;
                 }
                 Ok(())
             }
-            Kernels::Registers(registers) => registers.run(gpu, key, roots, exponents, acc, rows),
+            Kernels::Registers(registers) => registers.run(gpu, keys, roots, exponents, acc, shares),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Gates on a card: the order of kernels, written once for every [`Gpu`].
 //!
 //! A batch sends tables (which slots, which factors) and launches; ciphertexts stay in the arena, and nothing is waited for
-//! before the caller asks for its reads.
+//! before the caller asks for its reads. Batches of several keys of equal parameters are one sequence of launches on cards
+//! whose kernels are in CUDA: tables tell how far a row's key and arena are from those of the first batch.
+
+mod together;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,11 +16,11 @@ use super::mod_switch::ModSwitch;
 use super::ntt::{self, Ntt};
 use super::sample_extract::{NO_ROW, SampleExtract};
 use super::stem::Compiler;
-use super::{Card, Gpu, Table, alloc};
+use super::{Card, Gpu, Language, Shares, Table, alloc};
 use crate::backend::{Backend, DeviceInfo, KeyedGates, SlotGate};
 use crate::error::Result;
-use crate::tfhe::gates::{self, Gate};
 use crate::tfhe::{EvaluationKey, Params, Preset};
+use together::{Distance, Distances, Lists, Place, Tables, counts, parts, ranges};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
@@ -90,7 +93,7 @@ pub struct Arena<G: Gpu> {
 
 /// Buffers of a batch under way, kept for the next: the card works on one batch after another.
 struct Scratch<G: Gpu> {
-    /// Tables of `linear`, `sample_extract`, `lwe_key_switch`, `negate`, one after another.
+    /// Tables of all kernels, one after another.
     tables: Grown<G>,
     /// `[rows][n + 1]`: linear parts, then their exponents.
     exponents: Grown<G>,
@@ -98,6 +101,8 @@ struct Scratch<G: Gpu> {
     accumulators: Grown<G>,
     /// `[gates][kN + 1]`.
     samples: Grown<G>,
+    /// `[reads][n + 1]`: what is read of several arenas.
+    reads: Grown<G>,
 }
 
 /// A buffer that grows with what is asked of it.
@@ -119,6 +124,11 @@ impl<G: Gpu> Grown<G> {
         Table { buf: &self.0.as_ref().expect("tables are written before kernels start").1, first }
     }
 
+    /// A table of shares, of what is there.
+    fn shares(&self, place: &Place) -> Shares<'_, G> {
+        Shares { table: self.from(place.first), count: place.count, rows_max: place.rows_max }
+    }
+
     /// These words, from the beginning.
     fn with(&mut self, gpu: &G, words: &[u32]) -> Result<&G::Buf> {
         let buf = self.of(gpu, words.len())?;
@@ -129,7 +139,8 @@ impl<G: Gpu> Grown<G> {
 
 impl<G: Gpu> Default for Scratch<G> {
     fn default() -> Self {
-        Scratch { tables: Grown(None), exponents: Grown(None), accumulators: Grown(None), samples: Grown(None) }
+        let [tables, exponents, accumulators, samples, reads] = [(); 5].map(|()| Grown(None));
+        Scratch { tables, exponents, accumulators, samples, reads }
     }
 }
 
@@ -143,7 +154,7 @@ impl<G: Gpu> Evaluator<G> {
             memory_bytes: card.memory_bytes,
             rows_max: WAVES * rows_of_a_wave(card, &Preset::Fast128.params()),
             batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
-            keys_together_max: 1,
+            keys_together_max: keys_together_max(card),
         };
         Evaluator {
             gpu,
@@ -186,88 +197,155 @@ impl<G: Gpu> Evaluator<G> {
     }
 
     /// Bootstraps that go through the kernels together: neither more groups nor larger buffers than the card has.
-    fn rows_at_once(&self, key: &Key<G>) -> usize {
+    fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
         let (card, p) = (self.gpu.card(), &key.params);
         let row_words = blind_rotate::accumulator_words(p).max(p.lwe_dimension + 1);
         let fit = (card.buffer_bytes_max / (4 * row_words as u64)) as usize;
-        let rows = fit.min(card.groups_max as usize).min(key.stems.key_switch.gates_max(card.groups_max));
+        let rows = fit.min(card.groups_max as usize).min(key.stems.key_switch.gates_max(card.groups_max, batches));
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
         // a MUX takes two
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
 
-    /// Starts a batch; its read, and how many words were asked for.
-    fn evaluate_batch(&self, batch: &KeyedGates<'_, Self>) -> Result<(G::Pending, usize)> {
-        let KeyedGates { key, arena, gates, reads } = batch;
-        let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
-        let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(*reads);
-        assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
-        for part in parts(gates, self.rows_at_once(key)) {
-            self.evaluate_some(key, arena, part)?;
+    /// Batches that are one sequence of launches, by their places: those of equal parameters, where kernels find one buffer
+    /// from another.
+    fn sequences(&self, batches: &[KeyedGates<'_, Self>]) -> Vec<Vec<usize>> {
+        let addresses = self.gpu.card().language == Language::Cuda;
+        let mut sequences: Vec<Vec<usize>> = Vec::new();
+        for (at, batch) in batches.iter().enumerate() {
+            let alike = |first: usize| addresses && batches[first].key.params == batch.key.params;
+            match sequences.iter_mut().find(|sequence| alike(sequence[0])) {
+                Some(sequence) => sequence.push(at),
+                None => sequences.push(vec![at]),
+            }
         }
-        let mut ranges = ranges(reads, arena.row_words);
-        if let (true, Some(last)) = (reads.is_empty(), gates.last()) {
-            // a level of a circuit reads nothing: a word of its results tells when it is done
-            let at = last.result as usize * arena.row_words;
-            ranges.push(at..at + 1);
-        }
-        Ok((self.gpu.read(&arena.buf, &ranges)?, reads.len() * arena.row_words))
+        sequences
     }
 
-    /// Some of a batch's gates, no more bootstraps than go through together.
-    fn evaluate_some(&self, key: &Key<G>, arena: &Arena<G>, gates: &[SlotGate]) -> Result<()> {
-        let (gpu, stems) = (&self.gpu, &key.stems);
-        let (mut sums, mut negations, mut extractions, mut results) = (vec![], vec![], vec![], vec![]);
-        for gate in gates {
-            if gate.gate == Gate::Not {
-                negations.extend([gate.operands[0], gate.result]);
-                continue;
-            }
-            let row = (sums.len() / linear::ADD_WORDS) as u32;
-            extractions.extend([row, if gate.gate.bootstraps() == 2 { row + 1 } else { NO_ROW }]);
-            for (operands, sum) in gates::bootstraps(gate.gate) {
-                sums.extend(linear::add_row(*sum, operands.map(|operand| gate.operands[operand])));
-            }
-            results.push(gate.result);
+    /// Starts batches of equal parameters, and one read of all that they read.
+    fn start(&self, batches: &[&KeyedGates<'_, Self>]) -> Result<G::Pending> {
+        let gates: Vec<&[SlotGate]> = batches.iter().map(|batch| batch.gates).collect();
+        let reading: Vec<&KeyedGates<'_, Self>> =
+            batches.iter().filter(|batch| !batch.reads.is_empty()).copied().collect();
+        // what several arenas hold is copied to one place by the last part, so that there is one wait
+        let copied = if reading.len() > 1 { &reading[..] } else { &[] };
+        let mut parts = parts(&gates, self.rows_at_once(batches[0].key, batches.len()));
+        if parts.is_empty() && !copied.is_empty() {
+            parts.push(Vec::new());
         }
         let scratch = &mut *self.scratch();
-        // all tables in one upload, before the first kernel: none waits for the host in between
-        scratch.tables.with(gpu, &[&sums[..], &extractions, &results, &negations].concat())?;
-        let extractions_at = sums.len();
-        let results_at = extractions_at + extractions.len();
-        let negations_at = results_at + results.len();
-        if !results.is_empty() {
-            let rows = sums.len() / linear::ADD_WORDS;
-            let exponents = scratch.exponents.of(gpu, rows * (key.params.lwe_dimension + 1))?;
-            stems.linear.add(gpu, &arena.buf, scratch.tables.from(0), exponents, rows)?;
-            self.bootstrap_exponents(key, scratch, rows, extractions_at, results.len())?;
-            let (samples, table) = (scratch.samples.of(gpu, 0)?, scratch.tables.from(results_at));
-            stems.key_switch.run(gpu, &key.key_switch, samples, table, &arena.buf, results.len())?;
+        for (i, part) in parts.iter().enumerate() {
+            let copied = if i + 1 == parts.len() { copied } else { &[] };
+            self.evaluate_part(batches, part, copied, scratch)?;
         }
-        if !negations.is_empty() {
-            let rows = negations.len() / linear::NEGATE_WORDS;
-            stems.linear.negate(gpu, &arena.buf, scratch.tables.from(negations_at), rows)?;
+        let read = |buf: &G::Buf, words: Range<usize>| self.gpu.read(buf, std::slice::from_ref(&words));
+        let last = batches.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?)));
+        match (&reading[..], last) {
+            ([], None) => self.gpu.read(&batches[0].arena.buf, &[]),
+            // a level of a circuit reads nothing: a word of its results tells when it is done
+            ([], Some((arena, gate))) => {
+                let at = gate.result as usize * arena.row_words;
+                read(&arena.buf, at..at + 1)
+            }
+            ([batch], _) => self.gpu.read(&batch.arena.buf, &ranges(batch.reads, batch.arena.row_words)),
+            (several, _) => {
+                let words = several.iter().map(|batch| batch.reads.len() * batch.arena.row_words).sum();
+                read(scratch.reads.of(&self.gpu, words)?, 0..words)
+            }
+        }
+    }
+
+    /// Some gates of some of the batches, no more bootstraps than go through together; then the slots that `copied` read, to
+    /// `scratch.reads`.
+    fn evaluate_part(
+        &self,
+        batches: &[&KeyedGates<'_, Self>],
+        part: &[(usize, &[SlotGate])],
+        copied: &[&KeyedGates<'_, Self>],
+        scratch: &mut Scratch<G>,
+    ) -> Result<()> {
+        let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
+        let stems = &key.stems;
+        let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
+        let rotating: Vec<&G::Buf> = of_part().map(|batch| &batch.key.bootstrap).collect();
+        let switching: Vec<&G::Buf> = of_part().map(|batch| &batch.key.key_switch).collect();
+        let arenas: Vec<&G::Buf> = of_part().map(|batch| &batch.arena.buf).collect();
+        let mut lists = Lists::default();
+        for (i, (_, gates)) in part.iter().enumerate() {
+            let [bootstrap, key_switch, arena] =
+                [&rotating, &switching, &arenas].map(|bufs| self.distance(bufs[0], bufs[i]));
+            lists.add(gates, &Distances { bootstrap, key_switch, arena });
+        }
+        let read: Vec<&G::Buf> = copied.iter().map(|batch| &batch.arena.buf).collect();
+        let copies: Vec<u32> = copied
+            .iter()
+            .flat_map(|batch| {
+                let far = self.distance(read[0], &batch.arena.buf);
+                batch.reads.iter().flat_map(move |&slot| linear::copy_row(slot, far))
+            })
+            .collect();
+        let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
+        let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max);
+        // all tables in one upload, before the first kernel: none waits for the host in between
+        let mut tables = Tables::default();
+        let sums = tables.add(&lists.sums);
+        let rotations = tables.add_shares(&lists.rotated, rows_max);
+        let extractions = tables.add(&lists.extractions);
+        let switches = tables.add_shares(&lists.switched, gates_max);
+        let results = tables.add(&lists.results);
+        let negations = tables.add(&lists.negations);
+        let copies_at = tables.add(&copies);
+        scratch.tables.with(gpu, &tables.words)?;
+        let (rows, words) = (lists.rows(), key.params.lwe_dimension + 1);
+        if rows > 0 {
+            let exponents = scratch.exponents.of(gpu, rows * words)?;
+            stems.linear.add(gpu, &arenas, scratch.tables.from(sums), exponents, rows)?;
+            self.bootstrap_exponents(key, &rotating, scratch, &rotations, extractions, (rows, lists.results.len()))?;
+            let samples = scratch.samples.of(gpu, 0)?;
+            let (slots, shares) = (scratch.tables.from(results), scratch.tables.shares(&switches));
+            stems.key_switch.run(gpu, &switching, samples, slots, &shares, &arenas)?;
+        }
+        if !lists.negations.is_empty() {
+            let rows = lists.negations.len() / linear::NEGATE_WORDS;
+            stems.linear.negate(gpu, &arenas, scratch.tables.from(negations), rows)?;
+        }
+        if !copies.is_empty() {
+            let rows = copies.len() / linear::ADD_WORDS;
+            let to = scratch.reads.of(gpu, rows * words)?;
+            stems.linear.add(gpu, &read, scratch.tables.from(copies_at), to, rows)?;
         }
         Ok(())
     }
 
-    /// From torus words in `scratch.exponents` to samples in `scratch.samples`; the table of `gates` extractions is in
-    /// `scratch.tables`.
+    /// Words from a buffer to another.
+    fn distance(&self, from: &G::Buf, to: &G::Buf) -> Distance {
+        if std::ptr::eq(from, to) {
+            return [0; 2];
+        }
+        let address = |buf: &G::Buf| self.gpu.address(buf).expect("where kernels are in CUDA a buffer has one") as i64;
+        let words = (address(to) - address(from)) / 4;
+        [words as u32, (words >> 32) as u32]
+    }
+
+    /// From torus words in `scratch.exponents` to samples in `scratch.samples`, so many rows and gates; the tables of rotations
+    /// and extractions are in `scratch.tables`.
     fn bootstrap_exponents(
         &self,
         key: &Key<G>,
+        keys: &[&G::Buf],
         scratch: &mut Scratch<G>,
-        rows: usize,
-        extractions_at: usize,
-        gates: usize,
+        rotations: &Place,
+        extractions: usize,
+        (rows, gates): (usize, usize),
     ) -> Result<()> {
         let (gpu, stems, p) = (&self.gpu, &key.stems, &key.params);
         let exponents = scratch.exponents.of(gpu, 0)?;
         let accumulators = scratch.accumulators.of(gpu, rows * blind_rotate::accumulator_words(p))?;
         stems.mod_switch.run(gpu, exponents, rows * (p.lwe_dimension + 1))?;
-        stems.blind_rotate.run(gpu, &key.bootstrap, &key.roots, exponents, accumulators, rows)?;
+        let shares = scratch.tables.shares(rotations);
+        stems.blind_rotate.run(gpu, keys, &key.roots, exponents, accumulators, &shares)?;
         let samples = scratch.samples.of(gpu, gates * (p.extracted_dimension() + 1))?;
-        stems.sample_extract.run(gpu, accumulators, scratch.tables.from(extractions_at), samples, gates)
+        stems.sample_extract.run(gpu, accumulators, scratch.tables.from(extractions), samples, gates)
     }
 }
 
@@ -276,38 +354,27 @@ fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
     card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor(params)
 }
 
-/// Consecutive parts of `gates` of at most `rows` bootstraps each.
-fn parts(gates: &[SlotGate], rows: usize) -> impl Iterator<Item = &[SlotGate]> {
-    let mut rest = gates;
-    std::iter::from_fn(move || {
-        let mut sum = 0;
-        let fit = rest.iter().take_while(|gate| {
-            sum += gate.gate.bootstraps();
-            sum <= rows
-        });
-        let (part, left) = rest.split_at(fit.count());
-        rest = left;
-        (!part.is_empty()).then_some(part)
-    })
-}
-
-/// Words of slots, one range for each run of neighbours.
-fn ranges(slots: &[u32], row_words: usize) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for &slot in slots {
-        let words = slot as usize * row_words..(slot as usize + 1) * row_words;
-        match ranges.last_mut() {
-            Some(last) if last.end == words.start => last.end = words.end,
-            _ => ranges.push(words),
-        }
+/// Keys with a row each that a card works on at the same time: a group for each multiprocessor. Further ones would wait for
+/// these, as they do in a call of their own.
+fn keys_together_max(card: &Card) -> usize {
+    match card.language {
+        Language::Cuda => card.multiprocessors.max(1) as usize,
+        // its kernels know no buffers but those that they are given
+        Language::Wgsl => 1,
     }
-    ranges
 }
 
 /// Batches under way.
 pub struct Pending<G: Gpu> {
-    /// Of each batch, with the number of words that were asked for.
-    reads: Vec<(G::Pending, usize)>,
+    /// Of each sequence of launches.
+    reads: Vec<Read<G>>,
+}
+
+/// A read under way.
+struct Read<G: Gpu> {
+    pending: G::Pending,
+    /// Whose words it has, one after another: the place of a batch among those of the call, and the number of its words.
+    batches: Vec<(usize, usize)>,
 }
 
 impl<G: Gpu> Backend for Evaluator<G> {
@@ -359,8 +426,8 @@ impl<G: Gpu> Backend for Evaluator<G> {
     }
 
     fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
-        for (read, _) in &pending.reads {
-            if !self.gpu.wait(read, wanted)? {
+        for read in &pending.reads {
+            if !self.gpu.wait(&read.pending, wanted)? {
                 return Ok(false);
             }
         }
@@ -368,30 +435,53 @@ impl<G: Gpu> Backend for Evaluator<G> {
     }
 
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self>]) -> Result<Pending<G>> {
-        let reads = batches.iter().map(|batch| self.evaluate_batch(batch)).collect::<Result<_>>()?;
-        Ok(Pending { reads })
+        let batches = &*batches;
+        for KeyedGates { arena, gates, reads, .. } in batches {
+            let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
+            let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(*reads);
+            assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
+        }
+        let start = |sequence: Vec<usize>| {
+            let of_sequence: Vec<&KeyedGates<'_, Self>> = sequence.iter().map(|&at| &batches[at]).collect();
+            let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
+            let pending = self.start(&of_sequence)?;
+            Ok(Read { pending, batches: sequence.into_iter().map(|at| (at, words(at))).collect() })
+        };
+        Ok(Pending { reads: self.sequences(batches).into_iter().map(start).collect::<Result<_>>()? })
     }
 
     fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
-        let mut all = Vec::new();
-        for (read, count) in pending.reads {
-            let mut words = self.gpu.finish(read)?;
-            words.truncate(count);
-            if all.is_empty() { all = words } else { all.extend(words) }
+        let mut of_batches = Vec::new();
+        for Read { pending, batches } in pending.reads {
+            let mut words = self.gpu.finish(pending)?;
+            // what was read to tell that it is done is no one's
+            words.truncate(batches.iter().map(|(_, count)| count).sum());
+            // a copy less where one batch has all of them
+            for &(at, count) in batches.iter().rev() {
+                let rest = words.len() - count;
+                of_batches.push((at, if rest == 0 { std::mem::take(&mut words) } else { words.split_off(rest) }));
+            }
         }
-        Ok(all)
+        of_batches.sort_by_key(|(at, _)| *at);
+        let mut all = of_batches.into_iter().map(|(_, words)| words).filter(|words| !words.is_empty());
+        let mut first = all.next().unwrap_or_default();
+        all.for_each(|words| first.extend(words));
+        Ok(first)
     }
 
     fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
         let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
-        for inputs in inputs.chunks(self.rows_at_once(key) * row_in) {
+        for inputs in inputs.chunks(self.rows_at_once(key, 1) * row_in) {
             let rows = inputs.len() / row_in;
             let scratch = &mut *self.scratch();
             scratch.exponents.with(&self.gpu, inputs)?;
+            let mut tables = Tables::default();
+            let rotations = tables.add_shares(&[(rows, [0; 2])], key.stems.blind_rotate.rows_of_a_share(&[rows]));
             let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
-            scratch.tables.with(&self.gpu, &extractions)?;
-            self.bootstrap_exponents(key, scratch, rows, 0, rows)?;
+            let extractions = tables.add(&extractions);
+            scratch.tables.with(&self.gpu, &tables.words)?;
+            self.bootstrap_exponents(key, &[&key.bootstrap], scratch, &rotations, extractions, (rows, rows))?;
             let samples = 0..rows * row_out;
             let pending = self.gpu.read(scratch.samples.of(&self.gpu, 0)?, std::slice::from_ref(&samples))?;
             out.extend(self.gpu.finish(pending)?);
@@ -402,15 +492,19 @@ impl<G: Gpu> Backend for Evaluator<G> {
     fn key_switch(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
         let (row_in, row_out) = (key.params.extracted_dimension() + 1, key.params.lwe_dimension + 1);
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
-        for inputs in inputs.chunks(self.rows_at_once(key) * row_in) {
+        for inputs in inputs.chunks(self.rows_at_once(key, 1) * row_in) {
             let gates = inputs.len() / row_in;
             let arena = self.arena(&key.params, gates)?;
             let slots: Vec<u32> = (0..gates as u32).collect();
             let scratch = &mut *self.scratch();
             let samples = scratch.samples.with(&self.gpu, inputs)?;
-            scratch.tables.with(&self.gpu, &slots)?;
-            let table = scratch.tables.from(0);
-            key.stems.key_switch.run(&self.gpu, &key.key_switch, samples, table, &arena.buf, gates)?;
+            let mut tables = Tables::default();
+            let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], self.gpu.card().groups_max);
+            let (results, switches) = (tables.add(&slots), tables.add_shares(&[(gates, [0; 4])], gates_max));
+            scratch.tables.with(&self.gpu, &tables.words)?;
+            let (results, shares) = (scratch.tables.from(results), scratch.tables.shares(&switches));
+            let keys = [&key.key_switch];
+            key.stems.key_switch.run(&self.gpu, &keys, samples, results, &shares, &[&arena.buf])?;
             let pending = self.gpu.read(&arena.buf, &ranges(&slots, row_out))?;
             out.extend(self.gpu.finish(pending)?);
         }
@@ -419,150 +513,4 @@ impl<G: Gpu> Backend for Evaluator<G> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gpu::{Language, Launch, Source};
-
-    #[cfg(feature = "cuda")]
-    #[test]
-    fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have() {
-        let paper = crate::cuda::Paper::new((9, 0));
-        let evaluator = Evaluator::new(paper.clone());
-        let shapes: Vec<Params> =
-            Preset::ALL.map(Preset::params).into_iter().chain(crate::tfhe_rs::accepted_params()).collect();
-        assert!(shapes.len() <= STEMS_MAX);
-        let prepare_all = || shapes.iter().for_each(|params| evaluator.prepare(params).expect("paper takes all"));
-        prepare_all();
-        let compiled = paper.sources().len();
-        let kept: Vec<_> = shapes.iter().map(|params| evaluator.known_stems(params).expect("kept")).collect();
-        prepare_all();
-        assert_eq!(paper.sources().len(), compiled);
-        for (params, stems) in shapes.iter().zip(&kept) {
-            assert!(Arc::ptr_eq(&evaluator.known_stems(params).expect("kept"), stems));
-        }
-    }
-
-    #[test]
-    fn parts_keep_order_and_no_part_has_too_many_bootstraps() {
-        let gates: Vec<SlotGate> = [Gate::Mux, Gate::Not, Gate::And, Gate::Mux, Gate::Not, Gate::Mux, Gate::Or]
-            .into_iter()
-            .zip(0..)
-            .map(|(gate, result)| SlotGate { gate, operands: [0; 3], result })
-            .collect();
-        let lengths: Vec<usize> = parts(&gates, 3).map(<[SlotGate]>::len).collect();
-        assert_eq!(lengths, [3, 2, 2]);
-        let together: Vec<SlotGate> = parts(&gates, 3).flatten().copied().collect();
-        assert_eq!(together, gates);
-        assert_eq!(parts(&[], 3).count(), 0);
-    }
-
-    /// A card that computes nothing and tells what it is asked for: `write`, `read`, entries.
-    struct Told {
-        card: Card,
-        asked: Mutex<Vec<&'static str>>,
-    }
-
-    impl Told {
-        fn tell<T>(&self, what: &'static str, value: T) -> Result<T> {
-            self.asked.lock().expect("one thread").push(what);
-            Ok(value)
-        }
-    }
-
-    impl Gpu for Told {
-        type Buf = ();
-        type Module = ();
-        type Pending = ();
-
-        fn card(&self) -> &Card {
-            &self.card
-        }
-        fn compile(&self, _: &Source) -> Result<()> {
-            Ok(())
-        }
-        fn alloc(&self, _: usize) -> Result<()> {
-            Ok(())
-        }
-        fn write(&self, _: &(), _: usize, _: &[u32]) -> Result<()> {
-            self.tell("write", ())
-        }
-        fn copy(&self, _: &(), _: &(), _: usize) -> Result<()> {
-            self.tell("copy", ())
-        }
-        fn launch(&self, launch: Launch<'_, Told>) -> Result<()> {
-            self.tell(launch.entry, ())
-        }
-        fn read(&self, _: &(), ranges: &[Range<usize>]) -> Result<()> {
-            self.tell(if ranges.is_empty() { "read nothing" } else { "read" }, ())
-        }
-        fn finish(&self, (): ()) -> Result<Vec<u32>> {
-            Ok(Vec::new())
-        }
-    }
-
-    fn told(multiprocessors: u32) -> Evaluator<Told> {
-        let card = Card {
-            backend: "told".into(),
-            name: "told".into(),
-            memory_bytes: 1 << 30,
-            language: Language::Cuda,
-            threads_max: 1024,
-            shared_bytes_max: 48 << 10,
-            groups_max: i32::MAX as u32,
-            buffer_bytes_max: 1 << 30,
-            multiprocessors,
-            compute_capability: None,
-            loop_turns_max: None,
-            wide_integers: true,
-        };
-        Evaluator::new(Told { card, asked: Mutex::default() })
-    }
-
-    fn loaded(backend: &Evaluator<Told>) -> Key<Told> {
-        let params = Preset::Fast128.params();
-        let variant = Variant::of(backend.gpu.card(), &params);
-        let stems =
-            Arc::new(Stems::new(&backend.gpu, &backend.compiler, &params, variant).expect("nothing to compile"));
-        Key { params, stems, roots: (), bootstrap: (), key_switch: () }
-    }
-
-    #[test]
-    fn a_batch_sends_all_its_tables_at_once_before_its_first_kernel() {
-        let backend = told(4);
-        let key = loaded(&backend);
-        let mut arena = backend.arena(&key.params, 8).expect("room");
-        let gate = |gate, result| SlotGate { gate, operands: [0, 1, 2], result };
-        let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
-        backend.evaluate(&key, &mut arena, &gates, &[3, 4, 5]).expect("launches");
-        let asked = std::mem::take(&mut *backend.gpu.asked.lock().expect("one thread"));
-        let kernels =
-            ["linear", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
-        assert_eq!(asked, [&["write"][..], &kernels, &["negate", "read"]].concat());
-    }
-
-    #[test]
-    fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
-        let backend = told(4);
-        let key = loaded(&backend);
-        let mut arena = backend.arena(&key.params, 8).expect("room");
-        let gates = [SlotGate { gate: Gate::And, operands: [0, 1, 2], result: 3 }];
-        let pending = backend.evaluate(&key, &mut arena, &gates, &[]).expect("launches");
-        assert_eq!(backend.gpu.asked.lock().expect("one thread").last(), Some(&"read"));
-        assert_eq!(backend.finish(pending).expect("nothing fails"), []);
-    }
-
-    #[test]
-    fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
-        let backend = told(14);
-        let key = loaded(&backend);
-        // the smallest card of 2018: 14 multiprocessors, each with four groups of 256 threads of 64 registers
-        assert_eq!(backend.rows_at_once(&key), 16 * 14 * 4);
-        assert_eq!(backend.info().rows_max, 2 * 14 * 4);
-        assert_eq!(told(1000).rows_at_once(&key), ROWS_AT_ONCE_MAX);
-    }
-
-    #[test]
-    fn neighbouring_slots_are_read_together() {
-        assert_eq!(ranges(&[3, 4, 5, 1, 2, 2], 10), [30..60, 10..30, 20..30]);
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Launch of `lwe_key_switch`: samples under the ring key to ciphertexts in an arena.
 
 use super::stem::{Compiler, Stem};
-use super::{Gpu, Table, source};
+use super::{Gpu, Shares, Table, source};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -17,7 +17,8 @@ struct Tile {
 
 /// For batches: a thread has two columns of eight gates.
 const TOGETHER: Tile = Tile { gates: 8, columns: 64, threads: 256 };
-/// For fewer gates than that: a thread has one word, and all the threads that there may be hurry.
+/// For fewer gates than that, or one or two of each of many keys: a thread has one word, and all the threads that there may
+/// be hurry.
 const ALONE: Tile = Tile { gates: 1, columns: 32, threads: 1024 };
 
 /// Threads of a group that take columns side by side: a warp.
@@ -59,7 +60,8 @@ impl<G: Gpu> LweKeySwitch<G> {
                 ("CHUNK", (STAGED_WORDS / staged_levels) as u32),
             ];
             let threads = tile.threads.min(gpu.card().threads_max);
-            compiler.stem(gpu, "lwe_key_switch", &[&source::LWE_KEY_SWITCH], params, threads, &constants)
+            let texts = [&source::DISTANCE, &source::LWE_KEY_SWITCH];
+            compiler.stem(gpu, "lwe_key_switch", &texts, params, threads, &constants)
         };
         Ok(LweKeySwitch { together: stem(TOGETHER)?, alone: stem(ALONE)?, params: *params })
     }
@@ -79,26 +81,65 @@ impl<G: Gpu> LweKeySwitch<G> {
         Ok(loaded)
     }
 
-    /// Gates of a launch at most.
-    pub(super) fn gates_max(&self, groups_max: u32) -> usize {
-        groups_max as usize / (columns(&self.params) / TOGETHER.columns) * TOGETHER.gates
+    /// Gates of a launch at most, of so many batches.
+    pub(super) fn gates_max(&self, groups_max: u32, batches: usize) -> usize {
+        // of several each may have a gate in a tile
+        let gates = if batches > 1 { 1 } else { TOGETHER.gates };
+        groups_max as usize / (columns(&self.params) / TOGETHER.columns) * gates
     }
 
-    /// `samples` is `[gates][kN + 1]` torus words, `table` `[gates]` words: the slot of the result in `arena`,
-    /// `[slots][n + 1]`.
+    /// Gates of a share at most, for batches of so many gates, each under a key of its own.
+    pub fn gates_of_a_share(&self, gates: &[usize], groups_max: u32) -> usize {
+        let groups = gates.iter().sum::<usize>() * (columns(&self.params) / ALONE.columns);
+        if are_few(gates) && groups <= groups_max as usize { ALONE.gates } else { TOGETHER.gates }
+    }
+
+    /// `samples` is `[gates][kN + 1]` torus words, `slots` `[gates]` words: the slot of the result in its batch's arena,
+    /// `[slots][n + 1]`. `shares` are of all gates, at most [`LweKeySwitch::gates_of_a_share`] each, with four words: words
+    /// from the first of the keys to the share's own, and likewise of the arenas. Both tables are in one buffer.
     pub fn run(
         &self,
         gpu: &G,
-        key: &G::Buf,
+        keys: &[&G::Buf],
         samples: &G::Buf,
-        table: Table<'_, G>,
-        arena: &G::Buf,
-        gates: usize,
+        slots: Table<'_, G>,
+        shares: &Shares<'_, G>,
+        arenas: &[&G::Buf],
     ) -> Result<()> {
-        let groups = |tile: &Tile| gates.div_ceil(tile.gates) * (columns(&self.params) / tile.columns);
-        let few = gates < TOGETHER.gates && groups(&ALONE) <= gpu.card().groups_max as usize;
-        let args = [gates as u32, table.first as u32];
-        let (stem, tile) = if few { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
-        stem.launch_whole(gpu, "lwe_key_switch", groups(&tile), &[key, samples, table.buf, arena], &args)
+        let alone = shares.rows_max == ALONE.gates;
+        let (stem, tile) = if alone { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
+        let groups = shares.count * (columns(&self.params) / tile.columns);
+        let args = [slots.first as u32, shares.table.first as u32];
+        stem.launch_whole(gpu, "lwe_key_switch", groups, &[keys, &[samples], &[slots.buf], arenas], &args)
+    }
+}
+
+/// Whether batches of so many gates go alone: all together fill no tile, or would leave more than half of their tiles empty.
+fn are_few(gates: &[usize]) -> bool {
+    let tiles: usize = gates.iter().map(|gates| gates.div_ceil(TOGETHER.gates)).sum();
+    let all: usize = gates.iter().sum();
+    all < TOGETHER.gates || 2 * all < tiles * TOGETHER.gates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_go_alone_where_tiles_would_be_half_empty() {
+        let expected = [
+            (&[1][..], true),
+            (&[7], true),
+            (&[8], false),
+            (&[9], false),
+            (&[1; 64], true),
+            (&[3; 64], true),
+            (&[4; 64], false),
+            (&[1024, 1, 1], false),
+            (&[8, 1, 1, 1], true),
+        ];
+        for (gates, few) in expected {
+            assert_eq!(are_few(gates), few, "{gates:?}");
+        }
     }
 }

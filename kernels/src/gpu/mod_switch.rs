@@ -21,6 +21,6 @@ impl<G: Gpu> ModSwitch<G> {
 
     /// The first `count` words, in place, to `[0, 2N)`.
     pub fn run(&self, gpu: &G, words: &G::Buf, count: usize) -> Result<()> {
-        self.stem.launch(gpu, "mod_switch", count.div_ceil(self.threads), &[words], &[count as u32])
+        self.stem.launch(gpu, "mod_switch", count.div_ceil(self.threads), &[&[words]], &[count as u32])
     }
 }

@@ -34,16 +34,16 @@ impl<G: Gpu> Ntt<G> {
 
     /// Coefficients in natural order to values in bit-reversed order.
     pub fn forward(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "ntt_forward", rows, &[rows_data, roots], &[rows as u32])
+        self.stem.launch(gpu, "ntt_forward", rows, &[&[rows_data], &[roots]], &[rows as u32])
     }
 
     /// Back, times N.
     pub fn inverse(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "ntt_inverse", rows, &[rows_data, roots], &[rows as u32])
+        self.stem.launch(gpu, "ntt_inverse", rows, &[&[rows_data], &[roots]], &[rows as u32])
     }
 
     /// As [`Ntt::forward`], then every value times `2^32 / N`: rows of a bootstrapping key as blind rotation reads them.
     pub fn key(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "ntt_key", rows, &[rows_data, roots], &[rows as u32])
+        self.stem.launch(gpu, "ntt_key", rows, &[&[rows_data], &[roots]], &[rows as u32])
     }
 }

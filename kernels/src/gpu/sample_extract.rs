@@ -27,6 +27,12 @@ impl<G: Gpu> SampleExtract<G> {
     /// `acc` is `[rows][k + 1][N]` words in `[0, q)`, `table` `[gates][2]` words: a row, and a MUX's second row or
     /// [`NO_ROW`]; `out` `[gates][kN + 1]` torus words.
     pub fn run(&self, gpu: &G, acc: &G::Buf, table: Table<'_, G>, out: &G::Buf, gates: usize) -> Result<()> {
-        self.stem.launch(gpu, "sample_extract", gates, &[acc, table.buf, out], &[gates as u32, table.first as u32])
+        self.stem.launch(
+            gpu,
+            "sample_extract",
+            gates,
+            &[&[acc], &[table.buf], &[out]],
+            &[gates as u32, table.first as u32],
+        )
     }
 }

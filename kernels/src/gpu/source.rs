@@ -64,6 +64,8 @@ macro_rules! cuda_text {
 
 /// Arithmetic, in front of every stem.
 const MODULAR: Text = text!("modular");
+/// From the buffers of one batch to those of another.
+pub const DISTANCE: Text = cuda_text!("distance");
 /// Transforms: a stem, and a helper of blind rotation.
 pub const NTT: Text = text!("ntt");
 /// Linear parts of gates, and NOT.

@@ -71,7 +71,7 @@ pub(super) struct Stem<G: Gpu> {
 impl<G: Gpu> Stem<G> {
     /// Starts an entry whose groups share `work` among themselves, one piece after another: as many groups as there are
     /// pieces, or as the card takes. No work is no launch.
-    pub fn launch(&self, gpu: &G, entry: &'static str, work: usize, bind: &[&G::Buf], args: &[u32]) -> Result<()> {
+    pub fn launch(&self, gpu: &G, entry: &'static str, work: usize, bind: &[&[&G::Buf]], args: &[u32]) -> Result<()> {
         let groups = work.min(gpu.card().groups_max as usize) as u32;
         if groups == 0 {
             return Ok(());
@@ -89,7 +89,7 @@ impl<G: Gpu> Stem<G> {
         gpu: &G,
         entry: &'static str,
         work: usize,
-        bind: &[&G::Buf],
+        bind: &[&[&G::Buf]],
         args: &[u32],
     ) -> Result<()> {
         assert!(work <= gpu.card().groups_max as usize, "{entry}: {work} groups");
@@ -107,7 +107,7 @@ impl<G: Gpu> Stem<G> {
         gpu: &G,
         entry: &'static str,
         Shape { groups, threads, shared_bytes, cluster }: Shape,
-        bind: &[&G::Buf],
+        bind: &[&[&G::Buf]],
         args: &[u32],
     ) -> Result<()> {
         gpu.launch(Launch { module: &self.module, entry, groups, threads, shared_bytes, cluster, bind, args })

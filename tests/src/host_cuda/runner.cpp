@@ -1,6 +1,9 @@
 // Runs launches of one compiled kernel source. Reads them from standard input, writes buffers to standard output, both as
 // words of 32 bits; says on standard error what a kernel did wrong, and ends.
 //
+// Buffers lie at the addresses that the host has given them, so that a kernel finds one from another as it does on a card.
+// Around them is nothing that a kernel may touch.
+//
 // Every launch runs three times from the same inputs: groups, warps and threads in forward, reverse and random order.
 // Shared memory holds another pattern each time. A kernel whose result depends on any of these is in error.
 //
@@ -12,6 +15,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -157,11 +161,23 @@ struct Group {
     char* dynamic = nullptr;
 };
 
+// Memory at the host's address, of exactly these words.
+struct Buffer {
+    unsigned* words;
+    size_t length;
+    // the argument that it is, or is reached from
+    unsigned argument;
+    bool writable;
+    std::vector<unsigned> input;
+};
+
 struct Launch {
     const host::Entry* entry;
     unsigned groups, threads, shared_bytes, cluster;
-    std::vector<unsigned*> buffers;
-    std::vector<size_t> lengths;
+    // of each argument
+    std::vector<void*> bound;
+    // those that are bound, and those that are reached from them
+    std::vector<Buffer> buffers;
     std::vector<unsigned> args;
 };
 
@@ -212,7 +228,7 @@ void thread_main() {
     arrived();
     for (;;) {
         Thread* self = thread;
-        launch->entry->call(reinterpret_cast<void* const*>(launch->buffers.data()), launch->args.data());
+        launch->entry->call(launch->bound.data(), launch->args.data());
         self->state = host::FINISHED;
         suspend(self->fiber);
     }
@@ -331,15 +347,30 @@ void write_words(const void* from, size_t words) {
     if (fwrite(from, 4, words, stdout) != words) exit(1);
 }
 
-// Memory of exactly this many words, so that one beyond is noticed.
-unsigned* allocate(size_t words) {
-    return static_cast<unsigned*>(operator new(words * 4, std::align_val_t(256)));
+size_t mapped_bytes(const Buffer& buffer) {
+    const size_t page = size_t(sysconf(_SC_PAGESIZE));
+    return (buffer.length * 4 + page - 1) / page * page;
 }
 
-void release_memory(unsigned* words) { operator delete(words, std::align_val_t(256)); }
+// Maps a buffer where it belongs; a word beyond its end is noticed.
+void map(Buffer& buffer) {
+    const size_t bytes = mapped_bytes(buffer);
+    if (bytes == 0) return;
+    void* got = mmap(buffer.words, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != buffer.words) host::fail("no memory at the address of a buffer");
+    __asan_poison_memory_region(got, bytes);
+    __asan_unpoison_memory_region(got, buffer.length * 4);
+}
 
-// entry, groups, threads, shared bytes, cluster, seed, buffers, args; the args; for each buffer its length and its words.
-// The answer: which buffers may have been written, a bit each; the words of those.
+void unmap(Buffer& buffer) {
+    __asan_unpoison_memory_region(buffer.words, mapped_bytes(buffer));
+    if (mapped_bytes(buffer) > 0) munmap(buffer.words, mapped_bytes(buffer));
+}
+
+// entry, groups, threads, shared bytes, cluster, seed, arguments that are buffers, args; the args; number of buffers; for
+// each its argument, its address, low word first, its length and its words: the first of an argument is bound, others are
+// reached from it. The answer: for each buffer whether it may have been written, and if so its words.
 void read_launch(Launch& launch) {
     unsigned at = read_word();
     launch.entry = &host::entries[at];
@@ -348,21 +379,26 @@ void read_launch(Launch& launch) {
     launch.shared_bytes = read_word();
     launch.cluster = read_word();
     dice = 0x9e3779b97f4a7c15ull ^ read_word();
-    unsigned buffers = read_word(), args = read_word();
-    if (buffers != launch.entry->buffers || args != launch.entry->args) {
-        host::fail("it takes %u buffers and %u words, not %u and %u", launch.entry->buffers, launch.entry->args, buffers,
-                   args);
+    unsigned arguments = read_word(), args = read_word();
+    if (arguments != launch.entry->buffers || args != launch.entry->args) {
+        host::fail("it takes %u buffers and %u words, not %u and %u", launch.entry->buffers, launch.entry->args,
+                   arguments, args);
     }
     launch.args.resize(launch.entry->args);
     read_words(launch.args.data(), launch.args.size());
-    for (unsigned i = 0; i < launch.entry->buffers; i++) {
-        launch.lengths.push_back(read_word());
-        launch.buffers.push_back(allocate(launch.lengths[i]));
-        read_words(launch.buffers[i], launch.lengths[i]);
+    launch.buffers.resize(read_word());
+    for (Buffer& buffer : launch.buffers) {
+        buffer.argument = read_word();
+        uint64_t low = read_word(), high = read_word();
+        buffer.words = reinterpret_cast<unsigned*>(high << 32 | low);
+        buffer.length = read_word();
+        buffer.writable = launch.entry->writable >> buffer.argument & 1;
+        buffer.input.resize(buffer.length);
+        if (buffer.length > 0) read_words(buffer.input.data(), buffer.length);
+        if (buffer.argument == launch.bound.size()) launch.bound.push_back(buffer.words);
+        map(buffer);
     }
 }
-
-bool is_writable(const Launch& launch, unsigned buffer) { return launch.entry->writable >> buffer & 1; }
 
 // Runs all groups in one order.
 void run_all(const Launch& next, Order with) {
@@ -379,42 +415,36 @@ void run_all(const Launch& next, Order with) {
 }
 
 void serve_launch() {
-    Launch inputs;
-    read_launch(inputs);
-    if (inputs.threads == 0 || inputs.threads > 1024 || inputs.cluster == 0 || inputs.cluster > CLUSTER_GROUPS_MAX ||
-        inputs.groups % inputs.cluster != 0) {
-        host::fail("no such launch: %u groups of %u threads in clusters of %u", inputs.groups, inputs.threads,
-                   inputs.cluster);
+    Launch next;
+    read_launch(next);
+    if (next.threads == 0 || next.threads > 1024 || next.cluster == 0 || next.cluster > CLUSTER_GROUPS_MAX ||
+        next.groups % next.cluster != 0) {
+        host::fail("no such launch: %u groups of %u threads in clusters of %u", next.groups, next.threads, next.cluster);
     }
     alarm(LAUNCH_SECONDS_MAX);
-    Launch result;
+    std::vector<std::vector<unsigned>> results(next.buffers.size());
     for (Order order : ORDERS) {
-        Launch copy = inputs;
-        for (unsigned i = 0; i < copy.buffers.size(); i++) {
-            if (!is_writable(copy, i)) continue;
-            copy.buffers[i] = allocate(copy.lengths[i]);
-            memcpy(copy.buffers[i], inputs.buffers[i], copy.lengths[i] * 4);
+        for (Buffer& buffer : next.buffers) {
+            if (buffer.writable || order == FORWARD) std::copy(buffer.input.begin(), buffer.input.end(), buffer.words);
         }
-        run_all(copy, order);
-        for (unsigned i = 0; i < copy.buffers.size(); i++) {
-            if (!is_writable(copy, i) || order == FORWARD) continue;
-            for (size_t at = 0; at < copy.lengths[i]; at++) {
-                if (copy.buffers[i][at] == result.buffers[i][at]) continue;
-                host::fail("threads race: word %zu of buffer %u is 0x%08x in forward order, 0x%08x in %s order", at, i,
-                           result.buffers[i][at], copy.buffers[i][at], order == REVERSE ? "reverse" : "random");
+        run_all(next, order);
+        for (size_t i = 0; i < next.buffers.size(); i++) {
+            const Buffer& buffer = next.buffers[i];
+            if (!buffer.writable) continue;
+            if (order == FORWARD) results[i].assign(buffer.words, buffer.words + buffer.length);
+            for (size_t at = 0; at < buffer.length; at++) {
+                if (buffer.words[at] == results[i][at]) continue;
+                host::fail("threads race: word %zu of buffer %u is 0x%08x in forward order, 0x%08x in %s order", at,
+                           buffer.argument, results[i][at], buffer.words[at], order == REVERSE ? "reverse" : "random");
             }
-            release_memory(copy.buffers[i]);
         }
-        if (order == FORWARD) result = copy;
     }
     alarm(0);
-    write_words(&inputs.entry->writable, 1);
-    for (unsigned i = 0; i < result.buffers.size(); i++) {
-        if (is_writable(result, i)) {
-            write_words(result.buffers[i], result.lengths[i]);
-            release_memory(result.buffers[i]);
-        }
-        release_memory(inputs.buffers[i]);
+    for (size_t i = 0; i < next.buffers.size(); i++) {
+        const unsigned written = next.buffers[i].writable;
+        write_words(&written, 1);
+        if (written && !results[i].empty()) write_words(results[i].data(), results[i].size());
+        unmap(next.buffers[i]);
     }
     fflush(stdout);
 }

@@ -23,6 +23,8 @@ use figures::Figures;
 use measure::Gates;
 
 const BATCHES: &str = "1,16,64,132,198,199,264,265,528,529,792,793,1024,1056,1057,2112,16384";
+/// Sessions of one gate each, at most: some 40 MB a key.
+const SESSIONS_MAX: usize = 64;
 /// Turing, Ampere, Ada, Hopper, Blackwell: the architectures whose kernels are compiled for a machine without a compiler.
 const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
@@ -151,6 +153,12 @@ fn gates<B: Backend>(
     figures.add("one gate alone, there and back", gates.latency_ms(time)?, "ms");
     for &batch in &arguments.batches {
         figures.add(format!("NAND in batches of {batch}"), gates.rate(batch as usize, time)?, "gates/s");
+    }
+    let sessions = backend.info().keys_together_max.min(SESSIONS_MAX);
+    if sessions > 1 {
+        let [after, beside] = gates.sessions(key, sessions, time)?;
+        figures.add(format!("{sessions} sessions of one NAND, one after another"), after, "gates/s");
+        figures.add(format!("{sessions} sessions of one NAND, side by side"), beside, "gates/s");
     }
     Ok(())
 }

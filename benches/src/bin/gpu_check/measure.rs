@@ -10,9 +10,9 @@ use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
 use kernels::gpu::blind_rotate::{Variant, accumulator_words};
-use kernels::gpu::{Compiler, Evaluator, Gpu, Stems, Table, ntt};
+use kernels::gpu::{Compiler, Evaluator, Gpu, Shares, Stems, Table, ntt, shares};
 use kernels::tfhe::{EvaluationKey, Gate, Lwe, Params};
-use kernels::{Backend, Result, SlotGate};
+use kernels::{Backend, KeyedGates, Result, SlotGate};
 
 use crate::figures::Figures;
 
@@ -61,6 +61,36 @@ impl<'a, B: Backend> Gates<'a, B> {
     /// Milliseconds from a lone gate's operands to its result.
     pub fn latency_ms(&self, time: Duration) -> Result<f64> {
         Ok(1e3 * self.seconds_a_batch(1, 1, time)?)
+    }
+
+    /// Gates a second of so many sessions of one gate each, a call a session and a call for all of them. Each has its own copy
+    /// of the key: a device does not know that they are equal.
+    pub fn sessions(&self, evaluation_key: &EvaluationKey, count: usize, time: Duration) -> Result<[f64; 2]> {
+        let keys: Vec<B::Key> = (0..count).map(|_| self.backend.load_key(evaluation_key)).collect::<Result<_>>()?;
+        let pairs = self.pairs.iter().cycle().take(count);
+        let arena = |(_, [a, b]): &(_, [Lwe; 2])| -> Result<B::Arena> {
+            let mut arena = self.backend.arena(&self.params, 3)?;
+            self.backend.write(&mut arena, 0, &[a.words(), b.words()].concat())?;
+            Ok(arena)
+        };
+        let mut arenas: Vec<B::Arena> = pairs.map(arena).collect::<Result<_>>()?;
+        let gates = &[SlotGate { gate: Gate::Nand, operands: [0, 1, 0], result: 2 }];
+        let batch = |(key, arena)| KeyedGates { key, arena, gates, reads: &[2] };
+        let mut batches: Vec<KeyedGates<'_, B>> = keys.iter().zip(&mut arenas).map(batch).collect();
+        let mut rate = |at_once: usize| -> Result<f64> {
+            let mut results = Vec::new();
+            let seconds = seconds_each(time, || {
+                results.clear();
+                for batches in batches.chunks_mut(at_once) {
+                    let pending = self.backend.evaluate_together(batches)?;
+                    results.extend(self.backend.finish(pending)?);
+                }
+                Ok(())
+            })?;
+            self.check(&results);
+            Ok(count as f64 / seconds)
+        };
+        Ok([rate(1)?, rate(count)?])
     }
 
     fn seconds_a_batch(&self, batch: usize, in_flight_max: usize, time: Duration) -> Result<f64> {
@@ -119,20 +149,28 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
     let exponents = gpu.alloc(rows * (p.lwe_dimension + 1))?;
     gpu.write(&exponents, 0, &any_exponents(p, rows))?;
     let accumulators = gpu.alloc(rows * accumulator_words(p))?;
+    let rows_max = stems.blind_rotate.rows_of_a_share(&[rows]);
+    let words = shares(&[(rows, [0; 2])], rows_max);
+    let (shared, count) = (gpu.alloc(words.len())?, words.len() / 4);
+    gpu.write(&shared, 0, &words)?;
     let rotations = per_second(gpu, &accumulators, rotations, time, || {
-        stems.blind_rotate.run(gpu, &bootstrap, &table, &exponents, &accumulators, rows)
+        let shares = Shares { table: Table { buf: &shared, first: 0 }, count, rows_max };
+        stems.blind_rotate.run(gpu, &[&bootstrap], &table, &exponents, &accumulators, &shares)
     })?;
     figures.add("external products", rotations * p.lwe_dimension as f64, "products/s");
     drop((bootstrap, exponents, accumulators));
 
     let key_switch = stems.key_switch.load(gpu, key)?;
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
-    let results = gpu.alloc(rows)?;
-    gpu.write(&results, 0, &(0..rows as u32).collect::<Vec<u32>>())?;
+    let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max);
+    let words = shares(&[(rows, [0; 4])], rows_max);
+    let (tables, count) = (gpu.alloc(rows + words.len())?, words.len() / 6);
+    gpu.write(&tables, 0, &(0..rows as u32).chain(words).collect::<Vec<u32>>())?;
     let arena = gpu.alloc(rows * (p.lwe_dimension + 1))?;
     let switches = per_second(gpu, &arena, switches, time, || {
-        let table = Table { buf: &results, first: 0 };
-        stems.key_switch.run(gpu, &key_switch, &samples, table, &arena, rows)
+        let shares = Shares { table: Table { buf: &tables, first: rows }, count, rows_max };
+        let results = Table { buf: &tables, first: 0 };
+        stems.key_switch.run(gpu, &[&key_switch], &samples, results, &shares, &[&arena])
     })?;
     figures.add("key switches", switches, "key switches/s");
     Ok(())

@@ -45,14 +45,14 @@ pub fn cluster_rows_max(multiprocessors: usize, groups: usize) -> usize {
 }
 
 impl Ways {
-    /// The way that is reckoned to be done first.
-    pub fn of(&self, rows: usize) -> Way {
-        if rows <= self.cluster_rows_max {
+    /// The way that is reckoned to be done first for batches of so many rows, which go together: a group has rows of one.
+    pub fn of(&self, rows: &[usize]) -> Way {
+        if rows.iter().sum::<usize>() <= self.cluster_rows_max {
             return Way::Cluster;
         }
         let time = |gates: u32| {
-            let waves = rows.div_ceil(gates as usize).div_ceil(self.multiprocessors);
-            waves * (OVERHEAD_ROWS + gates as usize)
+            let groups: usize = rows.iter().map(|rows| rows.div_ceil(gates as usize)).sum();
+            groups.div_ceil(self.multiprocessors) * (OVERHEAD_ROWS + gates as usize)
         };
         // of two that take as long, the one that reads less of the key
         let gates = self.gates.iter().rev().copied().min_by_key(|&gates| time(gates));
@@ -87,7 +87,27 @@ mod tests {
             (16384, Way::Warp(8)),
         ];
         for (rows, way) in expected {
-            assert_eq!(h100.of(rows), way, "{rows} rows");
+            assert_eq!(h100.of(&[rows]), way, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn batches_that_go_together_count_the_groups_of_all_of_them() {
+        let h100 = Ways { gates: gates_up_to(8), cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
+        let rtx = Ways { gates: gates_up_to(3), cluster_rows_max: 0, multiprocessors: 128 };
+        // keys, rows of each: a row of each key fills no group, so groups are as small as there are
+        let expected = [
+            (64, 1, Way::Cluster, Way::Warp(2)),
+            (198, 1, Way::Cluster, Way::Warp(2)),
+            (199, 1, Way::Warp(2), Way::Warp(2)),
+            (128, 2, Way::Warp(2), Way::Warp(2)),
+            (128, 3, Way::Warp(4), Way::Warp(3)),
+            (64, 9, Way::Warp(6), Way::Warp(3)),
+            (132, 8, Way::Warp(8), Way::Warp(3)),
+        ];
+        for (keys, rows, on_h100, on_rtx) in expected {
+            let rows = vec![rows; keys];
+            assert_eq!((h100.of(&rows), rtx.of(&rows)), (on_h100, on_rtx), "{keys} keys of {} rows", rows[0]);
         }
     }
 
@@ -95,11 +115,11 @@ mod tests {
     fn cards_with_less_shared_memory_have_fewer_rows_a_group() {
         let rtx = Ways { gates: gates_up_to(3), cluster_rows_max: 0, multiprocessors: 128 };
         assert_eq!(rtx.gates, [2, 3]);
-        assert_eq!([1, 256, 257, 384, 385].map(|rows| rtx.of(rows)), [2, 2, 3, 3, 2].map(Way::Warp));
+        assert_eq!([1, 256, 257, 384, 385].map(|rows| rtx.of(&[rows])), [2, 2, 3, 3, 2].map(Way::Warp));
         let a100 = Ways { gates: gates_up_to(4), cluster_rows_max: 54, multiprocessors: 108 };
         assert_eq!(a100.gates, [2, 4]);
         assert_eq!(
-            [54, 55, 216, 217].map(|rows| a100.of(rows)),
+            [54, 55, 216, 217].map(|rows| a100.of(&[rows])),
             [Way::Cluster, Way::Warp(2), Way::Warp(2), Way::Warp(4)]
         );
         assert_eq!((gates_up_to(1), gates_up_to(2)), (vec![1], vec![2]));

@@ -11,7 +11,7 @@ use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
 use crate::error::{Error, Result};
 use crate::gpu::stem::{Compiler, Shape, Stem};
-use crate::gpu::{Card, Gpu, Language, alloc, source, upload};
+use crate::gpu::{Card, Gpu, Language, Shares, alloc, source, upload};
 use crate::tfhe::{EvaluationKey, Params};
 
 /// Most rows of a group of `blind_rotate.warp`, most first. A card gets the first that fits its shared memory.
@@ -110,7 +110,7 @@ struct Shown<G: Gpu> {
 impl<G: Gpu> Registers<G> {
     /// Compiles them.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
-        let texts = [&source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_WARP];
+        let texts = [&source::DISTANCE, &source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_WARP];
         let warp = gates_up_to(fit.gates).into_iter().map(|gates| {
             let more = [("GATES", gates), ("TILES", fit.tiles)];
             Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, p, threads(p, gates), &more)?))
@@ -137,38 +137,51 @@ impl<G: Gpu> Registers<G> {
                 cluster: 1,
             };
             let args = [polynomials, first as u32];
-            stem.launch_shaped(gpu, "blind_rotate_warp_key", shape, &[&part, roots, loaded], &args)?;
+            stem.launch_shaped(gpu, "blind_rotate_warp_key", shape, &[&[&part], &[roots], &[loaded]], &args)?;
         }
         Ok(())
     }
 
-    /// `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`.
+    /// As [`super::BlindRotate::rows_of_a_share`].
+    pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
+        match self.ways().of(rows) {
+            Way::Cluster => 1,
+            Way::Warp(gates) => gates as usize,
+        }
+    }
+
+    /// As [`super::BlindRotate::run`].
     pub fn run(
         &self,
         gpu: &G,
-        key: &G::Buf,
+        keys: &[&G::Buf],
         roots: &G::Buf,
         exponents: &G::Buf,
         acc: &G::Buf,
-        rows: usize,
+        shares: &Shares<'_, G>,
     ) -> Result<()> {
-        let gates = match (self.ways().of(rows), &self.cluster) {
-            (Way::Warp(gates), _) => gates,
-            (Way::Cluster, None) => unreachable!("without the kernel no rows go by it"),
-            (Way::Cluster, Some(cluster)) => match cluster.run(gpu, &self.params, [key, roots, exponents, acc], rows) {
-                Err(Error::Unavailable(_)) => return self.run(gpu, key, roots, exponents, acc, rows),
+        let bind = [keys, &[roots], &[exponents], &[acc]];
+        if let Some(cluster) = &self.cluster
+            && shares.rows_max == 1
+            && shares.count <= cluster.rows_max.load(Ordering::Relaxed)
+        {
+            match cluster.run(gpu, &self.params, bind, shares) {
+                // by the other kernel then, whose groups take shares of fewer rows too
+                Err(Error::Unavailable(_)) => {}
                 other => return other,
-            },
-        };
-        let (_, stem) = self.warp.iter().find(|(of, _)| *of == gates).expect("one of the kernels");
+            }
+        }
+        let kernel = self.warp.iter().find(|(gates, _)| *gates as usize >= shares.rows_max);
+        let (gates, stem) = kernel.expect("shares are as large as those of one of the kernels");
         let shape = Shape {
-            groups: (rows as u32).div_ceil(gates),
-            threads: threads(&self.params, gates),
-            shared_bytes: shared_bytes(&self.params, gates, self.tiles),
+            groups: shares.count as u32,
+            threads: threads(&self.params, *gates),
+            shared_bytes: shared_bytes(&self.params, *gates, self.tiles),
             cluster: 1,
         };
-        let args = [rows as u32, self.params.lwe_dimension as u32];
-        stem.launch_shaped(gpu, "blind_rotate_warp", shape, &[key, roots, exponents, acc], &args)
+        let args = [self.params.lwe_dimension as u32, shares.table.first as u32];
+        let [keys, roots, exponents, acc] = bind;
+        stem.launch_shaped(gpu, "blind_rotate_warp", shape, &[keys, roots, exponents, acc, &[shares.table.buf]], &args)
     }
 
     fn ways(&self) -> Ways {
@@ -180,7 +193,7 @@ impl<G: Gpu> Registers<G> {
 
 impl<G: Gpu> Cluster<G> {
     fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, clusters: bool) -> Result<Self> {
-        let texts = [&source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_CLUSTER];
+        let texts = [&source::DISTANCE, &source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_CLUSTER];
         let more = [("CLUSTERS", u32::from(clusters))];
         let threads = p.polynomial_size as u32 / 8;
         let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, p, threads, &more)?;
@@ -201,7 +214,14 @@ impl<G: Gpu> Cluster<G> {
 
     /// [`Error::Unavailable`] when the card does not let as many groups wait for each other: no batch goes this way any
     /// more.
-    fn run(&self, gpu: &G, p: &Params, [key, roots, exponents, acc]: [&G::Buf; 4], rows: usize) -> Result<()> {
+    fn run(
+        &self,
+        gpu: &G,
+        p: &Params,
+        [keys, roots, exponents, acc]: [&[&G::Buf]; 4],
+        shares: &Shares<'_, G>,
+    ) -> Result<()> {
+        let rows = shares.count;
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if self.counts {
             gpu.copy(&shown.zeros, &shown.counts, rows)?;
@@ -213,8 +233,9 @@ impl<G: Gpu> Cluster<G> {
             shared_bytes: 0,
             cluster: groups,
         };
-        let bind = [key, roots, exponents, acc, &shown.values, &shown.counts];
-        let started = self.stem.launch_shaped(gpu, "blind_rotate_cluster", shape, &bind, &[p.lwe_dimension as u32]);
+        let bind = [keys, roots, exponents, acc, &[&shown.values], &[&shown.counts], &[shares.table.buf]];
+        let args = [p.lwe_dimension as u32, shares.table.first as u32];
+        let started = self.stem.launch_shaped(gpu, "blind_rotate_cluster", shape, &bind, &args);
         if matches!(started, Err(Error::Unavailable(_))) {
             self.rows_max.store(0, Ordering::Relaxed);
         }

@@ -1,0 +1,199 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::gpu::{Launch, Source};
+use crate::tfhe::gates::Gate;
+
+#[cfg(feature = "cuda")]
+#[test]
+fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have() {
+    let paper = crate::cuda::Paper::new((9, 0));
+    let evaluator = Evaluator::new(paper.clone());
+    let shapes: Vec<Params> =
+        Preset::ALL.map(Preset::params).into_iter().chain(crate::tfhe_rs::accepted_params()).collect();
+    assert!(shapes.len() <= STEMS_MAX);
+    let prepare_all = || shapes.iter().for_each(|params| evaluator.prepare(params).expect("paper takes all"));
+    prepare_all();
+    let compiled = paper.sources().len();
+    let kept: Vec<_> = shapes.iter().map(|params| evaluator.known_stems(params).expect("kept")).collect();
+    prepare_all();
+    assert_eq!(paper.sources().len(), compiled);
+    for (params, stems) in shapes.iter().zip(&kept) {
+        assert!(Arc::ptr_eq(&evaluator.known_stems(params).expect("kept"), stems));
+    }
+}
+
+/// A card that computes nothing and tells what it is asked for: `write`, `read`, `finish`, entries.
+struct Told {
+    card: Card,
+    asked: Mutex<Vec<&'static str>>,
+    buffers: AtomicU64,
+}
+
+impl Told {
+    fn tell<T>(&self, what: &'static str, value: T) -> Result<T> {
+        self.asked.lock().expect("one thread").push(what);
+        Ok(value)
+    }
+
+    /// What it was asked for since it told last.
+    fn asked(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.asked.lock().expect("one thread"))
+    }
+}
+
+impl Gpu for Told {
+    /// Its address.
+    type Buf = u64;
+    type Module = ();
+    /// Words that were asked for.
+    type Pending = usize;
+
+    fn card(&self) -> &Card {
+        &self.card
+    }
+    fn compile(&self, _: &Source) -> Result<()> {
+        Ok(())
+    }
+    fn alloc(&self, _: usize) -> Result<u64> {
+        Ok(self.buffers.fetch_add(1, Ordering::Relaxed) << 40)
+    }
+    fn address(&self, buf: &u64) -> Option<u64> {
+        Some(*buf)
+    }
+    fn write(&self, _: &u64, _: usize, _: &[u32]) -> Result<()> {
+        self.tell("write", ())
+    }
+    fn copy(&self, _: &u64, _: &u64, _: usize) -> Result<()> {
+        self.tell("copy", ())
+    }
+    fn launch(&self, launch: Launch<'_, Told>) -> Result<()> {
+        self.tell(launch.entry, ())
+    }
+    fn read(&self, _: &u64, ranges: &[Range<usize>]) -> Result<usize> {
+        let words = ranges.iter().map(ExactSizeIterator::len).sum();
+        self.tell(if words == 0 { "read nothing" } else { "read" }, words)
+    }
+    fn finish(&self, words: usize) -> Result<Vec<u32>> {
+        self.tell("finish", vec![0; words])
+    }
+}
+
+fn told(multiprocessors: u32) -> Evaluator<Told> {
+    told_of(Card {
+        backend: "told".into(),
+        name: "told".into(),
+        memory_bytes: 1 << 30,
+        language: Language::Cuda,
+        threads_max: 1024,
+        shared_bytes_max: 48 << 10,
+        groups_max: i32::MAX as u32,
+        buffer_bytes_max: 1 << 30,
+        multiprocessors,
+        compute_capability: None,
+        loop_turns_max: None,
+        wide_integers: true,
+    })
+}
+
+fn told_of(card: Card) -> Evaluator<Told> {
+    Evaluator::new(Told { card, asked: Mutex::default(), buffers: AtomicU64::new(1) })
+}
+
+fn loaded_for(backend: &Evaluator<Told>, params: Params) -> Key<Told> {
+    let stems = backend.stems(&params).expect("nothing to compile");
+    let [roots, bootstrap, key_switch] = [(); 3].map(|()| backend.gpu.alloc(1).expect("room"));
+    Key { params, stems, roots, bootstrap, key_switch }
+}
+
+fn loaded(backend: &Evaluator<Told>) -> Key<Told> {
+    loaded_for(backend, Preset::Fast128.params())
+}
+
+fn gate(gate: Gate, result: u32) -> SlotGate {
+    SlotGate { gate, operands: [0, 1, 2], result }
+}
+
+/// What a card is asked for by batches of these keys, with these gates and reads, in one call, and by the wait for it.
+fn asked(backend: &Evaluator<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
+    let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
+    let mut arenas: Vec<Arena<Told>> = keys.iter().map(|key| backend.arena(&key.params, 8).expect("room")).collect();
+    let batches = keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates { key, arena, gates, reads });
+    backend.gpu.asked();
+    let pending = backend.evaluate_together(&mut batches.collect::<Vec<_>>()).expect("launches");
+    let words = backend.finish(pending).expect("nothing fails");
+    assert_eq!(words.len(), keys.iter().map(|key| reads.len() * (key.params.lwe_dimension + 1)).sum());
+    backend.gpu.asked()
+}
+
+const PLAIN: [&str; 6] =
+    ["linear", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
+
+#[test]
+fn a_batch_sends_all_its_tables_at_once_before_its_first_kernel() {
+    let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
+    let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
+    assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "read", "finish"]].concat());
+}
+
+#[test]
+fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one() {
+    let params = Preset::Fast128.params();
+    let capabilities = [None, Some((8, 0)), Some((8, 9)), Some((9, 0))];
+    for capability in capabilities {
+        let card = Card { compute_capability: capability, shared_bytes_max: 99 << 10, ..told(132).gpu.card().clone() };
+        let gates = [gate(Gate::And, 3)];
+        let one = asked(&told_of(card.clone()), &[params], &gates, &[3]);
+        let all = asked(&told_of(card), &[params; 64], &gates, &[3]);
+        if capability == Some((9, 0)) {
+            assert!(all.contains(&"blind_rotate_cluster"), "clusters of 64 rows: {all:?}");
+        }
+        // by whichever kernel; what one of them counts in is cleared by a copy
+        let alike = |asked: Vec<&'static str>| -> Vec<&'static str> {
+            let one_name = |what: &'static str| match what {
+                "blind_rotate_warp" | "blind_rotate_cluster" => "blind_rotate",
+                other => other,
+            };
+            asked.into_iter().filter(|what| *what != "copy").map(one_name).collect()
+        };
+        let (one, all) = (alike(one), alike(all));
+        // and one that copies what 64 arenas hold to where it is read
+        let at = one.len() - 2;
+        assert_eq!(all, [&one[..at], &["linear"], &one[at..]].concat(), "{capability:?}");
+    }
+}
+
+#[test]
+fn sessions_of_several_parameters_are_a_sequence_of_launches_each() {
+    let [fast, standard] = [Preset::Fast128, Preset::Standard128].map(Preset::params);
+    let found = asked(&told(4), &[fast, standard, fast], &[gate(Gate::And, 3)], &[3]);
+    let expected = [&["write"][..], &PLAIN, &["linear", "read", "write"], &PLAIN, &["read", "finish", "finish"]];
+    assert_eq!(found, expected.concat());
+}
+
+#[test]
+fn sessions_go_one_after_another_where_kernels_know_no_addresses() {
+    let card = Card { language: Language::Wgsl, ..told(4).gpu.card().clone() };
+    let backend = told_of(card);
+    assert_eq!((backend.info().keys_together_max, told(4).info().keys_together_max), (1, 4));
+    let found = asked(&backend, &[Preset::Fast128.params(); 2], &[gate(Gate::Not, 3)], &[3]);
+    assert_eq!(found, ["write", "negate", "read", "write", "negate", "read", "finish", "finish"]);
+}
+
+#[test]
+fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
+    for keys in [1, 3] {
+        let found = asked(&told(4), &vec![Preset::Fast128.params(); keys], &[gate(Gate::And, 3)], &[]);
+        assert_eq!(found, [&["write"][..], &PLAIN, &["read", "finish"]].concat());
+    }
+}
+
+#[test]
+fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
+    let backend = told(14);
+    let key = loaded(&backend);
+    // the smallest card of 2018: 14 multiprocessors, each with four groups of 256 threads of 64 registers
+    assert_eq!(backend.rows_at_once(&key, 1), 16 * 14 * 4);
+    assert_eq!(backend.info().rows_max, 2 * 14 * 4);
+    assert_eq!(told(1000).rows_at_once(&key, 1), ROWS_AT_ONCE_MAX);
+}

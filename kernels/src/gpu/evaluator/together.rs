@@ -1,0 +1,209 @@
+//! Batches of several keys in one sequence of launches: where they are cut, and the tables that say what is whose.
+
+use std::ops::Range;
+
+use crate::backend::SlotGate;
+use crate::gpu::linear;
+use crate::gpu::sample_extract::NO_ROW;
+use crate::gpu::shares;
+use crate::tfhe::gates::{self, Gate};
+
+/// Words from a buffer of the first batch to one of another, the low word first.
+pub type Distance = [u32; 2];
+
+/// How far a batch's buffers are from those of the first.
+#[derive(Clone, Copy)]
+pub struct Distances {
+    /// Of the bootstrapping key.
+    pub bootstrap: Distance,
+    /// Of the key-switching key.
+    pub key_switch: Distance,
+    /// Of the arena.
+    pub arena: Distance,
+}
+
+/// Consecutive parts of all batches' gates, of at most `rows` bootstraps each: a part is batches, by their places, and gates of
+/// theirs. `rows` is as many as a gate has, at least.
+pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a [SlotGate])>> {
+    let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
+    for (batch, gates) in batches.iter().enumerate() {
+        let mut rest = *gates;
+        while !rest.is_empty() {
+            let fit = rest.iter().take_while(|gate| match room.checked_sub(gate.gate.bootstraps()) {
+                Some(left) => {
+                    room = left;
+                    true
+                }
+                None => false,
+            });
+            let (some, left) = rest.split_at(fit.count());
+            if !some.is_empty() {
+                part.push((batch, some));
+            }
+            if !left.is_empty() {
+                parts.push(std::mem::take(&mut part));
+                room = rows;
+            }
+            rest = left;
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// What gates are to the kernels, batch after batch.
+#[derive(Default)]
+pub struct Lists {
+    /// Rows of `linear`.
+    pub sums: Vec<u32>,
+    /// Rows of `sample_extract`.
+    pub extractions: Vec<u32>,
+    /// Slots of the results that a key switch writes.
+    pub results: Vec<u32>,
+    /// Rows of `negate`.
+    pub negations: Vec<u32>,
+    /// Bootstraps of each batch, and how far its key is.
+    pub rotated: Vec<(usize, Distance)>,
+    /// Key switches of each batch, and how far its key and its arena are.
+    pub switched: Vec<(usize, [u32; 4])>,
+}
+
+impl Lists {
+    /// Adds gates of a further batch.
+    pub fn add(&mut self, gates: &[SlotGate], own: &Distances) {
+        let (rows, results) = (self.rows(), self.results.len());
+        for gate in gates {
+            if gate.gate == Gate::Not {
+                self.negations.extend([gate.operands[0], gate.result, own.arena[0], own.arena[1]]);
+                continue;
+            }
+            let row = self.rows() as u32;
+            self.extractions.extend([row, if gate.gate.bootstraps() == 2 { row + 1 } else { NO_ROW }]);
+            for (operands, sum) in gates::bootstraps(gate.gate) {
+                self.sums.extend(linear::add_row(*sum, operands.map(|operand| gate.operands[operand]), own.arena));
+            }
+            self.results.push(gate.result);
+        }
+        let ([key_low, key_high], [arena_low, arena_high]) = (own.key_switch, own.arena);
+        self.rotated.push((self.rows() - rows, own.bootstrap));
+        self.switched.push((self.results.len() - results, [key_low, key_high, arena_low, arena_high]));
+    }
+
+    /// Bootstraps so far.
+    pub fn rows(&self) -> usize {
+        self.sums.len() / linear::ADD_WORDS
+    }
+}
+
+/// The numbers of rows or gates alone.
+pub fn counts<T>(batches: &[(usize, T)]) -> Vec<usize> {
+    batches.iter().map(|(count, _)| *count).collect()
+}
+
+/// Tables one after another, to be one upload.
+#[derive(Default)]
+pub struct Tables {
+    /// All of them.
+    pub words: Vec<u32>,
+}
+
+/// Where a table of [`shares`] is among the others.
+pub struct Place {
+    /// Its first word.
+    pub first: usize,
+    /// As [`crate::gpu::Shares`].
+    pub count: usize,
+    /// As [`crate::gpu::Shares`].
+    pub rows_max: usize,
+}
+
+impl Tables {
+    /// Adds a table; its first word.
+    pub fn add(&mut self, table: &[u32]) -> usize {
+        let first = self.words.len();
+        self.words.extend_from_slice(table);
+        first
+    }
+
+    /// Adds the shares of batches of so many rows, at most `rows_max` each.
+    pub fn add_shares<const W: usize>(&mut self, batches: &[(usize, [u32; W])], rows_max: usize) -> Place {
+        let table = shares(batches, rows_max);
+        Place { first: self.add(&table), count: table.len() / (2 + W), rows_max }
+    }
+}
+
+/// Words of slots, one range for each run of neighbours.
+pub fn ranges(slots: &[u32], row_words: usize) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for &slot in slots {
+        let words = slot as usize * row_words..(slot as usize + 1) * row_words;
+        match ranges.last_mut() {
+            Some(last) if last.end == words.start => last.end = words.end,
+            _ => ranges.push(words),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gates(of: &[Gate]) -> Vec<SlotGate> {
+        of.iter().zip(0..).map(|(&gate, result)| SlotGate { gate, operands: [0; 3], result }).collect()
+    }
+
+    #[test]
+    fn parts_keep_order_and_no_part_has_too_many_bootstraps() {
+        let gates = gates(&[Gate::Mux, Gate::Not, Gate::And, Gate::Mux, Gate::Not, Gate::Mux, Gate::Or]);
+        let found = parts(&[&gates], 3);
+        let lengths: Vec<Vec<(usize, usize)>> =
+            found.iter().map(|part| part.iter().map(|(batch, gates)| (*batch, gates.len())).collect()).collect();
+        assert_eq!(lengths, [[(0, 3)], [(0, 2)], [(0, 2)]]);
+        let together: Vec<SlotGate> = found.iter().flatten().flat_map(|(_, gates)| *gates).copied().collect();
+        assert_eq!(together, gates);
+        assert!(parts(&[], 3).is_empty() && parts(&[&[], &[]], 3).is_empty());
+    }
+
+    #[test]
+    fn a_part_has_gates_of_as_many_batches_as_fit() {
+        let [two, none, four] = [&[Gate::And; 2][..], &[], &[Gate::Mux, Gate::Mux]].map(gates);
+        let nots = gates(&[Gate::Not; 2]);
+        let lengths = |rows: usize| -> Vec<Vec<(usize, usize)>> {
+            let parts = parts(&[&two, &none, &four, &nots], rows);
+            parts.iter().map(|part| part.iter().map(|(batch, gates)| (*batch, gates.len())).collect()).collect()
+        };
+        assert_eq!(lengths(6), [[(0, 2), (2, 2), (3, 2)]]);
+        assert_eq!(lengths(4), [vec![(0, 2), (2, 1)], vec![(2, 1), (3, 2)]]);
+        assert_eq!(lengths(2), [vec![(0, 2)], vec![(2, 1)], vec![(2, 1), (3, 2)]]);
+    }
+
+    #[test]
+    fn no_share_has_rows_of_two_batches() {
+        let found = shares(&[(3, [7, 0]), (0, [8, 0]), (1, [9, 1]), (4, [u32::MAX, u32::MAX])], 2);
+        let (far, no) = (u32::MAX, 0);
+        let expected = [[0, 2, 7, no], [2, 1, 7, no], [3, 1, 9, 1], [4, 2, far, far], [6, 2, far, far]];
+        assert_eq!(found, expected.as_flattened());
+    }
+
+    #[test]
+    fn a_batch_s_rows_follow_those_of_the_batch_before() {
+        let own = |i: u32| Distances { bootstrap: [i, 1], key_switch: [i, 2], arena: [i, 3] };
+        let mut lists = Lists::default();
+        lists.add(&gates(&[Gate::And, Gate::Not]), &own(0));
+        lists.add(&gates(&[Gate::Mux, Gate::Or]), &own(5));
+        assert_eq!(lists.extractions, [0, NO_ROW, 1, 2, 3, NO_ROW]);
+        assert_eq!(lists.rotated, [(1, [0, 1]), (3, [5, 1])]);
+        assert_eq!(lists.switched, [(1, [0, 2, 0, 3]), (2, [5, 2, 5, 3])]);
+        assert_eq!((lists.results, lists.negations), (vec![0, 0, 1], vec![0, 1, 0, 3]));
+        let arenas = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[5], row[6]]);
+        assert!(arenas.eq([[0, 3], [5, 3], [5, 3], [5, 3]]));
+    }
+
+    #[test]
+    fn neighbouring_slots_are_read_together() {
+        assert_eq!(ranges(&[3, 4, 5, 1, 2, 2], 10), [30..60, 10..30, 20..30]);
+    }
+}
