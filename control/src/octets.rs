@@ -152,8 +152,9 @@ async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<
         let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;
         begun.extend_from_slice(&piece);
     };
-    let mut words = Words::with_capacity(pieces.bytes_max().saturating_sub(octets::LENGTH_BYTES));
-    words.push(&begun[start..]);
+    let come = &begun[start..];
+    let mut words = Words::with_capacity(come.len() + pieces.bytes_max());
+    words.push(come);
     while let Some(piece) = pieces.next().await? {
         words.push(&piece);
     }
