@@ -100,6 +100,7 @@ pub enum OperandText<'a> {
 
 /// Gates that can be run.
 pub struct Program {
+    /// Folded: what is left to compute. They are charged as they were asked for.
     list: GateList,
     /// The form of each gate's first operand: its result goes back in it.
     forms: Vec<Form>,
@@ -358,8 +359,6 @@ impl Compute {
     pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
-        // charged as asked; what runs is what is left to compute
-        let list = list.folded();
         let submitted = Instant::now();
         self.engine.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
@@ -518,12 +517,17 @@ pub fn read_program(
             }
         }
     }
-    Ok(Program { list: GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms })
+    Ok(folded(gates.iter().map(|gate| gate.gate).collect(), operands, forms))
 }
 
 /// Gates on operands that were read, gate after gate; results are written in our own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
-    Program { list: GateList::new(gates.to_vec(), operands), forms: vec![Form::Ango; gates.len()] }
+    folded(gates.to_vec(), operands, vec![Form::Ango; gates.len()])
+}
+
+/// Folding looks at all operands: it is for the thread that has just read them, in whose cache they are.
+fn folded(gates: Vec<Gate>, operands: LweList, forms: Vec<Form>) -> Program {
+    Program { list: GateList::new(gates, operands).folded(), forms }
 }
 
 /// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
