@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use api::{HandleId, OperationId};
 use store::SessionEnd;
 use tokio::sync::watch;
-use zeroize::Zeroize;
 
 use crate::budget::{self, Budget, Grant, Payer};
 use crate::compute::{EngineOperation, Form, LweList};
@@ -106,7 +105,7 @@ impl Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        self.bits.zeroize();
+        self.bits.overwrite();
     }
 }
 

@@ -6,6 +6,7 @@ mod blind_rotate;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
 mod host_memory;
+pub(crate) mod key_stream;
 mod linear;
 mod lwe_key_switch;
 mod memory;
@@ -204,8 +205,12 @@ impl Backend for Cpu {
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Cpu>]) -> Result<Vec<u32>> {
         let evaluate = |batch: &mut KeyedGates<'_, Cpu>| arena::evaluate(self, batch.key, batch.arena, batch.gates);
         for_each(self.threads, batches, evaluate)?;
-        let reads = batches.iter().flat_map(|batch| batch.reads.iter().map(|&slot| batch.arena.row(slot)));
-        Ok(reads.flatten().copied().collect())
+        let words = batches.iter().map(|batch| batch.reads.len() * batch.arena.row_words).sum();
+        let mut results = Vec::with_capacity(words);
+        for batch in &*batches {
+            batch.reads.iter().for_each(|&slot| results.extend_from_slice(batch.arena.row(slot)));
+        }
+        Ok(results)
     }
 
     fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {

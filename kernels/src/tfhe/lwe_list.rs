@@ -2,14 +2,12 @@
 
 use std::ops::Range;
 
-use zeroize::Zeroize;
-
 use crate::tfhe::lwe::Lwe;
 use crate::tfhe::seeded::SeededLweList;
 use crate::xof::{self, Rows};
 
 /// LWE ciphertexts of one dimension, one after another: `[count][n + 1]` words, each ciphertext mask then body.
-#[derive(Clone, Debug, PartialEq, Eq, Zeroize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LweList {
     words: Vec<u32>,
     /// `n + 1`.
@@ -68,19 +66,14 @@ impl LweList {
 
     /// Appends the ciphertexts of a seed, their masks made in their places.
     pub fn append_seeded(&mut self, list: &SeededLweList) {
-        let at = self.words.len();
-        if at == 0 && self.words.capacity() == 0 {
-            // zeroed pages come from the system without being written
-            self.words = vec![0; list.len() * self.row_words];
-        } else {
-            self.words.resize(at + list.len() * self.row_words, 0);
-        }
+        self.words.reserve(list.len() * self.row_words);
         let rows = Rows::of(list.seed(), xof::DOMAIN_CIPHERTEXT);
-        let ciphertexts = self.words[at..].chunks_exact_mut(self.row_words);
-        for (row, (ciphertext, &body)) in ciphertexts.zip(list.bodies()).enumerate() {
-            let (mask, last) = ciphertext.split_at_mut(self.row_words - 1);
-            rows.fill_torus(row as u64, mask);
-            last[0] = body;
+        for (row, &body) in list.bodies().iter().enumerate() {
+            // one at a time: its zeros are still in the cache when the mask takes their place
+            let at = self.words.len();
+            self.words.resize(at + self.row_words - 1, 0);
+            rows.fill_torus(row as u64, &mut self.words[at..]);
+            self.words.push(body);
         }
     }
 
@@ -115,6 +108,12 @@ impl LweList {
         self.words
     }
 
+    /// Overwrites all words: as a block, which `zeroize` would do word by word.
+    pub fn overwrite(&mut self) {
+        self.words.fill(0);
+        std::hint::black_box(&mut self.words); // they count as read, so no compiler leaves the writing out
+    }
+
     /// Each as a ciphertext of its own.
     pub fn to_lwes(&self) -> Vec<Lwe> {
         self.iter().map(|words| Lwe::new(words.to_vec())).collect()
@@ -134,6 +133,13 @@ mod tests {
         assert_eq!((list.len(), list.dimension(), list.row(1)), (3, 2, &[4, 5, 6][..]));
         assert_eq!(list.rows(1..3), [4, 5, 6, 7, 8, 9]);
         assert_eq!(list.to_lwes()[2], Lwe::new(vec![7, 8, 9]));
+    }
+
+    #[test]
+    fn overwritten_words_are_zero() {
+        let mut list = LweList::from_words(2, (1..=600).collect());
+        list.overwrite();
+        assert_eq!(list.words(), [0; 600]);
     }
 
     #[test]
