@@ -20,6 +20,7 @@ const CONNECTIONS: usize = 32;
 const SECONDS: u64 = 10;
 
 fn main() {
+    tests::canary::log_as_a_node();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     println!("| database | request | requests/s | p50 ms | p99 ms | CPU us a request, client and node |");
     println!("|---|---|---|---|---|---|");

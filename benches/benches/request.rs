@@ -3,11 +3,14 @@
 //! the largest.
 //!
 //! Operands are random words: any words are ciphertexts, and no two are equal. Handles that an answer makes are deleted
-//! between the measured requests.
+//! between the measured requests. The node logs as one does. What its device takes for copying operands in and results out
+//! is a row of its own.
+//!
+//! `cargo bench --workspace --bench request [-- WORD]`: only rows whose operands begin with the word.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::octets;
 use base64::Engine;
@@ -15,7 +18,8 @@ use benches::connection::{Connection, message};
 use benches::idle::Idle;
 use benches::{cpu_time, median, only_once};
 use control::auth::Role;
-use engine::{Device, Preset};
+use engine::{Backend, Device, Gate, Preset};
+use kernels::SlotGate;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::Request;
@@ -26,6 +30,7 @@ const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
 
 fn main() {
+    tests::canary::log_as_a_node();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(TestServer::on(vec![Device::new(Idle::new())]));
     let (key, session) = runtime.block_on(open_session(&server));
@@ -36,7 +41,7 @@ fn main() {
     let ciphertext = 4 * (Preset::Fast128.params().lwe_dimension + 1);
     let words = random(2 * GATES * ciphertext);
     let whole = bench.octets(json!({}), &words);
-    let answer = bench.row("words", "words", &whole);
+    bench.row("words", "words", &whole);
     bench.row("words", "handle", &bench.octets(json!({"outputs": "handles"}), &words));
     let seeds = json!([{"seed": "5a".repeat(32), "ciphertexts": 2 * GATES}]);
     let bodies = random(4 * 2 * GATES);
@@ -47,7 +52,8 @@ fn main() {
     let chained = json!({"inputs": handles, "operands": operands, "outputs": "handles"});
     bench.row("handles", "handle", &bench.octets(chained, &[]));
     bench.row("JSON", "JSON", &bench.json(&words[..2 * ciphertext]));
-    Bench { address: sink(whole.len(), answer), ..bench }.row("sockets alone", "", &whole);
+    device_alone(&words);
+    Bench { address: sink(whole.len(), GATES * ciphertext), ..bench }.row("sockets alone", "", &whole);
     runtime.block_on(server.stop());
 }
 
@@ -85,41 +91,89 @@ impl Bench {
         handle(Connection::open(self.address).exchange(&request).1).expect("a handle")
     }
 
-    /// Sends the request again and again and prints what it takes; bytes of an answer.
-    fn row(&self, operands: &str, results: &str, request: &[u8]) -> usize {
-        let mut connection = Connection::open(self.address);
-        let (mut times, mut cpu, mut faults, mut answer) = (Vec::new(), Duration::ZERO, 0, 0);
-        for _ in 0..if only_once() { 1 } else { REQUESTS + 1 } {
-            let (cpu_before, faults_before) = (cpu_time(), page_faults());
-            let (time, body) = connection.exchange(request);
-            let kept = if results == "handle" { handle(body) } else { None };
+    /// Sends the request again and again and prints what it takes.
+    fn row(&self, operands: &str, results: &str, request: &[u8]) {
+        let (mut connection, mut row, mut answer) = (Connection::open(self.address), Row::default(), 0);
+        for _ in 0..rounds(operands) {
+            let body = row.add(|| connection.exchange(request));
             answer = body.len();
-            times.push(time);
-            cpu += cpu_time() - cpu_before;
-            faults += page_faults() - faults_before;
-            if let Some(handle) = kept {
+            if let Some(handle) = (results == "handle").then(|| handle(body)).flatten() {
                 let line = format!("DELETE /api/v1/tfhe/session/{}/handles/{handle}", self.session);
                 connection.exchange(&self.message(&line, JSON, &[]));
             }
         }
-        if only_once() {
-            return answer;
+        row.print(operands, results, [request.len(), answer]);
+    }
+}
+
+/// How often a row of these operands is measured: not at all if the arguments name others.
+fn rounds(operands: &str) -> usize {
+    let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
+    match named.peek().is_none() || named.any(|name| operands.starts_with(&name)) {
+        true if only_once() => 1,
+        true => REQUESTS + 1,
+        false => 0,
+    }
+}
+
+/// What pieces of work took.
+#[derive(Default)]
+struct Row {
+    times: Vec<Duration>,
+    cpu: Duration,
+    faults: u64,
+}
+
+impl Row {
+    /// Adds a piece, which says how long it took.
+    fn add<T>(&mut self, work: impl FnOnce() -> (Duration, T)) -> T {
+        let (cpu_before, faults_before) = (cpu_time(), page_faults());
+        let (time, made) = work();
+        self.times.push(time);
+        self.cpu += cpu_time() - cpu_before;
+        self.faults += page_faults() - faults_before;
+        made
+    }
+
+    fn print(mut self, operands: &str, results: &str, [request, answer]: [usize; 2]) {
+        let pieces = self.times.len();
+        if pieces < 2 {
+            return;
         }
-        let requests = times.len();
-        times.remove(0); // the first makes what the others find
+        self.times.remove(0); // the first makes what the others find
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let fastest = times.iter().min().copied().unwrap_or_default();
+        let fastest = self.times.iter().min().copied().unwrap_or_default();
         println!(
             "| {operands} | {results} | {:.3} MB | {:.3} MB | {:.2} | {:.2} | {:.2} | {} |",
-            request.len() as f64 / 1e6,
+            request as f64 / 1e6,
             answer as f64 / 1e6,
-            ms(median(times)),
+            ms(median(self.times)),
             ms(fastest),
-            ms(cpu / requests as u32),
-            faults / requests as u64,
+            ms(self.cpu / pieces as u32),
+            self.faults / pieces as u64,
         );
-        answer
     }
+}
+
+/// What the device takes to copy the operands of such a batch in and its results out.
+fn device_alone(words: &[u8]) {
+    let (device, params) = (Idle::new(), Preset::Fast128.params());
+    let words: Vec<u32> =
+        words.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+    let mut arena = device.arena(&params, 3 * GATES).expect("an arena");
+    let results: Vec<u32> = (2 * GATES as u32..3 * GATES as u32).collect();
+    let gate = |(at, &result)| SlotGate { gate: Gate::Nand, operands: [2 * at as u32, 2 * at as u32 + 1, 0], result };
+    let gates: Vec<SlotGate> = results.iter().enumerate().map(gate).collect();
+    let mut row = Row::default();
+    for _ in 0..rounds("device alone") {
+        row.add(|| {
+            let started = Instant::now();
+            device.write(&mut arena, 0, &words).expect("it is written");
+            let results = device.evaluate(&(), &mut arena, &gates, &results).expect("they are there");
+            (started.elapsed(), results)
+        });
+    }
+    row.print("device alone", "", [4 * words.len(), 2 * words.len()]);
 }
 
 /// A key and a session.

@@ -21,6 +21,7 @@ const SECONDS: u64 = 5;
 const JSON: &str = "application/json";
 
 fn main() {
+    tests::canary::log_as_a_node();
     let durable = std::env::var_os("THROWAWAY_POSTGRES_DURABLE").is_some();
     assert!(durable || only_once(), "set THROWAWAY_POSTGRES_DURABLE=1: PostgreSQL shall wait for the disk too");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use control::config::Config;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::users::PASSWORD;
@@ -46,6 +47,14 @@ pub fn watch() -> &'static Canary {
     let log = tracing_subscriber::fmt().with_env_filter(EVERYTHING).with_writer(&CANARY).with_ansi(false);
     let _ = log.try_init();
     &CANARY
+}
+
+/// Has the process log as a node with default settings does, to nowhere, instead of everything to the canary: for benches,
+/// before their first node.
+pub fn log_as_a_node() {
+    let filter = Config::in_folder(".").log.filter;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::sink).with_ansi(false);
+    log.try_init().expect("the process has no log yet");
 }
 
 impl Canary {
