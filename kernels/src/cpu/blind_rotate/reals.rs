@@ -116,8 +116,10 @@ fn step_values(params: &Params) -> usize {
 pub struct Scratch {
     /// `[l][N]`: digits of one polynomial.
     digits: Words,
-    /// `[N / 2]` points: their values.
+    /// `[2][N / 2]` points, [`row_distance`] apart: values of two levels, before the last pass.
     values: Doubles,
+    /// `[2][BLOCK_POINTS]` points: those of a block after it.
+    kept: Doubles,
     /// `[k + 1][N / 2]` points, [`row_distance`] apart: sums of products.
     sums: Doubles,
     /// Bits that must be zero in a sum: [`QUARTERS`].
@@ -130,7 +132,8 @@ impl Scratch {
         let n = params.polynomial_size;
         Ok(Scratch {
             digits: Words::zeroed(params.bootstrap_level_count * n)?,
-            values: Doubles::zeroed(n)?,
+            values: Doubles::zeroed(2 * row_distance(n))?,
+            kept: Doubles::zeroed(4 * fft::BLOCK_POINTS)?,
             sums: Doubles::zeroed((params.glwe_dimension + 1) * row_distance(n))?,
             suspicious: QUARTERS,
         })
@@ -209,25 +212,43 @@ impl<S: Simd> Digits<S> for HighDigits<S> {
     }
 }
 
-/// Step (4) for one row of digits and a block: its values times the key's, `[vectors][k + 1][2][REALS]`, added to the
-/// sums; `sums` is the block's place in the first of them, which are `apart`.
-struct Products<const COMPONENTS: usize> {
-    key: *const f64,
+/// Values of a block, kept.
+struct Keep(*mut f64);
+
+impl<S: SimdReals> Take<S> for Keep {
+    #[inline(always)]
+    unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        unsafe { x.store(self.0.add(2 * S::REALS * v)) }
+    }
+}
+
+/// Step (4) for a block of one or two rows of digits (KEPT is one less): their values times the key's,
+/// `[vectors][k + 1][2][REALS]` from each of `keys` on, added to the sums. The last row's values are taken one vector at a time,
+/// those of the row before are `kept`. `sums` is the block's place in the first of them, which are `apart`.
+struct Products<const COMPONENTS: usize, const KEPT: usize> {
+    kept: *const f64,
+    keys: [*const f64; 2],
     sums: *mut f64,
     apart: usize,
     /// Whether there are no sums yet.
     first: bool,
 }
 
-impl<S: SimdReals, const COMPONENTS: usize> Take<S> for Products<COMPONENTS> {
+impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Products<COMPONENTS, KEPT> {
     #[inline(always)]
     unsafe fn take(&mut self, v: usize, x: Complex<S>) {
         unsafe {
             // (4) multiply by the key of step i, sum up
+            let at = 2 * S::REALS * v;
+            let kept: [Complex<S>; KEPT] = std::array::from_fn(|_| Complex::load(self.kept.add(at)));
             for c in 0..COMPONENTS {
-                let at = self.sums.add(2 * S::REALS * v + c * self.apart);
-                let sum = if self.first { Complex::<S>::zero() } else { Complex::load(at) };
-                sum.mul_add(x, Complex::load(self.key.add(2 * S::REALS * (v * COMPONENTS + c)))).store(at);
+                let to = self.sums.add(at + c * self.apart);
+                let of_key = 2 * S::REALS * (v * COMPONENTS + c);
+                let mut sum = if self.first { Complex::<S>::zero() } else { Complex::load(to) };
+                for row in 0..KEPT {
+                    sum = sum.mul_add(kept[row], Complex::load(self.keys[row].add(of_key)));
+                }
+                sum.mul_add(x, Complex::load(self.keys[KEPT].add(of_key))).store(to);
             }
         }
     }
@@ -290,7 +311,7 @@ pub(in crate::cpu) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
 
 /// Steps (1) to (4) of one row for one i: leaves the sums, in turns of `q`. `accumulator` is `[k + 1][N]`.
 ///
-/// Row by row of the digits, so that one of them, its values and the sums stay in the first-level cache while the key
+/// Two levels of the digits at a time, so that their values and the sums stay in the first-level cache while the key
 /// streams by.
 #[inline(always)]
 unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
@@ -304,23 +325,63 @@ unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
     unsafe {
         let (tables, d) = (&key.tables, Decomposition::new(&key.params));
         let n = tables.polynomial_size();
-        let (block_values, apart) = (2 * fft::BLOCK_POINTS, row_distance(n));
-        let mut key_block = key.step(i).as_ptr();
-        let at_once = ahead.len().div_ceil(n / block_values * d.levels * COMPONENTS);
+        let blocks = n / (2 * fft::BLOCK_POINTS);
+        let at_once = ahead.len().div_ceil(blocks * d.levels * COMPONENTS);
         let mut ahead = Ahead { values: ahead, at_once };
         for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
             let to = HighDigits::<S>::new(scratch.digits.as_mut_ptr(), n, d);
             rotated_digits::<S>(polynomial, exponent, d.offset, to);
-            for (level, digits) in scratch.digits.chunks_exact(n).enumerate() {
-                // (3) transform the digits
-                S::fft_forward_passes(tables, digits, &mut scratch.values);
-                let sums = scratch.sums.as_mut_ptr();
-                for block in 0..n / block_values {
-                    ahead.call::<S>();
-                    let (sums, first) = (sums.add(block * block_values), c + level == 0);
-                    let mut products = Products::<COMPONENTS> { key: key_block, sums, apart, first };
-                    fft::last_block::<S>(tables, scratch.values.as_ptr(), block, &mut products);
-                    key_block = key_block.add(block_values * COMPONENTS);
+            for level in (0..d.levels).step_by(2) {
+                let key_row = key.step(i).as_ptr().add((c * d.levels + level) * n * COMPONENTS);
+                let first = c + level == 0;
+                if level + 1 < d.levels {
+                    sums_of_rows::<S, COMPONENTS, 1>(tables, key_row, level, scratch, &mut ahead, first);
+                } else {
+                    sums_of_rows::<S, COMPONENTS, 0>(tables, key_row, level, scratch, &mut ahead, first);
+                }
+            }
+        }
+    }
+}
+
+/// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), from `level` on, with their key from `key_row` on.
+#[inline(always)]
+unsafe fn sums_of_rows<S: SimdReals, const COMPONENTS: usize, const KEPT: usize>(
+    tables: &Tables,
+    key_row: *const f64,
+    level: usize,
+    scratch: &mut Scratch,
+    ahead: &mut Ahead,
+    first: bool,
+) {
+    unsafe {
+        let n = tables.polynomial_size();
+        let (block_values, apart) = (2 * fft::BLOCK_POINTS, row_distance(n));
+        // (3) transform the digits
+        for row in 0..=KEPT {
+            let digits = &scratch.digits[(level + row) * n..][..n];
+            S::fft_forward_passes(tables, digits, &mut scratch.values[row * apart..][..n]);
+        }
+        let (values, kept) = (scratch.values.as_ptr(), scratch.kept.as_mut_ptr());
+        for block in 0..n / block_values {
+            let at = block * block_values;
+            let keys = std::array::from_fn(|row| key_row.wrapping_add((row * n + at) * COMPONENTS));
+            let sums = scratch.sums.as_mut_ptr().add(at);
+            let mut products = Products::<COMPONENTS, KEPT> { kept, keys, sums, apart, first };
+            ahead.call::<S>();
+            if KEPT == 1 {
+                fft::last_block::<S>(tables, values, block, &mut Keep(kept));
+                ahead.call::<S>();
+            }
+            let last = values.add(KEPT * apart);
+            if S::REALS == 8 {
+                fft::last_block::<S>(tables, last, block, &mut products);
+            } else {
+                // registers are too few for both at once
+                let kept = kept.add(block_values);
+                fft::last_block::<S>(tables, last, block, &mut Keep(kept));
+                for v in 0..fft::BLOCK_POINTS / S::REALS {
+                    products.take(v, Complex::<S>::load(kept.add(2 * S::REALS * v)));
                 }
             }
         }

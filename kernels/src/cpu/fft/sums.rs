@@ -96,15 +96,18 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
 ) -> [Complex<S>; RADIX] {
     unsafe {
         if RADIX == 2 {
-            (v[0], v[1]) = sum_and_difference(v[0], v[1]);
-        } else {
-            let ((x, z), (y, t)) = (sum_and_difference(v[0], v[1]), sum_and_difference(v[2], v[3]));
-            (v[0], v[2]) = sum_and_difference(x, y);
-            (v[3], v[1]) = sum_and_difference_by_i(z, t);
+            let (sum, difference) = sum_and_difference(v[0], v[1]);
+            (v[0], v[1]) = (sum, difference.mul_conjugate(power(&factor, 1)));
+            return v;
         }
-        for j in 1..RADIX {
-            v[j] = v[j].mul_conjugate(power(&factor, j));
-        }
+        let ((x, z), (y, t)) = (sum_and_difference(v[0], v[1]), sum_and_difference(v[2], v[3]));
+        let (three, one) = sum_and_difference_by_i(z, t);
+        let (sum, two) = sum_and_difference(x, y);
+        v[0] = sum;
+        // the square first: registers are few
+        v[2] = two.mul_conjugate(power(&factor, 2));
+        v[1] = one.mul_conjugate(power(&factor, 1));
+        v[3] = three.mul_conjugate(power(&factor, 3));
         v
     }
 }

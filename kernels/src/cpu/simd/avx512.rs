@@ -217,7 +217,7 @@ unsafe impl SimdReals for Avx512 {
     }
     #[inline(always)]
     unsafe fn fraction(a: __m512d) -> __m512d {
-        unsafe { _mm512_reduce_pd::<_MM_FROUND_TO_NEG_INF>(a) }
+        unsafe { _mm512_sub_pd(a, _mm512_roundscale_pd::<_MM_FROUND_TO_NEG_INF>(a)) }
     }
     #[inline(always)]
     unsafe fn low_words(a: __m512d, b: __m512d) -> __m512i {
