@@ -6,7 +6,6 @@ mod blind_rotate;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
 mod host_memory;
-pub(crate) mod key_stream;
 mod linear;
 mod lwe_key_switch;
 mod memory;

@@ -42,7 +42,7 @@ impl SeededLweList {
         self.bodies.is_empty()
     }
 
-    /// The ciphertexts with their masks, of dimension n. CPU work: up to half a microsecond each.
+    /// The ciphertexts with their masks, of dimension n. CPU work: half a microsecond each.
     pub fn expand(&self, lwe_dimension: usize) -> LweList {
         let mut list = LweList::with_capacity(lwe_dimension, self.len());
         list.append_seeded(self);
