@@ -360,28 +360,34 @@ fn exchange(
     args: &[u32],
     buffers: &mut [Sent<'_>],
 ) -> std::io::Result<()> {
-    let mut sent: Vec<u32> = [shape, counts, args, &[buffers.len() as u32]].concat();
-    for Sent { argument, address, words } in buffers.iter() {
-        sent.extend([*argument as u32, *address as u32, (address >> 32) as u32, words.len() as u32]);
-        sent.extend_from_slice(words);
-    }
-    let bytes: Vec<u8> = sent.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let to = process.stdin.as_mut().expect("piped");
-    to.write_all(&bytes)?;
+    to.write_all(bytes(&[shape, counts, args, &[buffers.len() as u32]].concat()))?;
+    for Sent { argument, address, words } in buffers.iter() {
+        to.write_all(bytes(&[*argument as u32, *address as u32, (address >> 32) as u32, words.len() as u32]))?;
+        to.write_all(bytes(words))?;
+    }
     to.flush()?;
     let from = process.stdout.as_mut().expect("piped");
     for Sent { words, .. } in buffers {
-        let mut written = [0; 4];
-        from.read_exact(&mut written)?;
-        if u32::from_ne_bytes(written) == 1 {
-            let mut bytes = vec![0; 4 * words.len()];
-            from.read_exact(&mut bytes)?;
-            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-                *word = u32::from_ne_bytes(bytes.try_into().expect("four of them"));
-            }
+        let mut written = [0];
+        from.read_exact(bytes_mut(&mut written))?;
+        if written == [1] {
+            from.read_exact(bytes_mut(words))?;
         }
     }
     Ok(())
+}
+
+/// The same memory; megabytes of it, which nothing optimises here word by word.
+fn bytes(words: &[u32]) -> &[u8] {
+    // SAFETY: four bytes a word, and all of them are set
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) }
+}
+
+/// As [`bytes`].
+fn bytes_mut(words: &mut [u32]) -> &mut [u8] {
+    // SAFETY: four bytes a word, and any four are a word; borrowed as the words are
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 4 * words.len()) }
 }
 
 impl Drop for Module {
