@@ -1,7 +1,8 @@
 //! Gates of this engine against the `tfhe` crate at the same dimensions, in one run, as a table.
 //!
-//! `cargo bench -p benches --features peer --bench gates`; both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key
-//! switches differ as their presets do: base 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
+//! `cargo bench --workspace --features benches/peer --bench gates`: each instruction set but plain Rust, the peer always with its
+//! default. Both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key switches differ as their presets do: base
+//! 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
 
 use benches::{in_turns, ms_each};
 use client::SecretKey;
@@ -57,11 +58,12 @@ fn main() {
     let all_threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
 
     let device = Cpu::open();
-    println!("Processor: {}, {all_threads} threads; backend {}.\n", device.info().name, device.info().backend);
-    println!("| gate | batch | threads | tfhe ms/gate | ango ms/gate | ango gates/s | ratio |");
-    println!("|---|---|---|---|---|---|---|");
-    for threads in [1, all_threads] {
-        let cpu = Cpu::with(Isa::detect(), threads);
+    println!("Processor: {}, {all_threads} threads; chosen {}.\n", device.info().name, device.info().backend);
+    println!("| gate | batch | threads | set | tfhe ms/gate | ango ms/gate | ango gates/s | ratio |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let isas = Isa::available().into_iter().filter(|&isa| isa != Isa::Portable || Isa::available().len() == 1);
+    for (isa, threads) in isas.flat_map(|isa| [(isa, 1), (isa, all_threads)]) {
+        let cpu = Cpu::with(isa, threads);
         let key = cpu.load_key(&evaluation_key).expect("the key fits");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         let measure = |gate: Gate, batch: usize, rounds: usize| {
@@ -93,8 +95,9 @@ fn main() {
             }
             let (ours, theirs) = (ms_each(ours, batch), ms_each(theirs, batch));
             println!(
-                "| {} | {batch} | {threads} | {theirs:.3} | {ours:.3} | {:.0} | {:.2} |",
+                "| {} | {batch} | {threads} | {} | {theirs:.3} | {ours:.3} | {:.0} | {:.2} |",
                 gate.name(),
+                isa.name(),
                 1e3 / ours,
                 theirs / ours
             );

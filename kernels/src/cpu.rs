@@ -2,6 +2,7 @@
 
 mod arena;
 mod blind_rotate;
+mod fastest;
 // elsewhere there are no vectors of doubles yet
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
@@ -49,9 +50,9 @@ impl Key {
 }
 
 impl Cpu {
-    /// All cores, with the best instruction set of this processor.
+    /// All cores, with the instruction set of this processor that a short race finds fastest ([`fastest`]).
     pub fn open() -> Cpu {
-        Cpu::with(Isa::detect(), threads_available())
+        Cpu::with(fastest::fastest(), threads_available())
     }
 
     /// A given instruction set and number of threads (for benches and tests); more than one needs feature `parallel`.

@@ -74,6 +74,19 @@ impl Key {
         Ok(Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params })
     }
 
+    /// Of zeros, to measure with.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    ///
+    /// # Panics
+    /// Where this instruction set has no vectors of doubles.
+    pub fn of_zeros(isa: Isa, params: Params) -> Result<Key> {
+        let tables = Tables::new(isa, params.polynomial_size)?;
+        let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
+        Ok(Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params })
+    }
+
     /// The instruction set that rotates with this key.
     pub fn isa(&self) -> Isa {
         self.tables.isa()

@@ -1,0 +1,98 @@
+//! The instruction set that rotates fastest on this processor, by a race: that longer vectors gain is not plain where a
+//! processor takes them in halves, or slows down for them.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::cpu::blind_rotate::{accumulator_words, reals, start};
+use crate::cpu::simd::Isa;
+use crate::error::Result;
+use crate::tfhe::{Params, ParamsLiteral, Preset};
+
+/// Steps of blind rotation of a run: a tenth of a millisecond or two with [`ROWS`].
+const STEPS: usize = 8;
+/// Rows of a run.
+const ROWS: usize = 4;
+/// Runs of a contestant in a turn, some milliseconds, so that a processor that changes its clock for a set does.
+const RUNS: usize = 12;
+/// Turns of each contestant.
+const TURNS: usize = 3;
+
+/// The fastest of those with vectors of doubles; the best where there are none, or no memory for the race. The first call takes
+/// some tens of milliseconds. Results do not depend on it: all instruction sets compute the same words.
+pub fn fastest() -> Isa {
+    static FASTEST: OnceLock<Isa> = OnceLock::new();
+    *FASTEST.get_or_init(|| {
+        let contestants: Vec<Isa> = Isa::available().into_iter().filter(|isa| isa.reals().is_some()).collect();
+        if contestants.len() < 2 {
+            return Isa::detect();
+        }
+        let literal = ParamsLiteral { lwe_dimension: STEPS, ..*Preset::Fast128.params() };
+        let params = Params::try_from(literal).expect("a shorter preset");
+        let runs: Result<Vec<Run>> = contestants.iter().map(|&isa| Run::new(isa, params)).collect();
+        runs.map_or(Isa::detect(), |mut runs| contestants[first_of(&mut runs, Run::time)])
+    })
+}
+
+/// The number of the contestant whose fastest run is the fastest.
+fn first_of<T>(contestants: &mut [T], run: impl Fn(&mut T) -> Duration) -> usize {
+    let mut fastest = vec![Duration::MAX; contestants.len()];
+    for _ in 0..TURNS {
+        for (contestant, fastest) in contestants.iter_mut().zip(&mut fastest) {
+            for _ in 0..RUNS {
+                *fastest = run(contestant).min(*fastest);
+            }
+        }
+    }
+    (0..fastest.len()).min_by_key(|&i| fastest[i]).expect("contestants")
+}
+
+/// A rotation by a key of zeros, which takes as long as any.
+struct Run {
+    key: reals::Key,
+    scratch: reals::Scratch,
+    exponents: Vec<u32>,
+    accumulators: Vec<u32>,
+}
+
+impl Run {
+    fn new(isa: Isa, params: Params) -> Result<Run> {
+        let mut accumulators = vec![0; ROWS * accumulator_words(&params)];
+        for (row, accumulator) in accumulators.chunks_exact_mut(accumulator_words(&params)).enumerate() {
+            start(&params, row, accumulator);
+        }
+        Ok(Run {
+            key: reals::Key::of_zeros(isa, params)?,
+            scratch: reals::Scratch::new(&params)?,
+            exponents: (0..ROWS * (params.lwe_dimension + 1)).map(|i| 37 * i as u32 % 2048).collect(),
+            accumulators,
+        })
+    }
+
+    fn time(&mut self) -> Duration {
+        let since = Instant::now();
+        reals::rotate_group(self.key.isa(), &self.key, &self.exponents, &mut self.accumulators, &mut self.scratch);
+        since.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_with_the_fastest_run_wins_however_slow_its_others() {
+        // each one's runs in turn: a neighbour slows all but one of the second's
+        let times = [vec![50; RUNS * TURNS], (0..RUNS * TURNS).map(|i| if i == 20 { 40 } else { 90 }).collect()];
+        let mut contestants: Vec<_> = times.iter().map(|times: &Vec<u64>| times.iter()).collect();
+        let run = |times: &mut std::slice::Iter<u64>| Duration::from_micros(*times.next().expect("a run"));
+        assert_eq!(first_of(&mut contestants, run), 1);
+        assert!(contestants.iter().all(|rest| rest.len() == 0), "all runs of all");
+    }
+
+    #[test]
+    fn the_fastest_is_one_of_this_processors_and_stays() {
+        assert!(Isa::available().contains(&fastest()));
+        assert_eq!(fastest(), fastest());
+    }
+}
