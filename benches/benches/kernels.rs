@@ -22,9 +22,11 @@ fn stems(c: &mut Criterion) {
     for preset in Preset::ALL {
         let secret = SecretKey::generate(preset);
         let cpu = Cpu::with(Isa::detect(), 1);
-        let key = cpu.load_key(&secret.evaluation_key()).expect("the key fits");
+        let evaluation_key = secret.evaluation_key();
+        let key = cpu.load_key(&evaluation_key).expect("the key fits");
         let mut group = c.benchmark_group(preset.name());
         group.sample_size(10);
+        group.bench_function("key loaded, cold", |b| b.iter(|| cpu.load_key(&evaluation_key)));
         for rows in [1usize, 16] {
             let inputs: Vec<u32> = (0..rows).flat_map(|i| secret.encrypt(i % 2 == 0).into_words()).collect();
             let samples = cpu.bootstrap(&key, &inputs).expect("the CPU does not fail");
