@@ -1,18 +1,16 @@
 //! What a gate costs, for fair shares: work follows the parameters, so a key with more levels pays for them.
 //!
-//! Counted are vector operations of the double-precision path, in eighths of one a coefficient: a stage of a transform takes
-//! 11 (66 operations for eight complex vectors and three stages), a product with a key polynomial 16 (four fused operations
-//! for a complex point), a word of a key-switching row 3 (most of its products are read from tables). Integer transforms
-//! weigh their parts nearly alike. The bench `cost` compares this count with measured times.
+//! Counted are stages of transforms and products with key polynomials, both a coefficient, and words of key-switching rows,
+//! in units of what a stage takes. The weights are those that fit the times of the bench `cost` best, on AVX-512 and AVX2
+//! together (benches/results/2026-11-22-cost.md); by its operations alone a product would weigh half as much.
 
 use super::params::{ParamsLiteral, Preset};
 
 /// Cost of a bootstrap of `fast_128` and its key switch: the unit of [`ParamsLiteral::cost`].
 pub const COST_OF_FAST_128: u32 = 32;
 
-const OF_STAGE: u64 = 11;
-const OF_PRODUCT: u64 = 16;
-const OF_KEY_SWITCH_WORD: u64 = 3;
+const OF_PRODUCT: u64 = 3;
+const OF_KEY_SWITCH_WORD: u64 = 1;
 
 impl ParamsLiteral {
     /// Cost of a bootstrap and a key switch with these parameters, at least 1, rounded up; [`COST_OF_FAST_128`] for `fast_128`.
@@ -23,7 +21,7 @@ impl ParamsLiteral {
         u32::try_from(cost).expect("bounded by the ranges of parameters").max(1)
     }
 
-    /// Operations in eighths: below `2^40` for the largest parameters that [`super::Params`] takes.
+    /// Work in stages a coefficient: below `2^40` for the largest parameters that [`super::Params`] takes.
     fn operations(&self) -> u64 {
         let [n, components, degree, levels] =
             [self.lwe_dimension, self.glwe_dimension + 1, self.polynomial_size, self.bootstrap_level_count]
@@ -32,7 +30,7 @@ impl ParamsLiteral {
         let transforms = components * (levels + 1);
         let products = levels * components * components;
         let stages = u64::from(degree.ilog2());
-        let step = degree * (transforms * stages * OF_STAGE + products * OF_PRODUCT);
+        let step = degree * (transforms * stages + products * OF_PRODUCT);
         let key_switch = (self.key_switch_body_words() as u64) * (n + 1);
         n * step + key_switch * OF_KEY_SWITCH_WORD
     }
@@ -55,7 +53,7 @@ mod tests {
 
     #[test]
     fn presets_cost_what_their_dimensions_ask_in_units_of_the_fastest() {
-        assert_eq!(Preset::ALL.map(|preset| preset.params().cost()), [COST_OF_FAST_128, 36, 46]);
+        assert_eq!(Preset::ALL.map(|preset| preset.params().cost()), [COST_OF_FAST_128, 35, 51]);
     }
 
     #[test]
