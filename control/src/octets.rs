@@ -69,9 +69,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// Room for this many bytes, which is no more than has been set aside.
-    fn with_capacity(bytes: usize) -> Words {
-        Words { words: Zeroizing::new(Vec::with_capacity(bytes.div_ceil(4))), part: Zeroizing::default() }
+    /// Those that came with the head, and room for as many bytes as may follow, which have been set aside.
+    fn begin(come: &[u8], bytes_max: usize) -> Words {
+        let room = (come.len() + bytes_max).div_ceil(4);
+        let mut words = Words { words: Zeroizing::new(Vec::with_capacity(room)), part: Zeroizing::default() };
+        words.push(come);
+        words
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -152,9 +155,7 @@ async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<
         let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;
         begun.extend_from_slice(&piece);
     };
-    let come = &begun[start..];
-    let mut words = Words::with_capacity(come.len() + pieces.bytes_max());
-    words.push(come);
+    let mut words = Words::begin(&begun[start..], pieces.bytes_max());
     while let Some(piece) = pieces.next().await? {
         words.push(&piece);
     }
@@ -277,11 +278,21 @@ mod tests {
     }
 
     #[test]
+    fn words_have_room_for_all_that_follows_from_the_beginning() {
+        for (come, more) in [(0, 400), (10, 90), (13, 8)] {
+            let mut words = Words::begin(&vec![1; come], more);
+            let room = words.words.as_ptr();
+            words.push(&vec![2; more]);
+            assert_eq!((words.bytes(), words.words.as_ptr()), (come + more, room), "moved");
+        }
+    }
+
+    #[test]
     fn words_are_whole_however_the_pieces_are_cut() {
         let bytes: Vec<u8> = (0..23).collect();
         // every way to cut the first ten bytes
         for cuts in 0..1u32 << 10 {
-            let (mut words, mut piece) = (Words::with_capacity(0), Vec::new());
+            let (mut words, mut piece) = (Words::default(), Vec::new());
             for (at, &byte) in bytes.iter().enumerate() {
                 piece.push(byte);
                 if cuts >> at & 1 == 1 {
