@@ -50,7 +50,7 @@ impl Key {
 }
 
 impl Cpu {
-    /// All cores, with the instruction set of this processor that a short race finds fastest ([`fastest`]).
+    /// All cores, with the instruction set of this processor that a short race finds fastest.
     pub fn open() -> Cpu {
         Cpu::with(fastest::fastest(), threads_available())
     }
