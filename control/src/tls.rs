@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 /// Where the node's certificate is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// PEM: the node's certificate, then those that lead to an authority that clients know.
+    /// PEM: the node's certificate first, then the intermediate certificates.
     pub certificate: PathBuf,
     /// PEM: its private key.
     pub key: PathBuf,

@@ -303,7 +303,7 @@ fn failure_is_not_the_end(host: &HostCuda) {
     assert_eq!(words, vec![2; 64]);
 }
 
-/// A kernel finds the buffers that its launch names beside those that are bound, within their bounds, and no others.
+/// A kernel reaches, by a distance, another buffer that its launch names, within its bounds; it reaches no other buffer.
 fn reached(host: &HostCuda) {
     let text = [
         include_str!("../../shaders/distance.cu"),

@@ -105,7 +105,7 @@ fn check<B: Backend>(backend: &B, sessions: &[Session]) {
         assert!(own == session.expected, "session {i} of {}: other words than alone", sessions.len());
         rest = others;
     }
-    assert!(rest.is_empty(), "words that nobody asked for");
+    assert!(rest.is_empty(), "more words than all reads have");
 }
 
 fn keys(shape: Shape, count: u64) -> Vec<Arc<EvaluationKey>> {
@@ -213,8 +213,8 @@ impl Gpu for Counted {
 }
 
 /// Sessions of one gate are the launches, uploads and waits of one, and a launch that copies their results to one place, on
-/// cards with the multiprocessors of those that they stand for. Prints a row of a table: of sessions one after another,
-/// then side by side.
+/// emulated cards with as many multiprocessors as the real ones. Prints a row of a table: sessions one after another, then
+/// side by side.
 fn counted(device: &Device) {
     let (host, shape) = match device.name {
         "cuda-host-sm80" => (emulated((8, 0), 108), FAST),

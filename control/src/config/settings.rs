@@ -31,7 +31,7 @@ pub const SETTINGS: &[Setting] = &[
         "ANGO_TLS_CERTIFICATE",
         "tls-certificate",
         "",
-        "File with the node's TLS certificate and those above it, PEM: then the node speaks HTTPS itself. New contents are used from the next connection on. By default plain HTTP, for a proxy.",
+        "File with the node's TLS certificate and its intermediate certificates, PEM: then the node speaks HTTPS itself. New contents are used from the next connection on. By default plain HTTP, for a proxy.",
     ),
     setting("ANGO_TLS_KEY", "tls-key", "", "File with the private key of ANGO_TLS_CERTIFICATE, PEM."),
     setting(

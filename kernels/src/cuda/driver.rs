@@ -339,8 +339,8 @@ impl Module {
         };
         // SAFETY: function, stream and buffers are of one context, which is bound; the arguments point to values that
         // live until the call returns, which has copied them. Entries take their buffers, then their words (README of
-        // the shaders), and stay within these and those that a table leads to, which the caller has: the suite checks
-        // that, on the host under a sanitizer
+        // the shaders). A kernel stays within its buffers and within the buffers to which a table leads, all of which the
+        // caller holds: the suite checks that, on the host under a sanitizer
         let launched = unsafe {
             if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {

@@ -359,7 +359,7 @@ fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
 fn keys_together_max(card: &Card) -> usize {
     match card.language {
         Language::Cuda => card.multiprocessors.max(1) as usize,
-        // its kernels know no buffers but those that they are given
+        // a WGSL kernel reaches only the buffers that are bound
         Language::Wgsl => 1,
     }
 }

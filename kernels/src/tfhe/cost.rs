@@ -1,7 +1,7 @@
 //! What a gate costs, for fair shares: work follows the parameters, so a key with more levels pays for them.
 //!
 //! Counted are stages of transforms and products with key polynomials, both a coefficient, and words of key-switching rows,
-//! in units of what a stage takes. The weights are those that fit the times of the bench `cost` best, on AVX-512 and AVX2
+//! in units of what a stage takes. The weights are the best fit to the times of the bench `cost`, with AVX-512 and AVX2
 //! together (benches/results/2026-11-22-cost.md); by its operations alone a product would weigh half as much.
 
 use super::params::{ParamsLiteral, Preset};
