@@ -4,9 +4,10 @@
 //! The decisions are pure and live in [`scheduler`], with [`fair`], `residency` and `slots` as its parts: what happened goes
 //! in with the time, commands come out. Around it `hub` keeps one lock, the operands, the results and the callbacks. Its
 //! threads are the loop (timers, callbacks, overwriting of keys) and one for each device (`device`, the only code that knows
-//! which backend it is). A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or several sessions) -> a device's thread, where `assembly`
-//! lays out operands and results in the session's arena -> `BatchDone` -> `Finish` -> the loop calls `done`. A circuit: the
-//! same, a level after the other, and its bits stay in the arena in between.
+//! which backend it is). A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or
+//! several sessions) -> a device's thread, where `assembly` lays out operands and results in the session's arena ->
+//! `BatchDone` -> `Finish` -> the loop calls `done`. A circuit: the same, a level after the other, and its bits stay in the
+//! arena in between.
 //!
 //! Bounds have names in [`Config`]. There is no noise budget here: every gate but NOT ends in a bootstrap, NOT adds no noise,
 //! and so every operand has the noise the preset was made for. Arithmetic operations will need one.

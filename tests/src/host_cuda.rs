@@ -3,9 +3,9 @@
 //!
 //! A source becomes a program of its own (`host_cuda/runner.cpp` around it), kept in a folder beside the tests by the hash
 //! of everything that went into it. A launch sends it two kinds of buffers, at addresses of their own, and takes them back:
-//! the bound ones, and those that the kernel reaches from them by distances. No others are there: a distance that leads elsewhere is
-//! an error. The program runs each launch in three orders of threads; whatever depends on the order, leaves memory, or does
-//! not meet at a barrier is an error that names the entry.
+//! the bound ones, and those that the kernel reaches from them by distances. No others are there: a distance that leads
+//! elsewhere is an error. The program runs each launch in three orders of threads; whatever depends on the order, leaves
+//! memory, or does not meet at a barrier is an error that names the entry.
 
 use std::io::{Read, Write};
 use std::ops::Range;
