@@ -27,8 +27,8 @@ pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
 pub use engine::container::Form;
 pub use engine::{
-    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperationId as EngineOperation, PORT_BITS_MAX, Preset,
-    SeededLweList, Usage,
+    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
+    PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
 
 /// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
@@ -517,17 +517,23 @@ pub fn read_program(
             }
         }
     }
-    Ok(folded(gates.iter().map(|gate| gate.gate).collect(), operands, forms))
+    Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
 }
 
 /// Gates on operands that were read, gate after gate; results are written in our own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
-    folded(gates.to_vec(), operands, vec![Form::Ango; gates.len()])
+    folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
+}
+
+/// Gates on operands from these blocks, at least one: a place an operand, gate after gate, as many as the gates take, each a
+/// ciphertext of a block: assertion otherwise. Results are written in our own form.
+pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
+    folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
 }
 
 /// Folding looks at all operands: it is for the thread that has just read them, in whose cache they are.
-fn folded(gates: Vec<Gate>, operands: LweList, forms: Vec<Form>) -> Program {
-    Program { list: GateList::new(gates, operands).folded(), forms }
+fn folded(list: GateList, forms: Vec<Form>) -> Program {
+    Program { list: list.folded(), forms }
 }
 
 /// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).

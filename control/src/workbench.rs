@@ -103,6 +103,13 @@ impl Value {
     }
 }
 
+/// Gates take its bits from where they are.
+impl AsRef<LweList> for Value {
+    fn as_ref(&self) -> &LweList {
+        &self.bits
+    }
+}
+
 impl Drop for Value {
     fn drop(&mut self) {
         self.bits.overwrite();

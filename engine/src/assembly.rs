@@ -13,7 +13,7 @@ use crate::operation::{Job, Load};
 pub(crate) struct Assembly<'a> {
     /// `n + 1`.
     row_words: usize,
-    /// First slot and whole rows of words; as few and as long as the slots' numbers allow, copied only to be joined.
+    /// First slot and whole rows of words; few, and copied only where short ones are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     pub(crate) gates: Vec<SlotGate>,
     /// Slots, part by part.
@@ -35,12 +35,19 @@ impl<'a> Assembly<'a> {
 
     fn add_gates(&mut self, part: &Part, list: &'a GateList) {
         let (operand_slots, result_slots) = part.slots.split_at(part.slots.len() - part.rows.len());
-        let first = list.operands_of(part.rows.clone()).start;
-        self.write(operand_slots, list.operands(), first);
+        // a ciphertext that several gates take is written once, and a few slots stay empty
+        let needed = list.needed_by(part.rows.clone());
+        let mut written = 0;
+        for run in needed.chunk_by(|a, b| a.block == b.block && a.row + 1 == b.row) {
+            let slots = &operand_slots[written..written + run.len()];
+            self.write(slots, list.block(run[0].block), run[0].row as usize);
+            written += run.len();
+        }
+        let slot_of = |place| operand_slots[needed.binary_search(place).expect("every operand is needed")];
         for (row, &result) in part.rows.clone().zip(result_slots) {
             let mut operands = [0; 3];
-            for (slot, operand) in operands.iter_mut().zip(list.operands_of(row..row + 1)) {
-                *slot = operand_slots[operand - first];
+            for (slot, place) in operands.iter_mut().zip(list.places_of(row..row + 1)) {
+                *slot = slot_of(place);
             }
             self.gates.push(SlotGate { gate: list.gates()[row], operands, result });
         }
@@ -74,15 +81,25 @@ impl<'a> Assembly<'a> {
         }
     }
 
+    /// Writes whole rows of words from a slot on. Short runs are joined with what stands before them.
     fn write_run(&mut self, slot: u32, words: Cow<'a, [u32]>) {
+        let row_words = self.row_words;
+        let is_short = |words: &Cow<'_, [u32]>| words.len() < JOINED_ROWS_MAX * row_words;
         match self.writes.last_mut() {
-            Some((first, run)) if *first as usize + run.len() / self.row_words == slot as usize => {
+            Some((first, run))
+                if *first as usize + run.len() / row_words == slot as usize
+                    && is_short(&words)
+                    && (is_short(run) || matches!(run, Cow::Owned(_))) =>
+            {
                 run.to_mut().extend_from_slice(&words);
             }
             _ => self.writes.push((slot, words)),
         }
     }
 }
+
+/// Rows of a run from which a call of the device costs less than copying them to another run's end.
+const JOINED_ROWS_MAX: usize = 32;
 
 /// Cuts the words that a call has read into the results of each batch's parts. `lwe_dimension` is that of a batch's key.
 pub(crate) fn results(call: &[Work], words: Vec<u32>, lwe_dimension: impl Fn(&Work) -> usize) -> Vec<Vec<LweList>> {
@@ -107,4 +124,65 @@ pub(crate) fn results(call: &[Work], words: Vec<u32>, lwe_dimension: impl Fn(&Wo
         LweList::from_words(dimension, taken.to_vec())
     };
     shapes.iter().map(|(dimension, counts)| counts.iter().map(|&rows| take(*dimension, rows)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kernels::tfhe::{Gate, OperandBlock, Place};
+
+    use super::*;
+    use crate::operation::OperationId;
+
+    const DIMENSION: usize = 1;
+
+    /// Ciphertexts that are told apart by their words.
+    fn block(first: u32, rows: u32) -> OperandBlock {
+        Arc::new(LweList::from_words(DIMENSION, (2 * first..2 * (first + rows)).collect()))
+    }
+
+    fn part(gates: usize, slots: impl Iterator<Item = u32>) -> Part {
+        let slots = slots.collect();
+        Part { operation: OperationId(0), rows: 0..gates, retried: false, slots, completes: false }
+    }
+
+    fn assembly<'a>(list: &'a GateList, part: &Part) -> Assembly<'a> {
+        let mut assembly = Assembly { row_words: DIMENSION + 1, writes: vec![], gates: vec![], reads: vec![] };
+        assembly.add_gates(part, list);
+        assembly
+    }
+
+    #[test]
+    fn a_ciphertext_of_many_gates_is_written_once_and_every_gate_finds_its_operands() {
+        let places = [(1, 2), (0, 0), (0, 0), (1, 1), (1, 2), (1, 1)].map(|(block, row)| Place { block, row });
+        let list = GateList::of_places(vec![Gate::And; 3], vec![block(0, 1), block(10, 3)], places.to_vec());
+        let found = assembly(&list, &part(3, [7, 3, 4, 5, 6, 8, 20, 21, 22].into_iter()));
+        let writes: Vec<_> = found.writes.iter().map(|(slot, words)| (*slot, words.to_vec())).collect();
+        assert_eq!(writes, [(7, vec![0, 1]), (3, vec![22, 23, 24, 25])]);
+        let operands: Vec<_> = found.gates.iter().map(|gate| [gate.operands[0], gate.operands[1]]).collect();
+        assert_eq!((operands, found.reads), (vec![[4, 7], [7, 3], [4, 3]], vec![20, 21, 22]));
+    }
+
+    #[test]
+    fn long_runs_are_written_from_where_they_are_and_short_ones_are_joined() {
+        let long = JOINED_ROWS_MAX as u32;
+        let blocks = vec![block(0, 1), block(1, 1), block(100, long), block(200, long), block(300, 2)];
+        let rows = [1, 1, long, long, 2];
+        let places: Vec<_> =
+            (0..).zip(rows).flat_map(|(block, rows)| (0..rows).map(move |row| Place { block, row })).collect();
+        let count = places.len();
+        let list = GateList::of_places(vec![Gate::Not; count], blocks, places);
+        let found = assembly(&list, &part(count, 0..2 * count as u32));
+        let shape: Vec<_> = found.writes.iter().map(|(slot, run)| (*slot, run.len() / 2, is_owned(run))).collect();
+        let long = JOINED_ROWS_MAX;
+        assert_eq!(
+            shape,
+            [(0, 2, true), (2, long, false), (2 + long as u32, long, false), (2 + 2 * long as u32, 2, false)]
+        );
+    }
+
+    fn is_owned(words: &Cow<'_, [u32]>) -> bool {
+        matches!(words, Cow::Owned(_))
+    }
 }

@@ -35,7 +35,8 @@ pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{
-    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Plan, Preset, SeededLweList, noise,
+    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, OperandBlock, Params, Place, Plan, Preset,
+    SeededLweList, noise,
 };
 pub use kernels::{Backend, DeviceInfo};
 pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progress};
@@ -203,7 +204,7 @@ impl Engine {
         let rows = list.gates().len();
         assert!((1..=OPERATION_ROWS_MAX).contains(&rows), "an operation has 1 to {OPERATION_ROWS_MAX} rows");
         let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
-        assert_eq!(list.operands().dimension(), dimension, "operands have the session's dimension");
+        assert_eq!(list.dimension(), dimension, "operands have the session's dimension");
         self.handle.hub.submit(session, Operation::gates(list, done), deadline)
     }
 

@@ -17,7 +17,7 @@ pub mod params;
 pub mod seeded;
 
 pub use circuit::{Circuit, CircuitError, Plan};
-pub use gates::{Gate, GateList, GateRow};
+pub use gates::{Gate, GateList, GateRow, OperandBlock, Place};
 pub use keys::EvaluationKey;
 pub use lwe::Lwe;
 pub use lwe_list::LweList;

@@ -19,14 +19,17 @@ pub fn evaluate<B: Backend>(backend: &B, key: &B::Key, params: &Params, rows: &[
         return Ok(Vec::new());
     }
     let list = GateList::of_rows(rows).folded();
-    assert_eq!(list.operands().dimension(), params.lwe_dimension, "operands of another dimension");
-    let results_from = list.operands().len() as u32;
-    let mut arena = backend.arena(params, list.operands().len() + rows.len())?;
-    backend.write(&mut arena, 0, list.operands().words())?;
+    assert_eq!(list.dimension(), params.lwe_dimension, "operands of another dimension");
+    let needed = list.needed_by(0..rows.len());
+    let results_from = needed.len() as u32;
+    let mut arena = backend.arena(params, needed.len() + rows.len())?;
+    let words: Vec<u32> = needed.iter().flat_map(|&place| list.at(place)).copied().collect();
+    backend.write(&mut arena, 0, &words)?;
+    let slot = |place| needed.binary_search(place).expect("every operand is needed") as u32;
     let slot_gate = |(at, &gate): (usize, &Gate)| {
         let mut operands = [0; 3];
-        for (operand, slot) in operands.iter_mut().zip(list.operands_of(at..at + 1)) {
-            *operand = slot as u32;
+        for (operand, place) in operands.iter_mut().zip(list.places_of(at..at + 1)) {
+            *operand = slot(place);
         }
         SlotGate { gate, operands, result: results_from + at as u32 }
     };

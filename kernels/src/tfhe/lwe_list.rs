@@ -120,6 +120,12 @@ impl LweList {
     }
 }
 
+impl AsRef<LweList> for LweList {
+    fn as_ref(&self) -> &LweList {
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

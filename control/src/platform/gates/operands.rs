@@ -7,7 +7,7 @@ use api::circuits::CircuitValue;
 use api::gates::{BATCH_GATES_MAX, BatchGate};
 use api::{Code, HandleId};
 
-use crate::compute::{self, Gate, GateText, LweList, OpenKey, OperandText, Program};
+use crate::compute::{self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program};
 use crate::error::ApiError;
 use crate::octets::Words;
 use crate::platform::circuits::unknown_handle;
@@ -101,18 +101,18 @@ impl Found {
                 fingerprint.iter().try_for_each(|digits| compute::check_fingerprint(key, digits))?;
                 let count = gates.iter().map(|gate| gate.arity()).sum();
                 let read = |ciphertexts| compute::read_words(key, words, seeds.as_ref(), ciphertexts);
-                let list = match (inputs, operands) {
-                    (None, None) => read(count)?,
+                match (inputs, operands) {
+                    (None, None) => Ok(compute::program(gates, read(count)?)),
                     (None, Some(_)) => {
                         let message = "operands are places among the ciphertexts of inputs, which are missing";
-                        return Err(ApiError::new(Code::InvalidRequest, message).at("operands", "without inputs"));
+                        Err(ApiError::new(Code::InvalidRequest, message).at("operands", "without inputs"))
                     }
                     (Some(inputs), operands) => {
-                        let pool = Pool::of(&inputs, &values, read)?;
-                        pool.pick(compute::empty_list(key, count), operands, count)?
+                        let pool = Pool::of(&inputs, values, read)?;
+                        let places = pool.pick(operands, count)?;
+                        Ok(compute::program_of_places(gates, pool.blocks, places))
                     }
-                };
-                Ok(compute::program(gates, list))
+                }
             }
         }
     }
@@ -155,83 +155,104 @@ fn gate_text<'a>(
 }
 
 /// What an octet-stream's operands are taken from: values one after another.
-struct Pool<'v> {
-    parts: Vec<Part<'v>>,
-    in_words: LweList,
+struct Pool {
+    /// The ciphertexts behind the head, then the values that are kept here.
+    blocks: Vec<OperandBlock>,
+    /// Of each input that has ciphertexts: how many are before it, and where its first stands.
+    inputs: Vec<(u64, Place)>,
+    /// Ciphertexts of all inputs. A value may be named often, so they may be many more than there are.
+    total: u64,
 }
 
-enum Part<'v> {
-    Kept(&'v Value),
-    /// So many of those behind the head.
-    Words(usize),
-}
-
-impl<'v> Pool<'v> {
+impl Pool {
     fn of(
         inputs: &[CircuitValue],
-        values: &'v HashMap<HandleId, Arc<Value>>,
+        values: HashMap<HandleId, Arc<Value>>,
         read: impl FnOnce(usize) -> Result<LweList, ApiError>,
-    ) -> Result<Pool<'v>, ApiError> {
-        let parts: Vec<_> =
-            inputs.iter().enumerate().map(|input| part(input, values)).collect::<Result<_, ApiError>>()?;
-        let ciphertexts = parts.iter().fold(0usize, |sum, part| match part {
-            Part::Words(count) => sum.saturating_add(*count),
-            Part::Kept(_) => sum,
+    ) -> Result<Pool, ApiError> {
+        let inputs: Vec<_> =
+            inputs.iter().enumerate().map(|input| Input::of(input, &values)).collect::<Result<_, ApiError>>()?;
+        let ciphertexts = inputs.iter().fold(0usize, |sum, input| match input {
+            Input::Words(count) => sum.saturating_add(*count),
+            Input::Kept(_) => sum,
         });
         // before masks are made or memory is taken for them
         if ciphertexts > OPERANDS_MAX {
             let message = format!("{ciphertexts} ciphertexts; at most {OPERANDS_MAX} behind the head of a batch");
             return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
         }
-        Ok(Pool { parts, in_words: read(ciphertexts)? })
-    }
-
-    /// The operands, `count` of them, appended to a list.
-    fn pick(&self, mut list: LweList, operands: Option<Vec<u64>>, count: usize) -> Result<LweList, ApiError> {
-        let rows: Vec<&[u32]> = self.rows();
-        let operands = operands.unwrap_or_else(|| (0..rows.len() as u64).collect());
-        if operands.len() != count {
-            let message = format!("{} operands, the gates take {count}", operands.len());
-            return Err(ApiError::new(Code::InvalidParams, message).at("operands", format!("{count} wanted")));
-        }
-        for (i, operand) in operands.into_iter().enumerate() {
-            let row = usize::try_from(operand).ok().and_then(|at| rows.get(at)).ok_or_else(|| {
-                let field = format!("operands[{i}]");
-                let message = format!("{field} is {operand}, there are {} ciphertexts", rows.len());
-                ApiError::new(Code::InvalidParams, message).at(field, "no such ciphertext")
-            })?;
-            list.push(row);
-        }
-        Ok(list)
-    }
-
-    fn rows(&self) -> Vec<&[u32]> {
-        let mut in_words = self.in_words.iter();
-        let mut rows = Vec::new();
-        for part in &self.parts {
-            match part {
-                Part::Kept(value) => rows.extend(value.bits.iter()),
-                Part::Words(count) => rows.extend(in_words.by_ref().take(*count)),
+        let mut pool =
+            Pool { blocks: vec![Arc::new(read(ciphertexts)?)], inputs: Vec::with_capacity(inputs.len()), total: 0 };
+        let mut words_taken = 0;
+        for input in inputs {
+            let (first, count) = match input {
+                Input::Words(count) => {
+                    words_taken += count;
+                    (Place { block: 0, row: (words_taken - count) as u32 }, count)
+                }
+                Input::Kept(value) => {
+                    let (block, count) = (pool.blocks.len() as u32, value.bits.len());
+                    pool.blocks.push(value);
+                    (Place { block, row: 0 }, count)
+                }
+            };
+            if count > 0 {
+                pool.inputs.push((pool.total, first));
+                pool.total += count as u64;
             }
         }
-        rows
+        Ok(pool)
+    }
+
+    /// Where the operands stand, `count` of them.
+    fn pick(&self, operands: Option<Vec<u64>>, count: usize) -> Result<Vec<Place>, ApiError> {
+        let given = operands.as_ref().map_or(self.total, |operands| operands.len() as u64);
+        if given != count as u64 {
+            let message = format!("{given} operands, the gates take {count}");
+            return Err(ApiError::new(Code::InvalidParams, message).at("operands", format!("{count} wanted")));
+        }
+        let place = |(i, operand): (usize, u64)| {
+            self.place(operand).ok_or_else(|| {
+                let field = format!("operands[{i}]");
+                let message = format!("{field} is {operand}, there are {} ciphertexts", self.total);
+                ApiError::new(Code::InvalidParams, message).at(field, "no such ciphertext")
+            })
+        };
+        let operands = operands.unwrap_or_else(|| (0..self.total).collect());
+        operands.into_iter().enumerate().map(place).collect()
+    }
+
+    /// Where a ciphertext stands, counted over all inputs.
+    fn place(&self, at: u64) -> Option<Place> {
+        if at >= self.total {
+            return None;
+        }
+        let input = self.inputs.partition_point(|&(before, _)| before <= at) - 1;
+        let (before, first) = self.inputs[input];
+        Some(Place { row: first.row + (at - before) as u32, ..first })
     }
 }
 
-fn part<'v>(
-    (i, input): (usize, &CircuitValue),
-    values: &'v HashMap<HandleId, Arc<Value>>,
-) -> Result<Part<'v>, ApiError> {
-    let place = format!("inputs[{i}]");
-    match input {
-        CircuitValue::Bits(bits) => Ok(Part::Words(usize::try_from(*bits).unwrap_or(usize::MAX))),
-        CircuitValue::Handle(text) => {
-            let value = text.parse().ok().and_then(|handle: HandleId| values.get(&handle));
-            value.map(|value| Part::Kept(value)).ok_or_else(|| unknown_handle(Some(&place)))
-        }
-        CircuitValue::Ciphertexts(_) => {
-            let message = format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle");
-            Err(ApiError::new(Code::InvalidRequest, message).at(place, "not of this form"))
+/// An input as a batch names it.
+enum Input {
+    Kept(Arc<Value>),
+    /// So many of the ciphertexts behind the head.
+    Words(usize),
+}
+
+impl Input {
+    fn of((i, input): (usize, &CircuitValue), values: &HashMap<HandleId, Arc<Value>>) -> Result<Input, ApiError> {
+        let place = format!("inputs[{i}]");
+        match input {
+            CircuitValue::Bits(bits) => Ok(Input::Words(usize::try_from(*bits).unwrap_or(usize::MAX))),
+            CircuitValue::Handle(text) => {
+                let value = text.parse().ok().and_then(|handle: HandleId| values.get(&handle));
+                value.map(|value| Input::Kept(value.clone())).ok_or_else(|| unknown_handle(Some(&place)))
+            }
+            CircuitValue::Ciphertexts(_) => {
+                let message = format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle");
+                Err(ApiError::new(Code::InvalidRequest, message).at(place, "not of this form"))
+            }
         }
     }
 }
@@ -239,6 +260,23 @@ fn part<'v>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn pool(inputs: &[CircuitValue]) -> Pool {
+        let words = |count| Ok(LweList::from_words(1, (0..2 * count as u32).collect()));
+        Pool::of(inputs, HashMap::new(), words).unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    #[test]
+    fn operands_stand_where_the_inputs_before_them_leave_room() {
+        let pool = pool(&[2, 0, 3].map(CircuitValue::Bits));
+        let rows = |operands| pool.pick(operands, 5).unwrap().iter().map(|place| place.row).collect::<Vec<_>>();
+        assert_eq!(rows(None), [0, 1, 2, 3, 4]);
+        assert_eq!(rows(Some(vec![4, 0, 2, 1, 4])), [4, 0, 2, 1, 4]);
+        for wrong in [Some(vec![0, 1, 2, 3, 5]), Some(vec![0, 1, 2, 3, u64::MAX]), Some(vec![0])] {
+            assert_eq!(pool.pick(wrong, 5).unwrap_err().code, Code::InvalidParams);
+        }
+        assert_eq!(pool.pick(None, 4).unwrap_err().code, Code::InvalidParams);
+    }
 
     #[test]
     fn a_text_names_a_handle_and_a_bit_or_is_a_ciphertext() {
