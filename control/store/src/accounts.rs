@@ -1,10 +1,10 @@
 //! Accounts: who owns keys, sessions and everything else.
 
-use crate::database::values;
+use crate::database::{from_row, values};
 use crate::{Result, Store};
 
 /// An account as remembered.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// `acct_...`
     pub account_id: String,
@@ -15,6 +15,8 @@ pub struct Account {
     /// Its API keys that are not revoked.
     pub keys: i64,
 }
+
+from_row!(Account { account_id, plan, created_at, keys });
 
 impl Store {
     /// All accounts, oldest first.

@@ -1,6 +1,6 @@
 //! API keys and the accounts that own them.
 
-use crate::database::{Tx, values};
+use crate::database::{Tx, from_row, values};
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
@@ -32,7 +32,7 @@ pub struct NewApiKey<'a> {
 }
 
 /// A key as remembered. Times in microseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
     /// `ak_...`
     pub key_id: String,
@@ -63,6 +63,23 @@ pub struct ApiKey {
     /// When it was last used, to the minute.
     pub last_used_at: Option<i64>,
 }
+
+from_row!(ApiKey {
+    key_id,
+    account_id,
+    lineage_id,
+    key_prefix,
+    role,
+    environment,
+    platform,
+    office,
+    plan,
+    created_at,
+    expires_at,
+    revoked_at,
+    rotated_at,
+    last_used_at
+});
 
 /// A lineage whose keys were just revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What became of circuits that were run.
 
-use crate::database::{Tx, values};
+use crate::database::{Tx, from_row, values};
 use crate::gate_sessions::{GateUsage, charge};
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
@@ -46,7 +46,7 @@ pub struct CircuitOperationEnd<'a> {
 }
 
 /// A run as remembered. Times in microseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitOperationRecord {
     /// `op_...`
     pub op_id: String,
@@ -79,6 +79,24 @@ pub struct CircuitOperationRecord {
     /// When it ended.
     pub ended_at: Option<i64>,
 }
+
+from_row!(CircuitOperationRecord {
+    op_id,
+    session_digest,
+    status,
+    gates_total,
+    gates_done,
+    by_gate,
+    levels,
+    bootstrap_ops,
+    cost_milli_yen,
+    discounted,
+    compute_us,
+    error_code,
+    error_message,
+    created_at,
+    ended_at
+});
 
 impl Store {
     /// Remembers a run that nobody waits for, and the answer that tells of it.

@@ -1,6 +1,6 @@
 //! Uploaded circuits, by account and name.
 
-use crate::database::values;
+use crate::database::{from_row, values};
 use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
@@ -30,7 +30,7 @@ pub struct NewCircuit<'a> {
 }
 
 /// What is known of a kept circuit; its text is read apart. Times in microseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitRecord {
     /// Its name within the account.
     pub name: String,
@@ -53,6 +53,19 @@ pub struct CircuitRecord {
     /// When the netlist came.
     pub updated_at: i64,
 }
+
+from_row!(CircuitRecord {
+    name,
+    bytes,
+    sha256,
+    gates,
+    by_gate,
+    levels,
+    input_widths,
+    output_widths,
+    created_at,
+    updated_at
+});
 
 /// What an account may keep.
 #[derive(Clone, Copy, Debug)]

@@ -75,6 +75,23 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
+/// Reads a struct from the columns that have its fields' names. (The driver's own derive is a macro that is compiled with both
+/// drivers once more, for the machine that compiles: minutes.)
+macro_rules! from_row {
+    ($name:ident { $($field:ident),* }) => {
+        $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field)*);
+        $crate::database::from_row!(@of sqlx::postgres::PgRow, $name $($field)*);
+    };
+    (@of $row:ty, $name:ident $($field:ident)*) => {
+        impl sqlx::FromRow<'_, $row> for $name {
+            fn from_row(row: &$row) -> sqlx::Result<Self> {
+                Ok(Self { $($field: sqlx::Row::try_get(row, stringify!($field))?),* })
+            }
+        }
+    };
+}
+pub(crate) use from_row;
+
 /// A database; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum Database {

@@ -1,6 +1,6 @@
 //! Gate sessions and the usage record of their gates.
 
-use crate::database::{Tx, values};
+use crate::database::{Tx, from_row, values};
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::pages::{Rows, page};
 use crate::{Result, Store};
@@ -33,7 +33,7 @@ pub struct NewGateSession<'a> {
 }
 
 /// A session as remembered. Times in microseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateSession {
     /// SHA-256 of the session id.
     pub digest: Vec<u8>,
@@ -62,6 +62,22 @@ pub struct GateSession {
     /// What they cost.
     pub total_cost_milli_yen: i64,
 }
+
+from_row!(GateSession {
+    digest,
+    sealed_id,
+    node_id,
+    lease_until,
+    preset,
+    is_blind,
+    imported,
+    state,
+    created_at,
+    expires_at,
+    ended_at,
+    gates_used,
+    total_cost_milli_yen
+});
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,7 +314,7 @@ impl Store {
 }
 
 /// What an account used in a time.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Environment of the keys.
     pub environment: String,
@@ -313,6 +329,8 @@ pub struct UsageTotals {
     /// Time of devices.
     pub compute_us: i64,
 }
+
+from_row!(UsageTotals { environment, operations, gates, bootstrap_ops, cost_milli_yen, compute_us });
 
 impl Store {
     /// What an account used from one moment to before another, by environment.

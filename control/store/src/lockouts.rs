@@ -1,6 +1,6 @@
 //! Failed attempts to show a credential, and who is locked for them (readings A20, A21).
 
-use crate::database::values;
+use crate::database::{from_row, values};
 use crate::{Result, Store};
 
 /// What is known of one subject. Times in microseconds since 1970.
@@ -19,7 +19,7 @@ pub struct Lockout {
 }
 
 /// A locked subject as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locked {
     /// Keyed digest.
     pub subject: Vec<u8>,
@@ -33,7 +33,8 @@ pub struct Locked {
     pub account_id: Option<String>,
 }
 
-#[derive(sqlx::FromRow)]
+from_row!(Locked { subject, kind, locked_until, key_id, account_id });
+
 struct Row {
     subject: Vec<u8>,
     kind: String,
@@ -42,6 +43,8 @@ struct Row {
     expires_at: i64,
     version: i64,
 }
+
+from_row!(Row { subject, kind, failures, locked_until, expires_at, version });
 
 impl Row {
     fn lockout(self) -> Option<Lockout> {

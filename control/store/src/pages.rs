@@ -3,7 +3,7 @@
 //! A page begins after a row, not at a number: rows that come while somebody pages are newer than all that are still to
 //! be read, so nothing is skipped and nothing repeated. Rows and their number are one statement, so one moment.
 
-use sqlx::FromRow;
+use sqlx::{ColumnIndex, Decode, FromRow, Type};
 
 use crate::Result;
 use crate::database::{Database, Row, Value};
@@ -18,11 +18,19 @@ pub struct Rows<T> {
 }
 
 /// A row of a page.
-#[derive(Debug, FromRow)]
 pub(crate) struct Counted<T> {
-    #[sqlx(flatten)]
     row: T,
     total_count: i64,
+}
+
+impl<'r, R: sqlx::Row, T: FromRow<'r, R>> FromRow<'r, R> for Counted<T>
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        Ok(Counted { row: T::from_row(row)?, total_count: row.try_get("total_count")? })
+    }
 }
 
 /// A page: `rows` selects its rows, each with the number of all in a column `total_count`; `count` selects that number alone,

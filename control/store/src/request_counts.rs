@@ -4,7 +4,7 @@
 //! nodes ever let more pass together than the limit, and what was used is exact. Leases of a node that died are void
 //! after a while, and at the turn of the day.
 
-use crate::database::values;
+use crate::database::{from_row, values};
 use crate::{Result, Store};
 
 /// What a node tells about one subject, and what it asks for.
@@ -58,7 +58,7 @@ pub struct Settled {
 const SPARE_SHARE: i64 = 16;
 
 /// What is counted of a subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Days since 1970.
     pub day: i64,
@@ -73,6 +73,8 @@ pub struct Counts {
     /// When all leases are void.
     pub leased_until: i64,
 }
+
+from_row!(Counts { day, day_used, month, month_used, leased, leased_until });
 
 impl Counts {
     /// Takes note of what a node tells and grants what it wishes, as far as there is room.

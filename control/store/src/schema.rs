@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::Executor;
-use sqlx::migrate::{MigrateError, Migration, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{Executor, SqlStr};
 
-use crate::database::{Database, values};
+use crate::database::{Database, from_row, values};
 use crate::{Result, Store};
 
-static SQLITE: Migrator = sqlx::migrate!("./migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("./migrations/postgres");
+/// The migrations of this build, made by `build.rs`: `SQLITE` and `POSTGRES`, each `(version, description, text)` in order.
+mod migrations {
+    include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+}
 
 /// How a database's schema stands to the migrations that a build knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +29,13 @@ pub enum Schema {
     Newer(Vec<i64>),
 }
 
-#[derive(sqlx::FromRow)]
 struct Applied {
     version: i64,
     success: bool,
     checksum: Vec<u8>,
 }
+
+from_row!(Applied { version, success, checksum });
 
 impl Store {
     /// How the database's schema stands to this build. Changes nothing.
@@ -44,7 +47,7 @@ impl Store {
         if applied.is_empty() {
             return Ok(Schema::Empty);
         }
-        let known: BTreeMap<i64, &Migration> = known(&self.db).iter().map(|one| (one.version, one)).collect();
+        let known: BTreeMap<i64, Migration> = known(&self.db).map(|one| (one.version, one)).collect();
         for (version, done) in &applied {
             if !done.success {
                 return Err(MigrateError::Dirty(*version).into());
@@ -69,8 +72,7 @@ impl Store {
 
     /// Brings the schema to this migration, as the build did whose last one it was: for tests of upgrades and roll-backs.
     pub async fn migrate_up_to(&self, last: i64) -> Result<()> {
-        let migrations = known(&self.db).iter().filter(|one| one.version <= last).cloned().collect();
-        let mut migrator = Migrator::with_migrations(migrations);
+        let mut migrator = Migrator::with_migrations(known(&self.db).filter(|one| one.version <= last).collect());
         // else a node could not start again once a newer one has migrated
         migrator.set_ignore_missing(true);
         match &self.db {
@@ -103,9 +105,12 @@ impl Store {
     }
 }
 
-fn known(db: &Database) -> &'static Migrator {
-    match db {
-        Database::Sqlite(_) => &SQLITE,
-        Database::Postgres(_) => &POSTGRES,
-    }
+fn known(db: &Database) -> impl Iterator<Item = Migration> {
+    let migrations = match db {
+        Database::Sqlite(_) => migrations::SQLITE,
+        Database::Postgres(_) => migrations::POSTGRES,
+    };
+    migrations.iter().map(|&(version, description, text)| {
+        Migration::new(version, description.into(), MigrationType::Simple, SqlStr::from_static(text), false)
+    })
 }

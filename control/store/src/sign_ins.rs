@@ -1,6 +1,6 @@
 //! Sign-ins: what a refresh token is exchanged under, and access tokens that ended before their time.
 
-use crate::database::values;
+use crate::database::{from_row, values};
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
@@ -52,7 +52,6 @@ pub enum Refreshed {
     Unknown,
 }
 
-#[derive(sqlx::FromRow)]
 struct Family {
     sign_in_id: String,
     user_id: String,
@@ -62,6 +61,8 @@ struct Family {
     used_at: Option<i64>,
     successor: Option<Vec<u8>>,
 }
+
+from_row!(Family { sign_in_id, user_id, expires_at, revoked_at, disabled_at, used_at, successor });
 
 /// A refresh token in the place of another one.
 #[derive(Clone, Debug)]
@@ -75,7 +76,7 @@ pub struct NextRefreshToken<'a> {
 }
 
 /// What decides whether an access token still holds.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenStanding {
     /// The account's plan.
     pub plan: String,
@@ -86,6 +87,8 @@ pub struct TokenStanding {
     /// When the sign-in was ended.
     pub revoked_at: Option<i64>,
 }
+
+from_row!(TokenStanding { plan, role, disabled_at, revoked_at });
 
 impl Store {
     /// Writes a sign-in down, and makes the user's account if there is none yet (readings A24). Returns the account;

@@ -1,16 +1,18 @@
 //! The keys that access tokens are signed with, sealed: one that signs, and those before it until their tokens have ended.
 
-use crate::database::values;
+use crate::database::{from_row, values};
 use crate::{Result, Store};
 
 /// A key that signs no more. Its tokens go on.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetiredSigningKey {
     /// The key.
     pub sealed: Vec<u8>,
     /// When the last of its tokens has ended.
     pub ends_at: i64,
 }
+
+from_row!(RetiredSigningKey { sealed, ends_at });
 
 impl Store {
     /// The key that signs: the one that is there, else this one.

@@ -1,11 +1,11 @@
 //! Trials: accounts of one key that end by themselves, with everything they own (readings A12-A15).
 
 use crate::api_keys::{NewApiKey, insert};
-use crate::database::{Tx, values};
+use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
 /// A trial that is not erased yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// When it ends by itself, in microseconds since 1970.
     pub expires_at: i64,
@@ -13,8 +13,10 @@ pub struct Trial {
     pub operations_used: i64,
 }
 
+from_row!(Trial { expires_at, operations_used });
+
 /// A key of a trial that is neither revoked nor expired.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialKey {
     /// Owner.
     pub account_id: String,
@@ -23,6 +25,8 @@ pub struct TrialKey {
     /// Tags of the key's longer beginnings, if it has any.
     pub prefix_tags: Option<Vec<u8>>,
 }
+
+from_row!(TrialKey { account_id, lineage_id, prefix_tags });
 
 /// How many trial keys a network gets. The window slides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Users of the dashboard: with a password here, or known to an external issuer.
 
 use crate::api_keys::{LINEAGES_OF_USER, revoke_all};
-use crate::database::{Tx, values};
+use crate::database::{Tx, from_row, values};
 use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
@@ -23,7 +23,7 @@ pub struct NewUser<'a> {
 }
 
 /// A user as remembered. Times in microseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// `usr_...`
     pub user_id: String,
@@ -46,6 +46,19 @@ pub struct User {
     /// When the operator shut it out.
     pub disabled_at: Option<i64>,
 }
+
+from_row!(User {
+    user_id,
+    account_id,
+    email,
+    password_hash,
+    issuer,
+    subject,
+    role,
+    created_at,
+    last_sign_in_at,
+    disabled_at
+});
 
 /// How making the first user went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +97,7 @@ pub struct NewExternalUser<'a> {
 }
 
 /// Who a user of an external issuer is here.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalUser {
     /// `usr_...`
     pub user_id: String,
@@ -97,6 +110,8 @@ pub struct ExternalUser {
     /// When the operator shut it out.
     pub disabled_at: Option<i64>,
 }
+
+from_row!(ExternalUser { user_id, account_id, role, plan, disabled_at });
 
 impl Store {
     /// Remembers a user. False: the e-mail is another user's.
