@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use benches::only_once;
 use kernels::Backend;
 use kernels::cpu::{Cpu, Isa, Key};
-use kernels::modular::RING_MODULUS;
 use kernels::tfhe::keys::Masks;
-use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
+use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset, RING_MODULUS};
 
 const ROWS: usize = 16;
 const ROUNDS: usize = 15;

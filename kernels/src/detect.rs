@@ -13,9 +13,8 @@ use crate::cuda::Cuda;
 use crate::error::{Error, Result};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::gpu::{Evaluator, Gpu};
-use crate::modular::RING_MODULUS;
 use crate::tfhe::keys::Masks;
-use crate::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Params, ParamsLiteral, Preset, bootstrap};
+use crate::tfhe::{EvaluationKey, Gate, GateRow, Lwe, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, bootstrap};
 #[cfg(feature = "wgpu")]
 use crate::wgpu::Wgpu;
 use crate::xof;
@@ -287,7 +286,7 @@ fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
     let mut bootstrap_bodies = vec![0; params.bootstrap_body_words()];
     let mut key_switch_bodies = vec![0; params.key_switch_body_words()];
     // rows of the masks' streams that no mask takes
-    xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, u64::MAX, &mut bootstrap_bodies);
+    xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, u64::MAX, MODULUS, &mut bootstrap_bodies);
     xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, u64::MAX, &mut key_switch_bodies);
     // where lazy ranges are the fullest
     bootstrap_bodies[..params.polynomial_size].fill(RING_MODULUS - 1);

@@ -3,12 +3,10 @@
 //! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors. Clients
 //! transform their secret keys by these: they are constant time (see [`crate::modular`]) and hold no division at all.
 
-use std::sync::OnceLock;
-
-use crate::modular::{self, RING_MODULUS, companion, mul, mul_lazy, reduce_once};
+use crate::modular::Modulus;
 
 /// Smallest and largest supported `N`.
-pub const POLYNOMIAL_SIZES: std::ops::RangeInclusive<usize> = 64..=2048;
+pub const POLYNOMIAL_SIZES: std::ops::RangeInclusive<usize> = 16..=1 << 15;
 
 /// A constant factor with its Shoup companion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,15 +17,18 @@ pub struct Root {
     pub companion: u32,
 }
 
-impl From<u32> for Root {
-    fn from(value: u32) -> Self {
-        Root { value, companion: companion(value) }
+impl Root {
+    /// `w` in `[0, q)`.
+    pub fn new(modulus: Modulus, w: u32) -> Root {
+        Root { value: w, companion: modulus.companion(w) }
     }
 }
 
-/// Tables of one ring degree.
+/// One modulus and one degree, with their tables.
 pub struct Ring {
-    /// `psi^bitreverse(i)` for i in 1..N, psi a primitive 2N-th root of unity: group `g` of the stage with `m` groups uses
+    /// `q`.
+    pub modulus: Modulus,
+    /// `psi^bitreverse(i)` for i in 0..N, psi a primitive 2N-th root of unity: group `g` of the stage with `m` groups uses
     /// `roots[m + g]`.
     pub roots: Vec<Root>,
     /// Their inverses at the same places.
@@ -37,31 +38,29 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Tables for `N = polynomial_size`, made once a process.
+    /// Tables for `N = polynomial_size`.
     ///
     /// # Panics
-    /// When `N` is not a power of two within [`POLYNOMIAL_SIZES`].
-    pub fn of(polynomial_size: usize) -> &'static Ring {
-        static RINGS: [OnceLock<Ring>; 6] = [const { OnceLock::new() }; 6];
-        assert!(polynomial_size.is_power_of_two() && POLYNOMIAL_SIZES.contains(&polynomial_size));
-        RINGS[(polynomial_size / 64).trailing_zeros() as usize].get_or_init(|| Ring::new(polynomial_size))
-    }
-
-    fn new(n: usize) -> Ring {
-        let psi = modular::pow(generator(), (RING_MODULUS - 1) / (2 * n as u32));
+    /// When `N` is not a power of two within [`POLYNOMIAL_SIZES`], or `q` is not 1 modulo `2N`.
+    pub fn new(modulus: Modulus, polynomial_size: usize) -> Ring {
+        let n = polynomial_size;
+        assert!(n.is_power_of_two() && POLYNOMIAL_SIZES.contains(&n), "no ring has N = {n}");
+        assert!(modulus.q() % (2 * n as u32) == 1, "{} has no 2N-th roots of unity, N = {n}", modulus.q());
+        let psi = modulus.pow(generator(modulus), (modulus.q() - 1) / (2 * n as u32));
         let powers = |base: u32| {
             let mut table = vec![Root::default(); n];
             let mut power = 1;
             for i in 0..n {
-                table[i.reverse_bits() >> (usize::BITS - n.trailing_zeros())] = power.into();
-                power = mul(power, base);
+                table[i.reverse_bits() >> (usize::BITS - n.trailing_zeros())] = Root::new(modulus, power);
+                power = modulus.mul(power, base);
             }
             table
         };
         Ring {
+            modulus,
             roots: powers(psi),
-            inverse_roots: powers(modular::inverse(psi)),
-            inverse_degree: modular::inverse(n as u32).into(),
+            inverse_roots: powers(modulus.inverse(psi)),
+            inverse_degree: Root::new(modulus, modulus.inverse(n as u32)),
         }
     }
 
@@ -74,7 +73,7 @@ impl Ring {
     ///
     /// Negacyclic Cooley-Tukey with the twist folded into the roots (Longa, Naehrig, eprint 2016/504, Alg. 1).
     pub fn forward(&self, row: &mut [u32]) {
-        let n = self.polynomial_size();
+        let (n, m) = (self.polynomial_size(), self.modulus);
         assert_eq!(row.len(), n);
         let (mut groups, mut half) = (1, n / 2);
         while half >= 1 {
@@ -82,8 +81,8 @@ impl Ring {
                 let w = self.roots[groups + group];
                 let (low, high) = row[2 * half * group..][..2 * half].split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
-                    let t = reduce_once(mul_lazy(*y, w.value, w.companion));
-                    (*x, *y) = (modular::add(*x, t), modular::sub(*x, t));
+                    let t = m.reduce_once(m.mul_lazy(*y, w.value, w.companion));
+                    (*x, *y) = (m.add(*x, t), m.sub(*x, t));
                 }
             }
             (groups, half) = (2 * groups, half / 2);
@@ -92,7 +91,7 @@ impl Ring {
 
     /// Values in bit-reversed order to coefficients in natural order, in place; in and out in `[0, q)` (same, Alg. 2).
     pub fn inverse(&self, row: &mut [u32]) {
-        let n = self.polynomial_size();
+        let (n, m) = (self.polynomial_size(), self.modulus);
         assert_eq!(row.len(), n);
         let (mut groups, mut half) = (n / 2, 1);
         while groups >= 1 {
@@ -100,29 +99,30 @@ impl Ring {
                 let w = self.inverse_roots[groups + group];
                 let (low, high) = row[2 * half * group..][..2 * half].split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
-                    let t = modular::sub(*x, *y);
-                    (*x, *y) = (modular::add(*x, *y), reduce_once(mul_lazy(t, w.value, w.companion)));
+                    let t = m.sub(*x, *y);
+                    (*x, *y) = (m.add(*x, *y), m.reduce_once(m.mul_lazy(t, w.value, w.companion)));
                 }
             }
             (groups, half) = (groups / 2, 2 * half);
         }
         let w = self.inverse_degree;
         for x in row {
-            *x = reduce_once(mul_lazy(*x, w.value, w.companion));
+            *x = m.reduce_once(m.mul_lazy(*x, w.value, w.companion));
         }
     }
 
     /// `out += a b` in the transformed domain, all `[N]` words in `[0, q)`.
     pub fn multiply_add(&self, out: &mut [u32], a: &[u32], b: &[u32]) {
+        let m = self.modulus;
         for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
-            *out = modular::add(*out, mul(a, b));
+            *out = m.add(*out, m.mul(a, b));
         }
     }
 }
 
 /// A generator of the multiplicative group modulo `q`: the least one.
-fn generator() -> u32 {
-    let order = RING_MODULUS - 1;
+fn generator(modulus: Modulus) -> u32 {
+    let order = modulus.q() - 1;
     let mut primes = Vec::new();
     let mut rest = order;
     let mut p = 2;
@@ -138,46 +138,99 @@ fn generator() -> u32 {
     if rest > 1 {
         primes.push(rest);
     }
-    (2..).find(|&g| primes.iter().all(|p| modular::pow(g, order / p) != 1)).expect("the group is cyclic")
+    (2..).find(|&g| primes.iter().all(|p| modulus.pow(g, order / p) != 1)).expect("the group is cyclic")
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::modular::tests::PRIMES;
     use proptest::prelude::*;
 
+    /// Every ring of [`PRIMES`].
+    pub fn rings() -> impl Iterator<Item = (Modulus, usize)> {
+        let sizes = || (4..=15).map(|log_n| 1usize << log_n);
+        PRIMES.into_iter().map(Modulus::new).flat_map(move |modulus| {
+            sizes().filter(move |&n| modulus.q() % (2 * n as u32) == 1).map(move |n| (modulus, n))
+        })
+    }
+
+    /// `N` words below `bound` that look random.
+    pub fn words(n: usize, seed: u32, bound: u32) -> Vec<u32> {
+        (0..n as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) ^ seed.rotate_left(16)) % bound).collect()
+    }
+
+    /// The same with few words that are not 0, so that the definition is soon computed.
+    pub fn sparse(n: usize, seed: u32, bound: u32) -> Vec<u32> {
+        let mut out = vec![0; n];
+        let of_random = words(n, seed, bound);
+        for i in [0, 1, n / 2 - 1, n / 2, n - 1, seed as usize % n, seed.rotate_left(11) as usize % n] {
+            out[i] = of_random[i];
+        }
+        out
+    }
+
     /// `a b` in `Z_q[X]/(X^N + 1)`, from the definition.
-    fn schoolbook(a: &[u32], b: &[u32]) -> Vec<u32> {
+    pub fn schoolbook(m: Modulus, a: &[u32], b: &[u32]) -> Vec<u32> {
         let n = a.len();
         let mut out = vec![0; n];
-        for (i, &x) in a.iter().enumerate() {
-            for (j, &y) in b.iter().enumerate() {
-                let product = mul(x, y);
+        for (j, &y) in b.iter().enumerate().filter(|(_, y)| **y != 0) {
+            for (i, &x) in a.iter().enumerate() {
+                let product = m.mul(x, y);
                 let at = (i + j) % n;
-                out[at] = if i + j < n { modular::add(out[at], product) } else { modular::sub(out[at], product) };
+                out[at] = if i + j < n { m.add(out[at], product) } else { m.sub(out[at], product) };
             }
         }
         out
     }
 
+    fn product(ring: &Ring, a: &[u32], b: &[u32]) -> Vec<u32> {
+        let (mut a, mut b, mut out) = (a.to_vec(), b.to_vec(), vec![0; a.len()]);
+        ring.forward(&mut a);
+        ring.forward(&mut b);
+        ring.multiply_add(&mut out, &a, &b);
+        ring.inverse(&mut out);
+        out
+    }
+
+    #[test]
+    fn the_powers_of_the_root_are_those_of_a_primitive_2n_th_root_of_unity() {
+        for (modulus, n) in rings() {
+            let ring = Ring::new(modulus, n);
+            // psi^bitreverse(1) = psi^(N / 2)
+            assert_eq!(modulus.mul(ring.roots[1].value, ring.roots[1].value), modulus.q() - 1, "{modulus:?} {n}");
+            let inverse = |(w, inverse): (&Root, &Root)| modulus.mul(w.value, inverse.value) == 1;
+            assert!(ring.roots.iter().zip(&ring.inverse_roots).all(inverse), "{modulus:?} {n}");
+        }
+    }
+
+    #[test]
+    fn a_modulus_without_roots_of_unity_and_a_degree_out_of_range_have_no_ring() {
+        for (q, n) in [(12289, 4096), (65537, 1 << 16), (65537, 8), (65537, 48), (1_073_692_673, 1 << 14)] {
+            assert!(std::panic::catch_unwind(|| Ring::new(Modulus::new(q), n)).is_err(), "{q} {n}");
+        }
+    }
+
+    #[test]
+    fn transformed_products_are_the_schoolbook_ones_in_every_ring() {
+        for (modulus, n) in rings() {
+            let (a, b) = (words(n, 1, modulus.q()), sparse(n, 77, modulus.q()));
+            let ring = Ring::new(modulus, n);
+            assert!(product(&ring, &a, &b) == schoolbook(modulus, &a, &b), "{modulus:?} {n}");
+        }
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(8))]
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn transformed_products_are_the_schoolbook_ones(
-            log_n in 6u32..=11, seed: [u32; 2],
+            ring in (0..rings().count()).prop_map(|i| rings().nth(i).expect("a ring")), seed: [u32; 2],
         ) {
-            let n = 1usize << log_n;
-            let row = |seed: u32| -> Vec<u32> {
-                (0..n as u32).map(|i| (i ^ seed).wrapping_mul(2_654_435_761).wrapping_add(seed) % RING_MODULUS).collect()
-            };
-            let (a, b) = (row(seed[0]), row(seed[1]));
-            let ring = Ring::of(n);
-            let (mut fa, mut fb, mut out) = (a.clone(), b.clone(), vec![0; n]);
-            ring.forward(&mut fa);
-            ring.forward(&mut fb);
-            ring.multiply_add(&mut out, &fa, &fb);
-            ring.inverse(&mut out);
-            prop_assert_eq!(out, schoolbook(&a, &b));
+            let (modulus, n) = ring;
+            // larger ones are in the test above
+            prop_assume!(n <= 2048);
+            let [a, b] = seed.map(|seed| words(n, seed, modulus.q()));
+            prop_assert_eq!(product(&Ring::new(modulus, n), &a, &b), schoolbook(modulus, &a, &b));
         }
     }
 }

@@ -15,11 +15,12 @@ pub mod lwe_list;
 pub mod noise;
 pub mod params;
 pub mod seeded;
+pub mod torus;
 
 pub use circuit::{Circuit, CircuitError, Plan};
 pub use gates::{Gate, GateList, GateRow, OperandBlock, Place};
 pub use keys::EvaluationKey;
 pub use lwe::Lwe;
 pub use lwe_list::LweList;
-pub use params::{Params, ParamsError, ParamsLiteral, Preset};
+pub use params::{MODULUS, Params, ParamsError, ParamsLiteral, Preset, RING_MODULUS, ring};
 pub use seeded::SeededLweList;

@@ -7,7 +7,7 @@
 use aes::cipher::{InnerIvInit, KeyInit, KeyIvInit, StreamCipher, StreamCipherCoreWrapper};
 use aes::{Aes256, Aes256Enc};
 
-use crate::modular::RING_MODULUS;
+use crate::modular::Modulus;
 
 /// Masks of the bootstrapping key, row `(i l + j)(k + 1) + c`: `[k][N]` words modulo q.
 pub const DOMAIN_BOOTSTRAP: u32 = 1;
@@ -59,8 +59,10 @@ pub fn fill_torus(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
     next_words(&mut stream(seed, domain, row), out);
 }
 
-/// Fills `out` with uniform words in `[0, q)`: the low 30 bits of each stream word in turn, words at or above q left out.
-pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
+/// Fills `out` with uniform words in `[0, q)`: the low bits of each stream word in turn, as many as `q` has, those at or above
+/// `q` left out.
+pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, modulus: Modulus, out: &mut [u32]) {
+    let mask = (1 << modulus.bits()) - 1;
     let mut stream = stream(seed, domain, row);
     let mut filled = 0;
     while filled < out.len() {
@@ -68,8 +70,8 @@ pub fn fill_residues(seed: &[u8; 32], domain: u32, row: u64, out: &mut [u32]) {
         let first = filled;
         next_words(&mut stream, &mut out[first..]);
         for at in first..out.len() {
-            let word = out[at] & ((1 << 30) - 1);
-            if word < RING_MODULUS {
+            let word = out[at] & mask;
+            if word < modulus.q() {
                 out[filled] = word;
                 filled += 1;
             }
@@ -93,6 +95,7 @@ pub(crate) fn next_words(stream: &mut impl StreamCipher, out: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modular::tests::PRIMES;
 
     #[test]
     fn the_torus_stream_is_aes_256_ctr_of_the_documented_block() {
@@ -117,11 +120,17 @@ mod tests {
     #[test]
     fn residues_are_in_range_and_do_not_depend_on_how_many_are_asked_for() {
         let seed = [9; 32];
-        let (mut few, mut many) = ([0; 10], vec![0; 300_000]);
-        fill_residues(&seed, DOMAIN_BOOTSTRAP, 3, &mut few);
-        fill_residues(&seed, DOMAIN_BOOTSTRAP, 3, &mut many);
-        assert_eq!(few, many[..10]);
-        assert!(many.iter().all(|&x| x < RING_MODULUS));
-        assert_ne!(many[..10], many[10..20]);
+        for modulus in PRIMES.map(Modulus::new) {
+            let (mut few, mut many) = ([0; 10], vec![0; 300_000]);
+            fill_residues(&seed, DOMAIN_BOOTSTRAP, 3, modulus, &mut few);
+            fill_residues(&seed, DOMAIN_BOOTSTRAP, 3, modulus, &mut many);
+            assert_eq!(few, many[..10]);
+            assert!(many.iter().all(|&x| x < modulus.q()), "{modulus:?}");
+            assert_ne!(many[..100], many[100..200], "{modulus:?}");
+            // uniform: in either half of [0, q) about as often, within six standard deviations
+            let expected = many.len() as f64 * f64::from(modulus.q() / 2) / f64::from(modulus.q());
+            let low = many.iter().filter(|&&x| x < modulus.q() / 2).count() as f64;
+            assert!((low - expected).abs() < 6.0 * (many.len() as f64 / 4.0).sqrt(), "{modulus:?}: {low}");
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! Keys and inputs of any shape: random words, no secret behind them. Equality does not need one.
 
-use kernels::modular::RING_MODULUS;
 use kernels::tfhe::keys::{Masks, TfheRsSeed};
-use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
+use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset, RING_MODULUS};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 

@@ -1,7 +1,7 @@
 //! The CPU's transform, seen from outside: products of transformed polynomials are the schoolbook ones.
 
 use kernels::cpu::ntt::{Tables, forward_all, inverse_all};
-use kernels::modular::{self, RING_MODULUS};
+use kernels::tfhe::{MODULUS, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
 use tests::naive;
 
@@ -12,7 +12,7 @@ use crate::fixtures::generator;
 pub fn cases() -> impl Iterator<Item = Case> {
     [64, 128, 256, 512, 1024, 2048].into_iter().map(|n| {
         let check = move |device: &Device| {
-            let tables = Tables::new(device.isa.expect("asked of CPUs only"), n);
+            let tables = Tables::new(device.isa.expect("asked of CPUs only"), ring(n));
             let mut rng = generator(n as u64);
             let mut random = || (0..n).map(|_| rng.next_u32() % RING_MODULUS).collect::<Vec<u32>>();
             let largest = vec![RING_MODULUS - 1; n];
@@ -30,9 +30,9 @@ fn product(tables: &Tables, mut a: Vec<u32>, mut b: Vec<u32>) -> Vec<u32> {
     forward_all(tables, &mut a);
     forward_all(tables, &mut b);
     for (a, &b) in a.iter_mut().zip(&b) {
-        *a = modular::mul(modular::reduce_once(*a), modular::reduce_once(b));
+        *a = MODULUS.mul(MODULUS.reduce_once(*a), MODULUS.reduce_once(b));
     }
     inverse_all(tables, &mut a);
-    let inverse_degree = modular::inverse(tables.polynomial_size() as u32);
-    a.into_iter().map(|x| modular::mul(modular::reduce_once(x), inverse_degree)).collect()
+    let inverse_degree = MODULUS.inverse(tables.polynomial_size() as u32);
+    a.into_iter().map(|x| MODULUS.mul(MODULUS.reduce_once(x), inverse_degree)).collect()
 }

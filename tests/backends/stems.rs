@@ -3,10 +3,8 @@
 use kernels::gpu::blind_rotate::Variant;
 use kernels::gpu::sample_extract::NO_ROW;
 use kernels::gpu::{Compiler, Gpu, Language, Launch, Source, Stems, Table, ntt};
-use kernels::modular::{self, RING_MODULUS};
-use kernels::ring::Ring;
-use kernels::tfhe::Params;
 use kernels::tfhe::lwe::EIGHTH;
+use kernels::tfhe::{MODULUS, Params, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
 use tests::naive;
 
@@ -145,7 +143,7 @@ impl<G: Gpu> Card<'_, G> {
     /// More rows than the card has multiprocessors, with the largest residues among them.
     fn ntt(&self) {
         let n = self.params.polynomial_size;
-        let ring = Ring::of(n);
+        let ring = ring(n);
         let mut rng = generator(n as u64);
         let mut rows: Vec<u32> = (0..5 * n).map(|_| rng.next_u32() % RING_MODULUS).collect();
         rows[..n].fill(RING_MODULUS - 1);
@@ -159,13 +157,13 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&forward, 5 * n) == values, "forward");
 
         self.stems.ntt.inverse(self.gpu, &forward, &roots, 5).expect("a launch");
-        let times_n: Vec<u32> = rows.iter().map(|&x| modular::mul(x, n as u32)).collect();
+        let times_n: Vec<u32> = rows.iter().map(|&x| MODULUS.mul(x, n as u32)).collect();
         assert!(self.download(&forward, 5 * n) == times_n, "inverse");
 
         let key = self.upload(&rows);
         self.stems.ntt.key(self.gpu, &key, &roots, 5).expect("a launch");
-        let factor = modular::mul(modular::pow(2, 32), modular::inverse(n as u32));
-        let scaled: Vec<u32> = values.iter().map(|&x| modular::mul(x, factor)).collect();
+        let factor = MODULUS.mul(MODULUS.pow(2, 32), MODULUS.inverse(n as u32));
+        let scaled: Vec<u32> = values.iter().map(|&x| MODULUS.mul(x, factor)).collect();
         assert!(self.download(&key, 5 * n) == scaled, "key");
     }
 

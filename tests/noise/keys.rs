@@ -6,11 +6,9 @@ use std::f64::consts::TAU;
 
 use client::SecretKey;
 use kernels::container::{self, Tag};
-use kernels::modular;
-use kernels::ring::Ring;
 use kernels::tfhe::keys::{Masks, TfheRsSeed};
 use kernels::tfhe::noise::{Secret, import_rounding};
-use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
+use kernels::tfhe::{EvaluationKey, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, ring};
 use kernels::tfhe_rs::{bootstrap_masks, key_switch_masks};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -34,17 +32,17 @@ pub fn ours(preset: Preset, seed: u64) -> Key {
     let mut masks = [0; 32];
     rng.fill_bytes(&mut masks);
     let mut evaluation = without_noise(&secret, masks);
-    let ring_std = p.glwe_noise_std * f64::from(modular::RING_MODULUS);
+    let ring_std = p.glwe_noise_std * f64::from(RING_MODULUS);
     let ring_rms = draw(&mut rng, ring_std, evaluation.bootstrap_bodies.len(), |at, error| {
         let body = &mut evaluation.bootstrap_bodies[at];
-        *body = modular::add(*body, modular::from_signed(error));
+        *body = MODULUS.add(*body, MODULUS.from_signed(error));
     });
     let lwe_rms = draw(&mut rng, p.lwe_noise_std * 32f64.exp2(), evaluation.key_switch_bodies.len(), |at, error| {
         let body = &mut evaluation.key_switch_bodies[at];
         *body = body.wrapping_add(error as u32);
     });
     let drawn = ParamsLiteral {
-        glwe_noise_std: ring_rms / f64::from(modular::RING_MODULUS),
+        glwe_noise_std: ring_rms / f64::from(RING_MODULUS),
         lwe_noise_std: lwe_rms / 32f64.exp2(),
         ..*p
     };
@@ -144,7 +142,7 @@ fn draw(rng: &mut ChaCha20Rng, std: f64, count: usize, mut add: impl FnMut(usize
 
 /// `A_0 S_0 + .. + A_(k-1) S_(k-1)` modulo `X^N + 1` and `2^32`, `S` binary: in halves of a word, whose sums are below q / 2.
 fn torus_product(mask: &[u32], key: &[i64], n: usize) -> Vec<u32> {
-    let ring = Ring::of(n);
+    let ring = ring(n);
     let half = |shift: u32| {
         let mut product = vec![0; n];
         for (mask, key) in mask.chunks_exact(n).zip(key.chunks_exact(n)) {
@@ -157,7 +155,7 @@ fn torus_product(mask: &[u32], key: &[i64], n: usize) -> Vec<u32> {
         ring.inverse(&mut product);
         product
     };
-    let signed = |x: u32| if x > modular::RING_MODULUS / 2 { x.wrapping_sub(modular::RING_MODULUS) } else { x };
+    let signed = |x: u32| if x > RING_MODULUS / 2 { x.wrapping_sub(RING_MODULUS) } else { x };
     let halves = half(16).into_iter().zip(half(0));
     halves.map(|(high, low)| (signed(high) << 16).wrapping_add(signed(low))).collect()
 }

@@ -5,9 +5,9 @@ use std::ops::Add;
 use client::SecretKey;
 use kernels::Backend;
 use kernels::cpu::Cpu;
-use kernels::modular::{sub, to_torus};
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{Lwe, Preset, noise};
+use kernels::tfhe::torus::to_torus;
+use kernels::tfhe::{Lwe, MODULUS, Preset, noise};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests::naive::mod_switch;
@@ -144,7 +144,7 @@ impl Rotation {
     fn new(n: usize, exponent: usize, accumulator: &[u32]) -> Rotation {
         let (masks, body) = accumulator.split_at(accumulator.len() - n);
         let mask = |polynomial: &[u32]| {
-            let negated = polynomial.iter().rev().map(|&x| to_torus(sub(0, x)));
+            let negated = polynomial.iter().rev().map(|&x| to_torus(MODULUS.sub(0, x)));
             polynomial.iter().rev().map(|&x| to_torus(x)).chain(negated).collect()
         };
         let body = body.iter().map(|&x| to_torus(x)).collect();

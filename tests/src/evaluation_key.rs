@@ -3,10 +3,8 @@
 
 use client::SecretKey;
 use kernels::container::{self, Tag};
-use kernels::modular::RING_MODULUS;
-use kernels::ring::Ring;
-use kernels::tfhe::EvaluationKey;
 use kernels::tfhe::keys::Masks;
+use kernels::tfhe::{EvaluationKey, MODULUS, RING_MODULUS, ring};
 use kernels::xof;
 
 /// Masks under this seed times the secret, plus the message, nothing else.
@@ -58,9 +56,9 @@ pub fn secrets(secret: &SecretKey) -> (Vec<i64>, Vec<i64>) {
 
 /// `A_0 S_0 + .. + A_(k-1) S_(k-1)` of a bootstrapping row, by way of the plain transform.
 fn ring_mask_product(seed: &[u8; 32], row: usize, z: &[i64], n: usize) -> Vec<u32> {
-    let ring = Ring::of(n);
+    let ring = ring(n);
     let mut mask = vec![0; z.len()];
-    xof::fill_residues(seed, xof::DOMAIN_BOOTSTRAP, row as u64, &mut mask);
+    xof::fill_residues(seed, xof::DOMAIN_BOOTSTRAP, row as u64, MODULUS, &mut mask);
     let mut product = vec![0; n];
     for (mask, key) in mask.chunks_exact_mut(n).zip(z.chunks_exact(n)) {
         let mut key: Vec<u32> = key.iter().map(|&key| residue(key)).collect();

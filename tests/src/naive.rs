@@ -7,8 +7,7 @@
 //! taken ([`torus_floor`]): the kernels round there in a way that costs two instructions, and it is part of the
 //! definition.
 
-use kernels::modular::RING_MODULUS;
-use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ParamsLiteral};
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ParamsLiteral, RING_MODULUS};
 
 const Q: i128 = RING_MODULUS as i128;
 /// One turn of the torus in units of a word.

@@ -137,6 +137,24 @@ fn each_door_is_one_file() {
     }
 }
 
+/// What of `kernels` knows no scheme: a module, or a folder, that does not name one.
+const BELOW_SCHEMES: [&str; 7] =
+    ["modular.rs", "ring.rs", "xof.rs", "error.rs", "cpu/ntt.rs", "cpu/simd.rs", "cpu/simd/"];
+
+#[test]
+fn the_column_of_kernels_only_looks_down() {
+    let kernels = sources("kernels/src", &[".rs"]);
+    for below in BELOW_SCHEMES.map(|below| format!("kernels/src/{below}")) {
+        let files: Vec<_> = kernels.iter().filter(|(path, _)| path.starts_with(&below)).collect();
+        assert!(!files.is_empty(), "{below} is not there");
+        for (path, text) in files {
+            let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let word = |line: &str| line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == "tfhe");
+            assert!(!code.any(word), "{path} names a scheme");
+        }
+    }
+}
+
 #[test]
 fn nothing_below_control_reads_the_environment_or_the_clock_of_the_wall() {
     for folder in ["kernels/src", "control/api/src", "control/store/src", "engine/src"] {

@@ -1,8 +1,7 @@
 //! The evaluation key of a known answer, with noise by formula: what neither client can be asked for, since both draw theirs.
 
 use client::SecretKey;
-use kernels::modular;
-use kernels::tfhe::EvaluationKey;
+use kernels::tfhe::{EvaluationKey, MODULUS};
 use tests::evaluation_key::without_noise;
 
 use crate::answers::KeyAnswers;
@@ -20,7 +19,7 @@ pub fn of_answers(answers: &KeyAnswers) -> EvaluationKey {
         (word >> (32 - bits)) as i32 - (1 << (bits - 1))
     };
     for (at, word) in key.bootstrap_bodies.iter_mut().enumerate() {
-        *word = modular::add(*word, modular::from_signed(noise(at, NOISE_BITS[0])));
+        *word = MODULUS.add(*word, MODULUS.from_signed(noise(at, NOISE_BITS[0])));
     }
     for (at, word) in key.key_switch_bodies.iter_mut().enumerate() {
         *word = word.wrapping_add(noise(at, NOISE_BITS[1]) as u32);

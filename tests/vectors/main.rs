@@ -10,8 +10,7 @@ use client::SecretKey;
 use kernels::Backend;
 use kernels::container::{self, Form};
 use kernels::cpu::{Cpu, Isa};
-use kernels::modular::{self, RING_MODULUS};
-use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, Preset, bootstrap};
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, MODULUS, Preset, RING_MODULUS, bootstrap};
 use kernels::xof;
 use sha2::{Digest, Sha256};
 
@@ -27,7 +26,7 @@ fn masks_are_those_of_the_independent_client() {
             match row.domain {
                 xof::DOMAIN_BOOTSTRAP => {
                     mask = vec![0; params.extracted_dimension()];
-                    xof::fill_residues(&answers.seed, row.domain, row.row, &mut mask);
+                    xof::fill_residues(&answers.seed, row.domain, row.row, MODULUS, &mut mask);
                 }
                 _ => {
                     mask = vec![0; params.lwe_dimension];
@@ -125,7 +124,7 @@ fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size(
         assert_eq!((made.params, made.fingerprint), (documented.params, documented.fingerprint));
 
         let ring_errors = made.bootstrap_bodies.iter().zip(&documented.bootstrap_bodies).map(|(&x, &y)| {
-            let error = modular::sub(x, y);
+            let error = MODULUS.sub(x, y);
             f64::from(if error > RING_MODULUS / 2 { error as i32 - RING_MODULUS as i32 } else { error as i32 })
         });
         check_noise(ring_errors, p.glwe_noise_std * f64::from(RING_MODULUS));

@@ -3,10 +3,8 @@
 //! Masks come from a public seed of their own, noise from a generator that never touches the seed.
 
 use chacha20::ChaCha20Rng;
-use kernels::modular::{self, RING_MODULUS};
-use kernels::ring::Ring;
 use kernels::tfhe::keys::Masks;
-use kernels::tfhe::{EvaluationKey, Params};
+use kernels::tfhe::{EvaluationKey, MODULUS, Params, RING_MODULUS, ring};
 use kernels::xof;
 use zeroize::Zeroizing;
 
@@ -33,10 +31,10 @@ pub fn evaluation_key(secret: &SecretKey) -> EvaluationKey {
 /// Rows are found by counting, not by dividing: no division of any kind stands beside secrets (scripts/constant-time).
 fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &mut ChaCha20Rng) -> Vec<u32> {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
-    let ring = Ring::of(n);
+    let ring = ring(n);
     // the ring key as residues, and transformed
     let plain: Zeroizing<Vec<u32>> =
-        Zeroizing::new(secret.glwe.iter().map(|&s| modular::from_signed(s as i32)).collect());
+        Zeroizing::new(secret.glwe.iter().map(|&s| MODULUS.from_signed(s as i32)).collect());
     let mut transformed = plain.clone();
     for c in 0..k {
         ring.forward(&mut transformed[c * n..][..n]);
@@ -51,7 +49,7 @@ fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &
         for &unit in &gadget {
             for c in 0..=k {
                 let body = &mut bodies[row * n..][..n];
-                xof::fill_residues(seed, xof::DOMAIN_BOOTSTRAP, row as u64, &mut mask);
+                xof::fill_residues(seed, xof::DOMAIN_BOOTSTRAP, row as u64, MODULUS, &mut mask);
                 for c in 0..k {
                     let mask = &mut mask[c * n..][..n];
                     ring.forward(mask);
@@ -60,14 +58,14 @@ fn bootstrap_bodies(secret: &SecretKey, params: &Params, seed: &[u8; 32], rng: &
                 ring.inverse(body);
                 gaussian::fill(rng, std, &mut noise);
                 for (body, &noise) in body.iter_mut().zip(noise.iter()) {
-                    *body = modular::add(*body, modular::from_signed(noise as i32));
+                    *body = MODULUS.add(*body, MODULUS.from_signed(noise as i32));
                 }
-                let message = modular::mul(bit as u32, unit);
+                let message = MODULUS.mul(bit as u32, unit);
                 if c == k {
-                    body[0] = modular::add(body[0], message);
+                    body[0] = MODULUS.add(body[0], message);
                 } else {
                     for (body, &s) in body.iter_mut().zip(&plain[c * n..][..n]) {
-                        *body = modular::sub(*body, modular::mul(message, s));
+                        *body = MODULUS.sub(*body, MODULUS.mul(message, s));
                     }
                 }
                 row += 1;

@@ -2,9 +2,8 @@
 
 use super::Error;
 use super::frame::{Tag, frame, put_words, unframe, words};
-use crate::modular::RING_MODULUS;
 use crate::tfhe::keys::Masks;
-use crate::tfhe::{EvaluationKey, Params};
+use crate::tfhe::{EvaluationKey, Params, RING_MODULUS};
 
 /// Words that say the key's shape, each repeated from the preset so that a reader sees what it reads.
 const SHAPE_WORDS: usize = 8;

@@ -2,9 +2,8 @@ use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::modular::RING_MODULUS;
-use crate::tfhe::SeededLweList;
 use crate::tfhe::keys::Masks;
+use crate::tfhe::{RING_MODULUS, SeededLweList};
 
 fn key(preset: Preset) -> EvaluationKey {
     let params = preset.params();

@@ -17,8 +17,8 @@ use crate::cpu::memory::Words;
 use crate::cpu::ntt::{self, Ahead, Tables, reduce};
 use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::error::Result;
-use crate::modular::{self, Q_INVERSE, RING_MODULUS, TORUS_CORRECTION};
-use crate::tfhe::{EvaluationKey, Params};
+use crate::tfhe::torus::TORUS_CORRECTION;
+use crate::tfhe::{EvaluationKey, MODULUS, Params, RING_MODULUS, ring};
 
 /// Products that may be summed before a reduction: digits below 2q, key below q, `4 * 2q * q < 2^63`.
 const TERMS_MAX: usize = 4;
@@ -83,10 +83,10 @@ pub struct IntegerKey {
 impl IntegerKey {
     fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<IntegerKey> {
         let p = key.params;
-        let tables = Tables::new(isa, p.polynomial_size);
+        let tables = Tables::new(isa, ring(p.polynomial_size));
         let (n, components, rows) = (p.polynomial_size, p.glwe_dimension + 1, p.rgsw_rows());
         let lanes = tables.lanes();
-        let factor = modular::mul(modular::pow(2, 32), modular::inverse(n as u32));
+        let factor = MODULUS.mul(MODULUS.pow(2, 32), MODULUS.inverse(n as u32));
         let mut words = Words::zeroed(p.lwe_dimension * rows * components * n)?;
         for_each_chunk(threads, &mut words, rows * components * n, |i, out| {
             let mut step = vec![0; rows * components * n];
@@ -96,7 +96,7 @@ impl IntegerKey {
                 for (v, vector) in polynomial.chunks_exact(lanes).enumerate() {
                     let to = &mut out[(v * rows * components + at) * lanes..][..lanes];
                     for (to, &x) in to.iter_mut().zip(vector) {
-                        *to = modular::mul(modular::reduce_once(x), factor);
+                        *to = MODULUS.mul(MODULUS.reduce_once(x), factor);
                     }
                 }
             }
@@ -279,7 +279,8 @@ unsafe fn multiply_sum<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
     key: &[u32],
 ) {
     unsafe {
-        let (q, q2, q_inverse) = (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(Q_INVERSE));
+        let (q, q2, q_inverse) =
+            (S::splat(RING_MODULUS), S::splat(2 * RING_MODULUS), S::splat(MODULUS.montgomery_inverse()));
         let mut key = key.as_ptr();
         // (4) multiply by the key of step i, sum up
         for i in (0..n).step_by(S::LANES) {

@@ -11,37 +11,37 @@
 //! partners lie within `LANES` vectors: those are loaded together, and for the stages within a vector transposed, so that
 //! partners are whole vectors again.
 
+use std::sync::Arc;
+
 use crate::cpu::simd::{Isa, Simd};
-use crate::modular::RING_MODULUS;
 use crate::ring::{Ring, Root};
 
-/// Roots of one ring degree as one vector width reads them.
+/// Roots of a ring as one vector width reads them.
 pub struct Tables {
     isa: Isa,
-    ring: &'static Ring,
+    ring: Arc<Ring>,
     /// For the last stages, for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
     lane_roots: Vec<u32>,
     lane_inverse_roots: Vec<u32>,
 }
 
 impl Tables {
-    /// Tables for `N = polynomial_size` on `isa`, or on a narrower one where the ring is smaller than a square of vectors.
+    /// Tables for `ring` on `isa`, or on a narrower one where the ring's degree is smaller than a square of vectors.
     ///
     /// # Panics
-    /// When this processor has not that instruction set, or there is no such ring ([`Ring::of`]).
-    pub fn new(isa: Isa, polynomial_size: usize) -> Tables {
-        let ring = Ring::of(polynomial_size);
+    /// When this processor has not that instruction set.
+    pub fn new(isa: Isa, ring: Arc<Ring>) -> Tables {
         let isa = Isa::available()
             .into_iter()
             .skip_while(|&candidate| candidate != isa)
-            .find(|&candidate| candidate.lanes().pow(2) <= polynomial_size)
+            .find(|&candidate| candidate.lanes().pow(2) <= ring.polynomial_size())
             .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
         let lanes = isa.lanes();
         Tables {
             isa,
-            ring,
             lane_roots: lane_roots(&ring.roots, lanes),
             lane_inverse_roots: lane_roots(&ring.inverse_roots, lanes),
+            ring,
         }
     }
 
@@ -93,15 +93,16 @@ pub(super) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
 
 /// `q` and `2q` in every lane.
 #[derive(Clone, Copy)]
-struct Modulus<S: Simd> {
+struct ModulusLanes<S: Simd> {
     q: S::V,
     q2: S::V,
 }
 
-impl<S: Simd> Modulus<S> {
+impl<S: Simd> ModulusLanes<S> {
     #[inline(always)]
-    unsafe fn new() -> Self {
-        unsafe { Modulus { q: S::splat(RING_MODULUS), q2: S::splat(2 * RING_MODULUS) } }
+    unsafe fn of(tables: &Tables) -> Self {
+        let q = tables.ring.modulus.q();
+        unsafe { ModulusLanes { q: S::splat(q), q2: S::splat(2 * q) } }
     }
 }
 
@@ -144,7 +145,7 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
     x: &mut S::V,
     y: &mut S::V,
     (w, companion): (S::V, S::V),
-    m: Modulus<S>,
+    m: ModulusLanes<S>,
 ) {
     unsafe {
         // (1) butterfly: (x, y) <- (x + w y, x - w y)
@@ -161,7 +162,7 @@ unsafe fn inverse_butterfly<S: Simd, const UNIFORM: bool>(
     x: &mut S::V,
     y: &mut S::V,
     (w, companion): (S::V, S::V),
-    m: Modulus<S>,
+    m: ModulusLanes<S>,
 ) {
     unsafe {
         // (2) inverse butterfly: (x, y) <- (x + y, w (x - y))
@@ -183,7 +184,7 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     roots: &[Root],
     groups: usize,
     group: usize,
-    m: Modulus<S>,
+    m: ModulusLanes<S>,
 ) {
     unsafe {
         // the first stage apart: it alone may be FRESH, and loops of constant shape unroll into registers
@@ -213,7 +214,7 @@ unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
     roots: &[Root],
     groups: usize,
     group: usize,
-    m: Modulus<S>,
+    m: ModulusLanes<S>,
 ) {
     unsafe {
         for stage in (0..STAGES).rev() {
@@ -236,10 +237,10 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
     row: &mut [u32],
     roots: &[Root],
     groups: usize,
+    m: ModulusLanes<S>,
     ahead: &mut Ahead,
 ) {
     unsafe {
-        let m = Modulus::<S>::new();
         let length = row.len() / groups;
         let stride = length >> STAGES;
         for group in 0..groups {
@@ -261,9 +262,9 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     row: &mut [u32],
     roots: &[Root],
     groups: usize,
+    m: ModulusLanes<S>,
 ) {
     unsafe {
-        let m = Modulus::<S>::new();
         let length = row.len() / groups;
         let stride = length >> STAGES;
         for group in 0..groups {
@@ -285,10 +286,10 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     row: &mut [u32],
     roots: &[Root],
     lane_roots: &[u32],
+    m: ModulusLanes<S>,
     ahead: &mut Ahead,
 ) {
     unsafe {
-        let m = Modulus::<S>::new();
         let mut w = lane_roots.as_ptr();
         let groups = (row.len() / S::LANES) >> STAGES;
         for (at, chunk) in row.chunks_exact_mut(S::LANES * S::LANES).enumerate() {
@@ -334,9 +335,13 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
 
 /// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them.
 #[inline(always)]
-unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(row: &mut [u32], roots: &[Root], lane_roots: &[u32]) {
+unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
+    row: &mut [u32],
+    roots: &[Root],
+    lane_roots: &[u32],
+    m: ModulusLanes<S>,
+) {
     unsafe {
-        let m = Modulus::<S>::new();
         let groups = (row.len() / S::LANES) >> STAGES;
         let chunks =
             row.chunks_exact_mut(S::LANES * S::LANES).zip(lane_roots.chunks_exact(2 * S::LANES * (S::LANES - 1)));
@@ -392,24 +397,24 @@ const fn pass_stages<S: Simd>() -> u32 {
 #[inline(always)]
 pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
     unsafe {
-        let roots = &tables.ring.roots[..];
+        let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
         // stages between vectors, in whole passes
         for i in 0..between / pass_stages::<S>() {
             let groups = 1 << (i * pass_stages::<S>());
             match (pass_stages::<S>(), i) {
-                (4, 0) => pass::<S, 4, 16, true>(row, roots, groups, ahead),
-                (4, _) => pass::<S, 4, 16, false>(row, roots, groups, ahead),
-                (_, 0) => pass::<S, 3, 8, true>(row, roots, groups, ahead),
-                _ => pass::<S, 3, 8, false>(row, roots, groups, ahead),
+                (4, 0) => pass::<S, 4, 16, true>(row, roots, groups, m, ahead),
+                (4, _) => pass::<S, 4, 16, false>(row, roots, groups, m, ahead),
+                (_, 0) => pass::<S, 3, 8, true>(row, roots, groups, m, ahead),
+                _ => pass::<S, 3, 8, false>(row, roots, groups, m, ahead),
             }
         }
         // the rest of them, and stages within vectors
         match between % pass_stages::<S>() {
-            0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, ahead),
-            1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, ahead),
-            2 => last_stages::<S, 2>(row, roots, &tables.lane_roots, ahead),
-            _ => last_stages::<S, 3>(row, roots, &tables.lane_roots, ahead),
+            0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, m, ahead),
+            1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, m, ahead),
+            2 => last_stages::<S, 2>(row, roots, &tables.lane_roots, m, ahead),
+            _ => last_stages::<S, 3>(row, roots, &tables.lane_roots, m, ahead),
         }
     }
 }
@@ -419,20 +424,21 @@ pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &
 pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
+        let m = ModulusLanes::of(tables);
         let between = (row.len() / S::LANES).trailing_zeros();
         // stages within vectors, and those between them that make no whole pass
         match between % pass_stages::<S>() {
-            0 => first_inverse_stages::<S, 0>(row, roots, lane_roots),
-            1 => first_inverse_stages::<S, 1>(row, roots, lane_roots),
-            2 => first_inverse_stages::<S, 2>(row, roots, lane_roots),
-            _ => first_inverse_stages::<S, 3>(row, roots, lane_roots),
+            0 => first_inverse_stages::<S, 0>(row, roots, lane_roots, m),
+            1 => first_inverse_stages::<S, 1>(row, roots, lane_roots, m),
+            2 => first_inverse_stages::<S, 2>(row, roots, lane_roots, m),
+            _ => first_inverse_stages::<S, 3>(row, roots, lane_roots, m),
         }
         // the others
         for i in (0..between / pass_stages::<S>()).rev() {
             let groups = 1 << (i * pass_stages::<S>());
             match pass_stages::<S>() {
-                4 => inverse_pass::<S, 4, 16>(row, roots, groups),
-                _ => inverse_pass::<S, 3, 8>(row, roots, groups),
+                4 => inverse_pass::<S, 4, 16>(row, roots, groups, m),
+                _ => inverse_pass::<S, 3, 8>(row, roots, groups, m),
             }
         }
     }
@@ -480,45 +486,61 @@ pub fn inverse_all(tables: &Tables, rows: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modular::{mul, reduce_once};
+    use crate::ring::tests::{rings, schoolbook, sparse, words};
 
-    fn words(n: usize, seed: u32) -> Vec<u32> {
-        (0..n as u32)
-            .map(|i| (i.wrapping_mul(747_796_405) ^ seed).wrapping_mul(2_891_336_453) % (2 * RING_MODULUS))
-            .collect()
+    /// Tables of every ring on every instruction set.
+    fn cases() -> impl Iterator<Item = Tables> {
+        rings().flat_map(|(modulus, n)| {
+            let ring = Arc::new(Ring::new(modulus, n));
+            Isa::available().into_iter().map(move |isa| Tables::new(isa, ring.clone()))
+        })
     }
 
     #[test]
     fn every_vector_width_computes_the_plain_transform_up_to_order() {
-        for isa in Isa::available() {
-            for n in [64, 128, 256, 512, 1024, 2048] {
-                let tables = Tables::new(isa, n);
-                let mut row = words(n, n as u32);
-                let mut plain: Vec<u32> = row.iter().map(|&x| reduce_once(x)).collect();
-                tables.ring.forward(&mut plain);
-                forward_all(&tables, &mut row);
-                assert!(row.iter().all(|&x| x < 2 * RING_MODULUS), "{isa:?} {n}");
-                let mut values: Vec<u32> = row.iter().map(|&x| reduce_once(x)).collect();
-                values.sort_unstable();
-                plain.sort_unstable();
-                assert_eq!(values, plain, "{isa:?} {n}");
+        for tables in cases() {
+            let (n, m, isa) = (tables.polynomial_size(), tables.ring.modulus, tables.isa);
+            let mut row = words(n, n as u32, 2 * m.q());
+            let mut plain: Vec<u32> = row.iter().map(|&x| m.reduce_once(x)).collect();
+            tables.ring.forward(&mut plain);
+            forward_all(&tables, &mut row);
+            assert!(row.iter().all(|&x| x < 2 * m.q()), "{m:?} {isa:?} {n}");
+            let mut values: Vec<u32> = row.iter().map(|&x| m.reduce_once(x)).collect();
+            values.sort_unstable();
+            plain.sort_unstable();
+            assert!(values == plain, "{m:?} {isa:?} {n}");
+        }
+    }
+
+    #[test]
+    fn transformed_products_are_the_schoolbook_ones_times_n() {
+        for tables in cases() {
+            let (n, m, isa) = (tables.polynomial_size(), tables.ring.modulus, tables.isa);
+            let (a, b) = (words(n, 3, m.q()), sparse(n, 1234, m.q()));
+            let (mut values, mut of_b) = (a.clone(), b.clone());
+            forward_all(&tables, &mut values);
+            forward_all(&tables, &mut of_b);
+            for (x, &y) in values.iter_mut().zip(&of_b) {
+                *x = m.mul(m.reduce_once(*x), m.reduce_once(y));
             }
+            inverse_all(&tables, &mut values);
+            let times_n = |x: u32| m.mul(x, n as u32 % m.q());
+            let expected = schoolbook(m, &a, &b).into_iter().map(times_n);
+            assert!(values.into_iter().map(|x| m.reduce_once(x)).eq(expected), "{m:?} {isa:?} {n}");
         }
     }
 
     #[test]
     fn inverse_undoes_forward_times_n() {
-        for isa in Isa::available() {
-            for n in [64, 128, 256, 512, 1024, 2048] {
-                let tables = Tables::new(isa, n);
-                let original = words(n, 5);
-                let mut row = original.clone();
-                forward_all(&tables, &mut row);
-                inverse_all(&tables, &mut row);
-                for (x, y) in row.iter().zip(&original) {
-                    assert!(*x < 2 * RING_MODULUS);
-                    assert_eq!(reduce_once(*x), mul(reduce_once(*y), n as u32), "{isa:?} {n}");
-                }
+        for tables in cases() {
+            let (n, m, isa) = (tables.polynomial_size(), tables.ring.modulus, tables.isa);
+            let original = words(n, 5, 2 * m.q());
+            let mut row = original.clone();
+            forward_all(&tables, &mut row);
+            inverse_all(&tables, &mut row);
+            for (x, y) in row.iter().zip(&original) {
+                assert!(*x < 2 * m.q());
+                assert_eq!(m.reduce_once(*x), m.mul(m.reduce_once(*y), n as u32 % m.q()), "{m:?} {isa:?} {n}");
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Sample extraction: coefficient 0 of an RLWE ciphertext as an LWE ciphertext of dimension kN (eprint 2018/421, 4.2).
 
-use crate::modular::{self, to_torus};
-use crate::tfhe::Params;
 use crate::tfhe::lwe::EIGHTH;
+use crate::tfhe::torus::to_torus;
+use crate::tfhe::{MODULUS, Params};
 
 /// `accumulator` is `[k + 1][N]` words in `[0, q)`; `out` is `[kN + 1]` torus words, each to nearest.
 pub fn sample_extract(params: &Params, accumulator: &[u32], out: &mut [u32]) {
@@ -12,7 +12,7 @@ pub fn sample_extract(params: &Params, accumulator: &[u32], out: &mut [u32]) {
     for (polynomial, mask) in accumulator.chunks_exact(n).zip(mask.chunks_exact_mut(n)) {
         mask[0] = to_torus(polynomial[0]);
         for j in 1..n {
-            mask[j] = to_torus(modular::sub(0, polynomial[n - j]));
+            mask[j] = to_torus(MODULUS.sub(0, polynomial[n - j]));
         }
     }
     // (2) body: b[0], likewise

@@ -3,8 +3,7 @@
 use super::stem::{Compiler, Stem};
 use super::{Gpu, source};
 use crate::error::Result;
-use crate::ring::Ring;
-use crate::tfhe::Params;
+use crate::tfhe::{Params, ring};
 
 /// Threads of a group at most: what every card has.
 const THREADS_MAX: usize = 256;
@@ -17,7 +16,7 @@ pub(super) fn threads(params: &Params) -> u32 {
 /// Roots of a ring as kernels read them: `[2][N][2]` words, those of the transform, then of its inverse, each root a value
 /// and its companion.
 pub fn roots(params: &Params) -> Vec<u32> {
-    let ring = Ring::of(params.polynomial_size);
+    let ring = ring(params.polynomial_size);
     ring.roots.iter().chain(&ring.inverse_roots).flat_map(|root| [root.value, root.companion]).collect()
 }
 

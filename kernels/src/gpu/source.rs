@@ -5,9 +5,8 @@
 
 use super::unroll::unrolled;
 use super::{Card, Language, Source};
-use crate::modular::{self, RING_MODULUS, TORUS_CORRECTION};
-use crate::ring::Ring;
-use crate::tfhe::Params;
+use crate::tfhe::torus::TORUS_CORRECTION;
+use crate::tfhe::{MODULUS, Params, RING_MODULUS, ring};
 
 /// A text of `shaders/`.
 pub struct Text {
@@ -138,17 +137,17 @@ fn constants(p: &Params) -> Vec<(&'static str, u32)> {
     let (base_log, levels) = (p.bootstrap_base_log as u32, p.bootstrap_level_count as u32);
     let digits = crate::cpu::Decomposition::new(p);
     // the product with the key is Montgomery's, the inverse transform multiplies by N
-    let key_factor = modular::mul(modular::pow(2, 32), modular::inverse(n));
+    let key_factor = MODULUS.mul(MODULUS.pow(2, 32), MODULUS.inverse(n));
     let covered = u64::from(p.key_switch_base).pow(p.key_switch_level_count as u32);
     vec![
         ("Q", RING_MODULUS),
-        ("Q_INVERSE", modular::Q_INVERSE),
+        ("Q_INVERSE", MODULUS.montgomery_inverse()),
         ("TORUS_CORRECTION", TORUS_CORRECTION),
         ("EIGHTH_Q", (RING_MODULUS + 4) / 8),
         ("N", n),
         ("LOG_N", n.trailing_zeros()),
         ("KEY_FACTOR", key_factor),
-        ("KEY_FACTOR_COMPANION", modular::companion(key_factor)),
+        ("KEY_FACTOR_COMPANION", MODULUS.companion(key_factor)),
         ("ROOT_64", root_64()),
         ("K", p.glwe_dimension as u32),
         ("LEVELS", levels),
@@ -166,7 +165,7 @@ fn constants(p: &Params) -> Vec<(&'static str, u32)> {
 
 /// A primitive 64th root of unity: `psi^(N / 32)` for every N.
 fn root_64() -> u32 {
-    Ring::of(64).roots[16].value
+    ring(64).roots[16].value
 }
 
 #[cfg(test)]

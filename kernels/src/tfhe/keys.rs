@@ -3,7 +3,8 @@
 use zeroize::Zeroize;
 
 use super::params::{Params, Preset};
-use crate::modular::from_torus;
+use crate::tfhe::params::MODULUS;
+use crate::tfhe::torus::from_torus;
 use crate::{tfhe_rs, xof};
 
 /// Where the masks of a key come from. The seed is public; it only saves sending uniform words.
@@ -86,7 +87,7 @@ impl EvaluationKey {
             Masks::Ango(seed) => {
                 for (row, (out, body)) in rows_out.enumerate() {
                     let (mask, out) = out.split_at_mut(k * n);
-                    xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, (i * rows + row) as u64, mask);
+                    xof::fill_residues(&seed, xof::DOMAIN_BOOTSTRAP, (i * rows + row) as u64, MODULUS, mask);
                     out.copy_from_slice(body);
                 }
             }

@@ -10,8 +10,7 @@
 //! independent noise even where their bits depend on one another, since the digits that multiply the key's noise are as
 //! good as random. One dependence is left, and is counted: results under one key share the [`key_constant`].
 
-use super::params::ParamsLiteral;
-use crate::modular::RING_MODULUS;
+use super::params::{ParamsLiteral, RING_MODULUS};
 
 /// What of a secret key its noise depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,32 @@
 //! Checked parameters of a gate key, and the presets of the specification.
 
+use std::ops::RangeInclusive;
+use std::sync::{Arc, OnceLock};
+
+use crate::modular::Modulus;
+use crate::ring::Ring;
+
 /// The ring's prime modulus: `2^30 - 3 * 2^14 + 1`, 1 modulo 2^14. One prime for every preset, frozen in the container
 /// format. Below 2^30, so that `4q < 2^32`: a butterfly's lazy range fits a word. (Chosen by measurement: ARCHITECTURE.md.)
 pub const RING_MODULUS: u32 = 1_073_692_673;
+
+/// Arithmetic modulo [`RING_MODULUS`].
+pub const MODULUS: Modulus = Modulus::new(RING_MODULUS);
+
+/// Smallest and largest `N` of gate keys.
+pub const POLYNOMIAL_SIZES: RangeInclusive<usize> = 64..=2048;
+
+/// The ring of degree `N = polynomial_size`, its tables made once a process.
+///
+/// # Panics
+/// When `N` is not a power of two within [`POLYNOMIAL_SIZES`].
+pub fn ring(polynomial_size: usize) -> Arc<Ring> {
+    static RINGS: [OnceLock<Arc<Ring>>; 6] = [const { OnceLock::new() }; 6];
+    let n = polynomial_size;
+    assert!(n.is_power_of_two() && POLYNOMIAL_SIZES.contains(&n), "no gate key has N = {n}");
+    let ring = &RINGS[(n / POLYNOMIAL_SIZES.start()).trailing_zeros() as usize];
+    ring.get_or_init(|| Arc::new(Ring::new(MODULUS, n))).clone()
+}
 
 /// Shape of a gate key, unchecked. Noise is a standard deviation in turns (fractions of the torus).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +76,7 @@ impl TryFrom<ParamsLiteral> for Params {
         check((1..=2048).contains(&p.lwe_dimension), "LWE dimension must be 1 to 2048")?;
         check((1..=4).contains(&p.glwe_dimension), "GLWE dimension must be 1 to 4")?;
         check(
-            p.polynomial_size.is_power_of_two() && (64..=2048).contains(&p.polynomial_size),
+            p.polynomial_size.is_power_of_two() && POLYNOMIAL_SIZES.contains(&p.polynomial_size),
             "polynomial size must be a power of two from 64 to 2048",
         )?;
         check((1..=24).contains(&p.bootstrap_base_log), "bootstrap base must be 2^1 to 2^24")?;
@@ -227,4 +251,18 @@ impl Preset {
 /// `round(whole / base^j)` for `j` in `1..=levels`.
 fn gadget(whole: u64, base: u64, levels: usize) -> Vec<u32> {
     (1..=levels as u32).map(|j| base.pow(j)).map(|unit| ((whole + unit / 2) / unit) as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_modulus_serves_every_ring_and_every_lazy_range() {
+        const { assert!(4 * (RING_MODULUS as u64) < 1 << 32) };
+        assert_eq!(RING_MODULUS % (1 << 14), 1);
+        for log_n in 6..=11 {
+            assert_eq!(ring(1 << log_n).polynomial_size(), 1 << log_n);
+        }
+    }
 }

@@ -11,7 +11,7 @@ use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
 use kernels::gpu::blind_rotate::{Variant, accumulator_words};
 use kernels::gpu::{Compiler, Evaluator, Gpu, Shares, Stems, Table, ntt, shares};
-use kernels::tfhe::{EvaluationKey, Gate, Lwe, Params};
+use kernels::tfhe::{EvaluationKey, Gate, Lwe, Params, ring};
 use kernels::{Backend, KeyedGates, Result, SlotGate};
 
 use crate::figures::Figures;
@@ -208,7 +208,7 @@ pub fn processor<B: Backend>(
     time: Duration,
 ) -> Result<()> {
     let p = &key.params;
-    let tables = Tables::new(Isa::detect(), p.polynomial_size);
+    let tables = Tables::new(Isa::detect(), ring(p.polynomial_size));
     let mut row = vec![1; p.polynomial_size];
     let transforms = 1.0
         / seconds_each(time, || {

@@ -15,8 +15,7 @@ use crate::cpu::memory::{Doubles, Words};
 use crate::cpu::ntt;
 use crate::cpu::simd::{Isa, LANES_MAX, Simd, SimdReals};
 use crate::error::Result;
-use crate::modular::{self, RING_MODULUS};
-use crate::tfhe::{EvaluationKey, Params};
+use crate::tfhe::{EvaluationKey, MODULUS, Params, RING_MODULUS, ring};
 use crate::xof;
 
 /// `1.5 * 2^52`: added to a number of magnitude below 2^51, leaves it rounded to an integer in the low bits.
@@ -71,7 +70,7 @@ impl Key {
             represent(i, &mut step);
             transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
         });
-        Ok(Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params })
+        Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
     }
 
     /// Of zeros, to measure with.
@@ -84,7 +83,7 @@ impl Key {
     pub fn of_zeros(isa: Isa, params: Params) -> Result<Key> {
         let tables = Tables::new(isa, params.polynomial_size)?;
         let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
-        Ok(Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params })
+        Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
     }
 
     /// The instruction set that rotates with this key.
@@ -443,7 +442,7 @@ unsafe fn add_exact_sums<S: SimdReals>(
     // SAFETY: as above.
     let sums = unsafe { exact_sums::<S>(key, i, exponent, accumulator) };
     for (x, sum) in accumulator.iter_mut().zip(sums) {
-        *x = modular::add(*x, sum);
+        *x = MODULUS.add(*x, sum);
     }
 }
 
@@ -460,7 +459,7 @@ unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usize, accumul
         for (level, words) in levels.chunks_exact(n).enumerate() {
             let row = &mut digits[(level * components + c) * n..][..n];
             for (x, &word) in row.iter_mut().zip(words) {
-                *x = modular::from_signed(word as i32 >> (32 - d.base_log));
+                *x = MODULUS.from_signed(word as i32 >> (32 - d.base_log));
             }
         }
     }
@@ -472,13 +471,13 @@ unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usize, accumul
             let mut words = unsafe { key_polynomial::<S>(key, i, c, row) };
             ntt::forward_all(&key.exact_tables, &mut words);
             for ((total, &digit), &word) in total.iter_mut().zip(digits).zip(&words) {
-                *total = modular::add(*total, modular::mul(digit, word));
+                *total = MODULUS.add(*total, MODULUS.mul(digit, word));
             }
         }
         ntt::inverse_all(&key.exact_tables, total);
-        let inverse_degree = modular::inverse(n as u32);
+        let inverse_degree = MODULUS.inverse(n as u32);
         for x in total {
-            *x = modular::mul(modular::reduce_once(*x), inverse_degree);
+            *x = MODULUS.mul(MODULUS.reduce_once(*x), inverse_degree);
         }
     }
     sums

@@ -43,8 +43,7 @@ use std::f64::consts::LN_2;
 
 use crate::cpu::fft;
 use crate::cpu::simd::Isa;
-use crate::modular::RING_MODULUS;
-use crate::tfhe::Params;
+use crate::tfhe::{Params, RING_MODULUS};
 
 /// Distance from the exact integer at which a wrong sum is not noticed any more.
 const UNNOTICED: f64 = 7.0 / 8.0;

@@ -55,13 +55,13 @@ fn key(params: Params, isa: Isa, representation: Representation, mut word: impl 
         representation.apply(i, &mut step);
         transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
     }
-    Key { values, exact_tables: ntt::Tables::new(isa, params.polynomial_size), tables, params }
+    Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params }
 }
 
 /// The accumulator whose difference from its rotation by `N` is `d`.
 fn accumulator(params: &Params, d: impl FnMut(usize) -> u32) -> Vec<u32> {
-    let minus_half = RING_MODULUS - modular::inverse(2);
-    (0..accumulator_words(params)).map(d).map(|d| modular::mul(d, minus_half)).collect()
+    let minus_half = RING_MODULUS - MODULUS.inverse(2);
+    (0..accumulator_words(params)).map(d).map(|d| MODULUS.mul(d, minus_half)).collect()
 }
 
 /// Sums in turns against residues: the largest distance.
