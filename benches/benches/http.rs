@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use benches::idle::Idle;
 use benches::{cpu_time, only_once};
-use control::auth::Role;
+use control::caller::Role;
 use engine::Device;
 use tests::TestServer;
 use tests::database::Kind;

@@ -17,7 +17,7 @@ use base64::Engine;
 use benches::connection::{Connection, message};
 use benches::idle::Idle;
 use benches::{cpu_time, median, only_once};
-use control::auth::Role;
+use control::caller::Role;
 use engine::{Backend, Device, Gate, Preset};
 use kernels::SlotGate;
 use serde_json::{Value, json};

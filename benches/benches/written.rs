@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use benches::connection::{Connection, message};
 use benches::idle::Idle;
 use benches::{cpu_time, only_once};
-use control::auth::Role;
+use control::caller::Role;
 use engine::Device;
 use serde_json::json;
 use tests::TestServer;

@@ -13,13 +13,13 @@ use serde::Serialize;
 use store::{NewApiKey, Store};
 use zeroize::Zeroizing;
 
-use crate::auth::api_key::FreshKey;
-use crate::auth::{Environment, Role};
+use crate::access::api_key::FreshKey;
+use crate::access::trials;
 use crate::cache_store::{self, CacheStoreConfig, News};
+use crate::caller::{Environment, Plan, Role};
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::limits::{Plan, trial};
 use crate::secrets::Secrets;
 use crate::{database, ids};
 
@@ -69,7 +69,7 @@ pub async fn create_key(
         office: role != Role::Trial,
         plan: plan.unwrap_or(if role == Role::Trial { Plan::Trial } else { Plan::Free }).as_str(),
         created_at: now.0,
-        expires_at: (role == Role::Trial).then(|| now.plus(trial::TTL).0),
+        expires_at: (role == Role::Trial).then(|| now.plus(trials::TTL).0),
     };
     store.insert_api_key(&record).await?;
     tracing::info!(

@@ -14,33 +14,34 @@ use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior};
 use zeroize::Zeroizing;
 
-use crate::auth::issuer::EmbeddedIssuer;
-use crate::auth::key_set::KeySet;
-use crate::auth::passwords::Passwords;
-use crate::auth::session_token::{Issuer, SessionTokens};
-use crate::auth::{ApiKeys, sign_in};
+use crate::access::api_key::ApiKeys;
+use crate::access::issuer::EmbeddedIssuer;
+use crate::access::key_set::KeySet;
+use crate::access::limits::{self, Limits};
+use crate::access::passwords::Passwords;
+use crate::access::session_token::{Issuer, SessionTokens};
+use crate::access::{trial_keys, trials, users};
 use crate::blobs::Blobs;
-use crate::body::LARGEST_UPLOAD_BYTES;
 use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore, News};
 use crate::clock::{Clock, Timestamp};
-use crate::compute::{Compute, EngineDevice};
+use crate::compute::engine::{Compute, EngineDevice};
+use crate::compute::sessions::{self, Sessions};
+use crate::compute::{circuits, lease};
 use crate::config::{ComputeConfig, Config};
 use crate::data_dir::{DataDir, NodeLock};
-use crate::idempotency::{self, Answers};
+use crate::docs::health::{self, LostDevices};
+use crate::docs::operations;
 use crate::in_flight::InFlight;
-use crate::limits::{Limits, trial};
-use crate::offload::Offload;
-use crate::platform::circuits;
-use crate::platform::health::{self, LostDevices};
-use crate::platform::onboarding;
 use crate::probe::Probe;
 use crate::sealing::Seal;
 use crate::secrets::{Purpose, Secrets};
-use crate::sessions::Sessions;
 use crate::telemetry::Telemetry;
 use crate::tls::Tls;
-use crate::{database, fail_point, lease, limits, listener, operations, router, sessions};
+use crate::web::body::LARGEST_UPLOAD_BYTES;
+use crate::web::idempotency::{self, Answers};
+use crate::web::offload::Offload;
+use crate::{database, fail_point, listener, router};
 
 /// How often expired sessions are looked for; their keys must be gone within 5 s (readings G3).
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -111,7 +112,7 @@ impl Node {
 
     /// What is stored of a refresh token or the token of a link.
     pub(crate) fn token_digest(&self, token: &str) -> [u8; 32] {
-        sign_in::token_digest(&self.secrets, token)
+        users::token_digest(&self.secrets, token)
     }
 }
 
@@ -297,7 +298,7 @@ impl Running {
         if !embedded || node.store.has_users().await? || node.store.has_setup_link().await? {
             return Ok(None);
         }
-        let link = sign_in::new_setup_link(&node.store, &node.secrets, &node.base_url, node.clock.now()).await?;
+        let link = users::new_setup_link(&node.store, &node.secrets, &node.base_url, node.clock.now()).await?;
         Ok(Some(link))
     }
 
@@ -389,7 +390,7 @@ async fn record_ends(node: Arc<Node>, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(SWEEP_PERIOD, stopped);
     while ticks.next().await.is_some() {
         node.sessions.record_expired().await;
-        trial::end_trials(&node).await;
+        trials::end_trials(&node).await;
     }
 }
 
@@ -404,8 +405,8 @@ async fn keep_house(node: Arc<Node>, stopped: watch::Receiver<bool>) {
             sessions::forget_old(&node).await;
             circuits::forget_old(&node).await;
             idempotency::forget_old(&node).await;
-            sign_in::forget_old(&node).await;
-            onboarding::forget_old(&node).await;
+            users::forget_old(&node).await;
+            trial_keys::forget_old(&node).await;
         }
     }
 }

@@ -20,8 +20,7 @@ use axum::http::Extensions;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::auth::Caller;
-use crate::limits::Plan;
+use crate::caller::{Caller, Plan};
 
 /// All trials together may have one part in so many.
 const TRIALS_PART: u64 = 10;

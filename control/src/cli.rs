@@ -25,7 +25,8 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parse
 use store::Schema;
 
 use crate::config::{Config, ConfigError, SETTINGS};
-use crate::{database, openapi};
+use crate::database;
+use crate::web::openapi;
 
 /// Computes on encrypted bits that the server cannot read.
 #[derive(Debug, Parser)]

@@ -1,5 +1,10 @@
 //! The pages around the API, all from inside the binary: description, two browsers for it, and a page an error code.
 
+pub mod health;
+pub mod models;
+pub mod operations;
+pub mod params;
+
 use std::sync::{Arc, LazyLock};
 
 use api::Code;
@@ -9,8 +14,8 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use crate::app::Node;
-use crate::error::ApiError;
-use crate::openapi;
+use crate::web::error::ApiError;
+use crate::web::openapi;
 
 /// Redoc, from the npm package of that name; licence beside it.
 static REDOC: &[u8] = include_bytes!("../assets/redoc/redoc.standalone.js");

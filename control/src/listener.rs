@@ -16,9 +16,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
-use crate::body::Lingering;
-use crate::peer::Peer;
 use crate::tls::Tls;
+use crate::web::body::Lingering;
+use crate::web::peer::Peer;
 
 /// Longest time for a request's head; also the life of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,14 +11,13 @@ use utoipa_axum::routes;
 
 use api::Code;
 
+use crate::access::{self, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::app::Node;
-use crate::auth::{self, Level};
-use crate::edge;
-use crate::error::ApiError;
-use crate::idempotency;
-use crate::limits;
-use crate::platform::{api_keys, circuits, gates, health, models, onboarding, params, sign_in, user};
-use crate::{cors, docs, openapi};
+use crate::caller::Level;
+use crate::compute::{circuits, gates};
+use crate::docs::{self, health, models, params};
+use crate::web::error::ApiError;
+use crate::web::{cors, edge, idempotency, openapi};
 
 /// The API's routes and their description.
 fn api(
@@ -40,8 +39,8 @@ fn api(
         .routes(anybody(routes!(gates::pricing)))
         .routes(anybody(routes!(params::suggest)))
         // has a limit of its own, which is lower
-        .routes(routes!(onboarding::create))
-        .routes(anybody(routes!(onboarding::revoke)))
+        .routes(routes!(trial_keys::create))
+        .routes(anybody(routes!(trial_keys::revoke)))
         // counts for bursts and lockouts only
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
         .routes(signing_in(routes!(sign_in::openid_configuration)))
@@ -52,7 +51,7 @@ fn api(
         .routes(signing_in(routes!(sign_in::sign_up)))
         .routes(signing_in(routes!(sign_in::reset_password)))
         // any valid key, to change itself too
-        .routes(own(routes!(api_keys::rotate)))
+        .routes(own(routes!(rotation::rotate)))
         // any valid key; a viewer only to read
         .routes(any_key(routes!(gates::create_managed)))
         .routes(any_key(routes!(gates::create_blind)))
@@ -73,9 +72,9 @@ fn api(
         .routes(billing(routes!(gates::list)))
         // users of the dashboard, by their session token
         .routes(users(routes!(sign_in::change_password)))
-        .routes(users(routes!(user::log_out)))
-        .routes(users(routes!(user::list_keys, user::create_key)))
-        .routes(users(routes!(user::revoke_key)))
+        .routes(users(routes!(user_keys::log_out)))
+        .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
+        .routes(users(routes!(user_keys::revoke_key)))
 }
 
 /// The pages around the API, for everybody.
@@ -99,7 +98,7 @@ fn pages() -> Router<Arc<Node>> {
 pub fn router(node: Arc<Node>) -> Router {
     let guard = |level: Level, (schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
         let layer =
-            from_fn_with_state(node.clone(), move |state, request, next| auth::require(level, state, request, next));
+            from_fn_with_state(node.clone(), move |state, request, next| access::require(level, state, request, next));
         let once = from_fn_with_state(node.clone(), idempotency::once);
         // of the handlers only: a wrong method is told as such before anybody asks for a key
         (schemas, paths, methods.route_layer(once).route_layer(layer))

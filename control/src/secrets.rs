@@ -9,7 +9,7 @@ use store::Store;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::auth::Pepper;
+use crate::access::api_key::Pepper;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 

@@ -8,7 +8,7 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use store::Connections;
 
-use crate::compute::{Device, DeviceState, Gate, Usage};
+use crate::compute::engine::{Device, DeviceState, Gate, Usage};
 
 /// Bounds of the histograms' buckets, in seconds: from a probe to the deadline.
 const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];

@@ -318,7 +318,7 @@ async fn a17_revoke_key_ends_the_successor_of_a_stolen_key_and_list_keys_shows_i
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_keys_names_the_user_who_made_a_key() {
     let server = server().await;
-    let user = server.user("ada@example.org", control::auth::Role::AccountAdmin).await;
+    let user = server.user("ada@example.org", control::caller::Role::AccountAdmin).await;
     let body = serde_json::json!({"environment": "live"});
     let made = server.send(Request::post("/api/v1/user/api-keys", &body).key(&user.token)).await.ok(201);
     let keys = Place::of(&server).json("list-keys");

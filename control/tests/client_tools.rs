@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 
 use control::admin;
 use control::app::{App, Running};
-use control::auth::{Environment, Role};
+use control::caller::Plan;
+use control::caller::{Environment, Role};
 use control::config::Config;
-use control::limits::Plan;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -12,9 +12,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use control::admin::{self, Operator};
-use control::auth::{Environment, Role};
+use control::caller::Plan;
+use control::caller::{Environment, Role};
 use control::config::Config;
-use control::limits::Plan;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use store::Store;

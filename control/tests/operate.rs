@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use control::admin;
 use control::app::{App, Running};
-use control::auth::{Environment, Role};
+use control::caller::Plan;
+use control::caller::{Environment, Role};
 use control::config::Config;
-use control::limits::Plan;
 use serde_json::{Value, json};
 use tests::database::Kind;
 use tests::http::{Request, Response};

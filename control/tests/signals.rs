@@ -6,9 +6,9 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use control::admin;
-use control::auth::{Environment, Role};
+use control::caller::Plan;
+use control::caller::{Environment, Role};
 use control::config::Config;
-use control::limits::Plan;
 use tempfile::TempDir;
 
 /// A node in a process of its own; ended when dropped.

@@ -3,7 +3,7 @@
 #![no_main]
 
 // the service's own file: its crate is far too large to be built with coverage for this
-#[path = "../../control/src/base64_text.rs"]
+#[path = "../../control/src/web/base64_text.rs"]
 #[allow(dead_code)]
 mod base64_text;
 

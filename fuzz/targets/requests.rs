@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use client::{SecretKey, bundle};
 use control::admin;
 use control::app::{App, Running};
-use control::auth::{Environment, Role};
+use control::caller::{Environment, Role};
 use control::clock::Clock;
 use control::config::Config;
 use kernels::container::write_evaluation_key;

@@ -4,7 +4,7 @@ use api::{MilliYen, SessionId};
 use client::evaluate::{Evaluation, POLLED_GATES_MIN, Progress, evaluate, request};
 use client::http::{Client, Error, from_base64, to_base64};
 use client::{Circuit, Gate, Netlist, Preset, bundle, netlists, value};
-use control::auth::Role;
+use control::caller::Role;
 use tests::TestServer;
 use tests::keys::{self, ClientKey};
 

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use control::auth::Role;
+use control::caller::Role;
 use tests::TestServer;
 use tests::http::{Request, Response};
 use tokio::io::AsyncWriteExt;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use tests::TestServer;
 use tests::http::Request;

@@ -1,7 +1,7 @@
 //! Bad keys, ciphertexts and gates: the code of the specification, nothing charged, no harm done.
 
 use client::{Preset, container};
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use control::admin::lockouts::Forgiven;
-use control::auth::Role;
+use control::caller::Role;
+use control::caller::{Plan, PlanLimits};
 use control::config::Config;
-use control::limits::{Plan, PlanLimits};
 use serde_json::json;
 use store::Settlement;
 use tests::TestServer;

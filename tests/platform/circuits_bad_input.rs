@@ -1,7 +1,7 @@
 //! Bad circuits, inputs, handles and operations: a clear error, nothing charged, nothing left behind.
 
 use client::Preset;
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use client::{Preset, container};
-use control::auth::Role;
+use control::caller::Role;
 use kernels::tfhe::Lwe;
 use serde_json::{Value, json};
 use tests::TestServer;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use client::Preset;
-use control::auth::Role;
+use control::caller::Role;
 use control::config::ExternalIssuer;
 use jsonwebtoken::Algorithm;
 use serde_json::json;
@@ -52,7 +52,7 @@ async fn a17_what_was_revoked_elsewhere_ends_within_a_second_after_any_jump() {
 async fn l6_l7_who_asks_within_the_rules_goes_on_after_any_jump() {
     // the smallest burst: a token is missing when the clock jumps
     let server = TestServer::with(|config| {
-        config.plan_limits.of_mut(control::limits::Plan::Enterprise).burst_a_second = 1;
+        config.plan_limits.of_mut(control::caller::Plan::Enterprise).burst_a_second = 1;
     })
     .await;
     let key = server.key(Role::AccountAdmin).await;

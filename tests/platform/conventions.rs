@@ -2,8 +2,8 @@
 
 use client::Preset;
 use control::admin;
-use control::auth::{Environment, Role};
-use control::limits::{Plan, PlanLimits};
+use control::caller::{Environment, Role};
+use control::caller::{Plan, PlanLimits};
 use serde_json::json;
 use tests::TestServer;
 use tests::http::{Request, Response};

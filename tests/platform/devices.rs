@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use client::{Preset, netlists};
-use control::compute::EngineDevice;
+use control::compute::engine::EngineDevice;
 use engine::{Backend, DeviceInfo, EvaluationKey, Params};
 use kernels::KeyedGates;
 use kernels::cpu::{self, Cpu};

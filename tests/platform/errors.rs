@@ -5,7 +5,7 @@ use std::path::Path;
 
 use api::{AccountId, Code};
 use client::Preset;
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use store::{Claimed, KeptAnswer, NewClaim};

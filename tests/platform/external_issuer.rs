@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::auth::Role;
+use control::caller::Role;
 use control::clock::Timestamp;
 use control::config::ExternalIssuer;
 use jsonwebtoken::Algorithm;

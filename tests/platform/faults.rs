@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use client::Preset;
 use control::admin::lockouts::Forgiven;
-use control::auth::Role;
-use control::limits::PlanLimits;
+use control::caller::PlanLimits;
+use control::caller::Role;
 use serde_json::json;
 use tests::TestServer;
 use tests::database::Kind;

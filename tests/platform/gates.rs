@@ -1,7 +1,7 @@
 //! Gates and their price (readings G9-G14, P27-P30).
 
 use client::{Gate, Preset};
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use tests::TestServer;
 use tests::http::Request;

@@ -1,6 +1,6 @@
 //! Requests that two parsers could read differently, and requests made to cost: refused, and nothing behind them is read.
 
-use control::auth::Role;
+use control::caller::Role;
 use tests::TestServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

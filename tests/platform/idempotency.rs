@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use client::Preset;
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};

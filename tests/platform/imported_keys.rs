@@ -1,7 +1,7 @@
 //! Keys of other libraries choose nothing but their bits: shapes are a short list, and answers say whose claim security is.
 //! (`tests/crosscheck` and `tests/vectors/node-tfhe` do the same with keys that those libraries made.)
 
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use tests::TestServer;
 use tests::http::Request;

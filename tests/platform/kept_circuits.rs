@@ -1,7 +1,7 @@
 //! Circuits that an account keeps by name.
 
 use client::{Preset, netlists};
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tests::TestServer;

@@ -2,7 +2,7 @@
 
 use client::Preset;
 use control::app::App;
-use control::auth::Role;
+use control::caller::Role;
 use control::config::Config;
 use serde_json::json;
 use tests::TestServer;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use control::admin::Operator;
 use control::admin::lockouts::Forgiven;
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use tests::TestServer;
 use tests::http::{Request, Response};

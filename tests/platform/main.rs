@@ -1,4 +1,4 @@
-//! The platform's HTTP interface from outside, folded like `control/src/platform`. Tests are named after the rows of the
+//! The platform's HTTP interface from outside, folded like the areas of `control/src`. Tests are named after the rows of the
 //! readings that they check.
 
 mod api_keys;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use client::Preset;
 use control::admin;
-use control::auth::{Environment, Role};
-use control::limits::Plan;
+use control::caller::Plan;
+use control::caller::{Environment, Role};
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};

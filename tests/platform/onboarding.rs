@@ -3,8 +3,8 @@
 use api::AccountId;
 use client::Preset;
 use control::admin;
-use control::auth::{Environment, Role};
-use control::limits::Plan;
+use control::caller::Plan;
+use control::caller::{Environment, Role};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::TestServer;

@@ -1,6 +1,6 @@
 //! Pages of lists and their cursors (readings E3, I7, I8).
 
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use client::Preset;
-use control::auth::Role;
+use control::caller::Role;
 use serde_json::json;
 use tests::database::Kind;
 use tests::http::Request;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use api::AccountId;
 use control::admin;
 use control::app::{App, Running};
-use control::auth::{Environment, Role};
+use control::caller::{Environment, Role};
+use control::caller::{Plan, PlanLimits, UNLIMITED};
 use control::clock::Clock;
-use control::compute::{BackendChoice, EngineDevice};
+use control::compute::engine::{BackendChoice, EngineDevice};
 use control::config::{Config, ServerSecret};
-use control::limits::{Plan, PlanLimits, UNLIMITED};
 use tempfile::TempDir;
 
 use crate::canary::{self, Canary};

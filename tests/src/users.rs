@@ -2,8 +2,8 @@
 
 use api::AccountId;
 use control::admin::Operator;
-use control::auth::Role;
-use control::limits::Plan;
+use control::caller::Plan;
+use control::caller::Role;
 use serde_json::{Value, json};
 
 use crate::TestServer;

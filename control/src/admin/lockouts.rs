@@ -6,10 +6,10 @@ use anyhow::bail;
 use serde::Serialize;
 
 use super::{Operator, checked_secrets};
+use crate::access::limits::Digests;
 use crate::cache_store::News;
 use crate::clock::Timestamp;
 use crate::config::Config;
-use crate::limits::Digests;
 
 /// Who is locked, as an operator sees it. Neither addresses nor e-mails nor what was shown is known, only digests of them.
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use anyhow::bail;
 use serde::Serialize;
 
 use super::{Operator, checked_secrets};
-use crate::auth::issuer;
+use crate::access::issuer;
 use crate::clock::Timestamp;
 use crate::config::Config;
 

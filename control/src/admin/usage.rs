@@ -7,8 +7,8 @@ use api::AccountId;
 use serde::Serialize;
 
 use super::Operator;
+use crate::access::limits::Period;
 use crate::clock::Timestamp;
-use crate::limits::Period;
 
 /// What an account used in a month (UTC) with keys of one environment.
 #[derive(Debug, Serialize)]

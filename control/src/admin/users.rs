@@ -7,8 +7,9 @@ use store::{NewUser, User};
 use zeroize::Zeroizing;
 
 use super::{Operator, checked_secrets};
-use crate::auth::{Role, passwords, sign_in};
+use crate::access::{passwords, users};
 use crate::cache_store::News;
+use crate::caller::Role;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::{database, ids};
@@ -51,7 +52,7 @@ impl Operator {
         if role == Role::Trial {
             bail!("the role trial is for keys");
         }
-        let email = sign_in::normal_email(email).with_context(|| format!("{email:?} is not an e-mail address"))?;
+        let email = users::normal_email(email).with_context(|| format!("{email:?} is not an e-mail address"))?;
         if let Err(issue) = passwords::check(password) {
             bail!("the password {issue}");
         }
@@ -185,12 +186,12 @@ impl Operator {
         tracing::info!(target: "security", user_id = user.user_id, "password link made by the operator");
         let secrets = checked_secrets(config, &self.store).await?;
         let base_url = base_url(config);
-        let link = sign_in::new_reset_link(&self.store, &secrets, &base_url, &user.user_id, self.clock.now()).await?;
+        let link = users::new_reset_link(&self.store, &secrets, &base_url, &user.user_id, self.clock.now()).await?;
         Ok((facts(user), link))
     }
 
     pub(super) async fn user(&self, email_or_id: &str) -> anyhow::Result<User> {
-        let by_email = match sign_in::normal_email(email_or_id) {
+        let by_email = match users::normal_email(email_or_id) {
             Some(email) => self.store.user_of_email(&email).await?,
             None => None,
         };
@@ -216,7 +217,7 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     }
     let secrets = checked_secrets(config, &store).await?;
     tracing::info!(target: "security", "setup link made by the operator");
-    let link = sign_in::new_setup_link(&store, &secrets, &base_url(config), Clock::system().now()).await?;
+    let link = users::new_setup_link(&store, &secrets, &base_url(config), Clock::system().now()).await?;
     store.close().await;
     Ok(link)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use api::MilliYen;
 use api::gates::{BatchDiscount, Pricing, Rate};
 
-use crate::compute::Gate;
+use crate::compute::engine::Gate;
 
 /// Price of one bootstrap operation.
 pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);

@@ -7,12 +7,12 @@ use api::AccountId;
 use store::GateUsage;
 
 use crate::app::Node;
-use crate::auth::Environment;
 use crate::billing::tariff::Price;
-use crate::compute::Gate;
-use crate::error::ApiError;
+use crate::caller::Environment;
+use crate::compute::engine::Gate;
+use crate::compute::sessions::SessionDigest;
 use crate::ids;
-use crate::sessions::SessionDigest;
+use crate::web::error::ApiError;
 
 /// Whom an operation is charged to.
 #[derive(Clone, Debug)]

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use super::{Settings, backups, serve, users};
 use crate::admin::lockouts::Forgiven;
 use crate::admin::{self, Operator};
-use crate::auth::{Environment, Role};
+use crate::caller::{Environment, Plan, Role};
 use crate::config::LogConfig;
-use crate::limits::Plan;
 
 /// What an operator may do.
 #[derive(Debug, Subcommand)]

@@ -107,7 +107,7 @@ async fn findings(config: &Config) -> Vec<Finding> {
         findings.push(finding("redis", outcome.map(|()| "answers".to_owned())));
     }
     if let Some(issuer) = &config.auth.external_issuer {
-        let outcome = within(crate::auth::key_set::fetch_once(issuer)).await;
+        let outcome = within(crate::access::key_set::fetch_once(issuer)).await;
         findings.push(finding("OpenID issuer", outcome.map(|keys| format!("has {keys} keys that can be used"))));
     }
     if let Some(tls) = &config.tls {

@@ -13,10 +13,9 @@ use super::arguments::{load_netlist, parse_preset};
 use super::progress::GateProgress;
 use crate::admin;
 use crate::app::App;
-use crate::auth::{Environment, Role};
-use crate::compute::BackendChoice;
+use crate::caller::{Environment, Plan, Role};
+use crate::compute::engine::BackendChoice;
 use crate::config::Config;
-use crate::limits::Plan;
 
 /// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt and check the result. Leaves nothing behind.
 #[derive(Debug, Args)]

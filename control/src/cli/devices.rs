@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Settings;
-use crate::compute::{Detected, detect};
+use crate::compute::engine::{Detected, detect};
 use crate::data_dir::DataDir;
 
 /// Show the devices that a node with these settings would compute on, and why others are passed over.
@@ -73,7 +73,7 @@ fn json(choice: &str, found: &Detected) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compute::BackendChoice;
+    use crate::compute::engine::BackendChoice;
 
     #[test]
     fn the_processor_is_shown_with_its_memory() {

@@ -10,7 +10,8 @@ use zeroize::Zeroizing;
 
 use super::admin::Common;
 use crate::admin::users;
-use crate::auth::{Role, sign_in};
+use crate::caller::Role;
+use crate::ids;
 
 /// Bytes of a password on the standard input at most.
 const PASSWORD_BYTES_MAX: u64 = 4096;
@@ -155,7 +156,7 @@ pub async fn run(command: Users) -> anyhow::Result<()> {
 async fn create_user(args: CreateUser) -> anyhow::Result<()> {
     let password = match args.password_stdin {
         true => given_password()?,
-        false => sign_in::random_token(""),
+        false => ids::random_hex::<32>(""),
     };
     let operator = args.common.operator().await?;
     let user_id = operator.create_user(&args.email, &password, args.role, args.account.as_ref()).await?;

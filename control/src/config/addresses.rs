@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::{ConfigError, CorsOrigins, ExternalIssuer, Reader, wrong};
-use crate::auth::key_set;
+use crate::access::key_set;
 
 pub(super) fn public_url(text: String) -> Result<Option<String>, ConfigError> {
     if text.is_empty() {

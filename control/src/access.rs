@@ -1,0 +1,173 @@
+//! Who is calling, and may they (specification, Authentication; readings A1-A9).
+//!
+//! [`require`] stands in front of every route that is not public and leaves a [`Caller`] for the handler.
+
+pub mod api_key;
+pub mod attempts;
+pub mod issuer;
+pub mod key_set;
+pub mod limits;
+pub mod passwords;
+pub mod rotation;
+pub mod session_token;
+pub mod sign_in;
+pub mod trial_keys;
+pub mod trials;
+pub mod user_keys;
+pub mod users;
+
+use std::sync::Arc;
+
+use api::Code;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::app::Node;
+use crate::caller::{Caller, Level, Plan};
+use crate::clock::Timestamp;
+use crate::web::edge::Identified;
+use crate::web::error::ApiError;
+use crate::web::peer::ClientAddress;
+
+use api_key::{Area, invalid_key};
+use limits::Quota;
+
+/// Lets a request pass when its key is valid and its role permits the route.
+pub async fn require(
+    level: Level,
+    State(node): State<Arc<Node>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let now = node.clock.now();
+    let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
+    // a locked network is refused whatever it shows (readings A21)
+    node.limits.check_lockout(address, None, now)?;
+    let shown = presented_key(request.headers())?;
+    node.limits.check_lockout(None, Some(shown), now)?;
+    let caller = match (session_token::looks_like_a_token(shown), level) {
+        (true, _) => node.session_tokens.caller(shown, now).await,
+        // an API key in the wrong place: nothing was tried, and nothing learned of it (readings A8, A21)
+        (false, Level::Session) => return Err(session_token::invalid_token()),
+        (false, _) => node.api_keys.caller(shown, Area::Platform, now).await,
+    };
+    let caller = caller.inspect_err(|refused| {
+        tracing::info!(target: "security", code = refused.code.as_str(), "credential refused");
+        node.limits.failed(refused.code, address, shown, now);
+    })?;
+    if let Some(identified) = request.extensions().get::<Identified>() {
+        identified.is(&caller);
+    }
+    let mutating = !matches!(*request.method(), Method::GET | Method::HEAD);
+    if !level.roles(mutating).any(|role| role == caller.role) {
+        return Err(ApiError::new(
+            Code::InsufficientRole,
+            format!("the role {} may not use this endpoint", caller.role.as_str()),
+        ));
+    }
+    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
+    if caller.plan == Plan::Trial {
+        return of_trial(&node, &quota, caller, request, next, now).await;
+    }
+    node.limits.admit(&quota, &caller, now).await?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+/// A trial's operations are counted in the database; its headers show what is left of them afterwards (readings L1).
+async fn of_trial(
+    node: &Arc<Node>,
+    quota: &Quota,
+    caller: Caller,
+    mut request: Request,
+    next: Next,
+    now: Timestamp,
+) -> Result<Response, ApiError> {
+    let account = caller.account.clone();
+    let answer = match node.limits.admit(quota, &caller, now).await {
+        Ok(()) => {
+            request.extensions_mut().insert(caller);
+            Ok(next.run(request).await)
+        }
+        Err(refused) => Err(refused),
+    };
+    quota.show_trial(trials::operations_left(node, account.as_str()).await?);
+    answer
+}
+
+/// The key as sent: after `Bearer` in any case, or bare (readings A1).
+fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let missing = || {
+        ApiError::new(Code::MissingAuthHeader, "send the API key or session token as `Authorization: Bearer <text>`")
+    };
+    let value = values.next().ok_or_else(missing)?;
+    if values.next().is_some() {
+        return Err(ApiError::new(Code::InvalidRequest, "more than one Authorization header"));
+    }
+    let text = value.to_str().map_err(|_| invalid_key())?.trim();
+    if text.is_empty() {
+        return Err(missing());
+    }
+    let key = match text.split_once(' ') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => rest.trim(),
+        _ => text,
+    };
+    Ok(key)
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    /// Fails closed: a route without [`require`] in front has no caller.
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        parts
+            .extensions
+            .get::<Caller>()
+            .cloned()
+            .ok_or_else(|| ApiError::internal("a route asks for its caller in vain"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key_of(values: &[&str]) -> Result<String, Code> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        presented_key(&headers).map(str::to_owned).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn a1_bearer_in_any_case_or_a_bare_key() {
+        for value in ["Bearer k", "bearer k", "BEARER  k", " Bearer k ", "k"] {
+            assert_eq!(key_of(&[value]).as_deref(), Ok("k"), "{value}");
+        }
+    }
+
+    #[test]
+    fn a1_missing_or_empty_headers_are_missing_and_two_are_a_bad_request() {
+        assert_eq!(key_of(&[]), Err(Code::MissingAuthHeader));
+        assert_eq!(key_of(&[" "]), Err(Code::MissingAuthHeader));
+        assert_eq!(key_of(&["Bearer k", "Bearer k"]), Err(Code::InvalidRequest));
+    }
+
+    proptest! {
+        #[test]
+        fn a1_any_header_is_a_key_without_space_around_it_or_refused(value in "[ -~]{0,80}") {
+            match key_of(&[&value]) {
+                Ok(key) => prop_assert!(value.contains(&key) && key.trim() == key),
+                Err(code) => prop_assert_eq!((code, value.trim()), (Code::MissingAuthHeader, "")),
+            }
+            prop_assert_eq!(key_of(&[&value, "k"]), Err(Code::InvalidRequest));
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! API keys: how they look, how they are remembered, how they are found again (readings A1-A3, A17).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::Code;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use store::{ApiKey, Store};
+use zeroize::Zeroizing;
+
+use crate::caller::{Caller, Credential, Environment, Plan, Role};
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+
+/// Characters of a key that may be shown again.
+pub const DISPLAY_CHARACTERS: usize = 16;
+/// Hex characters after the prefix: 128 random bits.
+const SECRET_CHARACTERS: usize = 32;
+/// Characters of the longest keys, those of trials.
+pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
+/// Keys remembered at once.
+const CACHE_KEYS_MAX: usize = 10_000;
+
+/// Entries of the record of used keys that are written at once.
+const USED_MAX: usize = 1000;
+
+/// A digest of a key under the node's pepper.
+type Digest = [u8; 32];
+
+/// The node's secret that digests of keys are made with.
+pub struct Pepper(pub Zeroizing<[u8; 32]>);
+
+impl Pepper {
+    /// What is stored of a key.
+    pub fn digest(&self, key: &str) -> Digest {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
+        mac.update(key.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+}
+
+/// A key that was just made. Shown once.
+pub struct FreshKey {
+    /// The key itself.
+    pub secret: Zeroizing<String>,
+    /// Its first characters.
+    pub display_prefix: String,
+}
+
+impl FreshKey {
+    /// A random key: prefix and 32 lower-case hex characters (readings A2).
+    pub fn generate(environment: Environment) -> FreshKey {
+        let secret = ids::random_hex::<{ SECRET_CHARACTERS / 2 }>(environment.key_prefix());
+        let display_prefix = secret[..DISPLAY_CHARACTERS].to_owned();
+        FreshKey { secret, display_prefix }
+    }
+}
+
+/// Whether a text looks like a key at all: `svc_(live|test|dev|trial)_[0-9a-f]{32}`.
+fn looks_like_a_key(text: &str) -> bool {
+    let secret = Environment::ALL.into_iter().find_map(|environment| text.strip_prefix(environment.key_prefix()));
+    secret.is_some_and(|secret| {
+        secret.len() == SECRET_CHARACTERS && secret.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+    })
+}
+
+/// The two halves of the interface. Trial keys have only the first (readings A4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// `/api/v1`.
+    Platform,
+    /// `/v1`.
+    Office,
+}
+
+/// A valid key.
+#[derive(Clone, Debug)]
+struct Known {
+    caller: Caller,
+    platform: bool,
+    office: bool,
+    expires_at: Option<Timestamp>,
+}
+
+impl Known {
+    fn read(record: &ApiKey) -> Option<Known> {
+        Some(Known {
+            caller: Caller {
+                account: record.account_id.parse().ok()?,
+                environment: Environment::from_name(&record.environment)?,
+                role: Role::from_name(&record.role)?,
+                plan: Plan::from_name(&record.plan)?,
+                credential: Credential::Key {
+                    key_id: record.key_id.parse().ok()?,
+                    lineage_id: record.lineage_id.parse().ok()?,
+                },
+            },
+            platform: record.platform,
+            office: record.office,
+            expires_at: record.expires_at.map(Timestamp),
+        })
+    }
+
+    /// Whose key this is, if it still works and may be used there.
+    fn admit(self, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
+        if self.expires_at.is_some_and(|end| end <= now) {
+            return Err(invalid_key());
+        }
+        let admitted = match area {
+            Area::Platform => self.platform,
+            Area::Office => self.office,
+        };
+        if !admitted {
+            return Err(ApiError::new(Code::InsufficientRole, "this key may not be used in this area of the service"));
+        }
+        Ok(self.caller)
+    }
+}
+
+/// One answer for malformed, unknown, revoked and expired keys.
+pub(crate) fn invalid_key() -> ApiError {
+    ApiError::new(Code::InvalidApiKey, "the API key is not valid")
+}
+
+#[derive(Default)]
+struct Cache {
+    /// Valid keys by digest and when they were read.
+    keys: HashMap<Digest, (Timestamp, Known)>,
+    /// How often keys were forgotten: what was read before is not remembered after.
+    forgotten: u64,
+}
+
+/// Finds the callers of keys.
+pub struct ApiKeys {
+    store: Store,
+    pepper: Pepper,
+    cache: Mutex<Cache>,
+    /// How long a key that was read is believed without asking again (readings A17).
+    believed_for: Duration,
+    /// When keys were used that the database does not know of yet.
+    used: Mutex<HashMap<String, i64>>,
+}
+
+impl ApiKeys {
+    /// Keys of this database under this pepper.
+    pub fn new(store: Store, pepper: Pepper, believed_for: Duration) -> Self {
+        Self { store, pepper, cache: Mutex::default(), believed_for, used: Mutex::default() }
+    }
+
+    /// What is stored of a key.
+    pub fn digest(&self, key: &str) -> Digest {
+        self.pepper.digest(key)
+    }
+
+    /// The secret that digests are made with.
+    pub fn pepper(&self) -> &Pepper {
+        &self.pepper
+    }
+
+    /// Whose key this is. One answer for every reason why it is nobody's.
+    pub async fn caller(&self, key: &str, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
+        if !looks_like_a_key(key) {
+            return Err(invalid_key());
+        }
+        let digest = self.pepper.digest(key);
+        let known = match self.cached(&digest, now) {
+            Some(known) => known,
+            None => self.look_up(digest, now).await?,
+        };
+        known.admit(area, now)
+    }
+
+    /// Believes nothing about a key any more: it was revoked or rotated, which must not take the second that it takes to see
+    /// it in the database.
+    pub fn forget(&self, lineage: &str) {
+        let of_lineage = |known: &Known| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
+        let mut cache = self.cache();
+        cache.keys.retain(|_, (_, known)| !of_lineage(known));
+        cache.forgotten += 1;
+    }
+
+    /// Believes nothing about any key any more.
+    pub fn forget_all(&self) {
+        let mut cache = self.cache();
+        cache.keys.clear();
+        cache.forgotten += 1;
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts on record when keys were last used. Called once a minute and at the end, never by requests.
+    pub async fn record_use(&self) {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let used: Vec<_> = used.into_iter().collect();
+        for some in used.chunks(USED_MAX) {
+            if let Err(error) = self.store.keys_used(some).await {
+                tracing::warn!(%error, "when keys were last used is not on record yet");
+                self.use_is_untold(some);
+            }
+        }
+    }
+
+    /// What could not be written is tried again with the next record, unless the key was used since.
+    fn use_is_untold(&self, untold: &[(String, i64)]) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key_id, at) in untold {
+            let known = used.entry(key_id.clone()).or_insert(*at);
+            *known = (*known).max(*at);
+        }
+    }
+
+    fn cached(&self, digest: &Digest, now: Timestamp) -> Option<Known> {
+        let cache = self.cache();
+        let fresh = cache.keys.get(digest).filter(|(read_at, _)| now.is_near(*read_at, self.believed_for));
+        fresh.map(|(_, known)| known.clone())
+    }
+
+    async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<Known, ApiError> {
+        let forgotten = self.cache().forgotten;
+        let record = self.store.api_key(&digest).await?.filter(|record| record.revoked_at.is_none());
+        let record = record.ok_or_else(invalid_key)?;
+        let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
+        let known = Known::read(&record).ok_or_else(broken)?;
+        // once a second and key is often enough to tell the minute
+        if known.expires_at.is_none_or(|end| now < end) {
+            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(record.key_id, now.0);
+        }
+        let mut cache = self.cache();
+        if cache.keys.len() >= CACHE_KEYS_MAX {
+            cache.keys.clear();
+        }
+        // it may have been revoked while the database was asked
+        if cache.forgotten == forgotten {
+            cache.keys.insert(digest, (now, known.clone()));
+        }
+        Ok(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{AccountId, KeyId, LineageId};
+
+    use super::*;
+
+    #[test]
+    fn a2_fresh_keys_match_the_published_pattern_in_every_environment() {
+        for environment in Environment::ALL {
+            let key = FreshKey::generate(environment);
+            assert!(looks_like_a_key(&key.secret));
+            assert_eq!(key.display_prefix.len(), 16);
+            assert!(key.secret.starts_with(&key.display_prefix));
+            assert_ne!(*key.secret, *FreshKey::generate(environment).secret);
+        }
+    }
+
+    #[test]
+    fn a2_what_does_not_match_the_pattern_is_no_key() {
+        let good = format!("svc_live_{}", "0a".repeat(16));
+        assert!(looks_like_a_key(&good));
+        for bad in [
+            String::new(),
+            good.replace("live", "prod"),
+            good.to_uppercase(),
+            good[..40].to_owned(),
+            format!("{good}0"),
+            good.replace('a', "g"),
+            good.replace("svc_live_", ""),
+        ] {
+            assert!(!looks_like_a_key(&bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a4_a_trial_key_is_403_in_the_back_office_and_an_expired_one_401_everywhere() {
+        let known = |office, expires_at: Option<i64>| {
+            Known::read(&ApiKey {
+                key_id: KeyId::from_bits(1).as_str().to_owned(),
+                account_id: AccountId::from_bits(1).as_str().to_owned(),
+                lineage_id: LineageId::from_bits(1).as_str().to_owned(),
+                key_prefix: "svc_trial_012345".to_owned(),
+                role: "trial".to_owned(),
+                environment: "trial".to_owned(),
+                platform: true,
+                office,
+                plan: "trial".to_owned(),
+                created_at: 1,
+                expires_at,
+                revoked_at: None,
+                rotated_at: None,
+                last_used_at: None,
+            })
+            .unwrap()
+        };
+        let admit = |known: Known, area| known.admit(area, Timestamp(10)).map(drop).map_err(|error| error.code);
+        assert_eq!(admit(known(false, Some(11)), Area::Platform), Ok(()));
+        assert_eq!(admit(known(false, Some(11)), Area::Office), Err(Code::InsufficientRole));
+        assert_eq!(admit(known(true, None), Area::Office), Ok(()));
+        for area in [Area::Platform, Area::Office] {
+            assert_eq!(admit(known(false, Some(10)), area), Err(Code::InvalidApiKey));
+        }
+    }
+
+    #[test]
+    fn a3_digests_depend_on_the_pepper_and_on_the_whole_key() {
+        let pepper = Pepper(Zeroizing::new([1; 32]));
+        let other = Pepper(Zeroizing::new([2; 32]));
+        assert_ne!(pepper.digest("k"), other.digest("k"));
+        assert_ne!(pepper.digest("k"), pepper.digest("kk"));
+        // RFC 4231, test case 1, padded: HMAC pads its key with zeros
+        let mut key = [0; 32];
+        key[..20].fill(0x0b);
+        let digest = Pepper(Zeroizing::new(key)).digest("Hi There");
+        assert_eq!(&digest[..4], [0xb0, 0x34, 0x4c, 0x61]);
+    }
+}

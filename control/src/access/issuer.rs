@@ -1,0 +1,214 @@
+//! The embedded issuer of session tokens (readings A10): ES256, under a key that the first node on a database
+//! makes and the operator may rotate.
+
+use std::iter;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use anyhow::Context;
+use api::sign_in::PublicKey;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, ThumbprintHash};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
+use p256::SecretKey;
+use p256::pkcs8::EncodePrivateKey;
+use serde::Serialize;
+use store::Store;
+
+use super::session_token::LEEWAY;
+use super::users::ACCESS_TTL;
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::sealing::Seal;
+use crate::secrets::{Purpose, Secrets};
+
+/// The `aud` of this node's own tokens.
+pub const AUDIENCE: &str = "ango";
+/// What the signing key is sealed to.
+const SEALED_NAME: &str = "access_token";
+/// How long the keys are believed before the database is asked again.
+const READ_EVERY: Duration = Duration::from_secs(60);
+/// Longest time between two questions for the same reason: a token of a key that is not known.
+const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(1);
+
+/// The claims of a token of ours.
+#[derive(Serialize)]
+pub struct OwnClaims<'a> {
+    /// The node's address.
+    pub iss: &'a str,
+    /// [`AUDIENCE`].
+    pub aud: &'a str,
+    /// The user.
+    pub sub: &'a str,
+    /// The sign-in.
+    pub sid: &'a str,
+    /// This token.
+    pub jti: &'a str,
+    /// The user's account.
+    pub account_id: &'a str,
+    /// The user's role.
+    pub role: &'a str,
+    /// Unix seconds.
+    pub iat: i64,
+    /// Unix seconds.
+    pub nbf: i64,
+    /// Unix seconds.
+    pub exp: i64,
+}
+
+/// Signs tokens and checks them.
+pub struct EmbeddedIssuer {
+    /// The `iss` of its tokens.
+    pub address: String,
+    store: Store,
+    seal: Seal,
+    keys: RwLock<Keys>,
+}
+
+/// The keys as they were when the database was last asked.
+struct Keys {
+    current: Arc<OwnKey>,
+    /// Keys that sign no more, and when the last of their tokens has ended.
+    retired: Vec<(Arc<OwnKey>, Timestamp)>,
+    read_at: Timestamp,
+}
+
+impl Keys {
+    fn all(&self, now: Timestamp) -> impl Iterator<Item = &Arc<OwnKey>> {
+        let retired = self.retired.iter().filter(move |(_, ends)| *ends > now).map(|(key, _)| key);
+        iter::once(&self.current).chain(retired)
+    }
+}
+
+/// A key of this issuer.
+pub struct OwnKey {
+    /// Names it.
+    kid: String,
+    /// As others see it.
+    public: PublicKey,
+    /// Checks its signatures.
+    pub verifying: DecodingKey,
+    signing: EncodingKey,
+}
+
+impl OwnKey {
+    fn open(seal: &Seal, sealed: &[u8]) -> anyhow::Result<OwnKey> {
+        let pkcs8 = seal.open(SEALED_NAME, sealed).context(
+            "the key that signs session tokens cannot be opened: another node on this database has another ANGO_SECRET",
+        )?;
+        let signing = EncodingKey::from_ec_der(&pkcs8);
+        let mut jwk = Jwk::from_encoding_key(&signing, Algorithm::ES256)?;
+        let kid = jwk.thumbprint(ThumbprintHash::SHA256)?;
+        jwk.common.key_id = Some(kid.clone());
+        let AlgorithmParameters::EllipticCurve(point) = &jwk.algorithm else {
+            anyhow::bail!("the key that signs session tokens is of another kind");
+        };
+        let public = PublicKey {
+            kty: "EC".to_owned(),
+            crv: "P-256".to_owned(),
+            x: point.x.clone(),
+            y: point.y.clone(),
+            alg: "ES256".to_owned(),
+            usage: "sig".to_owned(),
+            kid: kid.clone(),
+        };
+        Ok(OwnKey { kid, public, verifying: DecodingKey::from_jwk(&jwk)?, signing })
+    }
+}
+
+impl EmbeddedIssuer {
+    /// Takes the keys from the database, or makes one at the first start. `address`: the node's own.
+    pub async fn open(
+        store: &Store,
+        secrets: &Secrets,
+        address: String,
+        now: Timestamp,
+    ) -> anyhow::Result<EmbeddedIssuer> {
+        let seal = Seal::new(&secrets.key(Purpose::SigningKeys));
+        let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
+        let stored = store.signing_key(&fresh).await?;
+        if seal.open(SEALED_NAME, &stored).is_none() {
+            // as long as there are no API keys, a database may get another secret (`Secrets::check`)
+            tracing::warn!("the server's secret is another one than before: users have to sign in again");
+            store.replace_signing_key(&stored, &fresh).await?;
+        }
+        let keys = RwLock::new(read(store, &seal, now).await?);
+        Ok(EmbeddedIssuer { address, store: store.clone(), seal, keys })
+    }
+
+    /// A token with these claims.
+    pub async fn sign(&self, claims: &OwnClaims<'_>, now: Timestamp) -> Result<String, jsonwebtoken::errors::Error> {
+        self.refresh(READ_EVERY, now).await;
+        let key = self.keys().current.clone();
+        let mut header = Header::new(Algorithm::ES256);
+        header.kid = Some(key.kid.clone());
+        jsonwebtoken::encode(&header, claims, &key.signing)
+    }
+
+    /// The key of this name, if its tokens hold: another node may have begun to sign with it a moment ago.
+    pub async fn key(&self, kid: &str, now: Timestamp) -> Option<Arc<OwnKey>> {
+        let find = || self.keys().all(now).find(|key| key.kid == kid).cloned();
+        match find() {
+            Some(key) => Some(key),
+            None => {
+                self.refresh(UNKNOWN_KID_PAUSE, now).await;
+                find()
+            }
+        }
+    }
+
+    /// The keys as others see them, the one that signs first.
+    pub async fn public_keys(&self, now: Timestamp) -> Vec<PublicKey> {
+        self.refresh(READ_EVERY, now).await;
+        self.keys().all(now).map(|key| key.public.clone()).collect()
+    }
+
+    fn keys(&self) -> RwLockReadGuard<'_, Keys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the database again if the last time was longer ago than this. If it does not answer, the keys stay as they are.
+    async fn refresh(&self, after: Duration, now: Timestamp) {
+        if now.is_near(self.keys().read_at, after) {
+            return;
+        }
+        // whoever comes meanwhile goes by what is known
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).read_at = now;
+        match read(&self.store, &self.seal, now).await {
+            Ok(keys) => *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys,
+            Err(error) => {
+                tracing::warn!(cause = %format!("{error:#}"), "the keys of session tokens were not read again")
+            }
+        }
+    }
+}
+
+/// Lets a new key sign. Its name, and when the last token of the old one has ended; `None`: no node has made a key yet.
+pub async fn rotate(store: &Store, secrets: &Secrets, now: Timestamp) -> anyhow::Result<Option<(String, Timestamp)>> {
+    let seal = Seal::new(&secrets.key(Purpose::SigningKeys));
+    let fresh = seal.seal(SEALED_NAME, fresh_key().as_bytes());
+    // other nodes go on signing with the old one until they have read the new one
+    let ends = now.plus(ACCESS_TTL + LEEWAY + 2 * READ_EVERY);
+    let rotated = store.rotate_signing_key(&fresh, ends.0, now.0).await?;
+    Ok(rotated.then_some((OwnKey::open(&seal, &fresh)?.kid, ends)))
+}
+
+async fn read(store: &Store, seal: &Seal, now: Timestamp) -> anyhow::Result<Keys> {
+    let (current, retired) = store.signing_keys(now.0).await?;
+    // one that was sealed under another secret has no tokens that count
+    let retired = retired.iter().filter_map(|key| {
+        let ends = Timestamp(key.ends_at);
+        Some((Arc::new(OwnKey::open(seal, &key.sealed).ok()?), ends))
+    });
+    Ok(Keys { current: Arc::new(OwnKey::open(seal, &current)?), retired: retired.collect(), read_at: now })
+}
+
+/// A random key of the curve P-256, as PKCS#8. It is overwritten when it is dropped.
+fn fresh_key() -> p256::pkcs8::SecretDocument {
+    loop {
+        let scalar = zeroize::Zeroizing::new(ids::random::<32>());
+        // one in 2^32 is not below the curve's order
+        if let Ok(key) = SecretKey::from_slice(&*scalar) {
+            return key.to_pkcs8_der().expect("a key has a PKCS#8 form");
+        }
+    }
+}

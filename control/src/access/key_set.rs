@@ -1,0 +1,228 @@
+//! The public keys of an external issuer: fetched and believed for ten minutes (readings A10). While the issuer does not
+//! answer, its last keys are believed for some hours: users go on working, and a key that it drops meanwhile goes later.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use api::Code;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use reqwest::{Url, redirect};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::clock::Timestamp;
+use crate::config::ExternalIssuer;
+use crate::web::error::ApiError;
+
+/// How long fetched keys are believed.
+const TTL: Duration = Duration::from_secs(10 * 60);
+/// How long fetched keys are believed while the issuer does not answer.
+const STALE_TTL: Duration = Duration::from_secs(4 * 3600);
+/// Between two fetches because of keys that are not in the set, and while old keys are believed.
+const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(60);
+/// Between two fetches when there are no keys to believe.
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
+/// Bytes of an answer at most.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Keys of a set at most.
+const KEYS_MAX: usize = 1000;
+/// Longest time for a connection, and for an answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A public key, and the one algorithm it is for if it says so.
+pub struct IssuerKey {
+    /// Checks signatures.
+    pub verifying: DecodingKey,
+    /// The only algorithm it may be used with.
+    pub only: Option<Algorithm>,
+}
+
+/// An external issuer's keys.
+pub struct KeySet {
+    http: reqwest::Client,
+    issuer: String,
+    /// Where the keys are; by discovery when unset.
+    jwks_url: Option<Url>,
+    state: Mutex<State>,
+    /// Held while fetching: a request whose key is not known waits for the same answer.
+    fetching: AsyncMutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: HashMap<String, Arc<IssuerKey>>,
+    fetched_at: Option<Timestamp>,
+    asked_at: Option<Timestamp>,
+}
+
+impl State {
+    /// Whether the keys were fetched less than this ago.
+    fn is_younger(&self, than: Duration, now: Timestamp) -> bool {
+        self.fetched_at.is_some_and(|at| now.is_near(at, than))
+    }
+
+    /// The key of this name in a set that was fetched less than this ago.
+    fn key(&self, kid: &str, younger_than: Duration, now: Timestamp) -> Option<Arc<IssuerKey>> {
+        self.keys.get(kid).filter(|_| self.is_younger(younger_than, now)).cloned()
+    }
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    keys: Vec<Value>,
+}
+
+impl KeySet {
+    /// The keys of this issuer; nothing is fetched yet.
+    pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<KeySet> {
+        static TLS: Once = Once::new();
+        TLS.call_once(|| {
+            // one provider a process; a program that installed its own keeps it
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        });
+        let jwks_url = jwks_url.map(|url| url.parse()).transpose()?;
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("ango/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(ANSWER_TIMEOUT);
+        // without TLS no certificates are looked for
+        let encrypted =
+            issuer.starts_with("https:") || jwks_url.as_ref().is_some_and(|url: &Url| url.scheme() == "https");
+        let http = if encrypted { http } else { http.tls_certs_only([]) };
+        Ok(KeySet { http: http.build()?, issuer, jwks_url, state: Mutex::default(), fetching: AsyncMutex::default() })
+    }
+
+    /// The key of this name; `None`: the issuer has no such key.
+    pub async fn key(&self, kid: &str, now: Timestamp) -> Result<Option<Arc<IssuerKey>>, ApiError> {
+        if let Some(key) = self.state().key(kid, TTL, now) {
+            return Ok(Some(key));
+        }
+        let old = self.state().key(kid, STALE_TTL, now);
+        match old {
+            // one request asks for new keys; those with an old one go on meanwhile
+            Some(old) => match self.fetching.try_lock() {
+                Ok(_turn) => self.fetch_if_due(now).await,
+                Err(_) => return Ok(Some(old)),
+            },
+            None => {
+                let _turn = self.fetching.lock().await;
+                // the fetch that was waited for may have brought it
+                if self.state().key(kid, TTL, now).is_none() {
+                    self.fetch_if_due(now).await;
+                }
+            }
+        }
+        let state = self.state();
+        match state.is_younger(TTL, now) {
+            true => Ok(state.keys.get(kid).cloned()),
+            false => state.key(kid, STALE_TTL, now).map(Some).ok_or_else(|| {
+                ApiError::new(Code::UpstreamUnavailable, "the issuer of session tokens does not answer")
+            }),
+        }
+    }
+
+    /// Asks the issuer, unless it was asked a moment ago.
+    async fn fetch_if_due(&self, now: Timestamp) {
+        {
+            let mut state = self.state();
+            let pause = if state.is_younger(STALE_TTL, now) { UNKNOWN_KID_PAUSE } else { FAILURE_PAUSE };
+            if state.asked_at.is_some_and(|at| now.is_near(at, pause)) {
+                return;
+            }
+            state.asked_at = Some(now);
+        }
+        match self.fetch().await {
+            Ok(keys) => {
+                let mut state = self.state();
+                state.keys = keys;
+                state.fetched_at = Some(now);
+            }
+            Err(error) => {
+                tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "no keys from the issuer")
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn fetch(&self) -> anyhow::Result<HashMap<String, Arc<IssuerKey>>> {
+        let url = match &self.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let document: Document = self.get(url).await?;
+        ensure!(document.keys.len() <= KEYS_MAX, "more than {KEYS_MAX} keys");
+        // keys of kinds that we do not take are passed over
+        Ok(document.keys.into_iter().filter_map(read_key).collect())
+    }
+
+    async fn discover(&self) -> anyhow::Result<Url> {
+        let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
+        let discovery: Discovery = self.get(url.parse()?).await?;
+        ensure!(discovery.issuer == self.issuer, "it calls itself {:?}", discovery.issuer);
+        let url: Url = discovery.jwks_uri.parse().context("jwks_uri is not a URL")?;
+        ensure!(is_safe(&url), "jwks_uri is neither https nor on this machine");
+        Ok(url)
+    }
+
+    async fn get<T: for<'de> Deserialize<'de>>(&self, url: Url) -> anyhow::Result<T> {
+        let mut answer = self.http.get(url).send().await?.error_for_status()?;
+        let declared = answer.content_length().unwrap_or(0);
+        ensure!(declared <= ANSWER_BYTES_MAX as u64, "the answer has {declared} bytes");
+        let mut bytes = Vec::new();
+        while let Some(piece) = answer.chunk().await? {
+            if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
+                bail!("the answer has more than {ANSWER_BYTES_MAX} bytes");
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+}
+
+/// Asks an issuer for its keys, from a program that is no node. How many can be used.
+///
+/// # Errors
+/// When it does not answer, or its answer is none.
+pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
+    Ok(KeySet::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
+}
+
+/// Whether nobody on the way can change what comes from there: https, or this machine.
+pub fn is_safe(url: &Url) -> bool {
+    let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    url.scheme() == "https" || (url.scheme() == "http" && local)
+}
+
+/// A key that signs, by its name.
+fn read_key(value: Value) -> Option<(String, Arc<IssuerKey>)> {
+    let jwk: Jwk = serde_json::from_value(value).ok()?;
+    let signs = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
+    // a shared secret in a public place is none
+    let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));
+    let only = match jwk.common.key_algorithm {
+        None => None,
+        Some(KeyAlgorithm::ES256) => Some(Algorithm::ES256),
+        Some(KeyAlgorithm::EdDSA) => Some(Algorithm::EdDSA),
+        Some(KeyAlgorithm::RS256) => Some(Algorithm::RS256),
+        Some(KeyAlgorithm::PS256) => Some(Algorithm::PS256),
+        Some(_) => return None,
+    };
+    let kid = jwk.common.key_id.clone().filter(|_| signs && public)?;
+    let verifying = DecodingKey::from_jwk(&jwk).ok()?;
+    Some((kid, Arc::new(IssuerKey { verifying, only })))
+}

@@ -1,0 +1,385 @@
+//! What a caller may use (specification, Limits; readings section 3 and A20-A22): lockouts, bursts, counts by day and
+//! month, and the headers that show them.
+//!
+//! Every request carries a [`Quota`]. Whoever learns who is calling has it admitted: [`Limits::admit`] takes a token of
+//! the burst and a unit of the counter before the handler runs, and a handler of many gates takes the rest. When the
+//! answer is known, [`Limits::settle`] gives back what was refused and says what the headers show. All of it happens in
+//! memory; the cache store or, where there is none, the database hears of it a tenth of a second later.
+//!
+//! What counts, besides L1: neither 402 nor 5xx does, so nobody pays with their limit for what was not done. A circuit
+//! counts its gates when it is accepted, and keeps them counted when it fails or is cancelled later. Health and pages
+//! show the headers and are never refused: monitors poll them.
+
+mod burst;
+mod counters;
+mod headers;
+mod lockout;
+mod period;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::Code;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use store::Store;
+use tokio::sync::{Notify, watch};
+
+use crate::access::trials;
+use crate::app::Node;
+use crate::cache_store::{CacheStore, News};
+use crate::caller::{Caller, Plan, PlanLimits, PlanTable};
+use crate::clock::Timestamp;
+use crate::secrets::Secrets;
+use crate::web::error::ApiError;
+use crate::web::peer::ClientAddress;
+use burst::Bursts;
+use counters::{Counters, Reached, Used};
+use lockout::{Kind, Lockouts};
+
+pub use headers::Standing;
+pub use lockout::Digests;
+pub use period::Period;
+
+/// Who is counted: an account's id, or `addr_` and a keyed digest of a network.
+pub(crate) type Subject = Arc<str>;
+
+/// How often is told what was used.
+const FLUSH_PERIOD: Duration = Duration::from_millis(100);
+/// The database hears every second what only the cache store was told.
+const FLUSHES_A_FOLLOW: u64 = 10;
+/// From one exchange of lockouts for the sake of news to the next, at least: a flood of failures is no flood of exchanges.
+const NEWS_PERIOD: Duration = Duration::from_millis(50);
+/// What counts no more is removed every minute.
+const FLUSHES_A_SWEEP: u64 = 600;
+
+/// The node's limits.
+pub struct Limits {
+    plans: PlanTable,
+    bursts: Bursts,
+    counters: Arc<Counters>,
+    lockouts: Lockouts,
+    digests: Digests,
+    cache: Option<CacheStore>,
+    /// Lockouts are to be exchanged now.
+    look: Notify,
+}
+
+/// What one request uses; cheap to clone. `edge` puts one into every request's extensions.
+#[derive(Clone, Default)]
+pub struct Quota(Arc<Mutex<Held>>);
+
+#[derive(Default)]
+struct Held {
+    /// Whose headers the answer shows; an anonymous caller's network if nobody's.
+    shown: Option<(Subject, PlanLimits)>,
+    /// Units taken, and when.
+    taken: Option<(i64, Period)>,
+    /// Operations that a trial key has left.
+    trial: Option<u64>,
+}
+
+impl Quota {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the headers show what a trial key has left (readings L1): its operations are counted elsewhere.
+    pub fn show_trial(&self, operations_left: u64) {
+        self.held().trial = Some(operations_left);
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Quota {
+    type Rejection = std::convert::Infallible;
+
+    /// Where no request was admitted, nothing is counted.
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        Ok(parts.extensions.get::<Quota>().cloned().unwrap_or_default())
+    }
+}
+
+impl Limits {
+    /// Nothing counted yet; counts of before are read when they are needed.
+    pub fn new(plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
+        Limits {
+            plans,
+            bursts: Bursts::new(cache.clone()),
+            counters: Arc::new(Counters::new(store.clone(), cache.clone())),
+            lockouts: Lockouts::new(store),
+            digests: Digests::new(secrets),
+            cache,
+            look: Notify::new(),
+        }
+    }
+
+    /// A caller's network, as it may be kept.
+    pub fn network(&self, address: IpAddr) -> [u8; 32] {
+        self.digests.address(address)
+    }
+
+    /// Refuses who is locked (readings A21): this network, or whoever shows this text.
+    pub fn check_lockout(&self, address: Option<IpAddr>, shown: Option<&str>, now: Timestamp) -> Result<(), ApiError> {
+        let address = address.map(|address| self.digests.address(address));
+        let shown = shown.map(|shown| self.digests.shown(shown));
+        self.lockouts.check([address, shown], now)
+    }
+
+    /// Counts an attempt that was refused with this code (readings A20, A21). Failures of one text are counted where it
+    /// was meant as an API key; bad session tokens, passwords and guesses of ids count for the network only, other
+    /// refusals for nobody.
+    pub fn failed(&self, refused: Code, address: Option<IpAddr>, shown: &str, now: Timestamp) {
+        let shown = match refused {
+            Code::InvalidApiKey => Some(self.digests.shown(shown)),
+            Code::InvalidSessionToken | Code::InvalidCredentials | Code::KeyNotFound => None,
+            _ => return,
+        };
+        self.lockouts.failed(address.map(|address| self.digests.address(address)), shown, now);
+        self.tell_failures();
+    }
+
+    /// Refuses an attempt with a user's password while the user has to wait. An e-mail that is no user's waits like others.
+    pub fn check_user(&self, email: &str, now: Timestamp) -> Result<(), ApiError> {
+        self.lockouts.check([Some(self.digests.user(email))], now)
+    }
+
+    /// Counts a wrong password for the user: from whichever network it came.
+    pub fn wrong_password(&self, email: &str, now: Timestamp) {
+        self.lockouts.count(self.digests.user(email), Kind::User, now);
+        self.tell_failures();
+    }
+
+    /// The right password was given: wrong ones before do not count any more.
+    pub async fn right_password(&self, email: &str, now: Timestamp) {
+        if self.lockouts.forgive(self.digests.user(email), now).await
+            && let Some(cache) = &self.cache
+        {
+            cache.publish(News::Lockouts).await;
+        }
+    }
+
+    /// Counts a sign-up of this network, and refuses one too many.
+    pub fn sign_up(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
+        let subject = self.digests.sign_ups(address);
+        self.lockouts.check([Some(subject)], now).map_err(|locked| ApiError {
+            code: Code::IpRateLimited,
+            message: "too many sign-ups from this address".into(),
+            ..locked
+        })?;
+        self.lockouts.count(subject, Kind::SignUp, now);
+        self.tell_failures();
+        Ok(())
+    }
+
+    fn tell_failures(&self) {
+        if self.cache.as_ref().is_some_and(CacheStore::is_open) {
+            self.look_at_lockouts();
+        }
+    }
+
+    /// Lets a known caller's request pass: a token of its key's or user's burst and one unit of its account (readings L1, L6).
+    pub async fn admit(&self, quota: &Quota, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
+        let limits = self.plans.of(caller.plan);
+        let subject: Subject = caller.account.as_str().into();
+        quota.held().shown = Some((subject.clone(), limits));
+        // a key is the same one after its rotation (readings A19): else rotating would make more bursts
+        self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
+        if caller.plan == Plan::Trial {
+            quota.held().trial.get_or_insert(trials::OPERATIONS_MAX);
+            return Ok(());
+        }
+        self.take(quota, subject, limits, 1, now).await
+    }
+
+    /// Lets a request of nobody in particular pass, by its network.
+    async fn admit_anonymous(&self, quota: &Quota, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
+        let (subject, limits) = self.pace_anonymous(quota, address, now).await?;
+        note(quota, 1, self.counters.take_here(&subject, limits, 1, now), now)
+    }
+
+    /// Lets a request pass by its network's burst alone: it is no unit of any day or month.
+    async fn pace_anonymous(
+        &self,
+        quota: &Quota,
+        address: IpAddr,
+        now: Timestamp,
+    ) -> Result<(Subject, PlanLimits), ApiError> {
+        let (subject, limits) = (self.digests.address_subject(address), self.plans.anonymous);
+        quota.held().shown = Some((subject.clone(), limits));
+        self.bursts.take(&subject, limits.burst_a_second, now).await.map_err(too_fast)?;
+        Ok((subject, limits))
+    }
+
+    /// Counts a request of an admitted caller by its gates (readings L1).
+    pub async fn count_gates(&self, quota: &Quota, gates: u64, now: Timestamp) -> Result<(), ApiError> {
+        let (shown, units) = {
+            let held = quota.held();
+            (held.shown.clone(), held.taken.map_or(0, |(units, _)| units))
+        };
+        let more = i64::try_from(gates).unwrap_or(i64::MAX).saturating_sub(units);
+        match shown {
+            Some((subject, limits)) if units > 0 && more > 0 => self.take(quota, subject, limits, more, now).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn take(
+        &self,
+        quota: &Quota,
+        subject: Subject,
+        limits: PlanLimits,
+        units: i64,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
+        note(quota, units, self.counters.take(&subject, limits, units, now).await, now)
+    }
+
+    /// Gives back what a request took if it was refused; what its answer's headers show.
+    pub fn settle(
+        &self,
+        quota: &Quota,
+        status: StatusCode,
+        address: Option<ClientAddress>,
+        now: Timestamp,
+    ) -> Standing {
+        let mut held = quota.held();
+        let anonymous = || {
+            let subject = address.map_or("".into(), |address| self.digests.address_subject(address.0));
+            (subject, self.plans.anonymous)
+        };
+        let (subject, limits) = held.shown.clone().unwrap_or_else(anonymous);
+        if let Some((units, period)) = held.taken
+            && !counts(status)
+        {
+            self.counters.give_back(&subject, units, period, now);
+            held.taken = None;
+        }
+        let period = Period::of(now);
+        match held.trial {
+            Some(left) => Standing::of_trial(trials::OPERATIONS_MAX, left, period),
+            None => Standing::new(limits, self.counters.used(&subject, now), period),
+        }
+    }
+
+    /// Tells the other nodes who failed and learns from them who is locked.
+    pub async fn exchange_lockouts(&self, now: Timestamp) {
+        if self.lockouts.exchange(now).await
+            && let Some(cache) = &self.cache
+        {
+            cache.publish(News::Lockouts).await;
+        }
+    }
+
+    /// How many subjects of each kind are locked now.
+    pub fn locked(&self, now: Timestamp) -> BTreeMap<String, u64> {
+        self.lockouts.locked(now)
+    }
+
+    /// Has lockouts exchanged now.
+    pub fn look_at_lockouts(&self) {
+        self.look.notify_one();
+    }
+
+    /// Tells the database all that was counted and is not told yet.
+    pub async fn tell_database(&self, now: Timestamp) {
+        self.counters.close(now).await;
+    }
+
+    async fn sweep(&self, now: Timestamp) {
+        self.lockouts.sweep(now).await;
+        self.counters.sweep(now).await;
+        self.bursts.sweep(now);
+    }
+
+    /// Tells all that is not told yet.
+    pub async fn close(&self, now: Timestamp) {
+        self.counters.close(now).await;
+        self.exchange_lockouts(now).await;
+    }
+}
+
+/// Tells what was used and who failed, and learns from the other nodes, until the node stops.
+pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+    let mut tick = tokio::time::interval(FLUSH_PERIOD);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let flushes_an_exchange = (node.config.believed_for.as_micros() / FLUSH_PERIOD.as_micros()).max(1) as u64;
+    for ticks in 1u64.. {
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        let limits = &node.limits;
+        limits.counters.flush(node.clock.now()).await;
+        if limits.cache.as_ref().is_some_and(|cache| ticks % FLUSHES_A_FOLLOW == 0 || !cache.is_open()) {
+            limits.counters.follow(node.clock.now()).await;
+        }
+        if ticks % flushes_an_exchange == 0 {
+            limits.exchange_lockouts(node.clock.now()).await;
+        }
+        if ticks % FLUSHES_A_SWEEP == 0 {
+            limits.sweep(node.clock.now()).await;
+        }
+    }
+}
+
+/// Exchanges lockouts when there are news of them, until the node stops.
+pub async fn look(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = node.limits.look.notified() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        node.limits.exchange_lockouts(node.clock.now()).await;
+        tokio::time::sleep(NEWS_PERIOD).await;
+    }
+}
+
+/// A layer for public routes of the API: counted by the caller's network (readings L6).
+pub async fn anonymous(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
+    if let Some(ClientAddress(address)) = request.extensions().get().copied()
+        && let Err(refused) = node.limits.admit_anonymous(&quota, address, node.clock.now()).await
+    {
+        return refused.into_response();
+    }
+    next.run(request).await
+}
+
+/// A layer for signing in and the keys of its tokens: bursts and lockouts hold back a stranger, while the many users behind
+/// one address refresh their tokens all day.
+pub async fn anonymous_paced(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
+    if let Some(ClientAddress(address)) = request.extensions().get().copied()
+        && let Err(refused) = node.limits.pace_anonymous(&quota, address, node.clock.now()).await
+    {
+        return refused.into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether an answer of this status counts as a request: refused ones do not (readings L1), nor what was not done.
+fn counts(status: StatusCode) -> bool {
+    !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
+}
+
+/// Notes what a request took, or says which limit it met.
+fn note(quota: &Quota, units: i64, counted: Result<Period, Reached>, now: Timestamp) -> Result<(), ApiError> {
+    let period = counted.map_err(|reached| {
+        let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));
+        let message = format!("the {} limit of requests is reached", reached.name());
+        ApiError::new(Code::RateLimited, message).because(reached.name()).retry_after(wait)
+    })?;
+    let mut held = quota.held();
+    let before = held.taken.map_or(0, |(units, _)| units);
+    held.taken = Some((before + units, period));
+    Ok(())
+}
+
+fn too_fast(wait: Duration) -> ApiError {
+    ApiError::new(Code::RateLimited, "more requests a second than the plan allows").because("burst").retry_after(wait)
+}

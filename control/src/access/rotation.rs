@@ -1,0 +1,84 @@
+//! Rotation of API keys (specification, Authentication 7; readings A5, A18, A19).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Code;
+use api::keys::RotatedKey;
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use store::NewApiKey;
+
+use super::trial_keys::prefix_tags;
+use crate::access::api_key::{FreshKey, invalid_key};
+use crate::app::Node;
+use crate::caller::{Caller, Credential, Environment};
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// How long a rotated key goes on (specification, Authentication 7).
+const GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// Put a new key in the place of the one that is used here.
+///
+/// The new key works at once, with the same role and environment. The old one works for 24 hours more, or to its own end if
+/// that is sooner. A rotated trial key keeps its end and what it has used.
+#[utoipa::path(
+    post,
+    path = "/api/v1/keys/apikey/rotate",
+    operation_id = "rotateApiKey",
+    tag = "API keys",
+    responses((status = 200, description = "The new key.", body = RotatedKey))
+)]
+pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
+    let Credential::Key { key_id: old_id, lineage_id } = &caller.credential else {
+        return Err(ApiError::new(Code::InvalidRequest, "a session token is not rotated: show the API key itself"));
+    };
+    let now = node.clock.now();
+    let old = node.store.api_key_of_id(old_id.as_str()).await?;
+    let old = old.filter(|old| old.revoked_at.is_none()).ok_or_else(invalid_key)?;
+    let old_ends_at = now.plus(GRACE).0.min(old.expires_at.unwrap_or(i64::MAX));
+
+    let fresh = FreshKey::generate(caller.environment);
+    let key_id = ids::key(now);
+    let new = NewApiKey {
+        key_id: key_id.as_str(),
+        account_id: &old.account_id,
+        lineage_id: lineage_id.as_str(),
+        digest: &node.api_keys.digest(&fresh.secret),
+        key_prefix: &fresh.display_prefix,
+        role: &old.role,
+        environment: &old.environment,
+        office: old.office,
+        plan: &old.plan,
+        created_at: now.0,
+        expires_at: old.expires_at,
+    };
+    let tags = (caller.environment == Environment::Trial).then(|| prefix_tags(node.api_keys.pepper(), &fresh.secret));
+    let answer = RotatedKey {
+        key: fresh.secret.to_string(),
+        key_id: key_id.clone(),
+        key_prefix: fresh.display_prefix.clone(),
+        environment: old.environment.clone(),
+        role: old.role.clone(),
+        created_at: now.rfc3339(),
+        old_key_prefix: old.key_prefix.clone(),
+        old_key_expires_at: Timestamp(old_ends_at).rfc3339(),
+    };
+    let (answer, kept) = claim.keep_secret(Answer(answer).into_response()).await?;
+    if !node.store.rotate_api_key(old_id.as_str(), old_ends_at, &new, tags.as_deref(), kept.as_ref()).await? {
+        return Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor"));
+    }
+    tracing::info!(
+        target: "security",
+        account_id = new.account_id,
+        key_id = old_id.as_str(),
+        new_key_id = new.key_id,
+        "key rotated"
+    );
+    node.forget_keys(lineage_id.as_str()).await;
+    Ok(answer)
+}

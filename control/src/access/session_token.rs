@@ -1,0 +1,317 @@
+//! Session tokens of the dashboard: what is checked of them, and who their bearer is (readings A8-A11, A24).
+//!
+//! A token that was checked is believed for a second, like a key: so long may it take until every node knows of its end.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::{AccountId, Code};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use store::{KeptAnswer, NewExternalUser, Store};
+
+use super::issuer::{AUDIENCE, EmbeddedIssuer};
+use super::key_set::KeySet;
+use crate::caller::{Caller, Credential, Environment, Plan, Role};
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+
+/// Bytes of a token at most.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// How wrong the issuer's clock may be.
+pub(super) const LEEWAY: Duration = Duration::from_secs(60);
+/// Tokens remembered at once.
+const CACHE_TOKENS_MAX: usize = 10_000;
+/// The algorithms we take. None of them has a shared secret.
+const ALGORITHMS: [Algorithm; 4] = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256];
+/// The role of a user whose issuer names their account but no role.
+const ROLE_IN_NAMED_ACCOUNT: Role = Role::Developer;
+
+type Digest = [u8; 32];
+
+/// Who issues the tokens that this node takes.
+pub enum Issuer {
+    /// The node itself.
+    Embedded(EmbeddedIssuer),
+    /// Somebody else.
+    External {
+        /// The `iss` of the tokens.
+        address: String,
+        /// One of their `aud`.
+        audience: String,
+        /// Their keys.
+        keys: KeySet,
+        /// Whether an `account_id` claim that is one of this node's account ids opens that account.
+        trusts_account_ids: bool,
+        /// Users and accounts together that the issuer may bring into being.
+        made_max: u32,
+    },
+}
+
+/// What is read of a token. Other claims are not ours.
+#[derive(Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    exp: f64,
+    nbf: Option<f64>,
+    iat: Option<f64>,
+    jti: Option<String>,
+    sid: Option<String>,
+    account_id: Option<String>,
+    role: Option<String>,
+}
+
+/// What a node remembers of tokens.
+#[derive(Default)]
+struct Memory {
+    /// Checked tokens by digest: when they were, whose they are, when they end.
+    checked: HashMap<Digest, (Timestamp, Caller, Timestamp)>,
+    /// Ended tokens by id, and when they would have ended anyway.
+    ended: HashMap<Digest, Timestamp>,
+    /// How often checks were forgotten: what was read before is not remembered after.
+    forgotten: u64,
+}
+
+/// Finds the callers of session tokens.
+pub struct SessionTokens {
+    store: Store,
+    issuer: Issuer,
+    memory: Mutex<Memory>,
+    /// How long a checked token is believed without asking the database again.
+    believed_for: Duration,
+}
+
+impl SessionTokens {
+    /// Tokens of this issuer.
+    pub fn new(store: Store, issuer: Issuer, believed_for: Duration) -> Self {
+        Self { store, issuer, memory: Mutex::default(), believed_for }
+    }
+
+    /// The embedded issuer, if that is the one.
+    pub fn embedded(&self) -> Option<&EmbeddedIssuer> {
+        match &self.issuer {
+            Issuer::Embedded(issuer) => Some(issuer),
+            Issuer::External { .. } => None,
+        }
+    }
+
+    /// Whose token this is. One answer for every reason why it is nobody's.
+    pub async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller, ApiError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(invalid_token());
+        }
+        let digest: Digest = Sha256::digest(token).into();
+        if let Some(caller) = self.remembered(&digest, now)? {
+            return Ok(caller);
+        }
+        let claims = self.check(token, now).await?;
+        let ends = Timestamp((claims.exp * 1e6) as i64).plus(LEEWAY);
+        // a jti is the issuer's own; a token without one is known by its text
+        let id: Digest = match &claims.jti {
+            Some(jti) => Sha256::digest(format!("{}\n{jti}", claims.iss)).into(),
+            None => digest,
+        };
+        let forgotten = self.memory().forgotten;
+        if self.store.is_token_ended(&id).await? {
+            return Err(invalid_token());
+        }
+        let caller = match &self.issuer {
+            Issuer::Embedded(_) => self.own_user(&claims, id, ends).await?,
+            Issuer::External { trusts_account_ids, made_max, .. } => {
+                let bounds = (*trusts_account_ids, *made_max);
+                self.external_user(&claims, bounds, id, ends, now).await?
+            }
+        };
+        let mut memory = self.memory();
+        // it may have been ended while the database was asked
+        if memory.ended.contains_key(&id) {
+            return Err(invalid_token());
+        }
+        if memory.checked.len() >= CACHE_TOKENS_MAX {
+            memory.checked.clear();
+        }
+        if memory.forgotten == forgotten {
+            memory.checked.insert(digest, (now, caller.clone(), ends));
+        }
+        Ok(caller)
+    }
+
+    /// Ends a caller's token, and its sign-in if it is one of ours (readings A11), and keeps the answer that says so.
+    pub async fn end(&self, caller: &Caller, kept: Option<&KeptAnswer>, now: Timestamp) -> Result<(), ApiError> {
+        let Credential::Token { sign_in_id, id, ends, .. } = &caller.credential else {
+            return Err(ApiError::internal("a key is no session token"));
+        };
+        self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), kept, now.0).await?;
+        let mut memory = self.memory();
+        memory.ended.retain(|_, ends| *ends > now);
+        memory.ended.insert(*id, *ends);
+        drop(memory);
+        // other tokens of the sign-in ask the database again
+        self.forget_checked();
+        Ok(())
+    }
+
+    /// Forgets what was checked: the next use of every token asks the database.
+    pub fn forget_checked(&self) {
+        let mut memory = self.memory();
+        memory.checked.clear();
+        memory.forgotten += 1;
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remembered(&self, digest: &Digest, now: Timestamp) -> Result<Option<Caller>, ApiError> {
+        let memory = self.memory();
+        let Some((checked_at, caller, ends)) = memory.checked.get(digest) else { return Ok(None) };
+        if *ends <= now {
+            return Err(invalid_token());
+        }
+        Ok(now.is_near(*checked_at, self.believed_for).then(|| caller.clone()))
+    }
+
+    /// Signature, issuer, audience and times (readings A10).
+    async fn check(&self, token: &str, now: Timestamp) -> Result<Claims, ApiError> {
+        let header = jsonwebtoken::decode_header(token).map_err(|_| invalid_token())?;
+        // what an unknown `crit` demands cannot be done (RFC 7515, 4.1.11)
+        if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
+            return Err(invalid_token());
+        }
+        let kid = header.kid.ok_or_else(invalid_token)?;
+        let claims = match &self.issuer {
+            Issuer::Embedded(issuer) => {
+                let key = issuer.key(&kid, now).await.ok_or_else(invalid_token)?;
+                if header.alg != Algorithm::ES256 {
+                    return Err(invalid_token());
+                }
+                decode(token, header.alg, &key.verifying, &issuer.address, AUDIENCE)?
+            }
+            Issuer::External { address, audience, keys, .. } => {
+                let key = keys.key(&kid, now).await?.ok_or_else(invalid_token)?;
+                if key.only.is_some_and(|only| only != header.alg) {
+                    return Err(invalid_token());
+                }
+                decode(token, header.alg, &key.verifying, address, audience)?
+            }
+        };
+        let (now_s, leeway_s) = (now.0 as f64 / 1e6, LEEWAY.as_secs_f64());
+        let early = |time: Option<f64>| time.is_some_and(|time| time > now_s + leeway_s);
+        if claims.exp + leeway_s <= now_s || early(claims.nbf) || early(claims.iat) || claims.sub.is_empty() {
+            return Err(invalid_token());
+        }
+        Ok(claims)
+    }
+
+    /// The bearer of a token of ours: its account and role, as long as sign-in and user stand.
+    async fn own_user(&self, claims: &Claims, id: Digest, ends: Timestamp) -> Result<Caller, ApiError> {
+        let (Some(sid), Some(account)) = (&claims.sid, &claims.account_id) else {
+            return Err(invalid_token());
+        };
+        let standing = self.store.token_standing(&claims.sub, sid, account).await?;
+        let standing = standing.filter(|standing| standing.disabled_at.is_none() && standing.revoked_at.is_none());
+        let standing = standing.ok_or_else(invalid_token)?;
+        Ok(Caller {
+            account: account.parse().map_err(|_| invalid_token())?,
+            environment: Environment::Live,
+            // the user's role of now, not that of an hour ago in the token
+            role: role_of(&standing.role).ok_or_else(broken_account)?,
+            plan: Plan::from_name(&standing.plan).ok_or_else(broken_account)?,
+            credential: Credential::Token {
+                user_id: claims.sub.parse().map_err(|_| invalid_token())?,
+                sign_in_id: Some(sid.parse().map_err(|_| invalid_token())?),
+                id,
+                ends,
+            },
+        })
+    }
+
+    /// The bearer of another issuer's token. Without an account it has one of its own, and is its administrator.
+    async fn external_user(
+        &self,
+        claims: &Claims,
+        (trusts_account_ids, made_max): (bool, u32),
+        id: Digest,
+        ends: Timestamp,
+        now: Timestamp,
+    ) -> Result<Caller, ApiError> {
+        let said = match &claims.role {
+            Some(role) => Some(role_of(role).ok_or_else(invalid_token)?),
+            None => None,
+        };
+        let own_role = if claims.account_id.is_some() { ROLE_IN_NAMED_ACCOUNT } else { Role::AccountAdmin };
+        let (fresh_user, fresh_account) = (ids::user(now), ids::account(now));
+        let seen = NewExternalUser {
+            user_id: fresh_user.as_str(),
+            account_id: fresh_account.as_str(),
+            issuer: &claims.iss,
+            subject: &claims.sub,
+            account: claims.account_id.as_deref(),
+            role: own_role.as_str(),
+            plan: Plan::Free.as_str(),
+            trusts_account_ids,
+            made_max: i64::from(made_max),
+            now: now.0,
+        };
+        let user = self.store.external_user(&seen).await?.ok_or_else(|| {
+            tracing::warn!(made_max, "the issuer has made as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows");
+            ApiError::new(Code::FeatureDisabled, "this node takes no more users of its issuer: ask its operator")
+        })?;
+        if user.disabled_at.is_some() {
+            return Err(invalid_token());
+        }
+        // in an account that the issuer names, a user is no more than it says; the stored role is of the user's own account
+        let unsaid = if claims.account_id.is_some() { Some(ROLE_IN_NAMED_ACCOUNT) } else { role_of(&user.role) };
+        Ok(Caller {
+            account: user.account_id.parse::<AccountId>().map_err(|_| broken_account())?,
+            environment: Environment::Live,
+            role: said.or(unsaid).ok_or_else(broken_account)?,
+            plan: Plan::from_name(&user.plan).ok_or_else(broken_account)?,
+            credential: Credential::Token {
+                user_id: user.user_id.parse().map_err(|_| broken_account())?,
+                sign_in_id: None,
+                id,
+                ends,
+            },
+        })
+    }
+}
+
+fn decode(
+    token: &str,
+    algorithm: Algorithm,
+    key: &DecodingKey,
+    issuer: &str,
+    audience: &str,
+) -> Result<Claims, ApiError> {
+    let mut validation = Validation::new(algorithm);
+    validation.set_issuer(&[issuer]);
+    validation.set_audience(&[audience]);
+    validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+    // times are compared with the service's clock
+    (validation.validate_exp, validation.validate_nbf) = (false, false);
+    jsonwebtoken::decode(token, key, &validation).map(|token| token.claims).map_err(|_| invalid_token())
+}
+
+/// A role that a user can have.
+fn role_of(name: &str) -> Option<Role> {
+    Role::from_name(name).filter(|role| *role != Role::Trial)
+}
+
+/// Whether a text is meant as a session token: three parts, the first of them a JSON object in base64url.
+pub fn looks_like_a_token(text: &str) -> bool {
+    text.starts_with("eyJ") && text.matches('.').count() == 2
+}
+
+/// One answer for malformed, foreign, expired and ended tokens.
+pub fn invalid_token() -> ApiError {
+    ApiError::new(Code::InvalidSessionToken, "the session token is not valid")
+}
+
+fn broken_account() -> ApiError {
+    ApiError::internal("the record of a user or account is broken")
+}

@@ -1,0 +1,231 @@
+//! Signing in with a password, and what other programs need to check this node's tokens (readings A10, section 14).
+
+use std::sync::Arc;
+
+use api::Code;
+use api::sign_in::{
+    Hidden, IssuerMetadata, KeySet, PasswordChanged, PasswordRequest, RefreshRequest, ResetRequest, SetupRequest,
+    SignInRequest, SignedIn,
+};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use zeroize::Zeroizing;
+
+use crate::access::issuer::EmbeddedIssuer;
+use crate::access::{attempts, users};
+use crate::app::Node;
+use crate::caller::Caller;
+use crate::web::body::{self, JsonBody};
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::peer::ClientAddress;
+
+/// Bytes of these requests at most.
+const BODY_BYTES_MAX: usize = 8 << 10;
+
+impl JsonBody for SignInRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for SetupRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for RefreshRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for PasswordRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+impl JsonBody for ResetRequest {
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+
+/// Sign in with e-mail and password.
+///
+/// The answer holds a session token for an hour and a refresh token for the next one.
+#[utoipa::path(
+    post,
+    path = "/auth/login",
+    operation_id = "logIn",
+    tag = "Signing in",
+    request_body = SignInRequest,
+    responses((status = 200, description = "Signed in.", body = SignedIn))
+)]
+pub async fn log_in(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<SignInRequest>,
+) -> Result<Json<SignedIn>, ApiError> {
+    let SignInRequest { email, password } = body.value;
+    let signing_in = users::log_in(&node, &email, secret(password));
+    attempts::count(&node, address, signing_in).await.map(|done| Json(told("password", done)))
+}
+
+/// Exchange a refresh token for the next tokens.
+///
+/// A refresh token works once. For 20 seconds it gives the same next one again, in case the answer was lost or two tabs
+/// refresh at once. When it comes a second time after that, or after the next one was used, there is a copy of it: the whole
+/// sign-in ends.
+#[utoipa::path(
+    post,
+    path = "/auth/refresh",
+    operation_id = "refreshTokens",
+    tag = "Signing in",
+    request_body = RefreshRequest,
+    responses((status = 200, description = "The next tokens.", body = SignedIn))
+)]
+pub async fn refresh(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<RefreshRequest>,
+) -> Result<Json<SignedIn>, ApiError> {
+    let refreshing = users::refresh(&node, secret(body.value.refresh_token));
+    attempts::count(&node, address, refreshing).await.map(Json)
+}
+
+/// Create the first administrator.
+///
+/// By the one-time link that `ango serve` prints at its first start, and `ango admin setup-link` makes anew.
+#[utoipa::path(
+    post,
+    path = "/auth/setup",
+    operation_id = "setUp",
+    tag = "Signing in",
+    request_body = SetupRequest,
+    responses((status = 201, description = "The administrator is created and signed in.", body = SignedIn))
+)]
+pub async fn set_up(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<SetupRequest>,
+) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
+    let SetupRequest { token, email, password } = body.value;
+    let setting_up = users::set_up(&node, secret(token), &email, secret(password));
+    let signed_in = told("setup link", attempts::count(&node, address, setting_up).await?);
+    Ok((StatusCode::CREATED, Json(signed_in)))
+}
+
+/// Become a user with an account of one's own, where the operator permits it.
+#[utoipa::path(
+    post,
+    path = "/auth/signup",
+    operation_id = "signUp",
+    tag = "Signing in",
+    request_body = SignInRequest,
+    responses((status = 201, description = "The user is created and signed in.", body = SignedIn))
+)]
+pub async fn sign_up(
+    State(node): State<Arc<Node>>,
+    ClientAddress(address): ClientAddress,
+    body: body::Json<SignInRequest>,
+) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
+    let SignInRequest { email, password } = body.value;
+    let signed_in = told("signing up", users::sign_up(&node, address, &email, secret(password)).await?);
+    Ok((StatusCode::CREATED, Json(signed_in)))
+}
+
+/// Change one's password. All other sign-ins of the user end.
+#[utoipa::path(
+    post,
+    path = "/auth/password",
+    operation_id = "changePassword",
+    tag = "Signing in",
+    request_body = PasswordRequest,
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+)]
+pub async fn change_password(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    caller: Caller,
+    claim: Claim,
+    body: body::Json<PasswordRequest>,
+) -> Result<Response, ApiError> {
+    let PasswordRequest { current_password, new_password } = body.value;
+    let changed = PasswordChanged { status: "changed".to_owned() };
+    let (response, kept) = claim.keep(Json(changed).into_response()).await?;
+    let (current, new) = (secret(current_password), secret(new_password));
+    attempts::count(&node, address, users::change_password(&node, &caller, current, new, kept.as_ref())).await?;
+    tracing::info!(target: "security", account_id = caller.account.as_str(), "password changed");
+    Ok(response)
+}
+
+/// Set a new password for one that was forgotten. All sign-ins of the user end.
+///
+/// By the one-time link that `ango admin reset-password` makes.
+#[utoipa::path(
+    post,
+    path = "/auth/reset",
+    operation_id = "resetPassword",
+    tag = "Signing in",
+    request_body = ResetRequest,
+    responses((status = 200, description = "The password is changed.", body = PasswordChanged))
+)]
+pub async fn reset_password(
+    State(node): State<Arc<Node>>,
+    address: ClientAddress,
+    body: body::Json<ResetRequest>,
+) -> Result<Json<PasswordChanged>, ApiError> {
+    let ResetRequest { token, new_password } = body.value;
+    attempts::count(&node, address, users::reset_password(&node, secret(token), secret(new_password))).await?;
+    tracing::info!(target: "security", "password reset by a link");
+    Ok(Json(PasswordChanged { status: "changed".to_owned() }))
+}
+
+/// What a program that checks this node's session tokens needs (RFC 8414).
+#[utoipa::path(
+    get,
+    path = "/.well-known/oauth-authorization-server",
+    operation_id = "getIssuerMetadata",
+    tag = "Signing in",
+    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
+)]
+pub async fn issuer_metadata(State(node): State<Arc<Node>>) -> Result<Json<IssuerMetadata>, ApiError> {
+    let address = &embedded(&node)?.address;
+    Ok(Json(IssuerMetadata {
+        issuer: address.clone(),
+        jwks_uri: format!("{address}/.well-known/jwks.json"),
+        response_types_supported: Vec::new(),
+        grant_types_supported: Vec::new(),
+    }))
+}
+
+/// The same where programs look that know OpenID Connect only (readings A10). The node is no OpenID provider.
+#[utoipa::path(
+    get,
+    path = "/.well-known/openid-configuration",
+    operation_id = "getOpenIdConfiguration",
+    tag = "Signing in",
+    responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
+)]
+pub async fn openid_configuration(node: State<Arc<Node>>) -> Result<Json<IssuerMetadata>, ApiError> {
+    issuer_metadata(node).await
+}
+
+/// The public keys of this node's session tokens.
+#[utoipa::path(
+    get,
+    path = "/.well-known/jwks.json",
+    operation_id = "getKeySet",
+    tag = "Signing in",
+    responses((status = 200, description = "The keys (RFC 7517).", body = KeySet))
+)]
+pub async fn key_set(State(node): State<Arc<Node>>) -> Result<Json<KeySet>, ApiError> {
+    Ok(Json(KeySet { keys: embedded(&node)?.public_keys(node.clock.now()).await }))
+}
+
+fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {
+    let issuer = node.session_tokens.embedded();
+    issuer.ok_or_else(|| ApiError::new(Code::NotFound, "this node does not issue session tokens"))
+}
+
+/// Leaves a line in the log of security events.
+fn told(by: &'static str, done: SignedIn) -> SignedIn {
+    let (user_id, account_id) = (&done.user.user_id, &done.user.account_id);
+    tracing::info!(target: "security", user_id, account_id, by, "signed in");
+    done
+}
+
+fn secret(text: Hidden) -> Zeroizing<String> {
+    Zeroizing::new(text.0)
+}

@@ -1,0 +1,193 @@
+//! Trial keys for everybody (specification, Onboarding; readings A12-A15, A22).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Code;
+use api::keys::{RevokedTrialKey, TrialKey};
+use axum::Json as Answer;
+use axum::extract::State;
+use store::{NewApiKey, TrialKeyMade, TrialWindow};
+use subtle::ConstantTimeEq;
+
+use crate::access::api_key::{DISPLAY_CHARACTERS, FreshKey, KEY_CHARACTERS_MAX, Pepper};
+use crate::access::trials;
+use crate::app::Node;
+use crate::caller::{Environment, Plan, Role};
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::web::path::PathParts;
+use crate::web::peer::ClientAddress;
+
+/// Trial keys that a network gets within a minute (specification, Authentication 5).
+const KEYS_MAX: usize = 5;
+const KEYS_WINDOW: Duration = Duration::from_secs(60);
+
+/// Get a trial key.
+///
+/// For half an hour and 10 operations; each gate is one. Then the key and everything that was made with it are erased.
+#[utoipa::path(
+    post,
+    path = "/api/v1/onboarding/temp-key",
+    operation_id = "createTrialKey",
+    tag = "API keys",
+    responses((status = 200, description = "The key.", body = TrialKey))
+)]
+pub async fn create(
+    State(node): State<Arc<Node>>,
+    ClientAddress(address): ClientAddress,
+) -> Result<Answer<TrialKey>, ApiError> {
+    if !node.config.trials {
+        return Err(ApiError::new(Code::FeatureDisabled, "trial keys are switched off here"));
+    }
+    let now = node.clock.now();
+    let fresh = FreshKey::generate(Environment::Trial);
+    let (key_id, account_id, lineage_id) = (ids::key(now), ids::account(now), ids::lineage(now));
+    let expires_at = now.plus(trials::TTL);
+    let record = NewApiKey {
+        key_id: key_id.as_str(),
+        account_id: account_id.as_str(),
+        lineage_id: lineage_id.as_str(),
+        digest: &node.api_keys.digest(&fresh.secret),
+        key_prefix: &fresh.display_prefix,
+        role: Role::Trial.as_str(),
+        environment: Environment::Trial.as_str(),
+        office: false,
+        plan: Plan::Trial.as_str(),
+        created_at: now.0,
+        expires_at: Some(expires_at.0),
+    };
+    let network = node.limits.network(address);
+    let window = TrialWindow { network: &network, keys_max: KEYS_MAX, length: KEYS_WINDOW.as_micros() as i64 };
+    let tags = prefix_tags(node.api_keys.pepper(), &fresh.secret);
+    if let TrialKeyMade::TooMany { oldest_at } = node.store.insert_trial_key(&record, &tags, window).await? {
+        let message = format!("{KEYS_MAX} trial keys a minute from one address");
+        let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
+        return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
+    }
+    tracing::info!(target: "security", account_id = record.account_id, key_id = record.key_id, "trial key made");
+    Ok(Answer(TrialKey {
+        key: fresh.secret.to_string(),
+        key_prefix: fresh.display_prefix,
+        environment: Environment::Trial.as_str().to_owned(),
+        role: Role::Trial.as_str().to_owned(),
+        created_at: now.rfc3339(),
+        expires_at: expires_at.rfc3339(),
+        ttl_seconds: trials::TTL.as_secs(),
+        operations_limit: trials::OPERATIONS_MAX,
+        operations_remaining: trials::OPERATIONS_MAX,
+    }))
+}
+
+/// Revoke a trial key.
+///
+/// The key and everything that was made with it end at once.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/onboarding/temp-key/{key_prefix}",
+    operation_id = "revokeTrialKey",
+    tag = "API keys",
+    params(("key_prefix" = String, Path, min_length = 16, pattern = "^svc_trial_",
+        description = "The first 16 characters of the key, or more of them.")),
+    responses((status = 200, description = "It is revoked.", body = RevokedTrialKey))
+)]
+pub async fn revoke(
+    State(node): State<Arc<Node>>,
+    ClientAddress(address): ClientAddress,
+    path: PathParts,
+) -> Result<Answer<RevokedTrialKey>, ApiError> {
+    let given = path.get("key_prefix");
+    if !given.starts_with(Environment::Trial.key_prefix()) || given.len() < DISPLAY_CHARACTERS || !given.is_ascii() {
+        let message = format!("send the first {DISPLAY_CHARACTERS} characters of a trial key, or more");
+        return Err(ApiError::new(Code::InvalidRequest, message).at("key_prefix", "not the beginning of a trial key"));
+    }
+    let (key_prefix, now) = (&given[..DISPLAY_CHARACTERS], node.clock.now());
+    let mut keys = node.store.trial_keys(key_prefix, now.0).await?;
+    keys.retain(|key| continues(node.api_keys.pepper(), given, key.prefix_tags.as_deref()));
+    let missing = || ApiError::new(Code::KeyNotFound, "there is no such trial key");
+    let key = match keys.as_slice() {
+        [key] => key,
+        [] => {
+            // a guess (readings A13)
+            node.limits.failed(Code::KeyNotFound, Some(address), given, now);
+            return Err(missing());
+        }
+        _ => {
+            let message = "several trial keys begin like this: send more of the key's characters";
+            return Err(ApiError::new(Code::Conflict, message));
+        }
+    };
+    if node.store.revoke_lineage(&key.lineage_id, now.0).await? == 0 {
+        return Err(missing());
+    }
+    tracing::info!(target: "security", lineage_id = key.lineage_id, "trial key revoked");
+    node.forget_keys(&key.lineage_id).await;
+    Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
+}
+
+/// How long the row of an erased trial's account stays: work that was under way when it ended finds that it has ended.
+const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// Forgets which networks got keys too long ago to matter, and accounts of trials that were erased a day ago.
+pub async fn forget_old(node: &Node) {
+    let now = node.clock.now();
+    if let Err(error) = node.store.forget_trial_windows(now.0).await {
+        tracing::error!(cause = %error, "who got trial keys is remembered for too long");
+    }
+    if let Err(error) = node.store.forget_erased_accounts(now.0 - ERASED_KEPT.as_micros() as i64).await {
+        tracing::error!(cause = %error, "accounts of erased trials stay");
+    }
+}
+
+/// Bytes of a tag.
+const TAG_BYTES: usize = 2;
+
+/// What tells apart trial keys of one display prefix: for each longer beginning, up to the whole key, two bytes of its digest
+/// under the pepper. They die with the key after half an hour at most.
+pub fn prefix_tags(pepper: &Pepper, key: &str) -> Vec<u8> {
+    let longer = DISPLAY_CHARACTERS + 1..=key.len();
+    longer.flat_map(|length| tag(pepper, &key[..length])).collect()
+}
+
+fn tag(pepper: &Pepper, beginning: &str) -> [u8; TAG_BYTES] {
+    let digest = pepper.digest(&format!("beginning {beginning}"));
+    [digest[0], digest[1]]
+}
+
+/// Whether a key of these tags begins with what was given. Of a key without tags only the display prefix is known.
+fn continues(pepper: &Pepper, given: &str, tags: Option<&[u8]>) -> bool {
+    let Some(more) = given.len().checked_sub(DISPLAY_CHARACTERS + 1) else { return true };
+    if given.len() > KEY_CHARACTERS_MAX {
+        return false;
+    }
+    let Some(tags) = tags else { return true };
+    let kept = tags.get(TAG_BYTES * more..TAG_BYTES * (more + 1));
+    kept.is_some_and(|kept| kept.ct_eq(&tag(pepper, given)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    #[test]
+    fn a13_every_longer_beginning_of_a_key_is_told_from_another() {
+        let pepper = Pepper(Zeroizing::new([5; 32]));
+        let key = format!("svc_trial_{}", "0123456789abcdef".repeat(2));
+        let tags = prefix_tags(&pepper, &key);
+        assert_eq!(tags.len(), TAG_BYTES * 26);
+        for length in DISPLAY_CHARACTERS..=key.len() {
+            assert!(continues(&pepper, &key[..length], Some(&tags)));
+        }
+        for length in DISPLAY_CHARACTERS + 1..=key.len() {
+            let mut other = key[..length - 1].to_owned();
+            other.push('x');
+            assert!(!continues(&pepper, &other, Some(&tags)));
+        }
+        assert!(!continues(&pepper, &format!("{key}0"), Some(&tags)));
+        assert!(!continues(&pepper, &format!("{key}0"), None));
+        assert!(continues(&pepper, &key[..20], None));
+    }
+}

@@ -1,0 +1,363 @@
+//! Signing in with a password, and staying signed in (readings A10, A24).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use api::sign_in::{Hidden, SignedIn, SignedInUser};
+use api::{Code, SignInId};
+use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, NextRefreshToken, Refreshed, Store, User};
+use zeroize::Zeroizing;
+
+use super::api_key::Pepper;
+use super::issuer::{AUDIENCE, EmbeddedIssuer, OwnClaims};
+use super::passwords;
+use crate::app::Node;
+use crate::caller::{Caller, Credential, Plan, Role};
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::sealing::Seal;
+use crate::secrets::{Purpose, Secrets};
+use crate::web::error::ApiError;
+
+/// Life of an access token.
+pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
+/// Life of a sign-in, however often it is refreshed.
+const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// For so long a refresh token that was exchanged gives the same successor again: an answer may get lost, and two tabs of
+/// one user may refresh at once.
+const REFRESH_GRACE: Duration = Duration::from_secs(20);
+/// Life of a setup link, and of one that resets a password.
+const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Bytes of an e-mail address at most (RFC 5321).
+const EMAIL_BYTES_MAX: usize = 254;
+/// What refresh tokens start with.
+const REFRESH_PREFIX: &str = "rt_";
+/// What the tokens of setup links start with.
+const SETUP_PREFIX: &str = "st_";
+/// What the tokens of links start with that reset a password.
+const RESET_PREFIX: &str = "pt_";
+
+/// Tokens for an e-mail and its password.
+pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
+    let issuer = embedded(node)?;
+    node.limits.check_user(email, node.clock.now())?;
+    // what is no e-mail is nobody's, and takes as long to find out
+    let user = match normal_email(email) {
+        Some(email) => node.store.user_of_email(&email).await?,
+        None => None,
+    };
+    let user = user.filter(|user| user.disabled_at.is_none());
+    let hash = user.as_ref().and_then(|user| user.password_hash.clone());
+    let right = node.passwords.is_right(password, hash).await?;
+    let now = node.clock.now();
+    // attempts that ran at the same time may have failed: of many at once no more are answered than one after another
+    node.limits.check_user(email, now)?;
+    match user {
+        Some(user) if right => {
+            node.limits.right_password(email, now).await;
+            begin(node, issuer, &user).await
+        }
+        _ => {
+            node.limits.wrong_password(email, now);
+            Err(ApiError::new(Code::InvalidCredentials, "the e-mail or the password is wrong"))
+        }
+    }
+}
+
+/// The first administrator, and tokens for them.
+pub async fn set_up(
+    node: &Node,
+    token: Zeroizing<String>,
+    email: &str,
+    password: Zeroizing<String>,
+) -> Result<SignedIn, ApiError> {
+    let issuer = embedded(node)?;
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or too old");
+    let not_the_first = || ApiError::new(Code::Conflict, "there is an administrator already: sign in");
+    let link = node.token_digest(&token);
+    // before anything is hashed, which is dear
+    if !node.store.is_setup_link(&link, node.clock.now().0).await? {
+        return Err(bad_link());
+    }
+    if node.store.has_users().await? {
+        return Err(not_the_first());
+    }
+    let email = new_email(email)?;
+    let hash = node.passwords.hash(password).await?;
+    let now = node.clock.now();
+    let user_id = ids::user(now);
+    let user = new_user(user_id.as_str(), &email, &hash, Role::AccountAdmin, now);
+    match node.store.insert_first_user(&link, &user).await? {
+        FirstUser::Made => begin(node, issuer, &made(&user)).await,
+        FirstUser::BadLink => Err(bad_link()),
+        FirstUser::NotTheFirst => Err(not_the_first()),
+    }
+}
+
+/// A new user with an account of their own, where the operator permits it.
+pub async fn sign_up(
+    node: &Node,
+    address: IpAddr,
+    email: &str,
+    password: Zeroizing<String>,
+) -> Result<SignedIn, ApiError> {
+    let issuer = embedded(node)?;
+    if !node.config.auth.allow_signup {
+        return Err(ApiError::new(Code::FeatureDisabled, "this node's operator creates the users"));
+    }
+    let email = new_email(email)?;
+    passwords::accept(&password)?;
+    // each costs a hash, and says whether there is a user with this e-mail
+    node.limits.sign_up(address, node.clock.now())?;
+    let hash = node.passwords.hash(password).await?;
+    let now = node.clock.now();
+    let user_id = ids::user(now);
+    let user = new_user(user_id.as_str(), &email, &hash, Role::AccountAdmin, now);
+    match node.store.insert_user(&user).await? {
+        true => begin(node, issuer, &made(&user)).await,
+        false => Err(ApiError::new(Code::Conflict, "there is a user with this e-mail: sign in")),
+    }
+}
+
+/// The next tokens for a refresh token.
+pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, ApiError> {
+    let issuer = embedded(node)?;
+    let refused = || ApiError::new(Code::InvalidCredentials, "the refresh token is unknown, used or too old");
+    if !token.starts_with(REFRESH_PREFIX) {
+        return Err(refused());
+    }
+    let now = node.clock.now();
+    let (seal, fresh) = (Seal::new(&node.secrets.key(Purpose::RefreshTokens)), random_token(REFRESH_PREFIX));
+    let old = node.token_digest(&token);
+    // sealed to the old one: it opens for it only
+    let name = hex::encode(old);
+    let next = NextRefreshToken {
+        digest: &node.token_digest(&fresh),
+        sealed: &seal.seal(&name, fresh.as_bytes()),
+        grace_us: REFRESH_GRACE.as_micros() as i64,
+    };
+    let (sign_in_id, user_id, ends, next) = match node.store.exchange_refresh_token(&old, &next, now.0).await? {
+        Refreshed::Exchanged { sign_in_id, user_id, expires_at } => (sign_in_id, user_id, Timestamp(expires_at), fresh),
+        Refreshed::Repeated { sign_in_id, user_id, expires_at, successor } => {
+            let opened = seal.open(&name, &successor).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            let same = opened.ok_or_else(|| ApiError::internal("the record of a refresh token is broken"))?;
+            (sign_in_id, user_id, Timestamp(expires_at), Zeroizing::new(same))
+        }
+        Refreshed::Reused => {
+            node.forget_tokens().await;
+            tracing::warn!(target: "security", "a refresh token came a second time: its sign-in is ended");
+            return Err(refused());
+        }
+        Refreshed::Unknown => return Err(refused()),
+    };
+    let user = node.store.user(&user_id).await?.ok_or_else(refused)?;
+    let account_id = user.account_id.clone().ok_or_else(refused)?;
+    let sign_in_id = sign_in_id.parse().map_err(|_| ApiError::internal("the record of a sign-in is broken"))?;
+    tokens(issuer, &user, account_id, &sign_in_id, next, now, ends).await
+}
+
+/// Another password for the caller, and the answer that says so is kept. Their other sign-ins end.
+pub async fn change_password(
+    node: &Node,
+    caller: &Caller,
+    current: Zeroizing<String>,
+    new: Zeroizing<String>,
+    kept: Option<&KeptAnswer>,
+) -> Result<(), ApiError> {
+    embedded(node)?;
+    let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
+        return Err(ApiError::internal("a user of this node without a sign-in"));
+    };
+    let user = node.store.user(user_id.as_str()).await?;
+    let (email, hash) = user.map_or((None, None), |user| (user.email, user.password_hash));
+    let email = email.unwrap_or_default();
+    node.limits.check_user(&email, node.clock.now())?;
+    let right = node.passwords.is_right(current, hash).await?;
+    node.limits.check_user(&email, node.clock.now())?;
+    if !right {
+        node.limits.wrong_password(&email, node.clock.now());
+        return Err(ApiError::new(Code::InvalidCredentials, "the current password is wrong"));
+    }
+    let hash = node.passwords.hash(new).await?;
+    node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), kept, node.clock.now().0).await?;
+    node.forget_tokens().await;
+    Ok(())
+}
+
+/// Another password for whoever has the link. Their sign-ins end.
+pub async fn reset_password(node: &Node, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
+    embedded(node)?;
+    let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old");
+    let link = node.token_digest(&token);
+    // before anything is hashed, which is dear
+    if !node.store.is_password_link(&link, node.clock.now().0).await? {
+        return Err(bad_link());
+    }
+    let hash = node.passwords.hash(new).await?;
+    if !node.store.use_password_link(&link, &hash, node.clock.now().0).await? {
+        return Err(bad_link());
+    }
+    node.forget_tokens().await;
+    Ok(())
+}
+
+/// Forgets sign-ins, links and ended tokens that could no longer be used anyway.
+pub async fn forget_old(node: &Node) {
+    let now = node.clock.now();
+    // an access token may outlive its sign-in's refresh tokens
+    let before = Timestamp(now.0 - 2 * ACCESS_TTL.as_micros() as i64);
+    if let Err(error) = node.store.forget_sign_ins(before.0, now.0).await {
+        tracing::error!(cause = %error, "old sign-ins stay");
+    }
+    if let Err(error) = node.store.forget_password_links(now.0).await {
+        tracing::error!(cause = %error, "old links stay");
+    }
+}
+
+/// A link that creates the first administrator, in place of any unused one.
+pub async fn new_setup_link(
+    store: &Store,
+    secrets: &Secrets,
+    base_url: &str,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, store::Error> {
+    let token = random_token(SETUP_PREFIX);
+    store.put_setup_link(&token_digest(secrets, &token), now.0, now.plus(LINK_TTL).0).await?;
+    // behind the #, so that it stays in the browser: no proxy logs it
+    Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
+}
+
+/// A link that resets a user's password, in place of any other.
+pub async fn new_reset_link(
+    store: &Store,
+    secrets: &Secrets,
+    base_url: &str,
+    user_id: &str,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, store::Error> {
+    let token = random_token(RESET_PREFIX);
+    store.put_password_link(&token_digest(secrets, &token), user_id, now.plus(LINK_TTL).0).await?;
+    Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
+}
+
+/// What is stored of a refresh token or the token of a link.
+pub fn token_digest(secrets: &Secrets, token: &str) -> [u8; 32] {
+    Pepper(secrets.key(Purpose::Tokens)).digest(token)
+}
+
+/// An e-mail as it is stored and compared: lower case. `None`: it is none.
+pub fn normal_email(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (name, host) = text.rsplit_once('@')?;
+    let plain = |c: char| !c.is_whitespace() && !c.is_control();
+    let whole = !name.is_empty() && !host.is_empty() && text.len() <= EMAIL_BYTES_MAX && text.chars().all(plain);
+    whole.then(|| text.to_lowercase())
+}
+
+/// The embedded issuer; refused where the operator has chosen another one.
+fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {
+    let issuer = node.session_tokens.embedded();
+    issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "users of this node sign in with another issuer"))
+}
+
+fn new_email(text: &str) -> Result<String, ApiError> {
+    let refused =
+        || ApiError::new(Code::InvalidRequest, "email is not an e-mail address").at("email", "not an address");
+    normal_email(text).ok_or_else(refused)
+}
+
+fn new_user<'a>(user_id: &'a str, email: &'a str, hash: &'a str, role: Role, now: Timestamp) -> NewUser<'a> {
+    NewUser { user_id, account_id: None, email, password_hash: hash, role: role.as_str(), created_at: now.0 }
+}
+
+/// A new user as it is remembered.
+fn made(user: &NewUser<'_>) -> User {
+    User {
+        user_id: user.user_id.to_owned(),
+        account_id: None,
+        email: Some(user.email.to_owned()),
+        password_hash: None,
+        issuer: None,
+        subject: None,
+        role: user.role.to_owned(),
+        created_at: user.created_at,
+        last_sign_in_at: None,
+        disabled_at: None,
+    }
+}
+
+/// Begins a sign-in of a user who has shown that they are the one.
+async fn begin(node: &Node, issuer: &EmbeddedIssuer, user: &User) -> Result<SignedIn, ApiError> {
+    let now = node.clock.now();
+    let (sign_in_id, account_id, ends) = (ids::sign_in(now), ids::account(now), now.plus(SIGN_IN_TTL));
+    let refresh = random_token(REFRESH_PREFIX);
+    let sign_in = NewSignIn {
+        sign_in_id: sign_in_id.as_str(),
+        user_id: &user.user_id,
+        account_id: account_id.as_str(),
+        plan: Plan::Free.as_str(),
+        refresh: &node.token_digest(&refresh),
+        now: now.0,
+        expires_at: ends.0,
+    };
+    let account_id = node.store.begin_sign_in(&sign_in).await?;
+    // shut out since the password was checked
+    let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is shut out"))?;
+    tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends).await
+}
+
+async fn tokens(
+    issuer: &EmbeddedIssuer,
+    user: &User,
+    account_id: String,
+    sign_in_id: &SignInId,
+    mut refresh: Zeroizing<String>,
+    now: Timestamp,
+    ends: Timestamp,
+) -> Result<SignedIn, ApiError> {
+    let now_s = now.0 / 1_000_000;
+    let claims = OwnClaims {
+        iss: &issuer.address,
+        aud: AUDIENCE,
+        sub: &user.user_id,
+        sid: sign_in_id.as_str(),
+        jti: &random_token(""),
+        account_id: &account_id,
+        role: &user.role,
+        iat: now_s,
+        nbf: now_s,
+        exp: now_s + ACCESS_TTL.as_secs() as i64,
+    };
+    let access = issuer.sign(&claims, now).await.map_err(ApiError::internal)?;
+    Ok(SignedIn {
+        access_token: Hidden(access),
+        token_type: "Bearer".to_owned(),
+        expires_in: ACCESS_TTL.as_secs(),
+        refresh_token: Hidden(std::mem::take(&mut *refresh)),
+        refresh_expires_at: ends.rfc3339(),
+        user: SignedInUser {
+            user_id: user.user_id.clone(),
+            email: user.email.clone().unwrap_or_default(),
+            account_id,
+            role: user.role.clone(),
+        },
+    })
+}
+
+/// 256 random bits in hexadecimal.
+pub fn random_token(prefix: &str) -> Zeroizing<String> {
+    ids::random_hex::<32>(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emails_are_compared_in_lower_case_and_must_look_like_some() {
+        assert_eq!(normal_email(" Ada@Example.ORG ").as_deref(), Some("ada@example.org"));
+        for bad in ["", "ada", "@example.org", "ada@", "ada @example.org", "ada\n@example.org", &"x@".repeat(200)] {
+            assert_eq!(normal_email(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Who is calling: account, environment, role and plan, and the credential that was shown.
+
+mod plan;
+mod role;
+
+use api::{AccountId, KeyId, LineageId, SignInId, UserId};
+
+use crate::clock::Timestamp;
+
+pub use plan::{Plan, PlanLimits, PlanTable, UNLIMITED};
+pub use role::{Environment, Level, Role};
+
+/// Whose request this is.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Owner of everything the request may touch.
+    pub account: AccountId,
+    /// Environment of the key; live for a session token.
+    pub environment: Environment,
+    /// Role of the key or of the user.
+    pub role: Role,
+    /// Plan of the account.
+    pub plan: Plan,
+    /// What they showed.
+    pub credential: Credential,
+}
+
+/// What a caller showed to be let in.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// An API key.
+    Key {
+        /// Its record's id.
+        key_id: KeyId,
+        /// What it shares with its rotated successors (readings A19).
+        lineage_id: LineageId,
+    },
+    /// A session token of the dashboard (readings A9).
+    Token {
+        /// Whose.
+        user_id: UserId,
+        /// The sign-in it belongs to; none for tokens of an external issuer.
+        sign_in_id: Option<SignInId>,
+        /// Digest of what names the token.
+        id: [u8; 32],
+        /// When it ends by itself.
+        ends: Timestamp,
+    },
+}
+
+impl Credential {
+    /// What stays the same when a key is rotated or a token refreshed: the key's lineage, or the user.
+    pub fn lasting_id(&self) -> &str {
+        match self {
+            Credential::Key { lineage_id, .. } => lineage_id.as_str(),
+            Credential::Token { user_id, .. } => user_id.as_str(),
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Circuits (an addition that the specification's Versioning 2 allows): kept by name, run in one request, waited for or not.
+//!
+//! Charged like gates: by the tariff of the circuit's gates, when all are completed. A run that fails, passes its deadline
+//! or is cancelled costs nothing; a client that goes away changes nothing (readings P24).
+
+mod found;
+mod kept;
+mod prepare;
+mod running;
+
+pub use prepare::{may_keep, no_room, unknown_handle};
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api::circuits::{
+    CIRCUIT_TEXT_BYTES_MAX, CancelledOperation, CircuitFacts, CircuitOperation, CircuitRequest, CircuitValue, Circuits,
+    KeptValue, OperationStatus,
+};
+use api::pages::Page;
+use api::{Code, HandleId};
+use axum::Extension;
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use store::{CircuitRecord, Store};
+
+use crate::access::limits::Quota;
+use crate::app::Node;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::engine::{self, OpenKey};
+use crate::compute::workbench::{Output, Room};
+use crate::web::body::{Json, JsonBody, base64_ceiling};
+use crate::web::edge::Deadline;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::octets::{self, HeadAndWords, OctetsHead, Upload};
+use crate::web::pagination::{PageQuery, Position};
+use crate::web::path::PathParts;
+use found::{Found, REMEMBERED};
+use kept::CircuitText;
+use prepare::Given;
+use running::Reply;
+
+/// RFC 7240: the client does not wait.
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const RESPOND_ASYNC: &str = "respond-async";
+const PREFERENCE_APPLIED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("preference-applied"), HeaderValue::from_static(RESPOND_ASYNC));
+
+/// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
+pub const VALUES_BYTES_MAX: usize = 56 << 20;
+
+impl JsonBody for CircuitRequest {
+    /// A netlist's line breaks are two characters in JSON.
+    const BYTES_MAX: usize = base64_ceiling(VALUES_BYTES_MAX) + CIRCUIT_TEXT_BYTES_MAX / 8 * 9;
+}
+
+impl OctetsHead for CircuitRequest {
+    const HEAD_BYTES_MAX: usize = CIRCUIT_TEXT_BYTES_MAX / 8 * 9 + (256 << 10);
+    const BYTES_MAX: usize = VALUES_BYTES_MAX + Self::HEAD_BYTES_MAX;
+}
+
+/// Keep a circuit under a name.
+///
+/// A netlist in Bristol Fashion: `gates wires`; `inputs width...`; `outputs width...`; then a gate a line,
+/// `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. It is checked as a whole; the line of a fault is
+/// told. A circuit of the same name is replaced.
+#[utoipa::path(
+    put,
+    path = "/api/v1/tfhe/circuits/{name}",
+    operation_id = "putCircuit",
+    tag = "Circuits",
+    params(("name" = String, Path, pattern = "^[a-z0-9][a-z0-9_-]{0,63}$",
+        description = "1 to 64 of a-z, 0-9, _ and -, with a letter or digit first.")),
+    request_body(
+        content = String,
+        content_type = "text/plain",
+        description = "The netlist, UTF-8, at most 32 MB.",
+        example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n",
+    ),
+    responses(
+        (status = 201, description = "It is kept under a new name.", body = CircuitFacts),
+        (status = 200, description = "It has replaced an older one.", body = CircuitFacts),
+    )
+)]
+pub async fn put(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    path: PathParts,
+    text: CircuitText,
+) -> Result<(StatusCode, Answer<CircuitFacts>), ApiError> {
+    let (created, facts) = kept::put(&node, &caller, path.get("name"), text).await?;
+    Ok((if created { StatusCode::CREATED } else { StatusCode::OK }, Answer(facts)))
+}
+
+/// The circuits that the account keeps, a page at a time.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/circuits",
+    operation_id = "listCircuits",
+    tag = "Circuits",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "The circuits, newest names first.", body = Circuits))
+)]
+pub async fn list(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    query: PageQuery,
+) -> Result<Answer<Circuits>, ApiError> {
+    let rows = node.store.circuits_page(caller.account.as_str(), query.after_text()?, query.rows_wanted()).await?;
+    let position = |row: &CircuitRecord| Position { created_at: row.created_at, id: row.name.clone().into_bytes() };
+    let Page { items, next_cursor, has_more, total_count } = query.page(&node, rows, position);
+    let circuits = items.into_iter().map(kept::facts).collect::<Result<_, _>>()?;
+    Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
+}
+
+/// What is known of a kept circuit.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/circuits/{name}",
+    operation_id = "getCircuit",
+    tag = "Circuits",
+    params(("name" = String, Path, description = "A circuit of the account.")),
+    responses((status = 200, description = "Its facts.", body = CircuitFacts))
+)]
+pub async fn show(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<CircuitFacts>, ApiError> {
+    let record = node.store.circuit(caller.account.as_str(), path.get("name")).await?;
+    Ok(Answer(kept::facts(record.ok_or_else(kept::unknown)?)?))
+}
+
+/// Forget a kept circuit.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/circuits/{name}",
+    operation_id = "deleteCircuit",
+    tag = "Circuits",
+    params(("name" = String, Path, description = "A circuit of the account.")),
+    responses((status = 204, description = "It is gone."))
+)]
+pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<StatusCode, ApiError> {
+    match node.store.delete_circuit(caller.account.as_str(), path.get("name")).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(kept::unknown()),
+    }
+}
+
+/// Run a circuit on encrypted numbers.
+///
+/// `circuit` is a netlist in Bristol Fashion or the name of a kept one; a text with a line break is a netlist. Each input is
+/// a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session, which then need not leave the
+/// node. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
+/// are deleted or the session ends; in a session's last five minutes nothing new is kept.
+///
+/// Charged by the tariff of the circuit's gates, 30 percent off from 32 gates on, once all are done. A run that fails,
+/// passes its deadline or is cancelled costs nothing.
+///
+/// With `Prefer: respond-async` the answer comes at once, with the status `pending`, and
+/// `GET /api/v1/tfhe/circuits/operations/{op_id}` tells how far the run is and gives its results.
+///
+/// As an octet-stream the request is this JSON as a head, with the number of its ciphertexts in place of each list, and the
+/// ciphertexts behind it; with `Accept: application/octet-stream` so is the answer.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/circuits",
+    operation_id = "runCircuit",
+    tag = "Circuits",
+    params(("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the results.")),
+    request_body(description = "The circuit and its inputs.",
+        content((CircuitRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
+    responses((status = 200, description = "The results; or, if nobody waits, the run as it begins.",
+        content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream")),
+        headers(("Preference-Applied" = Option<String>, description = "`respond-async` where it was applied."))))
+)]
+pub async fn run(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    claim: Claim,
+    Extension(Deadline(deadline)): Extension<Deadline>,
+    headers: HeaderMap,
+    quota: Quota,
+    upload: Upload<CircuitRequest, CircuitRequest>,
+) -> Result<Response, ApiError> {
+    let given = match upload {
+        Upload::Json(Json { value, reserved }) => Given { request: value, words: None, reserved, quota },
+        Upload::Octets { head, words, reserved } => Given { request: head, words: Some(words), reserved, quota },
+    };
+    let reply = Reply { claim, octets: octets::wanted(&headers) };
+    if nobody_waits(&headers) {
+        let deadline = Instant::now() + node.config.circuits.deadline;
+        return running::begin(&node, caller, given, deadline, reply).await;
+    }
+    running::run(&node, caller, given, deadline, reply).await
+}
+
+/// How far a circuit's run is, and its results when it is completed.
+///
+/// Results of a run that nobody waited for can be read until the session ends, the run is deleted or a day has passed;
+/// results under handles for as long as the handles. Runs are remembered for a day.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/circuits/operations/{op_id}",
+    operation_id = "getCircuitOperation",
+    tag = "Circuits",
+    params(("op_id" = String, Path, description = "A run of the account.")),
+    responses((status = 200, description = "The run.",
+        content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+)]
+pub async fn operation(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    headers: HeaderMap,
+    path: PathParts,
+) -> Result<Response, ApiError> {
+    let found = Found::find(&node, &caller, path.get("op_id")).await?;
+    let operation = found.operation(&node)?;
+    let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
+    let (Some(session), Some(outputs)) = (&found.session, results) else {
+        return without_results(&operation, octets::wanted(&headers));
+    };
+    let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(no_room)?;
+    answer(&node, *session.key, operation, outputs, room, octets::wanted(&headers)).await
+}
+
+/// Cancel a circuit's run, or drop the results of one that has ended.
+///
+/// Answers when the run has ended: `cancelled` is false when it came to its end first, and it is charged as a whole then.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/circuits/operations/{op_id}",
+    operation_id = "cancelCircuitOperation",
+    tag = "Circuits",
+    params(("op_id" = String, Path, description = "A run of the account.")),
+    responses((status = 200, description = "Whether it was cancelled.", body = CancelledOperation))
+)]
+pub async fn cancel(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<CancelledOperation>, ApiError> {
+    Ok(Answer(found::cancel(&node, &caller, path.get("op_id")).await?))
+}
+
+/// A result that the node keeps.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/session/{session_id}/handles/{handle}",
+    operation_id = "getHandle",
+    tag = "Circuits",
+    params(
+        ("session_id" = String, Path, description = "A session of the account."),
+        ("handle" = String, Path, description = "A result of that session."),
+    ),
+    responses((status = 200, description = "Its ciphertexts.",
+        content((KeptValue = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+)]
+pub async fn read_handle(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    headers: HeaderMap,
+    path: PathParts,
+) -> Result<Response, ApiError> {
+    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let handle: HandleId = path.get("handle").parse().map_err(|_| unknown_handle(None))?;
+    let value = session.bench.value(&handle).ok_or_else(|| unknown_handle(None))?;
+    let key = *session.key;
+    let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(no_room)?;
+    let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
+    let written = node.offload.run((&caller).into(), move || match octets {
+        true => octets::write_octets(&KeptValue { handle, bits, ciphertexts_b64: None }, vec![value.bits.clone()]),
+        false => {
+            let ciphertexts_b64 = Some(engine::write_value(&key, &value.bits, value.form));
+            octets::write_json(&KeptValue { handle, bits, ciphertexts_b64 })
+        }
+    });
+    Ok(written.await??.respond(StatusCode::OK, Some(room)))
+}
+
+/// Drop a result that the node keeps.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/session/{session_id}/handles/{handle}",
+    operation_id = "deleteHandle",
+    tag = "Circuits",
+    params(
+        ("session_id" = String, Path, description = "A session of the account."),
+        ("handle" = String, Path, description = "A result of that session."),
+    ),
+    responses((status = 204, description = "It is gone."))
+)]
+pub async fn delete_handle(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<StatusCode, ApiError> {
+    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let handle: Option<HandleId> = path.get("handle").parse().ok();
+    match handle.is_some_and(|handle| session.bench.forget(&handle)) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(unknown_handle(None)),
+    }
+}
+
+/// Whether the client asks not to wait.
+fn nobody_waits(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(PREFER).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|preference| {
+        let name = preference.split(';').next().unwrap_or_default().trim();
+        name.eq_ignore_ascii_case(RESPOND_ASYNC)
+    })
+}
+
+/// A run without its outputs, in the form that is wanted.
+fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
+    let written = match octets {
+        true => octets::write_octets(operation, Vec::new()),
+        false => octets::write_json(operation),
+    };
+    Ok(written?.respond(StatusCode::OK, None))
+}
+
+/// A run with its outputs, in the form that is wanted.
+async fn answer(
+    node: &Node,
+    key: OpenKey,
+    mut operation: CircuitOperation,
+    outputs: Vec<Output>,
+    room: Room,
+    octets: bool,
+) -> Result<Response, ApiError> {
+    let payer = room.payer().clone();
+    let written = node.offload.finish(payer, move || {
+        operation.outputs = Some(outputs.iter().map(|output| described(&key, output, octets)).collect());
+        if !octets {
+            return octets::write_json(&operation);
+        }
+        let values = outputs.iter().filter_map(|output| match output {
+            Output::Handle(_) => None,
+            Output::Value(value) => Some(value.bits.clone()),
+        });
+        octets::write_octets(&operation, values.collect())
+    });
+    Ok(written.await??.respond(StatusCode::OK, Some(room)))
+}
+
+/// An output as a member of the answer; in an octet-stream's head its ciphertexts are only counted.
+fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
+    match output {
+        Output::Handle(handle) => CircuitValue::Handle(handle.as_str().to_owned()),
+        Output::Value(value) if octets => CircuitValue::Bits(value.bits.len() as u64),
+        Output::Value(value) => CircuitValue::Ciphertexts(engine::write_value(key, &value.bits, value.form)),
+    }
+}
+
+/// Bytes of the ciphertexts among these outputs.
+fn bytes_of(key: &OpenKey, outputs: &[Output]) -> u64 {
+    let bits = outputs.iter().map(|output| match output {
+        Output::Handle(_) => 0,
+        Output::Value(value) => value.bits.len(),
+    });
+    value_bytes(key, bits.sum())
+}
+
+/// Bytes of this many ciphertexts.
+fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
+    (bits * engine::words_bytes(key)) as u64
+}
+
+/// Ends the runs of an earlier process on record: they are told as failed, not lost silently.
+pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
+    let code = Code::ServiceUnavailable.as_str();
+    let failed = store
+        .fail_circuit_operations(node_id, code, "the node stopped while it ran; nothing was charged", now.0)
+        .await?;
+    if failed > 0 {
+        tracing::info!(failed, "circuits of an earlier process have failed");
+    }
+    Ok(())
+}
+
+/// Forgets runs that are remembered no longer.
+pub async fn forget_old(node: &Node) {
+    let Timestamp(now) = node.clock.now();
+    let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
+    if let Err(error) = node.store.forget_circuit_operations(before).await {
+        tracing::error!(%error, "old runs of circuits were not forgotten");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_prefers_not_to_wait_says_so_in_one_of_its_preferences() {
+        for (prefer, expected) in [
+            (&["respond-async"][..], true),
+            (&["Respond-Async; x=1, wait=10"], true),
+            (&["wait=10", "handling=lenient, respond-async"], true),
+            (&["respond-asynchronously"], false),
+            (&["wait=10"], false),
+            (&[], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in prefer {
+                headers.append(PREFER, value.parse().unwrap());
+            }
+            assert_eq!(nobody_waits(&headers), expected, "{prefer:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is told of a run later: from its record, and from memory while it is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::circuits::{CancelledOperation, CircuitOperation, OperationError, OperationStatus};
+use api::{Code, MilliYen, OperationId};
+use store::CircuitOperationRecord;
+
+use crate::app::Node;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::gates::milliseconds;
+use crate::compute::sessions::OpenSession;
+use crate::compute::workbench::{Output, Run};
+use crate::web::error::ApiError;
+
+/// How long an ended run is remembered (readings C3).
+pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+/// A run of the account.
+pub struct Found {
+    op_id: OperationId,
+    record: CircuitOperationRecord,
+    /// Its session, if that is open.
+    pub session: Option<Arc<OpenSession>>,
+    run: Option<Arc<Run>>,
+}
+
+impl Found {
+    /// The run on record under this id. Somebody else's and an unknown one are the same (readings X14).
+    pub async fn find(node: &Node, caller: &Caller, op_id: &str) -> Result<Found, ApiError> {
+        let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
+        let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
+        let record = node.store.circuit_operation(caller.account.as_str(), op_id.as_str()).await?;
+        let now = node.clock.now();
+        let remembered = |ended_at: Option<i64>| ended_at.is_none_or(|at| now.since(Timestamp(at)) < REMEMBERED);
+        let record = record.filter(|record| remembered(record.ended_at)).ok_or_else(unknown)?;
+        let session = node.sessions.by_digest(&caller.account, &record.session_digest);
+        let run = session.as_ref().and_then(|session| session.bench.run(&op_id));
+        Ok(Found { op_id, record, session, run })
+    }
+
+    /// As it is told, without its outputs.
+    pub fn operation(&self, node: &Node) -> Result<CircuitOperation, ApiError> {
+        let record = &self.record;
+        let recorded = OperationStatus::from_name(&record.status)
+            .ok_or_else(|| ApiError::internal(format!("a run with the status {}", record.status)))?;
+        let engine = self.run.as_ref().and_then(|run| run.engine.get());
+        let (status, gates_done) = match (recorded, engine.and_then(|&engine| node.compute.gates_done(engine))) {
+            (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, done),
+            _ => (recorded, record.gates_done.unsigned_abs()),
+        };
+        let error = record.error_code.clone().zip(record.error_message.clone());
+        Ok(CircuitOperation {
+            op_id: self.op_id.clone(),
+            status,
+            gates_done,
+            gates_total: record.gates_total.unsigned_abs(),
+            gates: serde_json::from_str(&record.by_gate).map_err(ApiError::internal)?,
+            levels: record.levels.unsigned_abs(),
+            outputs: None,
+            bootstrap_ops: record.bootstrap_ops.map(i64::unsigned_abs),
+            cost_jpy: record.cost_milli_yen.map(MilliYen),
+            batch_discount_applied: record.discounted,
+            compute_ms: record.compute_us.map(|us| milliseconds(Duration::from_micros(us.unsigned_abs()))),
+            error: error.map(|(code, message)| OperationError { code, message }),
+        })
+    }
+
+    /// Its results, if they are here.
+    pub fn results(&self) -> Option<Vec<Output>> {
+        self.run.as_ref().and_then(|run| run.results())
+    }
+
+    fn has_ended(&self) -> bool {
+        OperationStatus::from_name(&self.record.status).is_some_and(OperationStatus::has_ended)
+    }
+}
+
+/// Cancels a run and waits for its end; of one that has ended drops the results (readings C4, P24).
+pub async fn cancel(node: &Node, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
+    let found = Found::find(node, caller, op_id).await?;
+    if found.has_ended() {
+        if let Some(session) = &found.session {
+            session.bench.forget_run(&found.op_id);
+        }
+        return Ok(CancelledOperation { op_id: found.op_id, cancelled: false });
+    }
+    let Found { run, session, op_id: id, .. } = found;
+    // its end must not wait for this request
+    drop(session);
+    if let Some(run) = run {
+        if let Some(&engine) = run.engine.get() {
+            node.compute.cancel(engine);
+        }
+        run.ended().await;
+    }
+    let record = Found::find(node, caller, op_id).await?.record;
+    Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled.as_str() })
+}

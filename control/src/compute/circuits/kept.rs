@@ -1,0 +1,111 @@
+//! Circuits that an account keeps: checked, measured, stored.
+
+use std::sync::Arc;
+
+use api::Code;
+use api::circuits::{CIRCUIT_TEXT_BYTES_MAX, CircuitFacts, is_circuit_name};
+use axum::extract::{FromRequest, Request};
+use sha2::{Digest as _, Sha256};
+use store::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
+
+use super::prepare::{Limits, read_netlist};
+use crate::app::Node;
+use crate::billing::usage;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::web::body::{Pieces, Reserved, media_type};
+use crate::web::error::ApiError;
+
+/// Memory that reading a netlist needs for each of its bytes: the text, what is read, what is planned.
+const COPIES: u64 = 6;
+
+/// A netlist as it is uploaded.
+pub struct CircuitText {
+    text: String,
+    /// Kept until the netlist is stored.
+    _reserved: Reserved,
+}
+
+impl FromRequest<Arc<Node>> for CircuitText {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+        if media_type(request.headers()).as_deref() != Some("text/plain") {
+            return Err(ApiError::new(Code::InvalidRequest, "the content type must be text/plain"));
+        }
+        let mut pieces = Pieces::kept(node, request, CIRCUIT_TEXT_BYTES_MAX, |bytes| COPIES * bytes)?;
+        let mut bytes = pieces.all().await?;
+        let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            ApiError::new(Code::InvalidRequest, format!("the netlist is not UTF-8: fault at byte {at}"))
+        })?;
+        Ok(CircuitText { text, _reserved: pieces.take_reserved() })
+    }
+}
+
+/// Checks a netlist and keeps it; whether its name is new, and its facts.
+pub async fn put(
+    node: &Node,
+    caller: &Caller,
+    name: &str,
+    upload: CircuitText,
+) -> Result<(bool, CircuitFacts), ApiError> {
+    if !is_circuit_name(name) {
+        let message = "a circuit's name is 1 to 64 of a-z, 0-9, _ and -, with a letter or digit first";
+        return Err(ApiError::new(Code::InvalidParams, message).at("name", "not a name"));
+    }
+    let limits = Limits::of(&node.config.circuits, caller.role);
+    let measured = node.offload.run(caller.into(), move || {
+        let netlist = read_netlist(&upload.text, &limits, "")?;
+        let (counts, levels) = (netlist.gate_counts(), netlist.levels());
+        let sha256: [u8; 32] = Sha256::digest(upload.text.as_bytes()).into();
+        Ok::<_, ApiError>((upload, netlist, counts, levels, sha256))
+    });
+    let (upload, netlist, counts, levels, sha256) = measured.await??;
+    let widths = |widths: &[usize]| serde_json::to_string(widths).map_err(ApiError::internal);
+    let circuit = NewCircuit {
+        account_id: caller.account.as_str(),
+        name,
+        text: &upload.text,
+        sha256: &sha256,
+        gates: netlist.gates() as i64,
+        by_gate: &usage::by_gate(&counts)?,
+        levels: levels as i64,
+        input_widths: &widths(netlist.input_widths())?,
+        output_widths: &widths(netlist.output_widths())?,
+        now: node.clock.now().0,
+    };
+    let config = &node.config.circuits;
+    let max = CircuitsMax { count: config.kept_max as i64, bytes: config.kept_bytes_max as i64 };
+    match node.store.put_circuit(&circuit, max).await? {
+        CircuitKept::Created(record) => Ok((true, facts(record)?)),
+        CircuitKept::Replaced(record) => Ok((false, facts(record)?)),
+        CircuitKept::TooMuch => {
+            let (count, megabytes) = (config.kept_max, config.kept_bytes_max >> 20);
+            let message = format!("an account keeps at most {count} circuits of {megabytes} MB together: delete some");
+            Err(ApiError::new(Code::QuotaExceeded, message))
+        }
+    }
+}
+
+/// A kept circuit as it is told.
+pub fn facts(record: CircuitRecord) -> Result<CircuitFacts, ApiError> {
+    let widths = |text: &str| serde_json::from_str(text).map_err(ApiError::internal);
+    Ok(CircuitFacts {
+        bytes: record.bytes.unsigned_abs(),
+        sha256: record.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+        gates: serde_json::from_str(&record.by_gate).map_err(ApiError::internal)?,
+        gates_total: record.gates.unsigned_abs(),
+        levels: record.levels.unsigned_abs(),
+        input_widths: widths(&record.input_widths)?,
+        output_widths: widths(&record.output_widths)?,
+        created_at: Timestamp(record.created_at).rfc3339(),
+        updated_at: Timestamp(record.updated_at).rfc3339(),
+        name: record.name,
+    })
+}
+
+/// The answer to a name under which the account keeps nothing (readings X14).
+pub fn unknown() -> ApiError {
+    ApiError::new(Code::NotFound, "there is no circuit of this name")
+}

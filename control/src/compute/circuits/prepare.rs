@@ -1,0 +1,286 @@
+//! From a request to a circuit that can be submitted: the netlist found and checked, the inputs read, memory set aside.
+
+use std::sync::Arc;
+
+use api::circuits::{
+    CIRCUIT_TEXT_BYTES_MAX, CIRCUIT_VALUES_MAX, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name,
+};
+use api::gates::SessionState;
+use api::{Code, HandleId};
+
+use super::{kept, value_bytes};
+use crate::access::limits::Quota;
+use crate::app::Node;
+use crate::caller::{Caller, Role};
+use crate::compute::engine::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit, SeededLweList};
+use crate::compute::seeds::Seeds;
+use crate::compute::sessions::OpenSession;
+use crate::compute::workbench::{Full, Memory, Room, Value, Workbench};
+use crate::config::CircuitsConfig;
+use crate::web::body::Reserved;
+use crate::web::error::ApiError;
+use crate::web::octets::Words;
+
+/// A request as it came.
+pub struct Given {
+    /// The request, or the head of one.
+    pub request: CircuitRequest,
+    /// The ciphertexts behind a head.
+    pub words: Option<Words>,
+    /// The memory for all that.
+    pub reserved: Reserved,
+    /// What the request may use.
+    pub quota: Quota,
+}
+
+/// Bounds on a circuit.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    gates_max: u64,
+    bits_max: usize,
+}
+
+impl Limits {
+    /// What a key of this role may ask for.
+    pub fn of(config: &CircuitsConfig, role: Role) -> Limits {
+        let gates_max = if role == Role::Trial { config.gates_max_trial } else { config.gates_max };
+        Limits { gates_max, bits_max: config.bits_max }
+    }
+}
+
+/// A circuit that can be submitted.
+pub struct Prepared {
+    /// The circuit.
+    pub circuit: PlannedCircuit,
+    /// Its inputs, all in a row.
+    pub inputs: LweList,
+    /// Bits of each value it gives.
+    pub output_widths: Vec<usize>,
+    /// In which form its results are written.
+    pub form: Form,
+    /// For its inputs while it runs.
+    pub inputs_room: Room,
+    /// For its results.
+    pub outputs_room: Room,
+    /// For the record of its run.
+    pub record_room: Room,
+}
+
+/// Bytes of a run's record: ids, counts, and a handle an output.
+const RECORD_BYTES: u64 = 1024;
+const RECORD_OUTPUT_BYTES: u64 = 64;
+
+/// Checks everything there is to check about a request, cheapest first.
+pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
+    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. }, words, reserved, .. } =
+        given;
+    if outputs == Some(CircuitOutputs::Handles) {
+        may_keep(node, session)?;
+    }
+    if let Some(fingerprint) = fingerprint {
+        engine::check_fingerprint(&session.key, &fingerprint)?;
+    }
+    if seeds.is_some() && words.is_none() {
+        let message = "seeds stand in the head of an octet-stream; in JSON a container brings its own";
+        return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
+    }
+    let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
+    let sources = sources(&session.bench, inputs, words.is_some())?;
+    let text = netlist_text(node, caller, circuit).await?;
+    let limits = Limits::of(&node.config.circuits, caller.role);
+    let (key, memory) = (*session.key, session.bench.memory.clone());
+    let prepared = node.offload.run(caller.into(), move || {
+        let netlist = read_netlist(&text, &limits, "circuit")?;
+        drop(text);
+        let behind = Behind { words: words.unwrap_or_default(), seeds };
+        let prepared = read(&key, &memory, &netlist, sources, behind);
+        drop(reserved);
+        prepared
+    });
+    prepared.await?
+}
+
+/// What stands behind the head of an octet-stream.
+struct Behind {
+    words: Words,
+    seeds: Option<Seeds>,
+}
+
+/// Where an input's bits come from.
+enum Source {
+    Texts(Vec<String>),
+    /// One container of all its bits.
+    Seeded(SeededLweList),
+    Kept(Arc<Value>),
+    /// So many of the words behind the head.
+    Words(usize),
+}
+
+impl Source {
+    fn bits(&self) -> usize {
+        match self {
+            Source::Texts(texts) => texts.len(),
+            Source::Seeded(bits) => bits.len(),
+            Source::Kept(value) => value.bits.len(),
+            Source::Words(bits) => *bits,
+        }
+    }
+}
+
+/// Finds what the inputs name.
+fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
+    let source = |(index, input)| {
+        let place = format!("inputs[{index}]");
+        let wrong =
+            |message: String| ApiError::new(Code::InvalidRequest, message).at(place.clone(), "not of this form");
+        match input {
+            CircuitValue::Handle(text) => {
+                let handle: Option<HandleId> = text.parse().ok();
+                let value = handle.and_then(|handle| bench.value(&handle));
+                value.map(Source::Kept).ok_or_else(|| unknown_handle(Some(&place)))
+            }
+            CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
+            CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
+            CircuitValue::Ciphertexts(_) => {
+                Err(wrong(format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle")))
+            }
+            CircuitValue::Bits(_) => Err(wrong(format!("{place}: in JSON it is a list of ciphertexts, or a handle"))),
+        }
+    };
+    inputs.into_iter().enumerate().map(source).collect()
+}
+
+/// The netlist itself, or the kept one of that name. A text with a line break is a netlist: no name has one.
+async fn netlist_text(node: &Node, caller: &Caller, circuit: String) -> Result<String, ApiError> {
+    if circuit.contains('\n') {
+        return match circuit.len() {
+            0..=CIRCUIT_TEXT_BYTES_MAX => Ok(circuit),
+            _ => Err(ApiError::new(Code::PayloadTooLarge, "a netlist may have at most 32 MB")
+                .at("circuit", "more than 32 MB")),
+        };
+    }
+    if !is_circuit_name(&circuit) {
+        let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
+        return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
+    }
+    node.store.circuit_text(caller.account.as_str(), &circuit).await?.ok_or_else(kept::unknown)
+}
+
+/// Reads a netlist within its bounds; `member` of the request holds it. CPU work.
+pub fn read_netlist(text: &str, limits: &Limits, member: &str) -> Result<Netlist, ApiError> {
+    let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
+    let netlist = Netlist::read(text, limits.gates_max);
+    let netlist = netlist.map_err(|error| refused(format!("the netlist is refused: {error}")))?;
+    for (widths, what) in [(netlist.input_widths(), "takes"), (netlist.output_widths(), "gives")] {
+        let (values, bits) = (widths.len(), widths.iter().sum::<usize>());
+        if values > CIRCUIT_VALUES_MAX {
+            return Err(refused(format!("the circuit {what} {values} values, more than {CIRCUIT_VALUES_MAX}")));
+        }
+        if bits > limits.bits_max {
+            return Err(refused(format!("the circuit {what} {bits} bits, more than {}", limits.bits_max)));
+        }
+    }
+    Ok(netlist)
+}
+
+/// Sets memory aside and reads the inputs. CPU work.
+fn read(
+    key: &OpenKey,
+    memory: &Memory,
+    netlist: &Netlist,
+    sources: Vec<Source>,
+    Behind { words, seeds }: Behind,
+) -> Result<Prepared, ApiError> {
+    let seeded = |(index, source)| match source {
+        Source::Texts(texts) => {
+            let seeded = engine::read_seeded_value(key, &texts, &format!("inputs[{index}]"))?;
+            Ok::<_, ApiError>(seeded.map_or(Source::Texts(texts), Source::Seeded))
+        }
+        other => Ok(other),
+    };
+    let sources = sources.into_iter().enumerate().map(seeded).collect::<Result<Vec<_>, _>>()?;
+    check_widths(&sources, netlist.input_widths())?;
+    let bits = |widths: &[usize]| widths.iter().sum::<usize>();
+    let output_widths = netlist.output_widths().to_vec();
+    let record_bytes = RECORD_BYTES + RECORD_OUTPUT_BYTES * output_widths.len() as u64;
+    let outputs_room = memory.reserve(value_bytes(key, bits(&output_widths))).map_err(no_room)?;
+    let inputs_room = memory.reserve(value_bytes(key, bits(netlist.input_widths()))).map_err(no_room)?;
+    let record_room = memory.reserve(record_bytes).map_err(no_room)?;
+
+    let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
+    let in_words = engine::read_words(key, words, seeds.as_ref(), in_words)?;
+    if sources.iter().all(|source| matches!(source, Source::Words(_))) {
+        let (circuit, inputs, form) = (netlist.plan(&in_words), in_words, Form::Ango);
+        return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
+    }
+    let (mut inputs, mut first_form) = (engine::empty_list(key, bits(netlist.input_widths())), None);
+    let mut words_taken = 0;
+    for (index, source) in sources.into_iter().enumerate() {
+        let form = match source {
+            Source::Texts(texts) => engine::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
+            Source::Seeded(bits) => {
+                inputs.append_seeded(&bits);
+                Some(Form::Ango)
+            }
+            Source::Kept(value) => {
+                inputs.append(&value.bits);
+                Some(value.form)
+            }
+            Source::Words(bits) => {
+                in_words.iter().skip(words_taken).take(bits).for_each(|words| inputs.push(words));
+                words_taken += bits;
+                Some(Form::Ango)
+            }
+        };
+        first_form = first_form.or(form);
+    }
+    let form = first_form.unwrap_or(Form::Ango);
+    let circuit = netlist.plan(&inputs);
+    Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room })
+}
+
+fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
+    let (given, wanted) = (sources.len(), widths.len());
+    if given != wanted {
+        let message = format!("{given} inputs given, the circuit takes {wanted}");
+        return Err(ApiError::new(Code::InvalidParams, message).at("inputs", format!("{wanted} wanted")));
+    }
+    for (index, (source, &wanted)) in sources.iter().zip(widths).enumerate() {
+        let given = source.bits();
+        if given != wanted {
+            let place = format!("inputs[{index}]");
+            let message = format!("{place} has {given} bits, the circuit takes {wanted} there");
+            return Err(ApiError::new(Code::InvalidParams, message).at(place, format!("{wanted} bits wanted")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to keep results for a session that is about to end.
+pub fn may_keep(node: &Node, session: &OpenSession) -> Result<(), ApiError> {
+    if session.state(node.clock.now()) != SessionState::Idle {
+        return Ok(());
+    }
+    let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
+    Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
+}
+
+/// The answer to a handle that names nothing in its session: somebody else's and an unknown one are the same.
+pub fn unknown_handle(place: Option<&str>) -> ApiError {
+    let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
+    match place {
+        Some(place) => error.at(place, "unknown handle"),
+        None => error,
+    }
+}
+
+/// The answer when there is no memory for inputs and results.
+pub fn no_room(full: Full) -> ApiError {
+    match full {
+        Full::Session => ApiError::new(
+            Code::QuotaExceeded,
+            "the session has no memory left for inputs and results: delete handles and results of runs",
+        ),
+        Full::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
+    }
+}

@@ -1,0 +1,390 @@
+//! A circuit's run from its submission to its charge.
+//!
+//! Whoever holds a [`Submitted`] must bring it to its end: its session counts it as running.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
+use api::{Code, MilliYen};
+use axum::response::{IntoResponse, Response};
+use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd};
+use tokio::sync::oneshot;
+
+use super::PREFERENCE_APPLIED;
+use super::prepare::{Given, Prepared, prepare};
+use crate::access::trials::Counted;
+use crate::app::Node;
+use crate::billing::tariff::{self, Price};
+use crate::billing::usage::{self, Charge, ChargeTo};
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, RunError};
+use crate::compute::gates::milliseconds;
+use crate::compute::sessions;
+use crate::compute::workbench::{NotTaken, Output, Room, Run, Value, Workbench};
+use crate::ids;
+use crate::in_flight::Guard;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// How the client wants its answer.
+pub struct Reply {
+    /// Keeps the answer with what it tells of.
+    pub claim: Claim,
+    /// As an octet-stream.
+    pub octets: bool,
+}
+
+/// Runs a circuit for a client that waits. If it goes away, the run goes on and is charged (readings P24).
+pub async fn run(
+    node: &Arc<Node>,
+    caller: Caller,
+    given: Given,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let submitted = submit(node, caller, given, Some(reply), deadline).await?;
+    let in_flight = node.in_flight.enter();
+    let finished = tokio::spawn(async move {
+        let _in_flight = in_flight;
+        submitted.finish().await
+    });
+    finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
+}
+
+/// Begins a circuit for a client that does not wait, and puts it on record; its results are kept for whoever asks.
+pub async fn begin(
+    node: &Arc<Node>,
+    caller: Caller,
+    given: Given,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let submitted = submit(node, caller, given, None, deadline).await?;
+    // a task: a client that goes away now must not leave a run that nobody brings to its end
+    let recorded = tokio::spawn(async move {
+        match submitted.job.put_on_record(reply).await {
+            Ok(answer) => {
+                tokio::spawn(submitted.finish());
+                Ok(answer)
+            }
+            Err(error) => {
+                submitted.abandon();
+                Err(error)
+            }
+        }
+    });
+    recorded.await?
+}
+
+/// Checks a request and submits its circuit. Nothing waits between the submission and the return.
+async fn submit(
+    node: &Arc<Node>,
+    caller: Caller,
+    given: Given,
+    reply: Option<Reply>,
+    deadline: Instant,
+) -> Result<Submitted, ApiError> {
+    let outputs = given.request.outputs.unwrap_or_default();
+    let quota = given.quota.clone();
+    let session = node.sessions.find(&caller.account, &given.request.session_id).await?;
+    let prepared = prepare(node, &caller, &session, given).await?;
+    let (key, bench) = (*session.key, session.bench.clone());
+    let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    // the session itself is not held while gates run: its end must not wait for them
+    drop(session);
+
+    let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
+    let (created_at, counts, levels) = (node.clock.now(), circuit.gate_counts.clone(), circuit.levels);
+    let by_gate = usage::by_gate(&counts)?;
+    let gates = usage::total(&counts);
+    node.limits.count_gates(&quota, gates, created_at).await?;
+    let counted = Counted::take(node, &charge_to, gates).await?;
+    let run = Arc::new(Run::new(ids::operation(created_at), record_room));
+    bench.begin(run.clone()).map_err(|refused| match refused {
+        NotTaken::Closed => gone(&bench),
+        NotTaken::TooMany => {
+            let most = node.config.circuits.running_max;
+            ApiError::new(Code::RateLimited, format!("{most} circuits of the session are running: wait for one"))
+                .retry_after(Duration::from_secs(1))
+        }
+    })?;
+    let (operation, end) = match node.compute.start_circuit(&key, &circuit, inputs, deadline) {
+        Ok(started) => started,
+        Err(error) => {
+            bench.end(&run, false);
+            return Err(match error {
+                RunError::Api(error) => error,
+                RunError::Gone => gone(&bench),
+            });
+        }
+    };
+    run.engine.get_or_init(|| operation);
+    let job = Job {
+        counted,
+        _running: node.circuits_running.enter(),
+        node: node.clone(),
+        charge_to,
+        key,
+        bench,
+        run,
+        created_at,
+        counts,
+        by_gate,
+        levels,
+        output_widths,
+        form,
+        outputs,
+        reply,
+        started: Instant::now(),
+    };
+    Ok(Submitted { job, operation, end, inputs_room, outputs_room })
+}
+
+/// A circuit in the engine.
+struct Submitted {
+    job: Job,
+    operation: EngineOperation,
+    end: oneshot::Receiver<CircuitEnd>,
+    inputs_room: Room,
+    outputs_room: Room,
+}
+
+impl Submitted {
+    /// Waits for the end, charges what there is to charge and puts the results where they belong. The answer for whoever
+    /// waited.
+    async fn finish(self) -> Result<Option<Response>, ApiError> {
+        let Submitted { job, end, inputs_room, outputs_room, .. } = self;
+        let end = end.await;
+        drop(inputs_room);
+        let finished = match end {
+            Ok(CircuitEnd::Completed { results, compute, bootstraps }) => {
+                job.complete(results, outputs_room, compute, bootstraps).await
+            }
+            Ok(CircuitEnd::Cancelled(done)) => Err(job.cancelled(done).await),
+            Ok(CircuitEnd::Failed(RunError::Api(error))) => Err(job.failed(error).await),
+            Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(gone(&job.bench)).await),
+            Err(_) => Err(job.failed(ApiError::internal("the engine dropped an operation")).await),
+        };
+        job.bench.end(&job.run, job.reply.is_none() && finished.is_ok());
+        finished
+    }
+
+    /// Ends a run that could not be put on record; nothing is charged.
+    fn abandon(self) {
+        self.job.node.compute.cancel(self.operation);
+        self.job.bench.end(&self.job.run, false);
+    }
+}
+
+/// Why a session that was there is not any more. Its record may not say so yet.
+fn gone(bench: &Workbench) -> ApiError {
+    sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
+}
+
+/// What a run is about.
+struct Job {
+    /// Its gates, if they are of a trial. Dropped before `_running`: what is given back is waited for too.
+    counted: Counted,
+    /// Counts it among what must end before the node stops.
+    _running: Guard,
+    node: Arc<Node>,
+    charge_to: ChargeTo,
+    key: OpenKey,
+    bench: Arc<Workbench>,
+    run: Arc<Run>,
+    created_at: Timestamp,
+    /// Gates of the circuit by kind, and the same as it is stored.
+    counts: Vec<(Gate, u64)>,
+    by_gate: String,
+    levels: u64,
+    output_widths: Vec<usize>,
+    form: Form,
+    outputs: CircuitOutputs,
+    /// Of a client that waits for the results.
+    reply: Option<Reply>,
+    started: Instant,
+}
+
+impl Job {
+    async fn complete(
+        &self,
+        results: LweList,
+        mut room: Room,
+        compute: Duration,
+        bootstraps: u64,
+    ) -> Result<Option<Response>, ApiError> {
+        let total = usage::total(&self.counts);
+        let price = tariff::price_of(self.counts.iter().copied());
+        // before the record says so: whoever reads `completed` finds the results
+        let Some(outputs) = self.shelve(&results, &mut room) else {
+            return Err(self.failed(gone(&self.bench)).await);
+        };
+        let charge = Charge { counts: &self.counts, price: &price, bootstraps, compute };
+        let booked = async {
+            let operation = self.operation(OperationStatus::Completed, total, Some((&price, compute)));
+            let (answer, kept) = self.answer(operation, outputs.clone(), room).await?;
+            self.book(&charge, kept.as_ref()).await?;
+            Ok(answer)
+        };
+        let answer = booked.await;
+        if answer.is_err() {
+            self.take_back(&outputs);
+        }
+        if answer.is_ok() {
+            self.counted.keep();
+        }
+        answer
+    }
+
+    /// The answer for whoever waits, and what is to be kept of it. The room is of the outputs that nobody else keeps.
+    async fn answer(
+        &self,
+        operation: CircuitOperation,
+        outputs: Vec<Output>,
+        room: Room,
+    ) -> Result<(Option<Response>, Option<KeptAnswer>), ApiError> {
+        let Some(Reply { claim, octets }) = &self.reply else { return Ok((None, None)) };
+        let answer = super::answer(&self.node, self.key, operation, outputs, room, *octets).await?;
+        let (answer, kept) = claim.keep(answer).await?;
+        Ok((Some(answer), kept))
+    }
+
+    /// Puts a run that nobody waits for on record, and the answer that says so.
+    async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
+        let operation = self.operation(OperationStatus::Pending, 0, None);
+        let answer = super::without_results(&operation, octets)?;
+        let (answer, kept) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        self.node.store.insert_circuit_operation(&self.as_new(), kept.as_ref()).await?;
+        Ok(answer)
+    }
+
+    /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
+    /// whoever waited.
+    async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
+        self.counted.give_back().await;
+        self.end_uncharged(OperationStatus::Cancelled, usage::total(&done), None).await;
+        ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
+    }
+
+    /// Puts a failure on record, if the run is; the same failure.
+    async fn failed(&self, error: ApiError) -> ApiError {
+        self.counted.give_back().await;
+        if self.reply.is_none() {
+            self.end_uncharged(OperationStatus::Failed, 0, Some((error.code.as_str(), &error.message))).await;
+        }
+        error
+    }
+
+    async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(&str, &str)>) {
+        let end = CircuitOperationEnd {
+            status: status.as_str(),
+            gates_done: gates_done as i64,
+            bootstrap_ops: 0,
+            cost_milli_yen: 0,
+            discounted: false,
+            compute_us: usage::microseconds(self.started.elapsed()),
+            error,
+            ended_at: self.node.clock.now().0,
+        };
+        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None, None).await {
+            tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record");
+        }
+    }
+
+    /// The completed end, its charge and its answer, all or nothing.
+    async fn book(&self, charge: &Charge<'_>, kept: Option<&KeptAnswer>) -> Result<(), ApiError> {
+        let (new, done) = (self.as_new(), usage::total(charge.counts));
+        let end = CircuitOperationEnd {
+            status: OperationStatus::Completed.as_str(),
+            gates_done: done as i64,
+            bootstrap_ops: charge.price.bootstrap_ops as i64,
+            cost_milli_yen: charge.price.cost.0,
+            discounted: charge.price.discounted,
+            compute_us: usage::microseconds(charge.compute),
+            error: None,
+            ended_at: self.node.clock.now().0,
+        };
+        let store = &self.node.store;
+        let booked = match done {
+            0 => store.end_circuit_operation(&new, &end, None, kept).await?,
+            _ => {
+                let write =
+                    async |row: &store::GateUsage<'_>| store.end_circuit_operation(&new, &end, Some(row), kept).await;
+                charge.book(&self.node, &self.charge_to, write).await?
+            }
+        };
+        booked.then_some(()).ok_or_else(|| ApiError::internal("a run ended twice"))
+    }
+
+    /// Puts the results where they will be looked for. `None`: the session has ended.
+    fn shelve(&self, results: &LweList, room: &mut Room) -> Option<Vec<Output>> {
+        let mut outputs = Vec::with_capacity(self.output_widths.len());
+        let mut at = 0;
+        let kept = self.reply.is_none() || self.outputs == CircuitOutputs::Handles;
+        for &width in &self.output_widths {
+            let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
+            let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
+            at += width;
+            let value = Arc::new(Value::new(bits, self.form, room.part(bytes)));
+            outputs.push(match self.outputs {
+                CircuitOutputs::Ciphertexts => Output::Value(value),
+                CircuitOutputs::Handles => {
+                    let handle = ids::handle();
+                    if !self.bench.keep(handle.clone(), value) {
+                        return None;
+                    }
+                    Output::Handle(handle)
+                }
+            });
+        }
+        if self.reply.is_none() {
+            self.bench.complete(&self.run, outputs.clone());
+        }
+        Some(outputs)
+    }
+
+    /// Undoes [`Job::shelve`]; the run itself is dropped at its end.
+    fn take_back(&self, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Handle(handle) = output {
+                self.bench.forget(handle);
+            }
+        }
+    }
+
+    fn as_new(&self) -> NewCircuitOperation<'_> {
+        NewCircuitOperation {
+            op_id: self.run.op_id.as_str(),
+            account_id: self.charge_to.account.as_str(),
+            session_digest: &self.charge_to.digest,
+            gates_total: usage::total(&self.counts) as i64,
+            by_gate: &self.by_gate,
+            levels: self.levels as i64,
+            created_at: self.created_at.0,
+        }
+    }
+
+    fn operation(
+        &self,
+        status: OperationStatus,
+        gates_done: u64,
+        charged: Option<(&Price, Duration)>,
+    ) -> CircuitOperation {
+        CircuitOperation {
+            op_id: self.run.op_id.clone(),
+            status,
+            gates_done,
+            gates_total: usage::total(&self.counts),
+            gates: self.counts.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
+            levels: self.levels,
+            outputs: None,
+            bootstrap_ops: charged.map(|(price, _)| price.bootstrap_ops),
+            cost_jpy: charged.map(|(price, _)| MilliYen(price.cost.0)),
+            batch_discount_applied: charged.map(|(price, _)| price.discounted),
+            compute_ms: charged.map(|(_, compute)| milliseconds(compute)),
+            error: None,
+        }
+    }
+}

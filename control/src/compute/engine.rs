@@ -1,0 +1,697 @@
+//! The service's door to the engine: the only file that names it.
+//!
+//! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::Code;
+use api::gates::{CIPHERTEXT_BYTES_MAX, EVALUATION_KEY_BYTES_MAX};
+use api::params::PresetFacts;
+use engine::container;
+use engine::{Circuit, Engine, GateList, Plan};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use crate::budget::{Budget, Full, Grant, Payer};
+use crate::caller;
+use crate::compute::seeds::Seeds;
+use crate::config::ComputeConfig;
+use crate::web::base64_text::{self, Fault};
+use crate::web::error::ApiError;
+use crate::web::json::secret_key_rejected;
+use crate::web::octets::Words;
+
+pub use engine::Choice as BackendChoice;
+pub use engine::Device as EngineDevice;
+pub use engine::container::Form;
+pub use engine::{
+    CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
+    PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
+};
+
+/// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
+/// together (readings P31).
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    account: engine::AccountId,
+    weight: u32,
+}
+
+impl Share {
+    /// Of an account with a plan.
+    pub fn of(account: &api::ids::AccountId, plan: caller::Plan) -> Share {
+        Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
+    }
+}
+
+/// Names a key in the engine and says what its ciphertexts must match.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenKey {
+    session: engine::SessionId,
+    /// The key's preset.
+    pub preset: Preset,
+    /// Another library made it: the preset's figures of security and failure do not hold for it.
+    pub imported: bool,
+    fingerprint: Option<[u8; 8]>,
+}
+
+/// A key in the engine that is closed when this is dropped: wherever a request ends early, no key stays behind.
+pub struct OwnedKey {
+    compute: Compute,
+    key: OpenKey,
+    /// Its part of the memory for keys.
+    _room: Grant,
+}
+
+impl std::ops::Deref for OwnedKey {
+    type Target = OpenKey;
+
+    fn deref(&self) -> &OpenKey {
+        &self.key
+    }
+}
+
+impl Drop for OwnedKey {
+    fn drop(&mut self) {
+        // closing twice does no harm
+        drop(self.compute.close(&self.key));
+    }
+}
+
+/// A gate and its operands as base64, in the order a, b, sel.
+#[derive(Clone, Debug)]
+pub struct GateText<'a> {
+    /// The gate.
+    pub gate: Gate,
+    /// Member names and operands; as many as the gate has.
+    pub operands: Vec<(&'static str, OperandText<'a>)>,
+}
+
+/// An operand as a member of a gate has it.
+#[derive(Clone, Copy, Debug)]
+pub enum OperandText<'a> {
+    /// A ciphertext in base64.
+    Text(&'a str),
+    /// The words of a ciphertext that the node keeps, and the form in which it is written.
+    Kept(&'a [u32], Form),
+}
+
+/// Gates that can be run.
+pub struct Program {
+    /// Folded: what is left to compute. They are charged as they were asked for.
+    list: GateList,
+    /// The form of each gate's first operand: its result goes back in it.
+    forms: Vec<Form>,
+}
+
+/// What a program came to.
+pub struct Outcome {
+    results: LweList,
+    forms: Vec<Form>,
+    /// Wall time of the evaluation.
+    pub compute: Duration,
+    /// Wall time before it, in the queue.
+    pub waited: Duration,
+    /// Bootstraps really done.
+    pub bootstraps: u64,
+}
+
+impl Outcome {
+    /// The results' ciphertexts.
+    pub fn into_results(self) -> LweList {
+        self.results
+    }
+
+    /// Takes the results' ciphertexts out, and the form of the first.
+    pub fn take_results(&mut self) -> (LweList, Form) {
+        let none = LweList::with_capacity(self.results.dimension(), 0);
+        (std::mem::replace(&mut self.results, none), self.forms.first().copied().unwrap_or(Form::Ango))
+    }
+}
+
+/// A netlist that was read.
+pub struct Netlist {
+    circuit: Circuit,
+}
+
+impl Netlist {
+    /// Reads a netlist of at most `gates_max` gates; a header that announces more is refused before a gate is read. CPU
+    /// work: a second for a million gates.
+    pub fn read(text: &str, gates_max: u64) -> Result<Netlist, CircuitError> {
+        let gates_max = usize::try_from(gates_max).unwrap_or(usize::MAX);
+        Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
+    }
+
+    /// Bits of each value it takes.
+    pub fn input_widths(&self) -> &[usize] {
+        self.circuit.input_widths()
+    }
+
+    /// Bits of each value it gives.
+    pub fn output_widths(&self) -> &[usize] {
+        self.circuit.output_widths()
+    }
+
+    /// Its gates altogether.
+    pub fn gates(&self) -> u64 {
+        self.circuit.gates().len() as u64
+    }
+
+    /// How many gates of each kind it has.
+    pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
+        self.circuit.gate_counts()
+    }
+
+    /// Its levels.
+    pub fn levels(&self) -> u64 {
+        self.circuit.levels().len() as u64
+    }
+
+    /// Makes it ready for the device on these inputs. CPU work like reading.
+    pub fn plan(&self, inputs: &LweList) -> PlannedCircuit {
+        let plan = Arc::new(Plan::for_inputs(&self.circuit, inputs));
+        PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels() }
+    }
+}
+
+/// A circuit that can be run on the inputs it was planned for.
+pub struct PlannedCircuit {
+    plan: Arc<Plan>,
+    /// Gates of each kind as the netlist has them: what is charged. The plan may have fewer.
+    pub gate_counts: Vec<(Gate, u64)>,
+    /// Levels as the netlist has them.
+    pub levels: u64,
+}
+
+/// How a circuit's run ended.
+pub enum CircuitEnd {
+    /// With its outputs' ciphertexts, all outputs in a row.
+    Completed {
+        /// One ciphertext an output bit.
+        results: LweList,
+        /// Wall time of the evaluation.
+        compute: Duration,
+        /// Bootstraps really done.
+        bootstraps: u64,
+    },
+    /// By [`Compute::cancel`], after these gates.
+    Cancelled(Vec<(Gate, u64)>),
+    /// Without results.
+    Failed(RunError),
+}
+
+/// What a search for devices found.
+pub struct Detected {
+    /// What would compute, at least one.
+    pub devices: Vec<engine::DeviceInfo>,
+    /// What would not, and why.
+    pub passed_over: Vec<engine::PassedOver>,
+}
+
+/// Looks for devices as [`Compute::start`] does, and lets go of them again.
+pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
+    let found = engine::detect::detect(choice, kernel_cache);
+    let devices = found.devices.iter().map(|device| device.info().clone()).collect();
+    Detected { devices, passed_over: found.passed_over }
+}
+
+/// A device of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Build string of its backend (readings O7).
+    pub backend: String,
+    /// Its own name.
+    pub name: String,
+    /// Whether it works.
+    pub state: DeviceState,
+    /// Why it was taken out of service.
+    pub failure: Option<String>,
+}
+
+/// Whether a device works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    /// It takes work.
+    InService,
+    /// It takes work when no other can.
+    StandIn,
+    /// It failed and was taken out of service.
+    Lost,
+}
+
+impl DeviceState {
+    /// The word in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeviceState::InService => "in_service",
+            DeviceState::StandIn => "stand_in",
+            DeviceState::Lost => "lost",
+        }
+    }
+}
+
+impl From<engine::DeviceState> for Device {
+    fn from(device: engine::DeviceState) -> Self {
+        let state = match (device.failure.is_some() && !device.in_service, device.stand_in) {
+            (true, _) => DeviceState::Lost,
+            (false, true) => DeviceState::StandIn,
+            (false, false) => DeviceState::InService,
+        };
+        Device { backend: device.info.backend, name: device.info.name, state, failure: device.failure }
+    }
+}
+
+/// The engine of this node. Cheap to clone.
+#[derive(Clone)]
+pub struct Compute {
+    engine: Engine,
+    /// Memory for keys of open sessions, shared out. The engine has the same bound, which is of what is really there.
+    keys: Budget,
+}
+
+impl Compute {
+    /// Starts on the devices of this machine that the settings ask for. `kernel_cache`: folder of kernels that were compiled
+    /// at an earlier start. A device that is passed over is a line of the log. Seconds of work for a GPU without the cache.
+    pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Compute> {
+        let bounds = engine::Config { kernel_cache: Some(kernel_cache), ..bounds(config) };
+        let engine = Engine::start(bounds, config.backend)?;
+        for passed in engine.passed_over() {
+            let (backend, reason) = (passed.backend, &passed.reason);
+            match config.backend {
+                BackendChoice::Auto => tracing::info!(backend, reason, "backend passed over"),
+                _ => tracing::warn!(
+                    backend,
+                    reason,
+                    "the backend that was asked for does not work; another one computes"
+                ),
+            }
+        }
+        Ok(Compute { engine, keys: key_memory(config) })
+    }
+
+    /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
+    pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Compute> {
+        Ok(Compute { engine: Engine::with_devices(bounds(config), devices)?, keys: key_memory(config) })
+    }
+
+    /// Build string of the backend (readings O7).
+    pub fn backend(&self) -> &str {
+        &self.engine.device().backend
+    }
+
+    /// The device's own name.
+    pub fn device_name(&self) -> &str {
+        &self.engine.device().name
+    }
+
+    /// All devices, those taken out of service too.
+    pub fn devices(&self) -> Vec<Device> {
+        self.engine.devices().into_iter().map(Device::from).collect()
+    }
+
+    /// Figures of the moment.
+    pub fn usage(&self) -> Usage {
+        self.engine.usage()
+    }
+
+    /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds, and the
+    /// first key of a shape waits for its kernels: call it off the async threads.
+    pub fn open_upload(
+        &self,
+        mut bytes: Zeroizing<Vec<u8>>,
+        share: Share,
+        payer: &Payer,
+    ) -> Result<OwnedKey, ApiError> {
+        let key = container::read_evaluation_key(std::mem::take(&mut *bytes)).map_err(|error| match error {
+            container::Error::SecretKey => secret_key_rejected(),
+            error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
+                .at("eval_key_b64", error.to_string()),
+        })?;
+        self.open(key, share, payer)
+    }
+
+    /// Opens a key of an account for work, in the part of the memory for keys that the account may have.
+    pub fn open(&self, key: EvaluationKey, share: Share, payer: &Payer) -> Result<OwnedKey, ApiError> {
+        let room = self.keys.try_take(payer, key.memory_bytes() as u64).map_err(|full| match full {
+            Full::Now => ApiError::unavailable("keys", "the node has no memory for more keys at the moment")
+                .retry_after(KEYS_RETRY),
+            Full::TooMuch => too_large_key(),
+        })?;
+        let (preset, imported, fingerprint) = (key.preset, key.is_imported(), key.fingerprint);
+        let session = self.engine.open(key, share.account, share.weight).map_err(refused)?;
+        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, imported, fingerprint }, _room: room })
+    }
+
+    /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
+    pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
+        let (erased, hears) = oneshot::channel();
+        let tell = move || {
+            // nobody may be listening any more
+            let _ = erased.send(());
+        };
+        self.engine.close(key.session, Box::new(tell));
+        hears
+    }
+
+    /// Runs a program. A result that is not there at the deadline is an error and counts for nothing (readings E9).
+    pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
+        let (done, result) = oneshot::channel();
+        let Program { list, forms } = program;
+        let submitted = Instant::now();
+        self.engine.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
+        let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
+        let done = done.map_err(|failed| failed.error)?;
+        let waited = submitted.elapsed().saturating_sub(done.compute);
+        Ok(Outcome { results: done.results, forms, compute: done.compute, waited, bootstraps: done.bootstraps })
+    }
+
+    /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
+    /// is not there at the deadline is a failure.
+    pub fn start_circuit(
+        &self,
+        key: &OpenKey,
+        circuit: &PlannedCircuit,
+        inputs: LweList,
+        deadline: Instant,
+    ) -> Result<(EngineOperation, oneshot::Receiver<CircuitEnd>), RunError> {
+        let (tell, hears) = oneshot::channel();
+        let told = move |outcome: Result<engine::Done, engine::Failed>| {
+            let end = match outcome {
+                Ok(done) => {
+                    CircuitEnd::Completed { results: done.results, compute: done.compute, bootstraps: done.bootstraps }
+                }
+                Err(engine::Failed { error: engine::Error::Cancelled, gates_done }) => {
+                    CircuitEnd::Cancelled(gates_done)
+                }
+                Err(failed) => CircuitEnd::Failed(failed.error.into()),
+            };
+            // nobody may be listening any more
+            drop(tell.send(end));
+        };
+        let plan = circuit.plan.clone();
+        let operation = self.engine.submit_circuit(key.session, plan, inputs, Some(deadline), Box::new(told))?;
+        Ok((operation, hears))
+    }
+
+    /// Gates done of a circuit that has not ended.
+    pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
+        self.engine.progress(operation).map(|progress| progress.gates_done)
+    }
+
+    /// Ends a circuit, unless it ends by itself first.
+    pub fn cancel(&self, operation: EngineOperation) {
+        self.engine.cancel(operation);
+    }
+
+    /// Finishes what is queued, overwrites all keys and stops. Blocks.
+    pub fn shutdown(&self) {
+        self.engine.shutdown();
+    }
+}
+
+/// When a caller may ask again for memory for a key.
+const KEYS_RETRY: Duration = Duration::from_secs(30);
+
+fn key_memory(config: &ComputeConfig) -> Budget {
+    Budget::memory(config.key_bytes_max, EVALUATION_KEY_BYTES_MAX as u64)
+}
+
+/// Memory for seeded keys of open sessions where the settings say nothing: by what this process may use.
+pub fn key_bytes_max_default() -> u64 {
+    engine::Config::default().key_bytes_max
+}
+
+/// Bytes that this process may use.
+pub fn memory_bytes() -> u64 {
+    engine::host_memory_bytes()
+}
+
+/// The engine's bounds, as far as settings say them.
+fn bounds(config: &ComputeConfig) -> engine::Config {
+    engine::Config {
+        queue_rows_max: config.queue_rows_max,
+        session_rows_max: config.session_rows_max,
+        wait_us_max: config.wait_us_max,
+        key_bytes_max: config.key_bytes_max,
+        resident_bytes_max: config.resident_bytes_max,
+        ..engine::Config::default()
+    }
+}
+
+/// Why a program gave no result.
+pub enum RunError {
+    /// The session was closed before or while it ran: the session's record says why.
+    Gone,
+    /// Anything else.
+    Api(ApiError),
+}
+
+impl From<engine::Error> for RunError {
+    fn from(error: engine::Error) -> Self {
+        match error {
+            engine::Error::Gone => RunError::Gone,
+            error => RunError::Api(refused(error)),
+        }
+    }
+}
+
+impl From<ApiError> for RunError {
+    fn from(error: ApiError) -> Self {
+        RunError::Api(error)
+    }
+}
+
+/// The answer to an engine's refusal.
+fn refused(error: engine::Error) -> ApiError {
+    use engine::Error;
+    match error {
+        Error::Busy { retry_after } => {
+            ApiError::unavailable("queue", "the node has more gates waiting than it takes").retry_after(retry_after)
+        }
+        Error::DeadlinePassed => {
+            ApiError::unavailable("deadline", "the work did not finish in time; nothing was charged")
+        }
+        Error::Cancelled => ApiError::unavailable("cancelled", "the work was cancelled; nothing was charged"),
+        Error::ShuttingDown => ApiError::draining(),
+        Error::Gone => ApiError::new(Code::SessionNotFound, "there is no such session"),
+        Error::Device(cause) => {
+            tracing::error!(%cause, "device failed");
+            ApiError::unavailable("device", "the device failed; nothing was charged")
+        }
+        Error::KeyTooLarge { .. } => too_large_key(),
+        Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),
+        Error::Config(cause) => ApiError::internal(cause),
+    }
+}
+
+fn too_large_key() -> ApiError {
+    ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
+}
+
+/// Reads a request's gates for a key: all of them or none (readings G10). `place` says where gate `i` stands in the
+/// request, with a dot at the end. CPU work for large batches.
+pub fn read_program(
+    key: &OpenKey,
+    gates: &[GateText<'_>],
+    place: impl Fn(usize) -> String,
+) -> Result<Program, ApiError> {
+    let mut operands = empty_list(key, gates.iter().map(|gate| gate.operands.len()).sum());
+    let mut forms = Vec::with_capacity(gates.len());
+    for (i, gate) in gates.iter().enumerate() {
+        for (at, (member, text)) in gate.operands.iter().enumerate() {
+            let form = match *text {
+                OperandText::Kept(words, form) => {
+                    operands.push(words);
+                    form
+                }
+                OperandText::Text(text) => {
+                    let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
+                    operands.push(lwe.words());
+                    form
+                }
+            };
+            if at == 0 {
+                forms.push(form);
+            }
+        }
+    }
+    Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
+}
+
+/// Gates on operands that were read, gate after gate; results are written in our own form.
+pub fn program(gates: &[Gate], operands: LweList) -> Program {
+    folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
+}
+
+/// Gates on operands from these blocks, at least one: a place an operand, gate after gate, as many as the gates take, each a
+/// ciphertext of a block: assertion otherwise. Results are written in our own form.
+pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
+    folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
+}
+
+/// Folding looks at all operands: it is for the thread that has just read them, in whose cache they are.
+fn folded(list: GateList, forms: Vec<Form>) -> Program {
+    Program { list: list.folded(), forms }
+}
+
+/// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
+pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
+    let named = (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(u64::to_be_bytes);
+    let Some(named) = named else {
+        return Err(ApiError::new(Code::InvalidParams, "fingerprint must be 16 hexadecimal digits")
+            .at("fingerprint", "not 16 hexadecimal digits"));
+    };
+    match key.fingerprint {
+        Some(wanted) if wanted != named => {
+            let issue = "the ciphertexts were made under another key";
+            Err(invalid_ciphertext("fingerprint".to_owned(), issue))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
+pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
+    outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
+}
+
+/// One ciphertext of a key.
+pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiError> {
+    read_ciphertext(key, text, || member.to_owned()).map(|(lwe, _)| lwe)
+}
+
+/// One ciphertext of a key, as base64 in our own form.
+pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
+    write(key, lwe.words(), Form::Ango)
+}
+
+/// Room for ciphertexts of a key.
+pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
+    LweList::with_capacity(key.preset.params().lwe_dimension, count)
+}
+
+/// A value that is one container of seeded ciphertexts, all its bits in one; `None` for what is another form, or a faulty
+/// text, which [`read_value`] says.
+pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
+    /// Characters of the bytes that tell.
+    const BEGINNING: usize = 12;
+    let [text] = texts else { return Ok(None) };
+    let beginning = text.get(..BEGINNING).and_then(|text| base64_text::decode(text, BEGINNING).ok());
+    if !beginning.is_some_and(|bytes| container::is_seeded(&bytes)) {
+        return Ok(None);
+    }
+    let bytes = decode_ciphertext(text, || format!("{place}[0]"))?;
+    let seeded = container::read_seeded(&bytes, key.preset, key.fingerprint);
+    seeded.map(Some).map_err(|error| invalid_ciphertext(format!("{place}[0]"), &error.to_string()))
+}
+
+/// Appends a value's ciphertexts; the form of the first, which is `None` for a value without bits. `place` says where the
+/// value stands in the request. CPU work for wide ones.
+pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
+    let mut first = None;
+    for (bit, text) in texts.iter().enumerate() {
+        let (lwe, form) = read_ciphertext(key, text, || format!("{place}[{bit}]"))?;
+        first.get_or_insert(form);
+        list.push(lwe.words());
+    }
+    Ok(first)
+}
+
+/// A value's ciphertexts as base64. CPU work for wide ones.
+pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
+    bits.iter().map(|words| write(key, words, form)).collect()
+}
+
+/// Bytes of a ciphertext as bare words.
+pub fn words_bytes(key: &OpenKey) -> usize {
+    4 * (key.preset.params().lwe_dimension + 1)
+}
+
+/// As many ciphertexts as there must be, as bare words one after another; with seeds, as bare bodies. Every word is a
+/// ciphertext's: only the length can be wrong. CPU work where masks are to be made.
+pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
+    if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
+        let message = format!("the seeds are of {seeds} ciphertexts, {ciphertexts} belong behind the head");
+        return Err(ApiError::new(Code::InvalidCiphertext, message).at("seeds", format!("{ciphertexts} wanted")));
+    }
+    let (each, found) = (if seeds.is_some() { 4 } else { words_bytes(key) }, words.bytes());
+    if ciphertexts.checked_mul(each) == Some(found) {
+        let dimension = key.preset.params().lwe_dimension;
+        return Ok(match seeds {
+            None => LweList::from_words(dimension, words.into_words()),
+            Some(Seeds(seeds)) => expanded(dimension, seeds, words.into_words()),
+        });
+    }
+    if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
+        return Err(secret_key_rejected());
+    }
+    let message = format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes");
+    Err(ApiError::new(Code::InvalidCiphertext, message))
+}
+
+/// Seeded ciphertexts with their masks: the whole request's in one block.
+fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> LweList {
+    if let &[(seed, _)] = seeds {
+        return SeededLweList::new(seed, bodies).expand(dimension);
+    }
+    let mut list = LweList::with_capacity(dimension, bodies.len());
+    let mut rest = &bodies[..];
+    for &(seed, count) in seeds {
+        let (of_seed, after) = rest.split_at(count);
+        list.append_seeded(&SeededLweList::new(seed, of_seed.to_vec()));
+        rest = after;
+    }
+    list
+}
+
+fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
+    base64_text::encode(&container::write_ciphertext(&Lwe::new(words.to_vec()), key.preset, key.fingerprint, form))
+}
+
+fn decode_ciphertext(text: &str, field: impl Fn() -> String) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+    let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
+        Fault::NotBase64 => invalid_ciphertext(field(), "not base64"),
+        Fault::TooLarge => {
+            ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
+        }
+    })?;
+    Ok(Zeroizing::new(bytes))
+}
+
+fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {
+    let bytes = decode_ciphertext(text, &field)?;
+    container::read_ciphertext(&bytes, key.preset, key.fingerprint).map_err(|error| match error {
+        container::Error::SecretKey => secret_key_rejected(),
+        error => invalid_ciphertext(field(), &error.to_string()),
+    })
+}
+
+fn invalid_ciphertext(field: String, issue: &str) -> ApiError {
+    ApiError::new(Code::InvalidCiphertext, format!("{field}: {issue}")).at(field, issue)
+}
+
+/// What a preset is and costs (readings section 14, `params/suggest`).
+pub fn preset_facts(preset: Preset) -> PresetFacts {
+    let params = preset.params();
+    PresetFacts {
+        preset: preset.name().to_owned(),
+        security_bits: preset.security_bits(),
+        n: params.lwe_dimension,
+        big_n: params.polynomial_size,
+        glwe_dimension: params.glwe_dimension,
+        bootstrap_base_log: params.bootstrap_base_log,
+        bootstrap_level_count: params.bootstrap_level_count,
+        key_switch_base: params.key_switch_base,
+        key_switch_level_count: params.key_switch_level_count,
+        evaluation_key_bytes: params.seeded_bytes(),
+        ciphertext_bytes: params.ciphertext_bytes(),
+        failure_probability_log2: tenths(engine::noise::failure_log2(&params).gate),
+        worst_failure_probability_log2: tenths(engine::noise::failure_log2(&params).worst),
+    }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}

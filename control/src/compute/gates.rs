@@ -1,0 +1,409 @@
+//! Gate sessions (specification, Gate sessions; readings G1-G14, P24-P30).
+
+mod evaluation;
+mod operands;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Code;
+use api::circuits::CircuitOutputs;
+use api::gates::{
+    BATCH_GATES_MAX, BatchGate, BatchHead, BatchRequest, BatchResult, BatchResultHead, CIPHERTEXT_BYTES_MAX,
+    CreateEvalSession, CreateSession, CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult,
+    GateRequest, GateResult, Pricing, Session, Sessions,
+};
+use api::pages::Page;
+use axum::Extension;
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::access::limits::Quota;
+use crate::app::Node;
+use crate::billing::tariff;
+use crate::budget::Payer;
+use crate::caller::Caller;
+use crate::compute::engine::{self, OwnedKey, Preset, Share};
+use crate::compute::held_keys::HeldKey;
+use crate::compute::key_upload::{KeyOctets, KeyUpload};
+use crate::compute::seeds::Seeds;
+use crate::compute::sessions::OpenSession;
+use crate::web::body::{Json, JsonBody, base64_ceiling};
+use crate::web::edge::Deadline;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::octets::{self, HeadAndWords, OctetsHead, Upload};
+use crate::web::pagination::PageQuery;
+use crate::web::path::PathParts;
+use evaluation::{AnswerForm, Asked, Ran, Work, run};
+use operands::Octets;
+
+/// Sessions in a list without a limit.
+const SESSIONS_LISTED_MAX: u32 = 1000;
+/// Says that the server holds, or held, a secret key (readings G8).
+const SECURITY_WARNING: (HeaderName, &str) = (
+    HeaderName::from_static("x-security-warning"),
+    "the server holds this session's secret key; use POST /api/v1/tfhe/eval-session for real data",
+);
+
+impl JsonBody for CreateSession {
+    const BYTES_MAX: usize = 64 << 10;
+}
+
+impl JsonBody for GateRequest {
+    const BYTES_MAX: usize = base64_ceiling(3 * CIPHERTEXT_BYTES_MAX);
+}
+
+impl JsonBody for BatchRequest {
+    /// Twice the largest honest batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. What 1024 times the limit of a single
+    /// ciphertext would need is no batch of gates.
+    const BYTES_MAX: usize = 32 << 20;
+}
+
+impl OctetsHead for BatchHead {
+    const HEAD_BYTES_MAX: usize = 64 << 10;
+    /// As many as the JSON form may have: less than it holds.
+    const BYTES_MAX: usize = BatchRequest::BYTES_MAX;
+}
+
+impl JsonBody for EncryptRequest {
+    const BYTES_MAX: usize = 64 << 10;
+}
+
+impl JsonBody for DecryptRequest {
+    const BYTES_MAX: usize = base64_ceiling(CIPHERTEXT_BYTES_MAX);
+}
+
+/// The price of every gate.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/pricing",
+    operation_id = "getGatePricing",
+    tag = "Health, models, pricing",
+    responses((status = 200, description = "The price list.", body = Pricing))
+)]
+pub async fn pricing() -> Answer<Pricing> {
+    Answer(tariff::pricing())
+}
+
+/// Open a demonstration session whose secret key the server makes and holds.
+///
+/// For trying things out: the server can decrypt everything in it. Use `POST /api/v1/tfhe/eval-session` for real data.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/session",
+    operation_id = "createManagedSession",
+    tag = "Gate sessions",
+    request_body = CreateSession,
+    responses((status = 201, description = "The session is open.", body = CreatedSession,
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+)]
+pub async fn create_managed(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    claim: Claim,
+    Json { value: request, .. }: Json<CreateSession>,
+) -> Result<Response, ApiError> {
+    let disabled = || ApiError::new(Code::FeatureDisabled, "sessions with a server-held key are switched off here");
+    if !node.config.sessions.allow_server_held_key {
+        return Err(disabled());
+    }
+    let preset = Preset::from_name(&request.preset).ok_or_else(|| {
+        let names = Preset::ALL.map(Preset::name).join(", ");
+        ApiError::new(Code::InvalidRequest, format!("preset must be one of {names}"))
+            .at("preset", format!("not one of {names}"))
+    })?;
+    let (compute, payer) = (node.compute.clone(), Payer::from(&caller));
+    let share = Share::of(&caller.account, caller.plan);
+    let opening = node.offload.run(payer.clone(), move || {
+        let (held, key) = HeldKey::generate(preset).ok_or_else(disabled)?;
+        Ok::<_, ApiError>((held, compute.open(key, share, &payer)?))
+    });
+    let (held, key) = opening.await??;
+    open(node, caller, claim, key, Some(held)).await
+}
+
+/// Opens a session and answers with it. A task: a client that goes away now leaves a session that its answer tells of, or
+/// none.
+async fn open(
+    node: Arc<Node>,
+    caller: Caller,
+    claim: Claim,
+    key: OwnedKey,
+    held: Option<HeldKey>,
+) -> Result<Response, ApiError> {
+    let opened = tokio::spawn(async move {
+        let session = node.sessions.make(&caller, key, held).await?;
+        let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
+        if !session.is_blind() {
+            let (name, words) = SECURITY_WARNING;
+            answer.headers_mut().insert(name, HeaderValue::from_static(words));
+        }
+        let (answer, kept) = claim.keep(answer).await?;
+        node.sessions.open(&caller, session, kept.as_ref()).await?;
+        Ok(answer)
+    });
+    opened.await?
+}
+
+/// Open a blind session on an uploaded evaluation key.
+///
+/// The preset is found from the key. A key that can decrypt is refused.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/eval-session",
+    operation_id = "createEvalSession",
+    tag = "Gate sessions",
+    request_body(description = "The evaluation key, at most 40 MB decoded: in JSON as base64, or as it is.",
+        content((CreateEvalSession = "application/json"), (inline(KeyOctets) = "application/octet-stream"))),
+    responses((status = 201, description = "The session is open.", body = CreatedSession))
+)]
+pub async fn create_blind(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    claim: Claim,
+    KeyUpload { bytes, reserved }: KeyUpload,
+) -> Result<Response, ApiError> {
+    let (compute, payer) = (node.compute.clone(), Payer::from(&caller));
+    let share = Share::of(&caller.account, caller.plan);
+    let opening = node.offload.run(payer.clone(), move || {
+        let opened = compute.open_upload(bytes, share, &payer);
+        drop(reserved);
+        opened
+    });
+    let key = opening.await??;
+    open(node, caller, claim, key, None).await
+}
+
+/// Evaluate one gate.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/gate",
+    operation_id = "evaluateGate",
+    tag = "Gate sessions",
+    request_body = GateRequest,
+    responses((status = 200, description = "The result.", body = GateResult))
+)]
+pub async fn evaluate(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    claim: Claim,
+    Extension(deadline): Extension<Deadline>,
+    Json { value: request, reserved }: Json<GateRequest>,
+) -> Result<Response, ApiError> {
+    let GateRequest { session_id, op, a, b, sel } = request;
+    let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
+    let (outputs, answer) = (CircuitOutputs::Ciphertexts, AnswerForm { octets: false, write: write_gate });
+    let asked = Asked { session_id, work, outputs, reserved, answer };
+    run(node, caller, claim, asked, deadline).await
+}
+
+fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
+    let mut results = engine::write_results(&ran.key, &ran.outcome);
+    let result = GateResult {
+        result_b64: results.swap_remove(0),
+        op: ran.gates[0].name().to_owned(),
+        bootstrap_ops: ran.price.bootstrap_ops,
+        cost_jpy: ran.price.cost,
+        compute_ms: milliseconds(ran.outcome.compute),
+    };
+    Ok(Answer(result).into_response())
+}
+
+/// Evaluate up to 1024 gates that do not depend on one another.
+///
+/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the node, as one value
+/// under one handle, a bit a gate; operands of later gates name its bits, and circuits take it as an input.
+///
+/// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate, or the
+/// bodies alone of seeded ones; with
+/// `Accept: application/octet-stream` so is the answer (`BatchResultHead`, then one ciphertext a gate).
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/batch",
+    operation_id = "evaluateBatch",
+    tag = "Gate sessions",
+    request_body(description = "The gates.",
+        content((BatchRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
+    responses((status = 200, description = "The results, in the order of the gates.",
+        content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+)]
+pub async fn evaluate_batch(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    claim: Claim,
+    Extension(deadline): Extension<Deadline>,
+    headers: HeaderMap,
+    quota: Quota,
+    upload: Upload<BatchRequest, BatchHead>,
+) -> Result<Response, ApiError> {
+    let (session_id, work, outputs, reserved) = match upload {
+        Upload::Json(Json { value: BatchRequest { session_id, gates, outputs }, reserved }) => {
+            bounded(gates.len())?;
+            (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, outputs, reserved)
+        }
+        Upload::Octets { head, words, reserved } => {
+            let BatchHead { session_id, gates, inputs, operands, outputs, fingerprint, seeds } = head;
+            bounded(gates.len())?;
+            let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
+            let octets = Octets { words, fingerprint, seeds, inputs, operands };
+            (session_id, Work::from_octets(&gates, octets)?, outputs, reserved)
+        }
+    };
+    let outputs = outputs.unwrap_or_default();
+    node.limits.count_gates(&quota, work.gates(), node.clock.now()).await?;
+    let answer = AnswerForm { octets: octets::wanted(&headers), write: write_batch };
+    run(node, caller, claim, Asked { session_id, work, outputs, reserved, answer }, deadline).await
+}
+
+/// Refuses a batch of no gates or of too many.
+fn bounded(gates: usize) -> Result<(), ApiError> {
+    match gates {
+        0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs a gate").at("gates", "empty")),
+        1..=BATCH_GATES_MAX => Ok(()),
+        _ => {
+            // how many there were is not known: reading stops at the bound
+            let message = format!("more than {BATCH_GATES_MAX} gates in a batch");
+            Err(ApiError::new(Code::BatchTooLarge, message).at("gates", "too many"))
+        }
+    }
+}
+
+fn write_batch(Ran { key, outcome, price, gates, handle }: Ran, octets: bool) -> Result<Response, ApiError> {
+    let (total_bootstrap_ops, total_cost_jpy) = (price.bootstrap_ops, price.cost);
+    let (total_compute_ms, batch_discount_applied) = (milliseconds(outcome.compute), price.discounted);
+    if octets {
+        let results = if handle.is_some() { 0 } else { gates.len() };
+        let head = BatchResultHead {
+            results,
+            handle,
+            total_bootstrap_ops,
+            total_cost_jpy,
+            total_compute_ms,
+            batch_discount_applied,
+        };
+        return Ok(octets::write_octets(&head, vec![outcome.into_results()])?.respond(StatusCode::OK, None));
+    }
+    let written = octets::write_json(&BatchResult {
+        results_b64: engine::write_results(&key, &outcome),
+        handle,
+        total_bootstrap_ops,
+        total_cost_jpy,
+        total_compute_ms,
+        batch_discount_applied,
+    });
+    Ok(written?.respond(StatusCode::OK, None))
+}
+
+/// Encrypt a bit with the key that the server holds.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/session/{session_id}/encrypt",
+    operation_id = "encryptBit",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session that is not blind.")),
+    request_body = EncryptRequest,
+    responses((status = 200, description = "The ciphertext.", body = EncryptResult,
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+)]
+pub async fn encrypt(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    path: PathParts,
+    Json { value: request, .. }: Json<EncryptRequest>,
+) -> Result<([(HeaderName, &'static str); 1], Answer<EncryptResult>), ApiError> {
+    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let ciphertext = held(&session)?.encrypt(request.bit);
+    let ciphertext_b64 = engine::write_single(&session.key, &ciphertext);
+    Ok(([SECURITY_WARNING], Answer(EncryptResult { ciphertext_b64 })))
+}
+
+/// Decrypt a bit with the key that the server holds.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/session/{session_id}/decrypt",
+    operation_id = "decryptBit",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session that is not blind.")),
+    request_body = DecryptRequest,
+    responses((status = 200, description = "The bit.", body = DecryptResult,
+        headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
+)]
+pub async fn decrypt(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    path: PathParts,
+    Json { value: request, .. }: Json<DecryptRequest>,
+) -> Result<([(HeaderName, &'static str); 1], Answer<DecryptResult>), ApiError> {
+    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let key = held(&session)?;
+    let ciphertext = engine::read_single(&session.key, &request.ciphertext_b64, "ciphertext_b64")?;
+    Ok(([SECURITY_WARNING], Answer(DecryptResult { bit: key.decrypt(&ciphertext) })))
+}
+
+/// A session and what it has used.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/session/{session_id}",
+    operation_id = "getSession",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session of the account.")),
+    responses((status = 200, description = "The session.", body = Session))
+)]
+pub async fn show(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<Answer<Session>, ApiError> {
+    Ok(Answer(node.sessions.describe(&caller.account, path.get("session_id")).await?))
+}
+
+/// End a session and overwrite its key.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/session/{session_id}",
+    operation_id = "deleteSession",
+    tag = "Gate sessions",
+    params(("session_id" = String, Path, description = "A session of the account.")),
+    responses((status = 204, description = "The session is gone."))
+)]
+pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<StatusCode, ApiError> {
+    node.sessions.delete(&caller.account, path.get("session_id")).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// All open sessions of the account, on whichever node they are; with `limit`, a page at a time.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/sessions",
+    operation_id = "listSessions",
+    tag = "Gate sessions",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; all, up to 1000, when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "The sessions, newest first.", body = Sessions))
+)]
+pub async fn list(
+    State(node): State<Arc<Node>>,
+    caller: Caller,
+    query: PageQuery,
+) -> Result<Answer<Sessions>, ApiError> {
+    // the specification's list is whole: pages are there for those who ask for them (readings I8)
+    let query = query.whole_up_to(SESSIONS_LISTED_MAX);
+    let Page { items, next_cursor, has_more, total_count } = node.sessions.list(&node, &caller.account, &query).await?;
+    Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))
+}
+
+/// The secret key of a session that is not blind (readings G7).
+fn held(session: &OpenSession) -> Result<&HeldKey, ApiError> {
+    session.held.as_ref().ok_or_else(|| {
+        ApiError::new(
+            Code::InvalidRequest,
+            "this is a blind session: the server holds no key to encrypt or decrypt with",
+        )
+    })
+}
+
+/// Milliseconds with three decimals (readings G12).
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}

@@ -1,0 +1,234 @@
+//! From a request's gates to charged results: check, run, charge (readings G9, G10, G14, P24).
+
+use std::sync::Arc;
+
+use api::circuits::CircuitOutputs;
+use api::gates::BatchGate;
+use api::{Code, HandleId};
+use axum::response::Response;
+
+use crate::access::trials::Counted;
+use crate::app::Node;
+use crate::billing::tariff;
+use crate::billing::usage::{self, Charge, ChargeTo};
+use crate::budget::Payer;
+use crate::caller::Caller;
+use crate::compute::circuits::{may_keep, no_room};
+use crate::compute::engine::{self, Gate, OpenKey, Outcome, RunError};
+use crate::compute::workbench::{Room, Value, Workbench};
+use crate::ids;
+use crate::web::body::Reserved;
+use crate::web::edge::Deadline;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+use super::operands::{Octets, Operands};
+
+/// Gates as a request has them, all known and with all their operands.
+pub struct Work {
+    gates: Vec<Gate>,
+    operands: Operands,
+}
+
+impl Work {
+    /// Gates in JSON. `place` is the path of gate `i`, with a dot at the end.
+    pub fn from_text(gates: Vec<BatchGate>, place: fn(usize) -> String) -> Result<Work, ApiError> {
+        Ok(Work { gates: gate_names(&gates, place)?, operands: Operands::Text(gates, place) })
+    }
+
+    /// Gates' names in the head of an octet-stream, and what it says of their operands.
+    pub fn from_octets(names: &[String], octets: Octets) -> Result<Work, ApiError> {
+        let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
+        let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
+        Ok(Work { gates, operands: Operands::Octets(octets) })
+    }
+
+    /// How many gates.
+    pub fn gates(&self) -> u64 {
+        self.gates.len() as u64
+    }
+}
+
+/// Gates that were run.
+pub struct Ran {
+    /// The gates.
+    pub gates: Vec<Gate>,
+    /// The key they were run with.
+    pub key: OpenKey,
+    /// What came of them.
+    pub outcome: Outcome,
+    /// What they cost.
+    pub price: tariff::Price,
+    /// Names the results if they stay here; the outcome has none then.
+    pub handle: Option<HandleId>,
+}
+
+/// What a request asks for.
+pub struct Asked {
+    /// The session it names.
+    pub session_id: String,
+    /// Its gates.
+    pub work: Work,
+    /// Where its results are wanted.
+    pub outputs: CircuitOutputs,
+    /// Memory of the request's data.
+    pub reserved: Reserved,
+    /// How it wants its answer.
+    pub answer: AnswerForm,
+}
+
+/// How gates that were run become an answer.
+pub struct AnswerForm {
+    /// As an octet-stream, where there is that form.
+    pub octets: bool,
+    /// Writes it. CPU work for large batches in JSON.
+    pub write: fn(Ran, octets: bool) -> Result<Response, ApiError>,
+}
+
+/// Checks, runs, charges; the answer is written before the charge and kept with it. The run and the charge go on if the
+/// client disconnects: completed work is charged (readings P24).
+pub async fn run(
+    node: Arc<Node>,
+    caller: Caller,
+    claim: Claim,
+    Asked { session_id, work, outputs, reserved, answer }: Asked,
+    Deadline(deadline): Deadline,
+) -> Result<Response, ApiError> {
+    let session = node.sessions.find(&caller.account, &session_id).await?;
+    let key = *session.key;
+    let payer = Payer::from(&caller);
+    // the session itself is not held while gates run: its end must not wait for them
+    let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    let shelf = match outputs {
+        CircuitOutputs::Ciphertexts => None,
+        CircuitOutputs::Handles => {
+            may_keep(&node, &session)?;
+            let bytes = work.gates.len() * engine::words_bytes(&key);
+            let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
+            Some((session.bench.clone(), room))
+        }
+    };
+    let Work { gates, operands } = work;
+    let cpu_work = operands.cpu_work(gates.len());
+    let operands = operands.find(&gates, &session.bench)?;
+    drop(session);
+
+    let (program, gates) = off_thread(&node, &payer, cpu_work, move || {
+        let program = operands.read(&key, &gates)?;
+        drop(reserved);
+        Ok::<_, ApiError>((program, gates))
+    })
+    .await??;
+
+    let in_flight = node.in_flight.enter();
+    let running = tokio::spawn(async move {
+        let _in_flight = in_flight;
+        let counted = Counted::take(&node, &charge_to, gates.len() as u64).await?;
+        let run = node.compute.run(&key, program, deadline).await;
+        let (outcome, kept_results) = match run.and_then(|outcome| Kept::of(outcome, shelf)) {
+            Ok(done) => done,
+            Err(error) => {
+                counted.give_back().await;
+                return Err(match error {
+                    RunError::Api(error) => error,
+                    RunError::Gone => node.sessions.gone(&charge_to.account, &session_id).await,
+                });
+            }
+        };
+        let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
+        let price = tariff::price(gates.iter().copied());
+        node.telemetry.queued(outcome.waited);
+        let (counts, bootstraps, compute) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
+        let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
+        let ran = Ran { gates, key, outcome, price, handle };
+        let write = move || (answer.write)(ran, answer.octets);
+        let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { node.offload.finish(payer, write).await? }?;
+        let (answer, kept) = claim.keep(answer).await?;
+        let charge = Charge { counts: &counts, price: &price, bootstraps, compute };
+        charge.book(&node, &charge_to, async |row| node.store.charge_gates(row, kept.as_ref()).await).await?;
+        counted.keep();
+        if let Some(kept) = kept_results {
+            kept.stay();
+        }
+        Ok(answer)
+    });
+    running.await?
+}
+
+/// Results under a handle, which is dropped with this unless they are to stay: of gates that were not charged nothing is
+/// kept.
+struct Kept {
+    bench: Arc<Workbench>,
+    handle: HandleId,
+    stays: bool,
+}
+
+impl Kept {
+    /// Puts results on a shelf if there is one; the session may have ended meanwhile.
+    fn of(mut outcome: Outcome, shelf: Option<(Arc<Workbench>, Room)>) -> Result<(Outcome, Option<Kept>), RunError> {
+        let Some((bench, room)) = shelf else { return Ok((outcome, None)) };
+        let (bits, form) = outcome.take_results();
+        let handle = ids::handle();
+        if !bench.keep(handle.clone(), Arc::new(Value::new(bits, form, room))) {
+            return Err(RunError::Gone);
+        }
+        Ok((outcome, Some(Kept { bench, handle, stays: false })))
+    }
+
+    fn stay(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.bench.forget(&self.handle);
+        }
+    }
+}
+
+/// Gates from which reading and writing ciphertexts leaves the async threads.
+const OFF_THREAD_GATES_MIN: usize = 16;
+
+/// Runs CPU work for so many gates' texts where it disturbs nobody.
+async fn off_thread<T: Send + 'static>(
+    node: &Node,
+    payer: &Payer,
+    texts: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    match texts {
+        0..OFF_THREAD_GATES_MIN => Ok(work()),
+        _ => node.offload.run(payer.clone(), work).await,
+    }
+}
+
+/// The gate of this name; `place` is the member that holds it.
+fn gate(name: &str, place: impl Fn() -> String) -> Result<Gate, ApiError> {
+    Gate::from_name(name).ok_or_else(|| {
+        let names = Gate::ALL.map(Gate::name).join(", ");
+        ApiError::new(Code::InvalidGateOp, format!("{} must be one of {names}", place())).at(place(), "not a gate")
+    })
+}
+
+/// All gates and their operands' presence, before anything is decoded (readings G9, G10).
+fn gate_names(texts: &[BatchGate], place: fn(usize) -> String) -> Result<Vec<Gate>, ApiError> {
+    let mut gates = Vec::with_capacity(texts.len());
+    for (i, text) in texts.iter().enumerate() {
+        let gate = gate(&text.op, || format!("{}op", place(i)))?;
+        let missing = match (gate.arity(), &text.b, &text.sel) {
+            (2.., None, _) => Some("b"),
+            (3.., _, None) => Some("sel"),
+            _ => None,
+        };
+        if let Some(member) = missing {
+            let field = format!("{}{member}", place(i));
+            return Err(
+                ApiError::new(Code::MissingOperand, format!("{} needs {field}", gate.name())).at(field, "missing")
+            );
+        }
+        gates.push(gate);
+    }
+    Ok(gates)
+}

@@ -1,0 +1,279 @@
+//! Health (specification, Health; readings O1-O7).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::health::{BriefHealth, Dependency, Health, HealthStatus, Storage};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::app::Node;
+use crate::compute::engine::{Device, DeviceState};
+use crate::probe::Probed;
+
+/// A database that answers more slowly is degraded (specification, Health).
+pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
+/// A cache store that answers more slowly is degraded (specification, Health).
+pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
+/// Use of device memory from which eviction is near, in percent (readings O7).
+const CACHE_WARNING_PCT: f64 = 90.0;
+
+/// Semantic version of the API (readings O10).
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What answers even when the node takes no other requests: to say that it does not.
+pub const ROUTES: [&str; 2] = ["/health", "/api/v1/health"];
+
+/// When to ask again after a 503.
+const RETRY_AFTER_S: u64 = 2;
+
+/// How the database does.
+pub async fn database(node: &Node) -> Probed {
+    node.database_probe.ask(node.store.probe()).await
+}
+
+/// How the cache store does, if there is to be one.
+async fn cache_store(node: &Node) -> Option<Probed> {
+    let cache = node.cache_store.as_ref()?;
+    Some(node.cache_store_probe.ask(cache.probe()).await)
+}
+
+/// Health in short, for load balancers.
+#[utoipa::path(
+    get,
+    path = "/health",
+    operation_id = "getBriefHealth",
+    tag = "Health, models, pricing",
+    responses(
+        (status = 200, description = "The node works.", body = BriefHealth),
+        (status = 503, description = "A critical dependency does not answer.", body = BriefHealth),
+    )
+)]
+pub async fn brief(State(node): State<Arc<Node>>) -> Response {
+    let (database, cache_store) = tokio::join!(database(&node), cache_store(&node));
+    let status = overall(&node, &database, cache_store.as_ref(), &node.compute.devices());
+    let word = match status {
+        HealthStatus::Healthy => "ok",
+        HealthStatus::Degraded => "degraded",
+        HealthStatus::Unavailable => "unavailable",
+    };
+    answer(status, BriefHealth { status: word.to_owned(), version: VERSION.to_owned() })
+}
+
+/// Health in full.
+#[utoipa::path(
+    get,
+    path = "/api/v1/health",
+    operation_id = "getHealth",
+    tag = "Health, models, pricing",
+    responses(
+        (status = 200, description = "The node works.", body = Health),
+        (status = 503, description = "A critical dependency does not answer.", body = Health),
+    )
+)]
+pub async fn full(State(node): State<Arc<Node>>) -> Response {
+    let (database, cache_store) = tokio::join!(database(&node), cache_store(&node));
+    let usage = node.compute.usage();
+    let devices = node.compute.devices();
+    let computes = computing(&devices);
+    let gpu = shown_gpu(&devices, node.config.hide_gpu);
+    let cache_pct = (usage.resident_bytes_max > 0)
+        .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
+    // an embedded database is no dependency (readings O3)
+    let (mut dependencies, storage) = match node.store.database() {
+        name @ "postgres" => (vec![dependency(name, database.clone())], None),
+        name => (Vec::new(), Some(storage(name, &database))),
+    };
+    let status = overall(&node, &database, cache_store.as_ref(), &devices);
+    dependencies.extend(cache_store.map(|probed| dependency("redis", probed)));
+    let health = Health {
+        status,
+        version: VERSION.to_owned(),
+        uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
+        fhe_engine: shown_engine(computes, node.config.hide_gpu),
+        gpu_available: gpu.is_some(),
+        gpu_name: gpu.map(|device| device.name.clone()),
+        active_sessions: usage.sessions,
+        active_jobs: usage.operations,
+        ciphertext_cache_usage_pct: cache_pct,
+        ciphertext_cache_warning: cache_pct.is_some_and(|pct| pct >= CACHE_WARNING_PCT),
+        dependencies,
+        storage,
+    };
+    answer(health.status, health)
+}
+
+fn dependency(name: &str, Probed { status, latency_ms, error }: Probed) -> Dependency {
+    Dependency { name: name.to_owned(), status, latency_ms, error: error.map(str::to_owned) }
+}
+
+fn storage(backend: &str, probed: &Probed) -> Storage {
+    Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
+}
+
+fn overall(node: &Node, database: &Probed, cache_store: Option<&Probed>, devices: &[Device]) -> HealthStatus {
+    worst(database.status, cache_store.map(|probed| probed.status), devices, node.is_draining())
+}
+
+/// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when the cache
+/// store, which the database stands in for, is slow or away, or a device was taken out of service, whether or not another
+/// one stands in.
+fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[Device], draining: bool) -> HealthStatus {
+    let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
+    let without = cache_store.is_some_and(|status| status != HealthStatus::Healthy);
+    match storage {
+        _ if draining => HealthStatus::Unavailable,
+        HealthStatus::Healthy if lost || without => HealthStatus::Degraded,
+        status => status,
+    }
+}
+
+/// The device that computes: the first in service, else the first that stands in.
+fn computing(devices: &[Device]) -> Option<&Device> {
+    let first = |state| devices.iter().find(move |device| device.state == state);
+    first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
+}
+
+/// What health says computes. Where the operator hides the GPU every node says the same, with and without one.
+fn shown_engine(computes: Option<&Device>, hidden: bool) -> String {
+    match computes {
+        None => "none".to_owned(),
+        Some(_) if hidden => "cpu".to_owned(),
+        Some(device) => device.backend.clone(),
+    }
+}
+
+/// The GPU that health tells of: the first in service, unless the operator hides it (readings O6).
+fn shown_gpu(devices: &[Device], hidden: bool) -> Option<&Device> {
+    devices.iter().find(|device| !hidden && device.state == DeviceState::InService && is_gpu(device))
+}
+
+/// Neither the processor nor a driver that computes on it.
+fn is_gpu(device: &Device) -> bool {
+    !device.backend.starts_with("cpu") && !device.backend.ends_with("-software")
+}
+
+/// Says aloud, once a device, that it was taken out of service.
+#[derive(Default)]
+pub struct LostDevices {
+    told: Vec<bool>,
+}
+
+impl LostDevices {
+    /// Looks at the devices again; how many were lost since the last look.
+    pub fn watch(&mut self, devices: &[Device]) -> usize {
+        self.told.resize(devices.len(), false);
+        let told_before = self.told.iter().filter(|&&told| told).count();
+        for (device, told) in devices.iter().zip(&mut self.told) {
+            if device.state == DeviceState::Lost && !std::mem::replace(told, true) {
+                let cause = device.failure.as_deref().unwrap_or("unknown");
+                tracing::error!(
+                    device = device.name,
+                    backend = device.backend,
+                    cause,
+                    "A DEVICE WAS TAKEN OUT OF SERVICE; the node goes on without it until it is restarted"
+                );
+            }
+        }
+        self.told.iter().filter(|&&told| told).count() - told_before
+    }
+}
+
+fn answer(status: HealthStatus, body: impl Serialize) -> Response {
+    match status {
+        HealthStatus::Unavailable => {
+            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER_S.to_string())], Json(body))
+                .into_response()
+        }
+        _ => Json(body).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(backend: &str, state: DeviceState) -> Device {
+        let failure = (state == DeviceState::Lost).then(|| "it fell off the bus".to_owned());
+        Device { backend: backend.into(), name: "a card".into(), state, failure }
+    }
+
+    #[test]
+    fn what_computes_is_the_first_in_service_else_what_stands_in() {
+        let card = |state| device("cuda", state);
+        let stand_in = device("cpu-avx2", DeviceState::StandIn);
+        let both = [card(DeviceState::InService), stand_in.clone()];
+        assert_eq!(computing(&both), Some(&both[0]));
+        let alone = [card(DeviceState::Lost), stand_in.clone()];
+        assert_eq!(computing(&alone), Some(&stand_in));
+        assert_eq!(computing(&[card(DeviceState::Lost)]), None);
+    }
+
+    #[test]
+    fn o6_a_driver_that_computes_on_the_processor_is_no_gpu() {
+        for (backend, gpu) in [("cuda", true), ("wgpu", true), ("wgpu-software", false), ("cpu-portable", false)] {
+            assert_eq!(is_gpu(&device(backend, DeviceState::InService)), gpu, "{backend}");
+        }
+    }
+
+    #[test]
+    fn o6_the_gpu_that_is_told_of_works_and_is_not_hidden() {
+        let devices = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::InService)];
+        assert_eq!(shown_gpu(&devices, false), Some(&devices[1]));
+        assert_eq!(shown_gpu(&devices, true), None);
+        assert_eq!(shown_gpu(&devices[..1], false), None);
+    }
+
+    #[test]
+    fn o6_a_hidden_gpu_does_not_show_in_the_engine_s_name() {
+        for backend in ["cuda", "wgpu", "cpu-avx512"] {
+            let device = device(backend, DeviceState::InService);
+            assert_eq!(shown_engine(Some(&device), false), backend);
+            assert_eq!(shown_engine(Some(&device), true), "cpu");
+        }
+        assert_eq!(shown_engine(None, true), "none");
+    }
+
+    #[test]
+    fn a_lost_device_degrades_a_healthy_node_and_no_other() {
+        let lost = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::InService)];
+        let (healthy, degraded, unavailable) =
+            (HealthStatus::Healthy, HealthStatus::Degraded, HealthStatus::Unavailable);
+        for (storage, devices, draining, expected) in [
+            (healthy, &lost[1..], false, healthy),
+            (healthy, &lost[..], false, degraded),
+            (degraded, &lost[1..], false, degraded),
+            (unavailable, &lost[..], false, unavailable),
+            (healthy, &lost[..], true, unavailable),
+        ] {
+            assert_eq!(worst(storage, None, devices, draining), expected);
+        }
+    }
+
+    #[test]
+    fn o2_a_cache_store_that_is_slow_or_away_degrades_a_healthy_node_and_no_more() {
+        let (healthy, degraded, unavailable) =
+            (HealthStatus::Healthy, HealthStatus::Degraded, HealthStatus::Unavailable);
+        for (storage, cache_store, expected) in [
+            (healthy, healthy, healthy),
+            (healthy, degraded, degraded),
+            (healthy, unavailable, degraded),
+            (unavailable, unavailable, unavailable),
+        ] {
+            assert_eq!(worst(storage, Some(cache_store), &[], false), expected);
+        }
+    }
+
+    #[test]
+    fn a_lost_device_is_told_once() {
+        let mut lost = LostDevices::default();
+        let works = [device("cuda", DeviceState::InService), device("cuda", DeviceState::InService)];
+        let one = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::InService)];
+        assert_eq!([&works, &one, &one].map(|devices| lost.watch(devices)), [0, 1, 0]);
+        let both = [device("cuda", DeviceState::Lost), device("cuda", DeviceState::Lost)];
+        assert_eq!(lost.watch(&both), 1);
+    }
+}

@@ -1,0 +1,475 @@
+//! Request bodies: never more than a route's ceiling, never more in memory than the node's budget (readings X6).
+//!
+//! Memory is taken as bytes arrive, a step at a time: a body that is announced and not sent takes none. What arrives must
+//! keep a least pace, and a body of unknown length is short.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use api::Code;
+use api::gates::EVALUATION_KEY_BYTES_MAX;
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use zeroize::Zeroizing;
+
+use crate::app::Node;
+use crate::budget::{Budget, Full, Grant, Payer};
+use crate::web::error::ApiError;
+use crate::web::json;
+
+/// Bodies up to this size take nothing from the budget: connections bound them.
+const FREE_BYTES: u64 = 64 << 10;
+/// Memory is taken in steps of this many bytes.
+const STEP_BYTES: u64 = 1 << 20;
+/// How long an upload waits for others to finish before it is told to come back.
+const BUDGET_WAIT: Duration = Duration::from_secs(5);
+/// Longest pause between two pieces of a body.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long a body may come slower than the least pace.
+const PACE_GRACE: Duration = Duration::from_secs(10);
+/// The least pace after that, in bytes a second.
+const PACE_BYTES: u64 = 16 << 10;
+/// Bytes of a body without a declared length at most.
+const UNDECLARED_BYTES_MAX: usize = 1 << 20;
+/// Memory that the largest honest upload needs: an evaluation key, and the key that is made of it.
+pub const LARGEST_UPLOAD_BYTES: u64 = 2 * EVALUATION_KEY_BYTES_MAX as u64;
+/// Room for what is not payload: member names, ids, white space (readings X6).
+const FRAMING_BYTES: usize = 64 << 10;
+
+/// The ceiling of a JSON body whose base64 members hold this many decoded bytes.
+pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
+    decoded_bytes.div_ceil(3) * 4 + FRAMING_BYTES
+}
+
+/// Memory set aside for one request; given back when dropped. None: the request is too small to count.
+pub type Reserved = Option<Grant>;
+
+/// Sets memory aside for a request whose size is known; waits a little for it, then says 503.
+pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reserved, ApiError> {
+    if bytes <= FREE_BYTES {
+        return Ok(None);
+    }
+    let taken = budget.take_within(payer, bytes, BUDGET_WAIT).await;
+    taken.map(Some).map_err(|full| match full {
+        Full::Now => ApiError::unavailable("bodies", "too many uploads at once").retry_after(Duration::from_secs(2)),
+        Full::TooMuch => too_much(budget.most(payer)),
+    })
+}
+
+/// The answer to a request that can never have the memory that it needs.
+fn too_much(most: u64) -> ApiError {
+    let message = format!("the request needs more than the {} MB of memory that it may have here", most >> 20);
+    ApiError::new(Code::PayloadTooLarge, message)
+}
+
+/// Where a body's memory comes from.
+struct Purse {
+    budget: Budget,
+    payer: Payer,
+    /// Bytes of memory that a request with so many bytes of body needs.
+    needs: fn(u64) -> u64,
+    taken: Reserved,
+}
+
+impl Purse {
+    /// Has memory for a body of which so many bytes are here, and of which no more than `bytes_max` come.
+    async fn cover(&mut self, bytes: u64, bytes_max: u64) -> Result<(), ApiError> {
+        let (needed, most) = ((self.needs)(bytes), (self.needs)(bytes_max));
+        let taken = self.taken.as_ref().map_or(0, Grant::amount);
+        if needed <= taken.max(FREE_BYTES) {
+            return Ok(());
+        }
+        let step = (needed - taken).max(STEP_BYTES.min(most - taken));
+        // a step is never too small to count
+        let step = reserve(&self.budget, &self.payer, step.max(FREE_BYTES + 1)).await?;
+        match (&mut self.taken, step) {
+            (Some(taken), Some(step)) => taken.join(step),
+            (taken, step) => *taken = step,
+        }
+        Ok(())
+    }
+}
+
+/// A body's pieces under a ceiling. Refuses on the declared length before it reads anything.
+pub struct Pieces {
+    body: Body,
+    ceiling: usize,
+    seen: usize,
+    /// Time spent waiting for the client.
+    waited: Duration,
+    purse: Option<Purse>,
+}
+
+impl Pieces {
+    /// Pieces of a body that may have at most `ceiling` bytes and is not kept.
+    pub fn new(body: Body, ceiling: usize) -> Result<Self, ApiError> {
+        match HttpBody::size_hint(&body).lower() > ceiling as u64 {
+            true => Err(too_large(ceiling)),
+            false => Ok(Self { body, ceiling, seen: 0, waited: Duration::ZERO, purse: None }),
+        }
+    }
+
+    /// Pieces of a request's body that is kept. `needs`: the memory that so many bytes of it need, which is set aside as
+    /// they arrive. Refused at once: a declared length that could never have it.
+    pub fn kept(node: &Node, request: Request, ceiling: usize, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
+        let payer = Payer::of(request.extensions());
+        Pieces::new(request.into_body(), ceiling)?.paid(&node.body_budget, payer, needs)
+    }
+
+    fn paid(self, budget: &Budget, payer: Payer, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
+        let most = budget.most(&payer);
+        if needs(HttpBody::size_hint(&self.body).lower()) > most {
+            return Err(too_much(most));
+        }
+        let purse = Purse { budget: budget.clone(), payer, needs, taken: None };
+        Ok(Self { purse: Some(purse), ..self })
+    }
+
+    /// Bytes that will still come at most: as declared, else as many as an undeclared body may have.
+    pub fn bytes_max(&self) -> usize {
+        let declared = HttpBody::size_hint(&self.body).upper();
+        let still = declared.map_or(UNDECLARED_BYTES_MAX.saturating_sub(self.seen), |bytes| bytes as usize);
+        still.min(self.ceiling.saturating_sub(self.seen))
+    }
+
+    /// The memory that was set aside: to be kept as long as the request's data lives.
+    pub fn take_reserved(&mut self) -> Reserved {
+        self.purse.as_mut().and_then(|purse| purse.taken.take())
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let undeclared = HttpBody::size_hint(&self.body).upper().is_none();
+        loop {
+            let Some(frame) = self.frame().await? else { return Ok(None) };
+            let frame = frame.map_err(|_| ApiError::new(Code::InvalidRequest, "the body broke off"))?;
+            // trailers are of no interest
+            let Ok(data) = frame.into_data() else { continue };
+            self.seen += data.len();
+            if self.seen > self.ceiling {
+                return Err(too_large(self.ceiling));
+            }
+            if undeclared && self.seen > UNDECLARED_BYTES_MAX {
+                // 411 is not in the specification's list, as 415 is not (readings X8)
+                let message = "a body of more than 1 MB must declare its Content-Length";
+                return Err(ApiError::new(Code::InvalidRequest, message));
+            }
+            let bytes_max = (self.seen + self.bytes_max()) as u64;
+            if let Some(purse) = &mut self.purse {
+                purse.cover(self.seen as u64, bytes_max).await?;
+            }
+            return Ok(Some(data));
+        }
+    }
+
+    /// The next frame, which must come in time: within the longest pause, and at the least pace.
+    async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, axum::Error>>, ApiError> {
+        let paid_for = PACE_GRACE + Duration::from_millis(self.seen as u64 * 1000 / PACE_BYTES);
+        let patience = paid_for.saturating_sub(self.waited).min(PAUSE_MAX);
+        let asked = Instant::now();
+        let frame = tokio::time::timeout(patience, self.body.frame()).await;
+        self.waited += asked.elapsed();
+        frame.map_err(|_| {
+            let message = "the body arrives too slowly: at least 16 KB a second, and no pause of 30 seconds";
+            ApiError::new(Code::InvalidRequest, message)
+        })
+    }
+
+    /// The whole body. It is overwritten when it is dropped.
+    pub async fn all(&mut self) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+        let mut bytes = Zeroizing::new(Vec::new());
+        while let Some(piece) = self.next().await? {
+            if bytes.capacity() - bytes.len() < piece.len() {
+                grow(&mut bytes, piece.len(), self.bytes_max());
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+}
+
+fn too_large(ceiling: usize) -> ApiError {
+    ApiError::new(Code::PayloadTooLarge, format!("the body may have at most {ceiling} bytes here"))
+}
+
+/// A JSON body that a route takes.
+pub trait JsonBody: DeserializeOwned + Send + 'static {
+    /// Bytes the body may have.
+    const BYTES_MAX: usize;
+}
+
+/// A JSON body that passed the checks of [`json`], and the memory set aside for it.
+pub struct Json<T> {
+    /// The request.
+    pub value: T,
+    /// Keep it as long as the request's data lives.
+    pub reserved: Reserved,
+}
+
+/// JSON of this size or more is read off the async threads.
+pub const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
+/// Memory that a JSON request needs for each byte of its body: the body, its strings, what they decode to.
+const JSON_COPIES: u64 = 3;
+
+impl<T: JsonBody> FromRequest<Arc<Node>> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+        if media_type(request.headers()) != Some("application/json".to_owned()) {
+            return Err(ApiError::new(Code::InvalidRequest, "the content type must be application/json"));
+        }
+        let payer = Payer::of(request.extensions());
+        let mut pieces = Pieces::kept(node, request, T::BYTES_MAX, |bytes| JSON_COPIES * bytes)?;
+        let bytes = pieces.all().await?;
+        let reserved = pieces.take_reserved();
+        // whatever happens, the bytes are overwritten: they might hold what must not be here (readings K5)
+        let value = match bytes.len() {
+            0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
+            _ => node.offload.run(payer, move || json::parse(&bytes)).await??,
+        };
+        Ok(Json { value, reserved })
+    }
+}
+
+/// Makes room by doubling, but not beyond what can still come; the old room is overwritten.
+fn grow(bytes: &mut Zeroizing<Vec<u8>>, more: usize, remaining: usize) {
+    let wanted = (bytes.len() + more).max((2 * bytes.len()).min(bytes.len() + remaining)).max(8 << 10);
+    let mut roomy = Zeroizing::new(Vec::with_capacity(wanted));
+    roomy.extend_from_slice(bytes);
+    *bytes = roomy;
+}
+
+/// The media type of a request's body without parameters, in lower case.
+pub fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+/// A body that, when it is dropped before its end, is read on and thrown away within bounds. A client that is refused
+/// while it still sends would otherwise see a broken connection instead of the answer.
+pub struct Lingering {
+    body: Option<Incoming>,
+}
+
+/// Bytes read and thrown away at most.
+const LINGER_BYTES_MAX: usize = 64 << 20;
+/// Time spent on it at most.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(5);
+
+impl Lingering {
+    /// Takes care of a body's rest.
+    pub fn new(body: Incoming) -> Self {
+        Self { body: Some(body) }
+    }
+}
+
+impl HttpBody for Lingering {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or(SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        let Some(mut body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let discard = async {
+                let mut left = LINGER_BYTES_MAX;
+                while let Some(Ok(frame)) = body.frame().await {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    match left.checked_sub(bytes) {
+                        Some(rest) => left = rest,
+                        None => break,
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(LINGER_TIME_MAX, discard).await;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::AccountId;
+
+    use super::*;
+
+    fn payer(number: u128) -> Payer {
+        Payer::account(AccountId::from_bits(number))
+    }
+
+    /// Pieces of a body of this declared length, from a client that sends `piece` bytes and then pauses, again and again.
+    fn slow(declared: u64, piece: usize, pause: Duration) -> Pieces {
+        let sends = futures_util::stream::unfold((), move |()| async move {
+            tokio::time::sleep(pause).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from(vec![7; piece])), ()))
+        });
+        let body = Body::new(Declared { body: Body::from_stream(sends), left: declared });
+        Pieces::new(body, declared as usize).unwrap()
+    }
+
+    /// A body that comes in a stream, of a length that was declared.
+    struct Declared {
+        body: Body,
+        left: u64,
+    }
+
+    impl HttpBody for Declared {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            if self.left == 0 {
+                return Poll::Ready(None);
+            }
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
+            polled.map(|frame| {
+                let data = frame?.ok()?.into_data().ok()?;
+                let data = data.slice(..data.len().min(self.left as usize));
+                self.left -= data.len() as u64;
+                Some(Ok(Frame::data(data)))
+            })
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.left)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x6_uploads_beyond_the_budget_wait_a_little_and_are_then_told_to_come_back() {
+        let budget = Budget::memory(100 << 20, 40 << 20);
+        let first = reserve(&budget, &payer(1), 80 << 20).await.unwrap();
+        let refused = reserve(&budget, &payer(2), 80 << 20).await.unwrap_err();
+        assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
+        // a small body needs no budget, and one larger than all of it is never possible
+        assert!(reserve(&budget, &payer(2), FREE_BYTES).await.unwrap().is_none());
+        assert_eq!(reserve(&budget, &payer(2), 1 << 40).await.unwrap_err().code, Code::PayloadTooLarge);
+        let waiting = tokio::spawn({
+            let budget = budget.clone();
+            async move { reserve(&budget, &payer(2), 90 << 20).await }
+        });
+        tokio::task::yield_now().await;
+        drop(first);
+        assert!(waiting.await.unwrap().unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_near_idle_uploads_take_no_memory_and_stop_no_other() {
+        let budget = Budget::memory(100 << 20, 40 << 20);
+        // each announces nearly all of the memory, and sends a byte every five seconds
+        let idle: Vec<_> = (1..=2)
+            .map(|number| {
+                let pieces = slow(90 << 20, 1, Duration::from_secs(5));
+                let mut pieces = pieces.paid(&budget, payer(number), |bytes| bytes).unwrap();
+                tokio::spawn(async move { (pieces.all().await.unwrap_err(), Instant::now()) })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert_eq!(budget.used(), 0);
+        let mut honest =
+            slow(80 << 20, 256 << 10, Duration::from_millis(1)).paid(&budget, payer(3), |bytes| bytes).unwrap();
+        assert_eq!(honest.all().await.unwrap().len(), 80 << 20);
+        assert_eq!(honest.take_reserved().unwrap().amount(), 80 << 20);
+        for idle in idle {
+            let (refused, _) = idle.await.unwrap();
+            assert!(refused.message.contains("too slowly"), "{refused:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_taken_in_steps_as_bytes_arrive_and_never_more_than_was_declared() {
+        let budget = Budget::memory(100 << 20, 40 << 20);
+        let pieces = slow(5 << 20, 100 << 10, Duration::from_millis(1));
+        let mut pieces = pieces.paid(&budget, payer(1), |bytes| 2 * bytes).unwrap();
+        let mut seen = 0;
+        while let Some(piece) = pieces.next().await.unwrap() {
+            seen += piece.len() as u64;
+            let taken = budget.used();
+            assert!(taken >= 2 * seen && taken <= (2 * seen + STEP_BYTES).min(10 << 20), "{taken} for {seen}");
+        }
+        drop(pieces);
+        assert_eq!(budget.used(), 0);
+        // what could never be had is refused before it is read
+        let refused = slow(60 << 20, 1, Duration::ZERO).paid(&budget, payer(1), |bytes| 2 * bytes).err().unwrap();
+        assert_eq!(refused.code, Code::PayloadTooLarge);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_keeps_a_pace_of_16_kb_a_second_after_ten_seconds() {
+        let piece = 32 << 10;
+        // two seconds a piece are just the pace; a second more is not
+        assert_eq!(slow(4 << 20, piece, Duration::from_secs(2)).all().await.unwrap().len(), 4 << 20);
+        let started = Instant::now();
+        let refused = slow(4 << 20, piece, Duration::from_secs(3)).all().await.unwrap_err();
+        assert_eq!(refused.code, Code::InvalidRequest);
+        // of the ten seconds of grace each piece cost one: the ninth piece, due at 27 s, is not waited for beyond 26 s
+        assert_eq!(started.elapsed().as_secs(), 26);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_declare_its_length_is_short() {
+        let undeclared = |bytes: usize| {
+            let pieces = (0..bytes >> 10).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![7; 1 << 10])));
+            Pieces::new(Body::from_stream(futures_util::stream::iter(pieces)), 40 << 20).unwrap()
+        };
+        assert_eq!(undeclared(1 << 20).all().await.unwrap().len(), 1 << 20);
+        let refused = undeclared((1 << 20) + (1 << 10)).all().await.unwrap_err();
+        assert_eq!(refused.code, Code::InvalidRequest);
+        assert!(refused.message.contains("Content-Length"), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn x6_a_declared_length_over_the_ceiling_is_refused_unread() {
+        assert_eq!(Pieces::new(Body::from(vec![0; 11]), 10).err().unwrap().code, Code::PayloadTooLarge);
+        let mut pieces = Pieces::new(Body::from(vec![0; 10]), 10).unwrap();
+        assert_eq!(pieces.bytes_max(), 10);
+        assert_eq!(pieces.next().await.unwrap().unwrap().len(), 10);
+        assert!(pieces.next().await.unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_arriving_is_given_up() {
+        let first = futures_util::stream::once(async { Ok::<Bytes, std::io::Error>("1".into()) });
+        let stalled = futures_util::StreamExt::chain(first, futures_util::stream::pending());
+        let mut pieces = Pieces::new(Body::from_stream(stalled), 10).unwrap();
+        pieces.next().await.unwrap();
+        assert_eq!(pieces.next().await.unwrap_err().code, Code::InvalidRequest);
+    }
+
+    #[tokio::test]
+    async fn x6_a_body_of_unknown_length_is_cut_at_the_ceiling() {
+        let chunks = futures_util::stream::iter(["12345678"; 2].map(|chunk| Ok::<Bytes, std::io::Error>(chunk.into())));
+        let mut pieces = Pieces::new(Body::from_stream(chunks), 10).unwrap();
+        assert_eq!(pieces.bytes_max(), 10);
+        pieces.next().await.unwrap();
+        assert_eq!(pieces.next().await.unwrap_err().code, Code::PayloadTooLarge);
+    }
+}

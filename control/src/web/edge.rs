@@ -1,0 +1,174 @@
+//! What happens to every request on its way in and out: an id, a deadline, the error object, one log line.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use api::RequestId;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use crate::access::limits::Quota;
+use crate::app::Node;
+use crate::caller::{Caller, Credential};
+use crate::docs::health;
+use crate::ids;
+use crate::web::envelope::{self, Area};
+use crate::web::error::ApiError;
+use crate::web::peer::{ClientAddress, Peer};
+
+/// Names a request for support (readings X11).
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Time that an answer may take after the deadline of its work, so that the work's own answer is the one sent.
+const AFTERMATH: Duration = Duration::from_secs(10);
+/// Characters of a caller's own request id that are logged.
+const CLIENT_ID_CHARACTERS_MAX: usize = 64;
+
+/// When the work of a request must be done (readings E9).
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(pub Instant);
+
+/// Who a request turned out to be from, for the log: ids, never what was shown (readings X16). Empty until a credential was
+/// found valid; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Identified(Arc<OnceLock<Caller>>);
+
+impl Identified {
+    /// It is this caller's request.
+    pub fn is(&self, caller: &Caller) {
+        // the first one stays
+        let _ = self.0.set(caller.clone());
+    }
+
+    fn account(&self) -> Option<&str> {
+        self.0.get().map(|caller| caller.account.as_str())
+    }
+
+    fn key(&self) -> Option<&str> {
+        match &self.0.get()?.credential {
+            Credential::Key { key_id, .. } => Some(key_id.as_str()),
+            Credential::Token { .. } => None,
+        }
+    }
+
+    fn user(&self) -> Option<&str> {
+        match &self.0.get()?.credential {
+            Credential::Token { user_id, .. } => Some(user_id.as_str()),
+            Credential::Key { .. } => None,
+        }
+    }
+}
+
+/// The layer around all routes.
+pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Next) -> Response {
+    let _in_flight = node.in_flight.enter();
+    let started = Instant::now();
+    let id = ids::request(node.clock.now());
+    let method = known_method(request.method());
+    // the pattern, never the path: paths hold session ids (readings X16)
+    let route =
+        request.extensions().get::<MatchedPath>().map_or("unmatched".to_owned(), |path| path.as_str().to_owned());
+    let area = Area::of(request.uri().path());
+    let client_id = client_request_id(request.headers()).map(str::to_owned);
+    let deadline = node.config.requests.deadline;
+    request.extensions_mut().insert(Deadline(started + deadline));
+    let peer = request.extensions().get::<Peer>().copied();
+    let address = peer.map(|peer| ClientAddress::of(peer, request.headers(), &node.config.trusted_proxies));
+    if let Some(address) = address {
+        request.extensions_mut().insert(address);
+    }
+    if peer.is_some_and(|peer| peer.forwards_untrusted(request.headers(), &node.config.trusted_proxies)) {
+        node.telemetry.forwarded_untrusted();
+        if !node.unnamed_proxy_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "X-Forwarded-For comes from an address that ANGO_TRUSTED_PROXIES does not name, and is not believed: behind \
+                 a proxy all clients are one address then, with one burst and one lockout"
+            );
+        }
+    }
+    let quota = Quota::default();
+    request.extensions_mut().insert(quota.clone());
+    let identified = Identified::default();
+    request.extensions_mut().insert(identified.clone());
+
+    let response = if node.is_draining() && !health::ROUTES.contains(&route.as_str()) {
+        ApiError::draining().into_response()
+    } else {
+        let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
+        match tokio::time::timeout(deadline + AFTERMATH, answer).await {
+            Ok(Ok(response)) => response,
+            // the panic itself is on the error stream
+            Ok(Err(_)) => ApiError::internal("a handler panicked").into_response(),
+            Err(_) => ApiError::unavailable("deadline", "the request did not finish in time").into_response(),
+        }
+    };
+
+    if let Some(error) = response.extensions().get::<Arc<ApiError>>() {
+        node.telemetry.refused(error.code, error.reason);
+    }
+    let mut response = with_error_object(response, area, &id, &node.base_url);
+    let standing = node.limits.settle(&quota, response.status(), address, node.clock.now());
+    let headers = response.headers_mut();
+    standing.write(headers);
+    headers.insert(X_REQUEST_ID, HeaderValue::from_str(id.as_str()).expect("ids are ASCII"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // answers hold ciphertexts and session ids; pages and their assets say otherwise themselves
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if node.is_draining() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    node.telemetry.answered(method, &route, status, took);
+    let ms = took.as_micros() as f64 / 1000.0;
+    tracing::info!(
+        method,
+        route,
+        status,
+        ms,
+        request_id = id.as_str(),
+        client_request_id = client_id,
+        account_id = identified.account(),
+        key_id = identified.key(),
+        user_id = identified.user(),
+        "answered"
+    );
+    response
+}
+
+/// Writes the error object of the area, if the answer is one of our errors.
+fn with_error_object(mut response: Response, area: Area, id: &RequestId, base_url: &str) -> Response {
+    let Some(error) = response.extensions_mut().remove::<Arc<ApiError>>() else { return response };
+    let (parts, _) = response.into_parts();
+    let mut answer = envelope::write(&error, area, id, base_url);
+    for (name, value) in &parts.headers {
+        if *name != header::CONTENT_LENGTH {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
+}
+
+/// The caller's own id for the request, for the log only (readings X11).
+fn client_request_id(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(X_REQUEST_ID)?.to_str().ok()?;
+    Some(&text[..text.len().min(CLIENT_ID_CHARACTERS_MAX)])
+}
+
+/// The method as a label: callers can make up methods, and labels must come from a fixed list.
+fn known_method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,309 @@
+//! `Idempotency-Key`: a request that is sent again has its effect once, and gets the first answer (readings I1-I6).
+//!
+//! [`once`] stands between the authorisation and the handlers. It claims the key, lets the handler run and keeps its
+//! answer if that is a success; any other result releases the key. A handler that changes the database keeps its answer
+//! within the same transaction, so that a crash leaves both or neither:
+//!
+//! ```ignore
+//! // `claim: Claim` is an argument of the handler, in front of the body
+//! let (response, kept) = claim.keep((StatusCode::CREATED, Answer(created)).into_response()).await?;
+//! node.store.insert_thing(&thing, kept.as_ref()).await?; // its transaction ends with `keep(&mut tx, kept).await?`
+//! Ok(response)
+//! ```
+//!
+//! Where the client's going away must not stop the effect halfway, these lines stand in a task of their own. Without an
+//! `Idempotency-Key` a claim is empty and costs nothing.
+
+mod answers;
+mod fingerprint;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use api::{AccountId, Code};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use sha2::{Digest as _, Sha256};
+use store::{Claimed, KeptAnswer, NewClaim};
+
+use crate::app::Node;
+use crate::budget::Payer;
+use crate::caller::Caller;
+use crate::ids;
+use crate::web::error::ApiError;
+use answers::Asked;
+use fingerprint::{Fingerprint, fingerprint_of};
+
+pub use answers::Answers;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Says that an answer was given before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Longest key (readings I1).
+const KEY_CHARACTERS_MAX: usize = 255;
+/// How long answers are kept (specification, Limits).
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// What a claim outlives the deadline of its request by: longer than an answer may take after it. Other nodes then take
+/// its node for lost.
+const CLAIM_MARGIN: Duration = Duration::from_secs(60);
+
+/// Lets a request with an `Idempotency-Key` have its effect once.
+pub async fn once(State(node): State<Arc<Node>>, request: Request, next: Next) -> Result<Response, ApiError> {
+    if !matches!(*request.method(), Method::POST | Method::PATCH) {
+        return Ok(next.run(request).await);
+    }
+    let Some(key) = presented_key(request.headers())? else { return Ok(next.run(request).await) };
+    let caller = request.extensions().get::<Caller>().ok_or_else(|| ApiError::internal("a key without a caller"))?;
+    let caller = caller.clone();
+    let digest = scope(&caller.account, request.method(), request.uri().path(), key);
+    // a task: a claim that is granted to a client that has gone away must be released
+    let claiming = tokio::spawn(Held::claim(node.clone(), digest, caller.clone()));
+    match claiming.await?? {
+        Outcome::Running => Err(ApiError::in_progress()),
+        Outcome::Kept { answer, blob } => {
+            let fingerprint = fingerprint_of(request.into_body()).await?;
+            let replay = node.answers.open(&node, &Payer::from(&caller), &digest, answer, blob).await?;
+            if !replay.fits(fingerprint, &caller) {
+                let message =
+                    "this Idempotency-Key was used before with another body, role or credential: use a new key";
+                return Err(ApiError::new(Code::IdempotencyKeyReused, message));
+            }
+            let mut response = replay.response;
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Outcome::Mine(held) => {
+            let (mut parts, body) = request.into_parts();
+            parts.extensions.insert(Claim(Some(held.clone())));
+            let request = Request::from_parts(parts, Body::new(held.fingerprint.watch(body)));
+            held.conclude(next.run(request).await).await
+        }
+    }
+}
+
+/// The key of a request, if it has one.
+fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let visible = value.as_bytes().iter().all(u8::is_ascii_graphic);
+    if values.next().is_some() || !visible || !(1..=KEY_CHARACTERS_MAX).contains(&value.len()) {
+        let message = "Idempotency-Key must be one value of 1 to 255 visible ASCII characters";
+        return Err(ApiError::new(Code::InvalidRequest, message).at("Idempotency-Key", "not a key"));
+    }
+    value.to_str().map(Some).map_err(ApiError::internal)
+}
+
+/// What a key counts within (readings I1). None of the parts holds a zero byte.
+fn scope(account: &AccountId, method: &Method, path: &str, key: &str) -> [u8; 32] {
+    Sha256::digest([account.as_str(), method.as_str(), path, key].join("\0")).into()
+}
+
+/// A request's claim on its key; empty without a key.
+#[derive(Clone)]
+pub struct Claim(Option<Arc<Held>>);
+
+impl Claim {
+    /// Prepares a successful answer to be kept: the same answer, and what the transaction of the effect is to write.
+    pub async fn keep(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
+        self.keep_for(response, Audience::Account).await
+    }
+
+    /// The same for an answer that holds a secret, such as a new key: it is given again to the credential that asked first,
+    /// and to its rotated successors, but to no colleague who uses the same `Idempotency-Key`.
+    pub async fn keep_secret(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
+        self.keep_for(response, Audience::Credential).await
+    }
+
+    async fn keep_for(
+        &self,
+        response: Response,
+        audience: Audience,
+    ) -> Result<(Response, Option<KeptAnswer>), ApiError> {
+        match &self.0 {
+            Some(held) => held.keep(response, audience).await.map(|(response, kept)| (response, Some(kept))),
+            None => Ok((response, None)),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Claim {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Claim>().cloned().unwrap_or(Claim(None)))
+    }
+}
+
+/// The callers that may be given a kept answer again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// Any caller of the account with the same role.
+    Account,
+    /// Only the API key's lineage or the user that asked first.
+    Credential,
+}
+
+/// What became of the attempt to claim a key.
+enum Outcome {
+    Mine(Arc<Held>),
+    Running,
+    Kept { answer: Vec<u8>, blob: Option<String> },
+}
+
+/// The request runs and nothing is kept.
+const RUNNING: u8 = 0;
+/// The handler has prepared its answer.
+const ANSWERED: u8 = 1;
+/// Nothing is left to be done.
+const ENDED: u8 = 2;
+
+/// A granted claim. Dropped before its end (the client went away, the handler panicked) it releases the key.
+struct Held {
+    node: Arc<Node>,
+    digest: [u8; 32],
+    claim: [u8; 16],
+    caller: Caller,
+    fingerprint: Fingerprint,
+    state: AtomicU8,
+}
+
+impl Held {
+    async fn claim(node: Arc<Node>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
+        let (now, claim) = (node.clock.now(), ids::random());
+        let new = NewClaim {
+            digest: &digest,
+            account_id: caller.account.as_str(),
+            claim: &claim,
+            node_id: &node.answers.node_id,
+            held_until: now.plus(node.config.requests.deadline + CLAIM_MARGIN).0,
+        };
+        Ok(match node.store.claim(&new, now.0).await? {
+            Claimed::Running => Outcome::Running,
+            Claimed::Kept { answer, blob } => Outcome::Kept { answer, blob },
+            Claimed::Mine => {
+                let (fingerprint, state) = (Fingerprint::default(), AtomicU8::new(RUNNING));
+                Outcome::Mine(Arc::new(Held { node, digest, claim, caller, fingerprint, state }))
+            }
+        })
+    }
+
+    async fn keep(&self, response: Response, audience: Audience) -> Result<(Response, KeptAnswer), ApiError> {
+        let (parts, body) = response.into_parts();
+        // it is there as a whole: nothing is waited for
+        let body = body.collect().await.map_err(ApiError::internal)?.to_bytes();
+        let asked = Asked {
+            fingerprint: self.fingerprint.whole(),
+            role: self.caller.role.as_str().to_owned(),
+            credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
+        };
+        let (answer, blob) =
+            self.node.answers.seal(&self.node, &Payer::from(&self.caller), &self.digest, &parts, &body, asked).await?;
+        let held_until = self.node.clock.now().plus(KEPT).0;
+        self.state.store(ANSWERED, Ordering::Release);
+        let kept = KeptAnswer { digest: self.digest, claim: self.claim, answer, blob, held_until };
+        Ok((Response::from_parts(parts, Body::from(body)), kept))
+    }
+
+    /// Keeps a successful answer unless its handler has, releases the key after any other (readings I4).
+    async fn conclude(&self, response: Response) -> Result<Response, ApiError> {
+        let mut response = response;
+        if !response.status().is_success() {
+            self.node.store.release_claim(&self.digest, &self.claim).await?;
+        } else if self.state.load(Ordering::Acquire) == RUNNING {
+            let (same, kept) = self.keep(response, Audience::Account).await?;
+            self.node.store.keep_answer(&kept).await?;
+            response = same;
+        }
+        self.state.store(ENDED, Ordering::Release);
+        Ok(response)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if *self.state.get_mut() == ENDED {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (node, digest, claim) = (self.node.clone(), self.digest, self.claim);
+        runtime.spawn(async move {
+            // what was kept stays; what cannot be released now ends with its time
+            if let Err(error) = node.store.release_claim(&digest, &claim).await {
+                tracing::error!(%error, "a claim was not released");
+            }
+        });
+    }
+}
+
+/// Forgets answers whose time is over, and files that no answer names any more.
+pub async fn forget_old(node: &Arc<Node>) {
+    let forgotten = async {
+        node.store.forget_kept_answers(node.clock.now().0).await?;
+        let named = node.store.kept_blobs().await?;
+        let node = node.clone();
+        tokio::task::spawn_blocking(move || node.answers.blobs.sweep(&named)).await?.map_err(ApiError::internal)
+    };
+    if let Err(error) = forgotten.await {
+        tracing::error!(message = error.message, "old answers were not forgotten");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key_of(values: &[&[u8]]) -> Result<Option<String>, Code> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(value).unwrap());
+        }
+        presented_key(&headers).map(|key| key.map(str::to_owned)).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn i1_a_key_is_one_value_of_1_to_255_visible_ascii_characters() {
+        assert_eq!(key_of(&[]), Ok(None));
+        for good in [&b"k"[..], b"~!\"{}", &[b'a'; 255]] {
+            assert_eq!(key_of(&[good]), Ok(Some(String::from_utf8(good.to_vec()).unwrap())));
+        }
+        for bad in [&[&b""[..]][..], &[b"a b"], &[b"a\tb"], &["\u{e9}".as_bytes()], &[&[b'a'; 256]], &[b"k", b"k"]] {
+            assert_eq!(key_of(bad), Err(Code::InvalidRequest), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn i1_a_key_counts_within_its_account_method_and_path() {
+        let accounts = [1, 2].map(AccountId::from_bits);
+        let mut scopes = vec![
+            scope(&accounts[0], &Method::POST, "/a", "k"),
+            scope(&accounts[1], &Method::POST, "/a", "k"),
+            scope(&accounts[0], &Method::PATCH, "/a", "k"),
+            scope(&accounts[0], &Method::POST, "/b", "k"),
+            scope(&accounts[0], &Method::POST, "/a", "l"),
+        ];
+        assert_eq!(scopes[0], scope(&accounts[0], &Method::POST, "/a", "k"));
+        scopes.sort_unstable();
+        scopes.dedup();
+        assert_eq!(scopes.len(), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn i1_any_header_is_the_key_itself_or_refused(value in prop::collection::vec(prop_oneof![32u8..127, 128u8..=255], 0..300)) {
+            let good = (1..=255).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+            match key_of(&[&value]) {
+                Ok(key) => prop_assert!(good && key.as_deref().map(str::as_bytes) == Some(&value[..])),
+                Err(code) => prop_assert!(!good && code == Code::InvalidRequest),
+            }
+        }
+    }
+}

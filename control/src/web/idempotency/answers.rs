@@ -1,0 +1,196 @@
+//! Kept answers at rest: encrypted (readings I5), large bodies in files (I6).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::response::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use chacha20poly1305::aead::{AeadInOut, KeyInit};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use serde::{Deserialize, Serialize};
+
+use crate::app::Node;
+use crate::blobs::Blobs;
+use crate::budget::Payer;
+use crate::caller::Caller;
+use crate::ids;
+use crate::secrets::Key;
+use crate::web::body::reserve;
+use crate::web::error::ApiError;
+
+/// Bodies from this size on go to a file.
+const FILE_BYTES_MIN: usize = 64 << 10;
+/// Memory that keeping a large body needs for each of its bytes: the answer and what is written.
+const COPIES: u64 = 2;
+/// What is authenticated with a body in a file besides the claim's digest.
+const BODY: &[u8] = b"body";
+/// When a balancer may have chosen the node that keeps a large answer.
+const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of a nonce: long enough to be random.
+const NONCE_BYTES: usize = 24;
+
+/// How this node keeps answers.
+pub struct Answers {
+    /// Names this node's claims, from one start to the next.
+    pub(crate) node_id: String,
+    pub(super) blobs: Blobs,
+    cipher: XChaCha20Poly1305,
+}
+
+/// What is kept of an answer besides its body.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    status: u16,
+    headers: Vec<(String, String)>,
+    asked: Asked,
+}
+
+/// What a request must be like to be the same one.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// SHA-256 of its body; none if its body was not looked at.
+    pub(super) fingerprint: Option<[u8; 32]>,
+    /// The caller's role: a lower one must not read what a higher one was answered, such as its new key.
+    pub(super) role: String,
+    /// The API key's lineage or the user that asked, if the answer holds a secret: no other one may read it again.
+    #[serde(default)]
+    pub(super) credential: Option<String>,
+}
+
+/// An answer that was kept.
+pub struct Replay {
+    pub response: Response,
+    asked: Asked,
+}
+
+impl Replay {
+    /// Whether the request that was answered had a body of this hash and came from a caller of this role; with this
+    /// credential, where the answer holds a secret.
+    pub fn fits(&self, fingerprint: [u8; 32], caller: &Caller) -> bool {
+        let Asked { fingerprint: first, role, credential } = &self.asked;
+        role == caller.role.as_str()
+            && credential.as_ref().is_none_or(|credential| credential == caller.credential.lasting_id())
+            && first.is_none_or(|first| first == fingerprint)
+    }
+}
+
+impl Answers {
+    /// Answers encrypted under this key, claims of this node.
+    pub fn new(key: &Key, blobs: Blobs, node_id: String) -> Answers {
+        Answers { node_id, blobs, cipher: XChaCha20Poly1305::new((&**key).into()) }
+    }
+
+    /// An answer as it is stored, and the name of the file that its body is in, if it is large. The file is on the disk
+    /// before this returns; it is swept if nobody ever names it.
+    pub(super) async fn seal(
+        &self,
+        node: &Node,
+        payer: &Payer,
+        digest: &[u8; 32],
+        parts: &Parts,
+        body: &Bytes,
+        asked: Asked,
+    ) -> Result<(Vec<u8>, Option<String>), ApiError> {
+        let headers = parts.headers.iter().filter(|(name, _)| **name != header::CONTENT_LENGTH);
+        let text =
+            |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
+        let head = Head { status: parts.status.as_u16(), headers: headers.filter_map(text).collect(), asked };
+        let head = serde_json::to_vec(&head).map_err(ApiError::internal)?;
+        let length = u32::try_from(head.len()).map_err(ApiError::internal)?.to_le_bytes();
+        if body.len() < FILE_BYTES_MIN {
+            return Ok((encrypt(&self.cipher, digest, [&length, &head[..], body].concat())?, None));
+        }
+        let _reserved = reserve(&node.body_budget, payer, COPIES * body.len() as u64).await?;
+        let (cipher, blobs, body) = (self.cipher.clone(), self.blobs.clone(), body.clone());
+        let with = [digest, BODY].concat();
+        let written = node.offload.finish(payer.clone(), move || {
+            let sealed = encrypt(&cipher, &with, body.to_vec())?;
+            blobs.put(&sealed).map_err(|error| {
+                tracing::error!(%error, "an answer was not written to the data folder");
+                ApiError::unavailable("data_folder", "the answer could not be kept, so nothing was done")
+            })
+        });
+        let blob = written.await??;
+        Ok((encrypt(&self.cipher, digest, [&length, &head[..]].concat())?, Some(blob)))
+    }
+
+    /// The answer that was stored.
+    pub(super) async fn open(
+        &self,
+        node: &Node,
+        payer: &Payer,
+        digest: &[u8; 32],
+        answer: Vec<u8>,
+        blob: Option<String>,
+    ) -> Result<Replay, ApiError> {
+        let broken = || ApiError::internal("a kept answer is broken");
+        let sealed = decrypt(&self.cipher, digest, answer)?;
+        let (length, rest) = sealed.split_first_chunk().ok_or_else(broken)?;
+        let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(broken)?;
+        let head: Head = serde_json::from_slice(head).map_err(ApiError::internal)?;
+        let body = match blob {
+            None => Bytes::copy_from_slice(body),
+            Some(name) => {
+                let (cipher, blobs, with) = (self.cipher.clone(), self.blobs.clone(), [digest, BODY].concat());
+                let opened = node.offload.run(payer.clone(), move || {
+                    let sealed = blobs.get(&name).map_err(|error| {
+                        tracing::warn!(%error, "a kept answer is not in this node's folder");
+                        let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
+                             through a balancer that keeps a session on its node";
+                        ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
+                    });
+                    decrypt(&cipher, &with, sealed?)
+                });
+                Bytes::from(opened.await??)
+            }
+        };
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(head.status).map_err(ApiError::internal)?;
+        for (name, value) in head.headers {
+            let name: HeaderName = name.parse().map_err(ApiError::internal)?;
+            response.headers_mut().append(name, value.parse().map_err(ApiError::internal)?);
+        }
+        Ok(Replay { response, asked: head.asked })
+    }
+}
+
+/// Encrypts in place: the ciphertext, its tag, then the nonce.
+fn encrypt(cipher: &XChaCha20Poly1305, with: &[u8], mut text: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+    let nonce: [u8; NONCE_BYTES] = ids::random();
+    cipher.encrypt_in_place(&XNonce::from(nonce), with, &mut text).map_err(ApiError::internal)?;
+    text.extend_from_slice(&nonce);
+    Ok(text)
+}
+
+/// Undoes [`encrypt`].
+fn decrypt(cipher: &XChaCha20Poly1305, with: &[u8], mut sealed: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+    let broken = || ApiError::internal("a kept answer is damaged or under another secret");
+    let nonce: [u8; NONCE_BYTES] = *sealed.last_chunk().ok_or_else(broken)?;
+    sealed.truncate(sealed.len() - NONCE_BYTES);
+    cipher.decrypt_in_place(&XNonce::from(nonce), with, &mut sealed).map_err(|_| broken())?;
+    Ok(sealed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i5_an_answer_is_readable_under_its_key_and_its_claim_only() {
+        let [cipher, other] = [1, 2].map(|key| XChaCha20Poly1305::new(&[key; 32].into()));
+        let sealed = encrypt(&cipher, b"claim", b"svc_live_secret".to_vec()).unwrap();
+        assert!(!sealed.windows(6).any(|window| window == b"secret"));
+        assert_ne!(sealed, encrypt(&cipher, b"claim", b"svc_live_secret".to_vec()).unwrap());
+        assert_eq!(decrypt(&cipher, b"claim", sealed.clone()).unwrap(), b"svc_live_secret");
+        let mut bad = sealed.clone();
+        bad[3] ^= 1;
+        for (cipher, with, sealed) in
+            [(&other, &b"claim"[..], sealed.clone()), (&cipher, b"other", sealed), (&cipher, b"claim", bad)]
+        {
+            assert!(decrypt(cipher, with, sealed).is_err());
+        }
+        assert!(decrypt(&cipher, b"claim", vec![0; 10]).is_err());
+    }
+}

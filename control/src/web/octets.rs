@@ -1,0 +1,321 @@
+//! Ciphertexts as bare words behind a JSON head ([`api::octets`], docs/wire-format.md 10): for clients whom base64 and
+//! JSON cost more than the network does.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use api::Code;
+use api::octets::{self, Fault};
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+use zeroize::Zeroizing;
+
+use crate::app::Node;
+use crate::budget::Payer;
+use crate::compute::engine::LweList;
+use crate::compute::workbench::Room;
+use crate::web::body::{Json, JsonBody, OFF_THREAD_BYTES_MIN, Pieces, Reserved, media_type};
+use crate::web::error::ApiError;
+use crate::web::json;
+
+/// The media type.
+pub const OCTET_STREAM: &str = "application/octet-stream";
+/// Memory that such a request needs for each byte of its body: the words, and a copy where handles stand between them.
+const COPIES: u64 = 2;
+
+/// How the octet-stream form describes itself.
+pub struct HeadAndWords;
+
+impl PartialSchema for HeadAndWords {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+            .description(Some(
+                "The length of the head (4 bytes, little-endian), the head (JSON), then ciphertexts one after another: \
+                 4 (n + 1) bytes each, mask then body, as little-endian words.",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for HeadAndWords {}
+
+/// The head of an octet-stream that a route takes.
+pub trait OctetsHead: DeserializeOwned + Send + 'static {
+    /// Bytes the head may have.
+    const HEAD_BYTES_MAX: usize;
+    /// Bytes the whole body may have.
+    const BYTES_MAX: usize;
+}
+
+/// What stands behind a head, as words. Overwritten when it is dropped unread: who knows what it was.
+#[derive(Default)]
+pub struct Words {
+    words: Zeroizing<Vec<u32>>,
+    /// Bytes of a word that is not whole yet.
+    part: Zeroizing<Vec<u8>>,
+}
+
+impl Words {
+    /// Those that came with the head, and room for as many bytes as may follow, which have been set aside.
+    fn begin(come: &[u8], bytes_max: usize) -> Words {
+        let room = (come.len() + bytes_max).div_ceil(4);
+        let mut words = Words { words: Zeroizing::new(Vec::with_capacity(room)), part: Zeroizing::default() };
+        words.push(come);
+        words
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let missing = (4 - self.part.len()) % 4;
+        let (end_of_word, bytes) = bytes.split_at(missing.min(bytes.len()));
+        self.part.extend_from_slice(end_of_word);
+        if let Ok(whole) = self.part.as_slice().try_into() {
+            self.words.push(u32::from_le_bytes(whole));
+            self.part.clear();
+        }
+        let (words, part) = bytes.as_chunks();
+        // one slice: copied as a block, not word by word
+        self.words.extend(words.iter().copied().map(u32::from_le_bytes));
+        self.part.extend_from_slice(part);
+    }
+
+    /// How many bytes they are.
+    pub fn bytes(&self) -> usize {
+        4 * self.words.len() + self.part.len()
+    }
+
+    /// The bytes themselves, as they came.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let words = self.words.iter().flat_map(|word| word.to_le_bytes());
+        Zeroizing::new(words.chain(self.part.iter().copied()).collect())
+    }
+
+    /// The words, not to be overwritten: they are ciphertexts.
+    pub fn into_words(mut self) -> Vec<u32> {
+        std::mem::take(&mut *self.words)
+    }
+}
+
+/// A body in one of two forms.
+pub enum Upload<J, H> {
+    /// JSON with ciphertexts in base64.
+    Json(Json<J>),
+    /// A JSON head with bare words behind it.
+    Octets {
+        /// The head.
+        head: H,
+        /// The ciphertexts.
+        words: Words,
+        /// Keep it as long as the request's data lives.
+        reserved: Reserved,
+    },
+}
+
+impl<J: JsonBody, H: OctetsHead> FromRequest<Arc<Node>> for Upload<J, H> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+        match media_type(request.headers()).as_deref() {
+            Some("application/json") => Ok(Upload::Json(Json::from_request(request, node).await?)),
+            Some(OCTET_STREAM) => from_octets(request, node).await,
+            _ => Err(ApiError::new(
+                Code::InvalidRequest,
+                "the content type must be application/json or application/octet-stream",
+            )),
+        }
+    }
+}
+
+async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<Upload<J, H>, ApiError> {
+    let payer = Payer::of(request.extensions());
+    let mut pieces = Pieces::kept(node, request, H::BYTES_MAX, |bytes| COPIES * bytes)?;
+    let mut begun = Zeroizing::new(Vec::new());
+    let start = loop {
+        match octets::split(&begun, H::HEAD_BYTES_MAX) {
+            Ok((head, _)) => break octets::LENGTH_BYTES + head.len(),
+            Err(Fault::HeadTooLong) => {
+                let message = format!("the head may have at most {} bytes here", H::HEAD_BYTES_MAX);
+                return Err(ApiError::new(Code::PayloadTooLarge, message));
+            }
+            Err(Fault::CutShort) => {}
+        }
+        let piece = pieces.next().await?;
+        let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;
+        begun.extend_from_slice(&piece);
+    };
+    let mut words = Words::begin(&begun[start..], pieces.bytes_max());
+    while let Some(piece) = pieces.next().await? {
+        words.push(&piece);
+    }
+    let parse = move || json::parse(&begun[octets::LENGTH_BYTES..start]);
+    let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { node.offload.run(payer, parse).await?? };
+    Ok(Upload::Octets { head, words, reserved: pieces.take_reserved() })
+}
+
+/// Whether an answer is wanted in this form: `Accept` names it.
+pub fn wanted(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|range| {
+        let name = range.split(';').next().unwrap_or_default().trim();
+        name.eq_ignore_ascii_case(OCTET_STREAM)
+    })
+}
+
+/// An answer's bytes, ready to be sent.
+pub struct Written {
+    content_type: &'static str,
+    pieces: VecDeque<Bytes>,
+}
+
+/// An answer in JSON. CPU work for large ones.
+pub fn write_json(answer: &impl Serialize) -> Result<Written, ApiError> {
+    let bytes = serde_json::to_vec(answer).map_err(ApiError::internal)?;
+    Ok(Written { content_type: "application/json", pieces: [bytes.into()].into() })
+}
+
+/// An answer of a head and ciphertexts, whose words are sent from where they are.
+pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<LweList>) -> Result<Written, ApiError> {
+    let head = serde_json::to_vec(head).map_err(ApiError::internal)?;
+    let begin = Bytes::from(octets::begin(&head, 0));
+    let words = ciphertexts.into_iter().map(|list| Bytes::from_owner(LittleEndian::of(list.into_words())));
+    Ok(Written { content_type: OCTET_STREAM, pieces: std::iter::once(begin).chain(words).collect() })
+}
+
+/// Words that are seen as their little-endian bytes.
+struct LittleEndian(Vec<u32>);
+
+impl LittleEndian {
+    fn of(mut words: Vec<u32>) -> LittleEndian {
+        words.iter_mut().for_each(|word| *word = word.to_le());
+        LittleEndian(words)
+    }
+}
+
+impl AsRef<[u8]> for LittleEndian {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl Written {
+    /// The answer. The room is given back when all of it is sent, or nobody takes it any more.
+    pub fn respond(self, status: StatusCode, room: Option<Room>) -> Response {
+        let body = Held { pieces: self.pieces, _room: room };
+        (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
+    }
+}
+
+/// A body that is there as a whole, and the memory that is set aside for it.
+struct Held {
+    pieces: VecDeque<Bytes>,
+    _room: Option<Room>,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+        // a little at a time: the next is taken when the one before is on its way, so that the room is held for a slow reader
+        while let Some(first) = self.pieces.front_mut() {
+            let piece = first.split_to(first.len().min(PIECE_BYTES));
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            self.pieces.pop_front();
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.iter().all(Bytes::is_empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.pieces.iter().map(|piece| piece.len() as u64).sum())
+    }
+}
+
+/// Bytes handed to a connection at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::compute::workbench::Memory;
+
+    #[test]
+    fn the_form_is_wanted_when_accept_names_it() {
+        for (accept, expected) in [
+            ("application/octet-stream", true),
+            ("application/json, Application/Octet-Stream;q=0.5", true),
+            ("*/*", false),
+            ("application/*", false),
+            ("application/json", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(wanted(&headers), expected, "{accept}");
+        }
+        assert!(!wanted(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn words_have_room_for_all_that_follows_from_the_beginning() {
+        for (come, more) in [(0, 400), (10, 90), (13, 8)] {
+            let mut words = Words::begin(&vec![1; come], more);
+            let room = words.words.as_ptr();
+            words.push(&vec![2; more]);
+            assert_eq!((words.bytes(), words.words.as_ptr()), (come + more, room), "moved");
+        }
+    }
+
+    #[test]
+    fn words_are_whole_however_the_pieces_are_cut() {
+        let bytes: Vec<u8> = (0..23).collect();
+        // every way to cut the first ten bytes
+        for cuts in 0..1u32 << 10 {
+            let (mut words, mut piece) = (Words::default(), Vec::new());
+            for (at, &byte) in bytes.iter().enumerate() {
+                piece.push(byte);
+                if cuts >> at & 1 == 1 {
+                    words.push(&std::mem::take(&mut piece));
+                }
+            }
+            words.push(&piece);
+            assert_eq!((words.bytes(), &words.to_bytes()[..]), (23, &bytes[..]), "{cuts:b}");
+            assert_eq!(words.into_words()[..2], [0x0302_0100, 0x0706_0504], "{cuts:b}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_holds_its_memory_until_it_is_sent() {
+        let memory = Memory::of_session(Budget::memory(1 << 20, 1 << 20), Payer::stranger(), 1 << 20);
+        let room = memory.reserve(700_000).unwrap();
+        let ciphertexts = LweList::from_words(2, vec![0x0102_0304; 150_000]);
+        let written = write_octets(&"head", vec![ciphertexts]).unwrap();
+        let response = written.respond(StatusCode::OK, Some(room));
+        assert_eq!(response.headers()[header::CONTENT_TYPE], OCTET_STREAM);
+        assert_eq!(memory.used(), 700_000);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(octets::split(&body, 100).unwrap(), (&b"\"head\""[..], &[4, 3, 2, 1].repeat(150_000)[..]));
+        assert_eq!(memory.used(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! CPU work of requests (keys, ciphertexts, large JSON): off the async threads, and no more of it at once than there are
+//! cores, so that a crowd of uploads takes turns instead of threads. Turns are shared out ([`Budget::turns`]).
+
+use std::thread;
+use std::time::Duration;
+
+use crate::budget::{Budget, Grant, Payer};
+use crate::web::error::ApiError;
+
+/// How long a request waits for a core before it is told to come back.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Cores that requests' own work may use.
+#[derive(Clone, Debug)]
+pub struct Offload {
+    cores: Budget,
+}
+
+impl Offload {
+    /// As many as the machine has.
+    pub fn new() -> Self {
+        let cores = thread::available_parallelism().map_or(1, Into::into);
+        Self { cores: Budget::turns(cores as u64) }
+    }
+
+    /// Runs work when a core is free; 503 when none is for half a minute. Work that has begun ends, whether or not its
+    /// request still waits for it.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        payer: Payer,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.cores.take_within(&payer, 1, PATIENCE).await.map_err(|_| {
+            ApiError::unavailable("cores", "the node is busy with other requests").retry_after(Duration::from_secs(2))
+        })?;
+        on_core(turn, work).await
+    }
+
+    /// As [`Offload::run`], for the end of work that is done already and would be lost: waits as long as need be.
+    pub async fn finish<T: Send + 'static>(
+        &self,
+        payer: Payer,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.cores.take(&payer, 1).await.map_err(|_| ApiError::internal("a core is more than there is"))?;
+        on_core(turn, work).await
+    }
+}
+
+async fn on_core<T: Send + 'static>(turn: Grant, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    let result = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        work()
+    });
+    Ok(result.await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{AccountId, Code};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_gets_no_core_for_half_a_minute_is_told_to_come_back() {
+        let offload = Offload { cores: Budget::turns(1) };
+        let payer = Payer::account(AccountId::from_bits(1));
+        let held = offload.cores.try_take(&payer, 1).unwrap();
+        let refused = offload.run(payer.clone(), || ()).await.unwrap_err();
+        assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
+        drop(held);
+        assert_eq!(offload.run(payer.clone(), || 7).await.unwrap(), 7);
+        assert_eq!(offload.finish(payer.clone(), || 8).await.unwrap(), 8);
+        assert_eq!(offload.cores.used(), 0);
+    }
+}

@@ -1,0 +1,497 @@
+//! The OpenAPI 3.1 page: what the handlers say about themselves, and the errors that every operation can answer.
+//!
+//! Bodies get an example by the name of their schema, from `openapi/examples.json`.
+//!
+//! The committed copy is `docs/openapi.json`; a test compares. `ango openapi` prints the page.
+
+use std::collections::BTreeMap;
+
+use api::{Code, ErrorEnvelope};
+use serde_json::{Value, json};
+use utoipa::openapi::content::{Content, ContentBuilder};
+use utoipa::openapi::example::{Example, ExampleBuilder};
+use utoipa::openapi::extensions::Extensions;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, Paths};
+use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{ComponentsBuilder, Object, ObjectBuilder, Type};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    ContactBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, ServerBuilder,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::caller::{Level, Role};
+use crate::docs::health::VERSION;
+use crate::router;
+
+/// Names of the security schemes.
+const API_KEY: &str = "api_key";
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+const SESSION_TOKEN: &str = "session_token";
+
+/// What the page says about the API as a whole.
+pub fn frame() -> OpenApi {
+    let description = "Computes on encrypted data without holding the plaintext.\n\n\
+        Make keys on your side, upload the evaluation key to `POST /api/v1/tfhe/eval-session`, send encrypted bits \
+        through gates, decrypt the results on your side. The server sees neither the bits nor the secret key.\n\n\
+        Every answer carries the header `X-Request-Id`. Every error has the same form; \
+        [all codes](/docs/errors) are explained.";
+    let scheme = Http::builder()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("svc_(live|test|dev|trial)_[0-9a-f]{32}")
+        .description(Some("An API key. Without the word `Bearer` it is accepted too."))
+        .build();
+    let session_token = Http::builder()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .description(Some("A session token of the dashboard: `POST /auth/login`, or the operator's own issuer."))
+        .build();
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Ango")
+                .version(VERSION)
+                .description(Some(description))
+                .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
+                .contact(Some(ContactBuilder::new().name(Some("The operator of this node")).build()))
+                .build(),
+        )
+        .servers(Some([ServerBuilder::new().url("/").description(Some("This node")).build()]))
+        .tags(Some([
+            TagBuilder::new().name("Health, models, pricing").description(Some("Public: no key is needed.")).build(),
+            TagBuilder::new()
+                .name("Gate sessions")
+                .description(Some("Boolean gates on encrypted bits, under a key that the client made."))
+                .build(),
+            TagBuilder::new()
+                .name("Circuits")
+                .description(Some("Circuits of gates in one request; intermediate results do not leave the node."))
+                .build(),
+            TagBuilder::new()
+                .name("API keys")
+                .description(Some("Trial keys for everybody, keys that users of the dashboard make, rotation."))
+                .build(),
+            TagBuilder::new()
+                .name("Signing in")
+                .description(Some("Users of the dashboard, their session tokens, and what checks those."))
+                .build(),
+        ]))
+        .components(Some(
+            ComponentsBuilder::new()
+                .security_scheme(API_KEY, SecurityScheme::Http(scheme))
+                .security_scheme(SESSION_TOKEN, SecurityScheme::Http(session_token))
+                .schema_from::<ErrorEnvelope>()
+                .schemas_from_iter(error_schemas())
+                .build(),
+        ))
+        .build()
+}
+
+/// The types that the error object is made of.
+fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
+    let mut schemas = Vec::new();
+    ErrorEnvelope::schemas(&mut schemas);
+    schemas
+}
+
+/// The whole page.
+pub fn document() -> OpenApi {
+    let mut document = router::description();
+    let examples = examples();
+    for item in document.paths.paths.values_mut() {
+        for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
+            take_idempotency_key(operation);
+        }
+        for operation in operations(item) {
+            complete(operation);
+            for content in json_bodies(operation) {
+                content.example = schema_name(content).and_then(|name| examples.get(name).cloned());
+            }
+        }
+    }
+    document
+}
+
+/// An example of each type of body, by the name of its schema.
+fn examples() -> BTreeMap<String, Value> {
+    serde_json::from_str(include_str!("openapi/examples.json")).expect("the examples are JSON")
+}
+
+/// What an operation takes and gives as JSON when it succeeds; errors have an example for each code.
+fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> {
+    let request = operation.request_body.iter_mut().filter_map(own).flat_map(|request| request.content.iter_mut());
+    let successes = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with('2'));
+    let answers = successes.filter_map(|(_, answer)| own(answer)).flat_map(|answer| answer.content.iter_mut());
+    let bodies = request.chain(answers).filter(|(kind, _)| *kind == "application/json");
+    bodies.filter_map(|(_, content)| own(content))
+}
+
+/// What is written in its place, not referred to.
+fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
+    match item {
+        RefOr::T(item) => Some(item),
+        RefOr::Ref(_) => None,
+    }
+}
+
+/// The name of a body's schema.
+fn schema_name(content: &Content) -> Option<&str> {
+    match content.schema.as_ref()? {
+        RefOr::Ref(schema) => schema.ref_location.rsplit('/').next(),
+        RefOr::T(_) => None,
+    }
+}
+
+/// The page as it is served and committed.
+pub fn json() -> String {
+    let mut text = serde_json::to_string_pretty(&document()).expect("the page is JSON");
+    text.push('\n');
+    text
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
+}
+
+/// Says that an operation may be sent again under an `Idempotency-Key`, where that counts (readings I1).
+fn take_idempotency_key(operation: &mut Operation) {
+    let id = operation.operation_id.as_deref().expect("every operation has an id");
+    if errors(id).0 == Access::Everybody {
+        return;
+    }
+    let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"));
+    let parameter = ParameterBuilder::new()
+        .name(IDEMPOTENCY_KEY)
+        .parameter_in(ParameterIn::Header)
+        .description(Some(
+            "Names the request for 24 hours: sent again with the same body, it has no second effect and gets the first \
+             answer, with `Idempotent-Replayed: true`.",
+        ))
+        .schema(Some(key));
+    operation.parameters.get_or_insert_default().push(parameter.build().into());
+}
+
+/// What every operation may answer; the first one tells of another method at the same path.
+const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
+
+/// Says which roles reach an operation. The router knows; the description has it from there.
+pub fn tell_access(paths: &mut Paths, level: Level) {
+    for item in paths.paths.values_mut() {
+        for (operation, mutating) in with_method(item) {
+            let roles: Vec<_> = level.roles(mutating).map(Role::as_str).collect();
+            let sentence = format!("Access: {} (roles {}).", level.class(), roles.join(", "));
+            let text = operation.description.take().filter(|text| !text.is_empty());
+            operation.description = Some(text.map_or(sentence.clone(), |text| format!("{text}\n\n{sentence}")));
+            let access = json!({"level": level.class(), "roles": roles});
+            operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
+        }
+    }
+}
+
+/// The operations of a path, and whether they change anything.
+fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
+    let changing = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten();
+    item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))
+}
+
+/// Adds what follows from an operation's name: who may call it, and its errors with an example each.
+fn complete(operation: &mut Operation) {
+    let id = operation.operation_id.clone().expect("every operation has an id");
+    let (access, own) = errors(&id);
+    let scheme = |name| SecurityRequirement::new::<_, _, String>(name, []);
+    operation.security = Some(match access {
+        Access::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
+        Access::User => vec![scheme(SESSION_TOKEN)],
+        // said aloud: no key
+        Access::Everybody => vec![SecurityRequirement::default()],
+    });
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    let shared: &[Code] = match access {
+        // health is never refused
+        Access::Everybody if id.ends_with("Health") => &[],
+        Access::Everybody => &[Code::RateLimited],
+        Access::Key => &[
+            Code::InvalidRequest,
+            Code::MissingAuthHeader,
+            Code::InvalidApiKey,
+            Code::InvalidSessionToken,
+            Code::InsufficientRole,
+            Code::RateLimited,
+            Code::BruteForceLockout,
+            // an issuer of the operator's own does not answer
+            Code::UpstreamUnavailable,
+        ],
+        Access::User => &[
+            Code::InvalidRequest,
+            Code::MissingAuthHeader,
+            Code::InvalidSessionToken,
+            Code::RateLimited,
+            Code::BruteForceLockout,
+            Code::UpstreamUnavailable,
+        ],
+    };
+    let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
+    let replayed = operation.parameters.iter().flatten().any(is_key);
+    let replay: &[Code] = if replayed { &[Code::IdempotencyInProgress, Code::IdempotencyKeyReused] } else { &[] };
+    for &code in shared.iter().chain(own).chain(replay).chain(&ALWAYS) {
+        let codes = by_status.entry(code.status()).or_default();
+        if !codes.contains(&code) {
+            codes.push(code);
+        }
+    }
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            response.headers.insert("X-Request-Id".to_owned(), request_id_header().into());
+            for (name, why) in RATE_LIMIT_HEADERS {
+                response.headers.insert(name.to_owned(), rate_limit_header(why).into());
+            }
+        }
+    }
+    for (status, codes) in by_status {
+        // what a handler said itself stays: health has its own 503
+        operation
+            .responses
+            .responses
+            .entry(status.to_string())
+            .or_insert_with(|| error_response(status, &codes).into());
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Access {
+    Everybody,
+    /// Programs with an API key, and users.
+    Key,
+    /// Users with a session token.
+    User,
+}
+
+/// Who may call an operation and what it refuses beyond what all of them do.
+///
+/// # Panics
+/// For an operation that is not listed: a new endpoint must say its errors here.
+fn errors(operation_id: &str) -> (Access, &'static [Code]) {
+    use Code::*;
+    match operation_id {
+        "getBriefHealth" | "getHealth" | "listModels" | "getGatePricing" => (Access::Everybody, &[]),
+        "suggestParams" => (Access::Everybody, &[InvalidRequest, InvalidParams]),
+        "createTrialKey" => (Access::Everybody, &[FeatureDisabled, IpRateLimited]),
+        "revokeTrialKey" => (Access::Everybody, &[InvalidRequest, KeyNotFound, Conflict]),
+        "rotateApiKey" => (Access::Key, &[Conflict]),
+        "createManagedSession" => {
+            (Access::Key, &[SecretKeyRejected, QuotaExceeded, FeatureDisabled, PayloadTooLarge, ValidationError])
+        }
+        "createEvalSession" => {
+            (Access::Key, &[InvalidParams, SecretKeyRejected, QuotaExceeded, PayloadTooLarge, ValidationError])
+        }
+        "evaluateGate" => (
+            Access::Key,
+            &[
+                InvalidGateOp,
+                MissingOperand,
+                InvalidCiphertext,
+                TrialOpsExhausted,
+                SecretKeyRejected,
+                SessionNotFound,
+                SessionExpired,
+                PayloadTooLarge,
+                ValidationError,
+            ],
+        ),
+        "evaluateBatch" => (
+            Access::Key,
+            &[
+                BatchTooLarge,
+                InvalidGateOp,
+                MissingOperand,
+                InvalidCiphertext,
+                TrialOpsExhausted,
+                SecretKeyRejected,
+                SessionNotFound,
+                SessionExpired,
+                PayloadTooLarge,
+                ValidationError,
+            ],
+        ),
+        "encryptBit" => {
+            (Access::Key, &[SecretKeyRejected, SessionNotFound, SessionExpired, PayloadTooLarge, ValidationError])
+        }
+        "decryptBit" => (
+            Access::Key,
+            &[InvalidCiphertext, SecretKeyRejected, SessionNotFound, SessionExpired, PayloadTooLarge, ValidationError],
+        ),
+        "getSession" | "deleteSession" => (Access::Key, &[SessionNotFound, SessionExpired]),
+        "listSessions" | "listCircuits" => (Access::Key, &[InvalidRequest]),
+        "putCircuit" => (Access::Key, &[InvalidParams, QuotaExceeded, PayloadTooLarge]),
+        "getCircuit" | "deleteCircuit" => (Access::Key, &[NotFound]),
+        "runCircuit" => (
+            Access::Key,
+            &[
+                InvalidParams,
+                InvalidCiphertext,
+                SecretKeyRejected,
+                QuotaExceeded,
+                TrialOpsExhausted,
+                NotFound,
+                SessionNotFound,
+                CiphertextNotFound,
+                Conflict,
+                SessionExpired,
+                PayloadTooLarge,
+                ValidationError,
+                RateLimited,
+            ],
+        ),
+        "getCircuitOperation" => (Access::Key, &[OperationNotFound, QuotaExceeded]),
+        "cancelCircuitOperation" => (Access::Key, &[OperationNotFound]),
+        "getHandle" => (Access::Key, &[QuotaExceeded, SessionNotFound, CiphertextNotFound, SessionExpired]),
+        "deleteHandle" => (Access::Key, &[SessionNotFound, CiphertextNotFound, SessionExpired]),
+        "getIssuerMetadata" | "getOpenIdConfiguration" | "getKeySet" => (Access::Everybody, &[NotFound]),
+        "logIn" | "refreshTokens" => (
+            Access::Everybody,
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError, BruteForceLockout],
+        ),
+        "setUp" => (
+            Access::Everybody,
+            &[
+                InvalidRequest,
+                InvalidCredentials,
+                FeatureDisabled,
+                Conflict,
+                PayloadTooLarge,
+                ValidationError,
+                BruteForceLockout,
+            ],
+        ),
+        "resetPassword" => (
+            Access::Everybody,
+            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError, BruteForceLockout],
+        ),
+        "signUp" => (
+            Access::Everybody,
+            &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError, IpRateLimited],
+        ),
+        "changePassword" => (Access::User, &[InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError]),
+        "logOut" | "listUserKeys" => (Access::User, &[]),
+        "createUserKey" => {
+            (Access::User, &[InsufficientRole, FeatureDisabled, RateLimited, PayloadTooLarge, ValidationError])
+        }
+        "revokeUserKey" => (Access::User, &[KeyNotFound]),
+        unknown => panic!("the errors of {unknown} are not listed"),
+    }
+}
+
+fn error_response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
+    let names: Vec<_> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
+    let examples = codes.iter().map(|&code| (code.as_str().to_owned(), RefOr::T(example(code))));
+    let content =
+        ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorEnvelope"))).examples_from_iter(examples).build();
+    let mut response = ResponseBuilder::new()
+        .description(names.join(", "))
+        .content("application/json", content)
+        .header("X-Request-Id", request_id_header());
+    for (name, why) in RATE_LIMIT_HEADERS {
+        response = response.header(name, rate_limit_header(why));
+    }
+    if matches!(status, 429 | 503) || codes.contains(&Code::IdempotencyInProgress) {
+        let seconds = Object::with_type(Type::Integer);
+        response = response.header(
+            "Retry-After",
+            HeaderBuilder::new()
+                .schema(Some(seconds))
+                .description(Some("Seconds to wait before trying again."))
+                .build(),
+        );
+    }
+    if status == 401 {
+        response = response.header(
+            "WWW-Authenticate",
+            HeaderBuilder::new().schema(Some(Object::with_type(Type::String))).description(Some("`Bearer`")).build(),
+        );
+    }
+    response.build()
+}
+
+fn example(code: Code) -> Example {
+    ExampleBuilder::new()
+        .summary(code.cause())
+        .value(Some(json!({"error": {
+            "code": code.as_str(),
+            "message": code.cause(),
+            "request_id": "req_01h2xcejqtf2nbrexx3vqjhp41",
+            "documentation_url": format!("http://127.0.0.1:8080/docs/errors/{}", code.as_str()),
+        }})))
+        .build()
+}
+
+/// On every answer (readings L3-L5).
+const RATE_LIMIT_HEADERS: [(&str, &str); 6] = [
+    ("X-RateLimit-Daily-Limit", "Requests a day (UTC); 9007199254740991 is unlimited."),
+    ("X-RateLimit-Daily-Remaining", "What is left of them."),
+    ("X-RateLimit-Daily-Reset", "When the next day begins, in seconds since 1970."),
+    ("X-RateLimit-Monthly-Limit", "Requests a month (UTC); 9007199254740991 is unlimited."),
+    ("X-RateLimit-Monthly-Remaining", "What is left of them."),
+    ("X-RateLimit-Monthly-Reset", "When the next month begins, in seconds since 1970."),
+];
+
+fn rate_limit_header(why: &str) -> utoipa::openapi::Header {
+    HeaderBuilder::new().schema(Some(Object::with_type(Type::Integer))).description(Some(why)).build()
+}
+
+fn request_id_header() -> utoipa::openapi::Header {
+    HeaderBuilder::new().schema(Some(String::schema())).description(Some("Names this request for support.")).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_body_has_an_example_that_its_schema_admits() {
+        let mut unused = examples();
+        let mut document = document();
+        let mut page = serde_json::to_value(&document).unwrap();
+        for item in document.paths.paths.values_mut() {
+            for operation in operations(item) {
+                let id = operation.operation_id.clone().unwrap();
+                for content in json_bodies(operation) {
+                    let name = schema_name(content).expect("bodies are types with names");
+                    let example = content.example.clone().unwrap_or_else(|| panic!("{id}: no example of {name}"));
+                    unused.remove(name);
+                    // the page as a schema: its components are where references point to
+                    page["$ref"] = json!(format!("#/components/schemas/{name}"));
+                    let schema = jsonschema::draft202012::new(&page).expect("a schema");
+                    let errors: Vec<_> = schema.iter_errors(&example).map(|error| error.to_string()).collect();
+                    assert!(errors.is_empty(), "{id}: {name}: {errors:?}");
+                }
+            }
+        }
+        assert!(unused.is_empty(), "{:?}", unused.keys());
+    }
+
+    #[test]
+    fn every_operation_documents_its_answers_and_who_may_call_it() {
+        let mut operations_seen = 0;
+        let mut document = document();
+        for item in document.paths.paths.values_mut() {
+            for operation in operations(item) {
+                operations_seen += 1;
+                assert!(operation.security.is_some());
+                assert!(operation.summary.is_some() && operation.tags.is_some());
+                for status in ["405", "500", "503"] {
+                    assert!(operation.responses.responses.contains_key(status));
+                }
+                // which roles is told exactly where a key or token is asked for
+                let id = operation.operation_id.clone().unwrap();
+                let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
+                let asks = errors(&id).0 != Access::Everybody;
+                assert_eq!((told, operation.responses.responses.contains_key("502")), (asks, asks), "{id}");
+            }
+        }
+        // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
+        // four of users
+        assert_eq!(operations_seen, 39);
+    }
+}

@@ -1,0 +1,231 @@
+//! Pages of lists: their query and their cursors (readings E3, I7, I8).
+//!
+//! A cursor is the position of a page's last row, with an HMAC over it, the account and the route: whoever makes one up,
+//! alters one or takes one elsewhere is refused. A handler takes a [`PageQuery`] after its caller:
+//!
+//! ```ignore
+//! let rows = node.store.things_page(account, query.after_text()?, query.rows_wanted()).await?;
+//! let page = query.page(&node, rows, |row| Position { created_at: row.created_at, id: row.id.clone().into_bytes() });
+//! Ok(Answer(page.with(page.items.iter().map(facts).collect())))
+//! ```
+
+use std::sync::Arc;
+
+use api::pages::{PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, Page};
+use api::{AccountId, Code};
+use axum::extract::{FromRequestParts, MatchedPath, Query};
+use axum::http::request::Parts;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use store::Rows;
+
+use crate::app::Node;
+use crate::caller::Caller;
+use crate::secrets::{Key, Purpose};
+use crate::web::error::ApiError;
+
+/// Bytes of a cursor's authentication.
+const TAG_BYTES: usize = 16;
+/// Longest cursor that is looked at.
+const CURSOR_CHARACTERS_MAX: usize = 1024;
+
+/// The position of a row: newest first by (`created_at`, id).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// When the row was made, in microseconds since 1970.
+    pub created_at: i64,
+    /// What tells rows of one moment apart.
+    pub id: Vec<u8>,
+}
+
+/// Which page of a list is asked for.
+pub struct PageQuery {
+    limit: u32,
+    /// The caller said the limit.
+    limit_is_given: bool,
+    /// The row that the page comes after; none for the first page.
+    after: Option<Position>,
+    scope: Scope,
+}
+
+/// What cursors are good for: a route's list of an account.
+struct Scope {
+    account: AccountId,
+    route: String,
+}
+
+impl PageQuery {
+    /// For a list that the specification gives whole: without a limit it holds up to so many rows.
+    pub fn whole_up_to(mut self, rows: u32) -> PageQuery {
+        if !self.limit_is_given {
+            self.limit = rows;
+        }
+        self
+    }
+
+    /// Rows to ask the store for: one more than fit, which says whether there is a next page.
+    pub fn rows_wanted(&self) -> i64 {
+        i64::from(self.limit) + 1
+    }
+
+    /// The row that the page comes after, for rows whose ids are bytes.
+    pub fn after_bytes(&self) -> Option<(i64, &[u8])> {
+        self.after.as_ref().map(|after| (after.created_at, after.id.as_slice()))
+    }
+
+    /// The row that the page comes after, for rows whose ids are text.
+    pub fn after_text(&self) -> Result<Option<(i64, &str)>, ApiError> {
+        match &self.after {
+            None => Ok(None),
+            Some(Position { created_at, id }) => {
+                let id = std::str::from_utf8(id).map_err(ApiError::internal)?;
+                Ok(Some((*created_at, id)))
+            }
+        }
+    }
+
+    /// The page of these rows.
+    pub fn page<T>(&self, node: &Node, rows: Rows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
+        let Rows { rows: mut items, total } = rows;
+        let has_more = items.len() > self.limit as usize;
+        items.truncate(self.limit as usize);
+        let last = items.last().filter(|_| has_more);
+        let next_cursor = last.map(|last| self.scope.write(&node.secrets.key(Purpose::Cursors), &position(last)));
+        Page { items, next_cursor, has_more, total_count: total.unsigned_abs() }
+    }
+}
+
+impl Scope {
+    fn mac(&self, key: &Key, position: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).expect("HMAC takes any key length");
+        // neither holds a zero byte
+        for part in [self.account.as_str(), &self.route] {
+            mac.update(part.as_bytes());
+            mac.update(&[0]);
+        }
+        mac.update(position);
+        mac
+    }
+
+    /// The cursor of a position: tag, time, id.
+    fn write(&self, key: &Key, position: &Position) -> String {
+        let position = [&position.created_at.to_be_bytes()[..], &position.id].concat();
+        let tag = self.mac(key, &position).finalize().into_bytes();
+        URL_SAFE_NO_PAD.encode([&tag[..TAG_BYTES], &position].concat())
+    }
+
+    /// The position of a cursor; `None` when it is not one of ours for this list.
+    fn read(&self, key: &Key, cursor: &str) -> Option<Position> {
+        let short = cursor.len() <= CURSOR_CHARACTERS_MAX;
+        let bytes = short.then(|| URL_SAFE_NO_PAD.decode(cursor).ok())??;
+        let (tag, position) = bytes.split_at_checked(TAG_BYTES)?;
+        self.mac(key, position).verify_truncated_left(tag).ok()?;
+        let (created_at, id) = position.split_first_chunk()?;
+        Some(Position { created_at: i64::from_be_bytes(*created_at), id: id.to_vec() })
+    }
+}
+
+impl FromRequestParts<Arc<Node>> for PageQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
+        let account = Caller::from_request_parts(parts, node).await?.account;
+        let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
+        let scope = Scope { account, route: route.ok_or_else(|| ApiError::internal("a list without a route"))? };
+        let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
+        let (limit, cursor) = (once(&query, "limit")?, once(&query, "cursor")?);
+        let limit_is_given = limit.is_some();
+        let limit = limit.map_or(Ok(PAGE_LIMIT_DEFAULT), read_limit)?;
+        let after = cursor.map(|cursor| {
+            let unknown = || {
+                ApiError::new(Code::InvalidRequest, "the cursor is not one of this list: leave it out to start again")
+                    .at("cursor", "not a cursor of this list")
+                    .in_query()
+            };
+            scope.read(&node.secrets.key(Purpose::Cursors), cursor).ok_or_else(unknown)
+        });
+        Ok(PageQuery { limit, limit_is_given, after: after.transpose()?, scope })
+    }
+}
+
+/// A parameter that may come once (readings E3).
+fn once<'q>(query: &'q [(String, String)], name: &str) -> Result<Option<&'q str>, ApiError> {
+    let mut values = query.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        _ => Err(ApiError::new(Code::InvalidRequest, format!("{name} is given twice"))
+            .at(name, "given twice")
+            .in_query()),
+    }
+}
+
+/// Readings E3: no clamping.
+fn read_limit(text: &str) -> Result<u32, ApiError> {
+    let digits = text.bytes().all(|c| c.is_ascii_digit());
+    let limit = digits.then(|| text.parse().ok()).flatten();
+    limit.filter(|limit| (1..=PAGE_LIMIT_MAX).contains(limit)).ok_or_else(|| {
+        ApiError::new(Code::InvalidRequest, format!("limit must be 1 to {PAGE_LIMIT_MAX}"))
+            .at("limit", format!("not in 1 to {PAGE_LIMIT_MAX}"))
+            .in_query()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use zeroize::Zeroizing;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn e3_a_limit_is_1_to_100() {
+        assert_eq!(["1", "20", "100", "007"].map(|text| read_limit(text).unwrap()), [1, 20, 100, 7]);
+        for text in ["", "0", "101", "-1", "+5", "1.0", "abc", " 5", "99999999999999999999"] {
+            assert_eq!(read_limit(text).unwrap_err().code, Code::InvalidRequest, "{text}");
+        }
+    }
+
+    #[test]
+    fn i7_s_a_cursor_is_good_for_its_list_and_secret_only_and_every_changed_byte_ruins_it() {
+        let scope = |account, route: &str| Scope { account: AccountId::from_bits(account), route: route.to_owned() };
+        let (key, other): (Key, Key) = (Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
+        let mine = scope(1, "/a");
+        let position = Position { created_at: -5, id: b"ak_1".to_vec() };
+        let cursor = mine.write(&key, &position);
+        assert_eq!(mine.read(&key, &cursor), Some(position));
+        assert_eq!(mine.read(&other, &cursor), None);
+        assert_eq!(scope(2, "/a").read(&key, &cursor), None);
+        assert_eq!(scope(1, "/b").read(&key, &cursor), None);
+        let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert_eq!(mine.read(&key, &URL_SAFE_NO_PAD.encode(bad)), None, "{at}");
+        }
+        for bad in [&cursor[1..], &cursor[..cursor.len() - 1], "", "AAAA", "?", &"A".repeat(2000)] {
+            assert_eq!(mine.read(&key, bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn i7_s_no_made_up_text_is_a_cursor(text in "[A-Za-z0-9_-]{0,120}", any in ".{0,60}") {
+            let scope = Scope { account: AccountId::from_bits(1), route: "/a".to_owned() };
+            let key: Key = Zeroizing::new([1; 32]);
+            prop_assert_eq!(scope.read(&key, &text), None);
+            prop_assert_eq!(scope.read(&key, &any), None);
+        }
+
+        #[test]
+        fn i7_every_position_is_read_as_it_was_written(created_at: i64, id in prop::collection::vec(any::<u8>(), 0..64)) {
+            let scope = Scope { account: AccountId::from_bits(1), route: "/a".to_owned() };
+            let key: Key = Zeroizing::new([1; 32]);
+            let position = Position { created_at, id };
+            prop_assert_eq!(scope.read(&key, &scope.write(&key, &position)), Some(position));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What stands in a path, unread: what is not an id or a name is unknown like any other.
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+
+use crate::web::error::ApiError;
+
+/// The variable parts of a path, decoded; empty where they are no text.
+pub struct PathParts(Vec<(String, String)>);
+
+impl PathParts {
+    /// The part of this name.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathParts {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        let owned = |params: RawPathParams| params.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Ok(PathParts(params.map(owned).unwrap_or_default()))
+    }
+}
