@@ -9,7 +9,7 @@ use benches::only_once;
 use kernels::Backend;
 use kernels::cpu::{Cpu, Isa, Key};
 use kernels::tfhe::keys::Masks;
-use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset, RING_MODULUS};
+use kernels::tfhe::{EvaluationKey, Gates, Params, ParamsLiteral, Preset, RING_MODULUS, Stems};
 
 const ROWS: usize = 16;
 const ROUNDS: usize = 15;

@@ -6,10 +6,9 @@
 
 use benches::{in_turns, ms_each};
 use client::SecretKey;
-use kernels::Backend;
 use kernels::cpu::{Cpu, Isa};
 use kernels::tfhe::bootstrap::evaluate;
-use kernels::tfhe::{Gate, GateRow, Preset};
+use kernels::tfhe::{Gate, GateRow, Gates, Preset};
 use rayon::prelude::*;
 use tfhe::boolean::parameters::{
     BooleanParameters, DecompositionBaseLog, DecompositionLevelCount, DynamicDistribution, EncryptionKeyChoice,

@@ -2,10 +2,9 @@
 
 use client::SecretKey;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use kernels::Backend;
 use kernels::cpu::ntt::{Tables, forward_all, inverse_all};
 use kernels::cpu::{Cpu, Isa};
-use kernels::tfhe::{Preset, RING_MODULUS, ring};
+use kernels::tfhe::{Gates, Preset, RING_MODULUS, Stems, ring};
 
 fn transforms(c: &mut Criterion) {
     let mut group = c.benchmark_group("ntt_1024");

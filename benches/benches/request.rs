@@ -18,8 +18,8 @@ use benches::connection::{Connection, message};
 use benches::idle::Idle;
 use benches::{cpu_time, median, only_once};
 use control::caller::Role;
-use engine::{Backend, Device, Gate, Preset};
-use kernels::SlotGate;
+use engine::{Backend, Device, Gate, Gates, Preset};
+use kernels::tfhe::SlotGate;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::Request;
@@ -160,7 +160,7 @@ fn device_alone(words: &[u8]) {
     let (device, params) = (Idle::new(), Preset::Fast128.params());
     let words: Vec<u32> =
         words.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
-    let mut arena = device.arena(&params, 3 * GATES).expect("an arena");
+    let mut arena = device.arena(params.lwe_dimension + 1, 3 * GATES).expect("an arena");
     let results: Vec<u32> = (2 * GATES as u32..3 * GATES as u32).collect();
     let gate = |(at, &result)| SlotGate { gate: Gate::Nand, operands: [2 * at as u32, 2 * at as u32 + 1, 0], result };
     let gates: Vec<SlotGate> = results.iter().enumerate().map(gate).collect();

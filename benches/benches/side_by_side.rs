@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use benches::{median, only_once};
 use client::SecretKey;
 use engine::{AccountId, Config, Device, Engine, GateList, LweList, SessionId};
+use kernels::Backend;
 use kernels::cpu::Cpu;
-use kernels::tfhe::{EvaluationKey, Gate, Preset};
-use kernels::{Backend, SlotGate};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, Preset, SlotGate};
 use rayon::prelude::*;
 
 const PRESET: Preset = Preset::Fast128;
@@ -95,7 +95,7 @@ fn run(engine: &Engine, sessions: &[SessionId], gates: &GateList) {
 /// The same keys without an engine, each evaluated by a call of its own.
 struct Alone<'a> {
     cpu: &'a Cpu,
-    keys: Vec<<Cpu as Backend>::Key>,
+    keys: Vec<<Cpu as Gates>::Key>,
     operands: Vec<u32>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Alone<'a> {
 
     fn run(&self) {
         for key in &self.keys {
-            let mut arena = self.cpu.arena(&PRESET.params(), 3).expect("there is room");
+            let mut arena = self.cpu.arena(PRESET.params().lwe_dimension + 1, 3).expect("there is room");
             self.cpu.write(&mut arena, 0, &self.operands).expect("a processor does not fail");
             let gate = SlotGate { gate: Gate::Nand, operands: [0, 1, 0], result: 2 };
             let pending = self.cpu.evaluate(key, &mut arena, &[gate], &[2]).expect("a processor does not fail");

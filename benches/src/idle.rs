@@ -1,7 +1,7 @@
 //! A device that computes nothing, in no time: what is left of a measurement is everything around it.
 
-use engine::{Backend, DeviceInfo, EvaluationKey, Params};
-use kernels::KeyedGates;
+use engine::{Backend, DeviceInfo, EvaluationKey, Gates, Params};
+use kernels::tfhe::KeyedGates;
 
 /// Answers every gate with its first operand.
 pub struct Idle {
@@ -29,14 +29,23 @@ impl Default for Idle {
     }
 }
 
-/// `[slots][n + 1]` words.
+/// `[slots][row_words]` words.
 pub struct Arena {
     words: Vec<u32>,
     row_words: usize,
 }
 
+impl Arena {
+    fn read(&self, slots: &[u32]) -> Vec<u32> {
+        slots
+            .iter()
+            .flat_map(|&slot| &self.words[slot as usize * self.row_words..][..self.row_words])
+            .copied()
+            .collect()
+    }
+}
+
 impl Backend for Idle {
-    type Key = ();
     type Arena = Arena;
     type Pending = Vec<u32>;
 
@@ -44,16 +53,7 @@ impl Backend for Idle {
         &self.info
     }
 
-    fn load_key(&self, _: &EvaluationKey) -> kernels::Result<()> {
-        Ok(())
-    }
-
-    fn key_bytes(&self, _: &Params) -> u64 {
-        1
-    }
-
-    fn arena(&self, params: &Params, slots: usize) -> kernels::Result<Arena> {
-        let row_words = params.lwe_dimension + 1;
+    fn arena(&self, row_words: usize, slots: usize) -> kernels::Result<Arena> {
         Ok(Arena { words: vec![0; slots * row_words], row_words })
     }
 
@@ -67,26 +67,32 @@ impl Backend for Idle {
         Ok(())
     }
 
-    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Idle>]) -> kernels::Result<Vec<u32>> {
-        let [KeyedGates { arena, gates, reads, .. }] = batches else { panic!("it takes one batch at a time") };
-        let row = |slot: u32| slot as usize * arena.row_words..(slot as usize + 1) * arena.row_words;
-        for gate in *gates {
-            arena.words.copy_within(row(gate.operands[0]), row(gate.result).start);
-        }
-        let mut words = Vec::with_capacity(reads.len() * arena.row_words);
-        reads.iter().for_each(|&slot| words.extend_from_slice(&arena.words[row(slot)]));
-        Ok(words)
+    fn read(&self, arena: &Arena, slots: &[u32]) -> kernels::Result<Vec<u32>> {
+        Ok(arena.read(slots))
     }
 
     fn finish(&self, pending: Vec<u32>) -> kernels::Result<Vec<u32>> {
         Ok(pending)
     }
+}
 
-    fn bootstrap(&self, _: &(), _: &[u32]) -> kernels::Result<Vec<u32>> {
-        unreachable!("the engine evaluates gates")
+impl Gates for Idle {
+    type Key = ();
+
+    fn load_key(&self, _: &EvaluationKey) -> kernels::Result<()> {
+        Ok(())
     }
 
-    fn key_switch(&self, _: &(), _: &[u32]) -> kernels::Result<Vec<u32>> {
-        unreachable!("the engine evaluates gates")
+    fn key_bytes(&self, _: &Params) -> u64 {
+        1
+    }
+
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, (), Arena>]) -> kernels::Result<Vec<u32>> {
+        let [KeyedGates { arena, gates, reads, .. }] = batches else { panic!("it takes one batch at a time") };
+        let row = |slot: u32| slot as usize * arena.row_words..(slot as usize + 1) * arena.row_words;
+        for gate in *gates {
+            arena.words.copy_within(row(gate.operands[0]), row(gate.result).start);
+        }
+        Ok(arena.read(reads))
     }
 }

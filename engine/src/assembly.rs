@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use kernels::SlotGate;
-use kernels::tfhe::{GateList, Lwe, LweList};
+use kernels::tfhe::{GateList, Lwe, LweList, SlotGate};
 
 use crate::batch::{Batch, Part};
 use crate::device::Work;

@@ -1,5 +1,5 @@
 //! The thread of a device: carries out orders one after another and reports each. The only code here that is generic over
-//! [`Backend`]; above it are plain words.
+//! [`Gates`]; above it are plain words.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use kernels::tfhe::{EvaluationKey, LweList, Params};
-use kernels::{Backend, DeviceInfo, KeyedGates};
+use kernels::DeviceInfo;
+use kernels::tfhe::{EvaluationKey, Gates, KeyedGates, LweList, Params};
 
 use crate::assembly::{self, Assembly};
 use crate::batch::Batch;
@@ -79,7 +79,7 @@ pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>
 
 impl Device {
     /// A device that takes its share of all work.
-    pub fn new<B: Backend>(backend: B) -> Device {
+    pub fn new<B: Gates>(backend: B) -> Device {
         let backend = Arc::new(backend);
         let serving = backend.clone();
         Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, None)))
@@ -87,7 +87,7 @@ impl Device {
 
     /// A device that is asked something with a known answer from time to time, between its batches. A wrong answer, and a
     /// failure but for want of memory, loses it.
-    pub fn checked<B: Backend>(
+    pub fn checked<B: Gates>(
         backend: B,
         every: Duration,
         check: impl Fn(&B) -> kernels::Result<()> + Send + 'static,
@@ -99,7 +99,7 @@ impl Device {
         Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, Some(self_test()))))
     }
 
-    fn serving<B: Backend>(backend: Arc<B>, serve: Serve) -> Device {
+    fn serving<B: Gates>(backend: Arc<B>, serve: Serve) -> Device {
         Device {
             info: backend.info().clone(),
             stand_in: false,
@@ -115,7 +115,7 @@ impl Device {
     }
 
     /// A device that works only when all others have failed.
-    pub fn stand_in<B: Backend>(backend: B) -> Device {
+    pub fn stand_in<B: Gates>(backend: B) -> Device {
         Device { stand_in: true, ..Device::new(backend) }
     }
 }
@@ -128,7 +128,7 @@ struct SelfTest {
 }
 
 /// Serves `orders` until there can be no more, or the device retires.
-fn run<B: Backend>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
+fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
     let served = &mut Served {
         backend,
         keys: HashMap::new(),
@@ -160,7 +160,7 @@ struct Arena<A> {
     slots: usize,
 }
 
-struct Served<'a, B: Backend> {
+struct Served<'a, B: Gates> {
     backend: &'a B,
     keys: HashMap<SessionId, Resident<B::Key>>,
     arenas: HashMap<SessionId, Arena<B::Arena>>,
@@ -172,7 +172,7 @@ struct Served<'a, B: Backend> {
     report: &'a dyn Fn(Report),
 }
 
-impl<B: Backend> Served<'_, B> {
+impl<B: Gates> Served<'_, B> {
     /// Finishes what was started while there is nothing to start or no room for it.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
@@ -341,7 +341,7 @@ impl<B: Backend> Served<'_, B> {
         guarded(&mut self.lost, || {
             let there = match arena {
                 Some(there) => there,
-                None => arena.insert(Arena { arena: backend.arena(&params, slots)?, slots }),
+                None => arena.insert(Arena { arena: backend.arena(params.lwe_dimension + 1, slots)?, slots }),
             };
             if there.slots < slots {
                 backend.grow(&mut there.arena, slots)?;

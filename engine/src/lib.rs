@@ -33,6 +33,7 @@ pub use error::Error;
 pub use kernels::container;
 pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
+pub use kernels::tfhe::Gates;
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{
     Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, OperandBlock, Params, Place, Plan, Preset,
@@ -109,7 +110,7 @@ impl Engine {
     }
 
     /// Starts on a given backend.
-    pub fn with_backend<B: Backend>(config: Config, backend: B) -> Result<Engine, Error> {
+    pub fn with_backend<B: Gates>(config: Config, backend: B) -> Result<Engine, Error> {
         Engine::with_devices(config, vec![Device::new(backend)])
     }
 
@@ -278,7 +279,7 @@ struct ToServe {
 impl detect::WithDevice for ToServe {
     type Out = Device;
 
-    fn with<B: Backend>(self, backend: B) -> Device {
+    fn with<B: Gates>(self, backend: B) -> Device {
         let ToServe { answers, every } = self;
         if every.is_zero() {
             Device::new(backend)

@@ -15,9 +15,9 @@ pub mod ntt;
 mod sample_extract;
 mod simd;
 
-use crate::backend::{Backend, DeviceInfo, KeyedGates};
+use crate::backend::{Backend, DeviceInfo};
 use crate::error::Result;
-use crate::tfhe::{EvaluationKey, Params};
+use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Stems};
 pub use arena::Arena;
 use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
@@ -163,7 +163,6 @@ impl Cpu {
 }
 
 impl Backend for Cpu {
-    type Key = Key;
     type Arena = Arena;
     /// The words: all work is done when `evaluate` returns.
     type Pending = Vec<u32>;
@@ -172,20 +171,7 @@ impl Backend for Cpu {
         &self.info
     }
 
-    fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
-        Ok(Key {
-            bootstrap: BootstrapKey::load(self.isa, self.threads, key)?,
-            key_switch: KeySwitchKey::load(self.isa, key)?,
-        })
-    }
-
-    fn key_bytes(&self, p: &Params) -> u64 {
-        let key_switch = p.key_switch_body_words() * lwe_key_switch::padded_columns(p);
-        blind_rotate::key_bytes(self.isa, p) + 4 * key_switch as u64
-    }
-
-    fn arena(&self, params: &Params, slots: usize) -> Result<Arena> {
-        let row_words = params.lwe_dimension + 1;
+    fn arena(&self, row_words: usize, slots: usize) -> Result<Arena> {
         Ok(Arena { words: Words::zeroed(slots * row_words)?, row_words })
     }
 
@@ -202,8 +188,33 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Cpu>]) -> Result<Vec<u32>> {
-        let evaluate = |batch: &mut KeyedGates<'_, Cpu>| arena::evaluate(self, batch.key, batch.arena, batch.gates);
+    fn read(&self, arena: &Arena, slots: &[u32]) -> Result<Vec<u32>> {
+        Ok(slots.iter().flat_map(|&slot| arena.row(slot)).copied().collect())
+    }
+
+    fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
+        Ok(pending)
+    }
+}
+
+impl Gates for Cpu {
+    type Key = Key;
+
+    fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
+        Ok(Key {
+            bootstrap: BootstrapKey::load(self.isa, self.threads, key)?,
+            key_switch: KeySwitchKey::load(self.isa, key)?,
+        })
+    }
+
+    fn key_bytes(&self, p: &Params) -> u64 {
+        let key_switch = p.key_switch_body_words() * lwe_key_switch::padded_columns(p);
+        blind_rotate::key_bytes(self.isa, p) + 4 * key_switch as u64
+    }
+
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Key, Arena>]) -> Result<Vec<u32>> {
+        let evaluate =
+            |batch: &mut KeyedGates<'_, Key, Arena>| arena::evaluate(self, batch.key, batch.arena, batch.gates);
         for_each(self.threads, batches, evaluate)?;
         let words = batches.iter().map(|batch| batch.reads.len() * batch.arena.row_words).sum();
         let mut results = Vec::with_capacity(words);
@@ -212,11 +223,9 @@ impl Backend for Cpu {
         }
         Ok(results)
     }
+}
 
-    fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
-        Ok(pending)
-    }
-
+impl Stems for Cpu {
     fn bootstrap(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
         let p = key.bootstrap.params();
         let accumulators = self.blind_rotate(key, inputs)?;

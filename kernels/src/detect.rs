@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::gpu::{Evaluator, Gpu};
 use crate::tfhe::keys::Masks;
-use crate::tfhe::{EvaluationKey, Gate, GateRow, Lwe, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, bootstrap};
+use crate::tfhe::{
+    EvaluationKey, Gate, GateRow, Gates, Lwe, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, bootstrap,
+};
 #[cfg(feature = "wgpu")]
 use crate::wgpu::Wgpu;
 use crate::xof;
@@ -99,7 +101,7 @@ pub trait WithDevice {
     type Out;
 
     /// Does it.
-    fn with<B: Backend>(self, backend: B) -> Self::Out;
+    fn with<B: Gates>(self, backend: B) -> Self::Out;
 }
 
 /// A device, or a kind of them, that does not compute here.
@@ -207,7 +209,7 @@ const SHORT_DIMENSION: usize = 3;
 ///
 /// # Errors
 /// The device's own, or [`Error::Device`] when a word differs.
-pub fn prove<B: Backend>(backend: &B) -> Result<()> {
+pub fn prove<B: Gates + ?Sized>(backend: &B) -> Result<()> {
     let full = backend.info().rows_max.max(PROOF_ROWS) + 1;
     // A wrong word ends nothing: a card on paper, which computes nothing, is to be asked for every kernel.
     let mut proved = Ok(());
@@ -240,7 +242,7 @@ impl KnownAnswers {
     ///
     /// # Errors
     /// The device's own, or [`Error::Device`] when a word differs.
-    pub fn check<B: Backend>(&self, backend: &B) -> Result<()> {
+    pub fn check<B: Gates + ?Sized>(&self, backend: &B) -> Result<()> {
         self.0.iter().try_for_each(|answer| answer.check(backend, &[PROOF_ROWS]))
     }
 }
@@ -262,7 +264,7 @@ impl Answer {
     }
 
     /// Repeats the gates to each of these counts.
-    fn check<B: Backend>(&self, backend: &B, counts: &[usize]) -> Result<()> {
+    fn check<B: Gates + ?Sized>(&self, backend: &B, counts: &[usize]) -> Result<()> {
         let loaded = backend.load_key(&self.key)?;
         let mut wrong = false;
         for &count in counts {
@@ -309,7 +311,8 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::KeyedGates;
+    use crate::cpu::{Arena, Key};
+    use crate::tfhe::KeyedGates;
 
     #[test]
     fn choices_are_the_words_of_the_setting() {
@@ -348,31 +351,41 @@ mod tests {
     struct Liar(Cpu, usize, Preset);
 
     impl Backend for Liar {
-        type Key = <Cpu as Backend>::Key;
-        type Arena = <Cpu as Backend>::Arena;
+        type Arena = Arena;
         type Pending = Vec<u32>;
 
         fn info(&self) -> &DeviceInfo {
             self.0.info()
         }
-        fn load_key(&self, key: &EvaluationKey) -> Result<Self::Key> {
+        fn arena(&self, row_words: usize, slots: usize) -> Result<Arena> {
+            self.0.arena(row_words, slots)
+        }
+        fn grow(&self, arena: &mut Arena, slots: usize) -> Result<()> {
+            self.0.grow(arena, slots)
+        }
+        fn write(&self, arena: &mut Arena, first: u32, words: &[u32]) -> Result<()> {
+            self.0.write(arena, first, words)
+        }
+        fn read(&self, arena: &Arena, slots: &[u32]) -> Result<Vec<u32>> {
+            self.0.read(arena, slots)
+        }
+        fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
+            self.0.finish(pending)
+        }
+    }
+
+    impl Gates for Liar {
+        type Key = Key;
+
+        fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
             self.0.load_key(key)
         }
         fn key_bytes(&self, params: &Params) -> u64 {
             self.0.key_bytes(params)
         }
-        fn arena(&self, params: &Params, slots: usize) -> Result<Self::Arena> {
-            self.0.arena(params, slots)
-        }
-        fn grow(&self, arena: &mut Self::Arena, slots: usize) -> Result<()> {
-            self.0.grow(arena, slots)
-        }
-        fn write(&self, arena: &mut Self::Arena, first: u32, words: &[u32]) -> Result<()> {
-            self.0.write(arena, first, words)
-        }
-        fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Liar>]) -> Result<Vec<u32>> {
-            let [KeyedGates { key, arena, gates, reads }] = batches else { panic!("a proof is one batch") };
-            let mut words = self.0.evaluate(key, arena, gates, reads)?;
+        fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Key, Arena>]) -> Result<Vec<u32>> {
+            let mut words = self.0.evaluate_together(batches)?;
+            let [KeyedGates { key, reads, .. }] = batches else { panic!("a proof is one batch") };
             let row_words = words.len() / reads.len();
             let (ring, lies) = (key.params(), self.2.params());
             let of_preset =
@@ -383,15 +396,6 @@ mod tests {
                 *word ^= 1;
             }
             Ok(words)
-        }
-        fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
-            Ok(pending)
-        }
-        fn bootstrap(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>> {
-            self.0.bootstrap(key, inputs)
-        }
-        fn key_switch(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>> {
-            self.0.key_switch(key, inputs)
         }
     }
 

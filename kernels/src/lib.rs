@@ -16,5 +16,5 @@ pub mod tfhe_rs;
 pub mod wgpu;
 pub mod xof;
 
-pub use backend::{Backend, DeviceInfo, KeyedGates, SlotGate};
+pub use backend::{Backend, DeviceInfo};
 pub use error::{Error, Result};

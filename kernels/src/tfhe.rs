@@ -4,6 +4,7 @@
 //! ([`gates`]), and one bootstrap ([`bootstrap`]) turns the sum back into a fresh bit: switch the modulus to 2N, rotate
 //! a constant polynomial by the phase, extract coefficient 0, switch the key back.
 
+pub mod backend;
 pub mod bootstrap;
 pub mod circuit;
 pub mod cost;
@@ -17,6 +18,7 @@ pub mod params;
 pub mod seeded;
 pub mod torus;
 
+pub use backend::{Gates, KeyedGates, SlotGate, Stems};
 pub use circuit::{Circuit, CircuitError, Plan};
 pub use gates::{Gate, GateList, GateRow, OperandBlock, Place};
 pub use keys::EvaluationKey;

@@ -3,9 +3,8 @@
 
 use std::sync::OnceLock;
 
-use kernels::Backend;
 use kernels::cpu::{Cpu, Isa};
-use kernels::tfhe::{EvaluationKey, Preset};
+use kernels::tfhe::{EvaluationKey, Gates, Preset, Stems};
 
 use crate::Case;
 use crate::any_backend::AnyBackend;
@@ -42,7 +41,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
             let row_in = key.params.lwe_dimension + 1;
             let sample = key.params.extracted_dimension() + 1;
             let backends = device.threads.iter().map(|&threads| (threads, device.open(threads)));
-            let backends: Vec<(usize, AnyBackend)> = backends.collect();
+            let backends: Vec<(usize, Box<AnyBackend>)> = backends.collect();
             let loaded = backends[backends.len() / 2].1.load_key(key).expect("a key fits");
             for (threads, backend) in backends {
                 // cards take large batches by other kernels than small ones

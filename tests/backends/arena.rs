@@ -1,36 +1,36 @@
 //! Ciphertexts that stay on the device: slots written, read and taken again, results that are operands of the next batch.
 
 use kernels::gpu::Evaluator;
-use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe};
-use kernels::{Backend, Error, SlotGate};
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
+use kernels::{Backend, Error};
 use rand_chacha::rand_core::Rng;
 use tests::host_cuda::HostCuda;
 use tests::naive;
 
 use crate::Case;
-use crate::any_backend::AnyBackend;
+use crate::any_backend::{AnyBackend, Opaque, any};
 use crate::device::Device;
 use crate::fixtures::{Bodies, Shape, generator, key};
 
 const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
 
 /// A gate, the slots of its operands, the slot of its result.
-type Gates<'a> = &'a [(Gate, &'a [u32], u32)];
+type Batch<'a> = &'a [(Gate, &'a [u32], u32)];
 
 /// An arena on a device and what should be in it.
 struct Bench {
-    backend: AnyBackend,
+    backend: Box<AnyBackend>,
     key: EvaluationKey,
-    loaded: <AnyBackend as Backend>::Key,
-    arena: <AnyBackend as Backend>::Arena,
+    loaded: Opaque,
+    arena: Opaque,
     expected: Vec<Lwe>,
 }
 
 impl Bench {
-    fn new(backend: AnyBackend, slots: usize) -> Bench {
+    fn new(backend: Box<AnyBackend>, slots: usize) -> Bench {
         let key = key(SHAPE.params(), Bodies::Random, 11);
         let loaded = backend.load_key(&key).expect("a small key fits");
-        let arena = backend.arena(&key.params, slots).expect("room");
+        let arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("room");
         let zero = Lwe::new(vec![0; key.params.lwe_dimension + 1]);
         Bench { backend, key, loaded, arena, expected: vec![zero; slots] }
     }
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     /// Starts a batch, by the definition too: a backend evaluates gates as they are, folding is its caller's.
-    fn start(&mut self, gates: Gates, reads: &[u32]) -> (<AnyBackend as Backend>::Pending, Vec<u32>) {
+    fn start(&mut self, gates: Batch, reads: &[u32]) -> (Opaque, Vec<u32>) {
         let slot_gates: Vec<SlotGate> = gates
             .iter()
             .map(|&(gate, operands, result)| {
@@ -74,7 +74,7 @@ impl Bench {
     }
 
     /// A batch, waited for.
-    fn check(&mut self, gates: Gates, reads: &[u32]) {
+    fn check(&mut self, gates: Batch, reads: &[u32]) {
         let (pending, expected) = self.start(gates, reads);
         assert_eq!(self.backend.finish(pending).expect("a batch"), expected);
     }
@@ -86,7 +86,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         ..Case::small("arena/a batch in parts where the card has few groups", |_: &Device| {
             let host = HostCuda::open().expect("trials run where the backend is");
             let backend = Evaluator::new(host.with_card(|card| card.groups_max = 3));
-            mixed(Bench::new(AnyBackend::new(backend), 16));
+            mixed(Bench::new(any(backend), 16));
         })
     };
     let too_large = Case {
@@ -97,7 +97,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
             let key = key(SHAPE.params(), Bodies::Random, 11);
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
-            let mut arena = backend.arena(&key.params, slots).expect("it fits");
+            let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("it fits");
             assert!(matches!(backend.grow(&mut arena, slots + 1), Err(Error::OutOfMemory(_))), "the arena");
             backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("it is as it was");
         })
@@ -106,6 +106,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("arena/gates of all kinds in one batch", |device| mixed(Bench::new(device.open(2), 16))),
         Case::small("arena/results are operands of the next batch", chained),
         Case::small("arena/slots keep their words when an arena grows", grown),
+        Case::small("arena/rows are read without a batch", read),
         Case::small("arena/no gates and no reads", nothing),
         Case::small("arena/a slot beyond the arena", beyond),
         batches_in_parts,
@@ -136,7 +137,7 @@ fn chained(device: &Device) {
     let mut bench = Bench::new(device.open(2), 6);
     bench.write(0, 3, 2);
     let in_flight_max = bench.backend.info().batches_in_flight_max;
-    let batches: [(Gates, &[u32]); 4] = [
+    let batches: [(Batch, &[u32]); 4] = [
         (&[(Gate::Or, &[0, 1], 3), (Gate::Not, &[2], 4)], &[]),
         (&[(Gate::Mux, &[3, 4, 0], 5), (Gate::Xnor, &[3, 4], 0)], &[5, 3]),
         // 3 and 4 have had their readers
@@ -164,6 +165,19 @@ fn grown(device: &Device) {
     bench.expected.resize(5, Lwe::new(vec![0; bench.key.params.lwe_dimension + 1]));
     bench.write(3, 1, 4);
     bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
+}
+
+/// Rows that are read without a batch: in any order, again, none.
+fn read(device: &Device) {
+    let mut bench = Bench::new(device.open(1), 4);
+    bench.write(0, 3, 5);
+    bench.check(&[(Gate::Not, &[2], 3)], &[]);
+    for slots in [&[3, 0, 1, 1][..], &[2], &[]] {
+        let pending = bench.backend.read(&bench.arena, slots).expect("a read");
+        let expected: Vec<u32> =
+            slots.iter().flat_map(|&slot| bench.expected[slot as usize].words()).copied().collect();
+        assert_eq!(bench.backend.finish(pending).expect("a read"), expected);
+    }
 }
 
 fn nothing(device: &Device) {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use kernels::gpu::{Evaluator, Gpu};
-use kernels::tfhe::EvaluationKey;
-use kernels::{Backend, Error, Result};
+use kernels::tfhe::{EvaluationKey, Gates, Stems};
+use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;
 use tests::naive;
 

@@ -8,12 +8,12 @@ use kernels::gpu::{Evaluator, Gpu};
 use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;
 
-use crate::any_backend::AnyBackend;
+use crate::any_backend::{AnyBackend, any};
 use crate::stems::StemCase;
 use crate::wgpu;
 
 /// Opens a backend with a number of threads.
-type Open = Box<dyn Fn(usize) -> Result<AnyBackend> + Send + Sync>;
+type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
 /// Launches a stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
@@ -81,7 +81,7 @@ impl Device {
             isa,
             open: Box::new(move |threads| {
                 let isa = isa.ok_or_else(missing)?;
-                Ok(AnyBackend::new(Cpu::with(isa, threads)))
+                Ok(any(Cpu::with(isa, threads)))
             }),
             stem: None,
         }
@@ -101,7 +101,7 @@ impl Device {
             small_only,
             fast_paths_only: false,
             isa: None,
-            open: Box::new(move |_| Ok(AnyBackend::new(Evaluator::new(opened()?)))),
+            open: Box::new(move |_| Ok(any(Evaluator::new(opened()?)))),
             stem: Some(Box::new(move |case| case.check(&open().expect("trials run where the backend is")))),
         }
     }
@@ -111,7 +111,7 @@ impl Device {
     }
 
     /// The backend with this many threads, where that makes a difference.
-    pub fn open(&self, threads: usize) -> AnyBackend {
+    pub fn open(&self, threads: usize) -> Box<AnyBackend> {
         (self.open)(threads).expect("trials run where the backend is")
     }
 

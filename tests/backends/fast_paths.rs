@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use kernels::Backend;
 use kernels::gpu::Evaluator;
+use kernels::tfhe::{Gates, Stems};
 use tests::naive;
 
 use crate::Case;

@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use kernels::Backend;
 use tests::naive;
 
 use crate::Case;

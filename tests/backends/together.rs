@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Card, Evaluator, Gpu, Launch, Source};
-use kernels::tfhe::{EvaluationKey, Gate};
-use kernels::{Backend, Error, KeyedGates, Result, SlotGate};
+use kernels::gpu::{Arena, Card, Evaluator, Gpu, Key, Launch, Source};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, SlotGate};
+use kernels::{Backend, Error, Result};
 use rand_chacha::rand_core::Rng;
 use tests::host_cuda::HostCuda;
 
@@ -65,7 +65,7 @@ impl Session {
 
 /// What sessions read after one call with all of them. Sessions of one key share it; `twice` is a call before, whose words are
 /// overwritten.
-fn evaluated<B: Backend>(backend: &B, sessions: &[&Session], twice: bool) -> Result<Vec<u32>> {
+fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool) -> Result<Vec<u32>> {
     let mut keys: Vec<(&Arc<EvaluationKey>, B::Key)> = Vec::new();
     for session in sessions {
         if !keys.iter().any(|(key, _)| Arc::ptr_eq(key, &session.key)) {
@@ -74,12 +74,12 @@ fn evaluated<B: Backend>(backend: &B, sessions: &[&Session], twice: bool) -> Res
     }
     // arenas lie in another order than batches
     let arena = |session: &&Session| -> Result<B::Arena> {
-        let mut arena = backend.arena(&session.key.params, session.slots)?;
+        let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots)?;
         backend.write(&mut arena, 0, &session.operands)?;
         Ok(arena)
     };
     let mut arenas: Vec<B::Arena> = sessions.iter().rev().map(arena).collect::<Result<_>>()?;
-    let mut batches: Vec<KeyedGates<'_, B>> = sessions
+    let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = sessions
         .iter()
         .zip(arenas.iter_mut().rev())
         .map(|(session, arena)| {
@@ -96,7 +96,7 @@ fn evaluated<B: Backend>(backend: &B, sessions: &[&Session], twice: bool) -> Res
     Ok(found)
 }
 
-fn check<B: Backend>(backend: &B, sessions: &[Session]) {
+fn check<B: Gates + ?Sized>(backend: &B, sessions: &[Session]) {
     let twice = backend.info().batches_in_flight_max > 1 && sessions.len() < SESSIONS;
     let found = evaluated(backend, &sessions.iter().collect::<Vec<_>>(), twice).expect("batches");
     let mut rest = &found[..];
@@ -230,19 +230,19 @@ fn counted(device: &Device) {
     let mut arenas: Vec<_> = sessions
         .iter()
         .map(|session| {
-            let mut arena = backend.arena(&session.key.params, session.slots).expect("room");
+            let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots).expect("room");
             backend.write(&mut arena, 0, &session.operands).expect("a copy");
             arena
         })
         .collect();
     let each = sessions.iter().zip(&keys).zip(&mut arenas);
-    let mut batches: Vec<KeyedGates<'_, Evaluator<Counted>>> = each
+    let mut batches: Vec<KeyedGates<'_, _, _>> = each
         .map(|((session, key), arena)| KeyedGates { key, arena, gates: &session.gates, reads: &session.reads })
         .collect();
     let expected: Vec<u32> = sessions.iter().flat_map(|session| session.expected.iter().copied()).collect();
-    let run = |calls: &mut dyn Iterator<Item = &mut [KeyedGates<'_, Evaluator<Counted>>]>| {
+    let run = |calls: &mut dyn Iterator<Item = &mut [KeyedGates<'_, Key<Counted>, Arena<Counted>>]>| {
         backend.gpu().taken();
-        let finished = |batches: &mut [KeyedGates<'_, Evaluator<Counted>>]| {
+        let finished = |batches: &mut [KeyedGates<'_, Key<Counted>, Arena<Counted>>]| {
             let pending = backend.evaluate_together(batches).expect("launches");
             backend.finish(pending).expect("words")
         };
@@ -298,12 +298,12 @@ pub fn cases() -> impl Iterator<Item = Case> {
     let (plain, mixes, fast, fast_mixes) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
     let cases = [
         Case::small("together/sessions of one gate", move |device| {
-            check(&device.open(2), plain.get_or_init(|| single(PLAIN)));
+            check(&*device.open(2), plain.get_or_init(|| single(PLAIN)));
         }),
         Case::small("together/sessions of all kinds", move |device| {
-            check(&device.open(2), mixes.get_or_init(|| mixed(PLAIN, OTHER)));
+            check(&*device.open(2), mixes.get_or_init(|| mixed(PLAIN, OTHER)));
         }),
-        Case::small("together/few", |device| few(&device.open(2))),
+        Case::small("together/few", |device| few(&*device.open(2))),
         Case {
             on: |device| device.name == "cuda-host",
             ..Case::small("together/in parts where the card has few groups", |_| in_parts(&mixed(PLAIN, OTHER)))
@@ -311,11 +311,11 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case {
             on: |device| device.is_gpu() && !device.small_only,
             ..Case::small("together/sessions of one gate by fast paths", move |device| {
-                check(&device.open(1), fast.get_or_init(|| single(FAST)));
+                check(&*device.open(1), fast.get_or_init(|| single(FAST)));
             })
         },
         Case::fast_path("together/sessions of all kinds by fast paths", move |device| {
-            check(&device.open(1), fast_mixes.get_or_init(|| mixed(FAST, FAST_OTHER)));
+            check(&*device.open(1), fast_mixes.get_or_init(|| mixed(FAST, FAST_OTHER)));
         }),
         Case {
             on: |device| device.name.starts_with("cuda-host"),

@@ -3,9 +3,9 @@
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Evaluator, Gpu, Launch, Source};
-use kernels::tfhe::{Gate, Preset};
+use kernels::tfhe::{Gate, Gates, Preset, SlotGate, Stems};
 use kernels::wgpu::{Allocated, Wgpu};
-use kernels::{Backend, Error, Result, SlotGate};
+use kernels::{Backend, Error, Result};
 
 use crate::Case;
 use crate::device::Device;
@@ -304,7 +304,7 @@ const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
 fn chained_gates(backend: &Evaluator<Wgpu>, slots: usize) -> Result<Vec<u32>> {
     let key = key(SHAPE.params(), Bodies::Random, 12);
     let loaded = backend.load_key(&key)?;
-    let mut arena = backend.arena(&key.params, slots)?;
+    let mut arena = backend.arena(key.params.lwe_dimension + 1, slots)?;
     backend.write(&mut arena, 0, &torus_rows(3, key.params.lwe_dimension + 1, 13))?;
     let gate = |gate, operands, result| SlotGate { gate, operands, result };
     let first = [gate(Gate::Mux, [0, 1, 2], 3), gate(Gate::Not, [1, 0, 0], 4), gate(Gate::Xor, [0, 2, 0], 5)];
@@ -334,7 +334,7 @@ fn gates_without_room(card: Wgpu) {
     let kept = backend.gpu().allocated();
     // beyond the card's memory, beyond one buffer, beyond any number of words
     for slots in [1 << 20, 1 << 29, usize::MAX / 64] {
-        refused(backend.arena(&params, slots).map(drop));
+        refused(backend.arena(params.lwe_dimension + 1, slots).map(drop));
     }
     // the key fits, the arena does not, or only until it grows
     refused(chained_gates(&backend, 1 << 20).map(drop));

@@ -1,9 +1,8 @@
 //! Operands whose noise is the same: gates of them are exact, since folding leaves nothing to bootstrap, or have the noise of
 //! a gate of other operands.
 
-use kernels::Backend;
 use kernels::cpu::Cpu;
-use kernels::tfhe::{Gate, GateRow, Lwe, Preset, bootstrap, noise};
+use kernels::tfhe::{Gate, GateRow, Gates, Lwe, Preset, bootstrap, noise};
 use libtest_mimic::Failed;
 
 use crate::keys;

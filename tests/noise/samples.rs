@@ -3,11 +3,10 @@
 use std::ops::Add;
 
 use client::SecretKey;
-use kernels::Backend;
 use kernels::cpu::Cpu;
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::torus::to_torus;
-use kernels::tfhe::{Lwe, MODULUS, Preset, noise};
+use kernels::tfhe::{Gates, Lwe, MODULUS, Preset, Stems, noise};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests::naive::mod_switch;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use client::{Preset, netlists};
 use control::compute::engine::EngineDevice;
-use engine::{Backend, DeviceInfo, EvaluationKey, Params};
-use kernels::KeyedGates;
+use engine::{Backend, DeviceInfo, EvaluationKey, Gates, Params};
 use kernels::cpu::{self, Cpu};
+use kernels::tfhe::KeyedGates;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::Request;
@@ -38,7 +38,6 @@ impl Card {
 }
 
 impl Backend for Card {
-    type Key = cpu::Key;
     type Arena = cpu::Arena;
     type Pending = Vec<u32>;
 
@@ -46,16 +45,8 @@ impl Backend for Card {
         &self.info
     }
 
-    fn load_key(&self, key: &EvaluationKey) -> kernels::Result<cpu::Key> {
-        self.cpu.load_key(key)
-    }
-
-    fn key_bytes(&self, params: &Params) -> u64 {
-        self.cpu.key_bytes(params)
-    }
-
-    fn arena(&self, params: &Params, slots: usize) -> kernels::Result<cpu::Arena> {
-        self.cpu.arena(params, slots)
+    fn arena(&self, row_words: usize, slots: usize) -> kernels::Result<cpu::Arena> {
+        self.cpu.arena(row_words, slots)
     }
 
     fn grow(&self, arena: &mut cpu::Arena, slots: usize) -> kernels::Result<()> {
@@ -66,23 +57,31 @@ impl Backend for Card {
         self.cpu.write(arena, first, words)
     }
 
-    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Card>]) -> kernels::Result<Vec<u32>> {
-        let [KeyedGates { key, arena, gates, reads }] = batches else { panic!("it takes one batch at a time") };
-        let left = self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        left.map_err(|_| kernels::Error::Lost("it fell off the bus".into()))?;
-        self.cpu.evaluate(key, arena, gates, reads)
+    fn read(&self, arena: &cpu::Arena, slots: &[u32]) -> kernels::Result<Vec<u32>> {
+        self.cpu.read(arena, slots)
     }
 
     fn finish(&self, pending: Vec<u32>) -> kernels::Result<Vec<u32>> {
         self.cpu.finish(pending)
     }
+}
 
-    fn bootstrap(&self, key: &cpu::Key, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
-        self.cpu.bootstrap(key, inputs)
+impl Gates for Card {
+    type Key = cpu::Key;
+
+    fn load_key(&self, key: &EvaluationKey) -> kernels::Result<cpu::Key> {
+        self.cpu.load_key(key)
     }
 
-    fn key_switch(&self, key: &cpu::Key, inputs: &[u32]) -> kernels::Result<Vec<u32>> {
-        self.cpu.key_switch(key, inputs)
+    fn key_bytes(&self, params: &Params) -> u64 {
+        self.cpu.key_bytes(params)
+    }
+
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, cpu::Key, cpu::Arena>]) -> kernels::Result<Vec<u32>> {
+        assert_eq!(batches.len(), 1, "it takes one batch at a time");
+        let left = self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map_err(|_| kernels::Error::Lost("it fell off the bus".into()))?;
+        self.cpu.evaluate_together(batches)
     }
 }
 

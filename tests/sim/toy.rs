@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Lwe, LweList, Params, Preset};
-use kernels::KeyedGates;
-use kernels::tfhe::GateRow;
-use kernels::tfhe::ParamsLiteral;
+use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Gates, Lwe, LweList, Params, Preset};
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
+use kernels::tfhe::{GateRow, KeyedGates, ParamsLiteral};
 
 pub const KEY_BYTES: u64 = 100;
 pub const LWE_DIMENSION: usize = 3;
@@ -207,7 +205,11 @@ impl ToyArena {
         self.script.count(|counts| counts.bytes += 4 * (after - before) as u64);
     }
 
-    fn row(&mut self, slot: u32) -> &mut [u32] {
+    fn row(&self, slot: u32) -> &[u32] {
+        &self.words[slot as usize * ROW_WORDS..][..ROW_WORDS]
+    }
+
+    fn row_mut(&mut self, slot: u32) -> &mut [u32] {
         &mut self.words[slot as usize * ROW_WORDS..][..ROW_WORDS]
     }
 }
@@ -232,7 +234,6 @@ impl Drop for ToyPending {
 }
 
 impl Backend for Toy {
-    type Key = ToyKey;
     type Arena = ToyArena;
     type Pending = ToyPending;
 
@@ -240,24 +241,8 @@ impl Backend for Toy {
         &self.info
     }
 
-    fn prepare(&self, _params: &Params) -> kernels::Result<()> {
-        self.script.play(&self.script.preparations)
-    }
-
-    fn load_key(&self, _key: &EvaluationKey) -> kernels::Result<ToyKey> {
-        self.script.play(&self.script.loads)?;
-        self.script.count(|counts| {
-            counts.keys_loaded += 1;
-            counts.bytes += KEY_BYTES;
-        });
-        Ok(ToyKey(self.script.clone()))
-    }
-
-    fn key_bytes(&self, _params: &Params) -> u64 {
-        KEY_BYTES
-    }
-
-    fn arena(&self, _params: &Params, slots: usize) -> kernels::Result<ToyArena> {
+    fn arena(&self, row_words: usize, slots: usize) -> kernels::Result<ToyArena> {
+        assert_eq!(row_words, ROW_WORDS, "ciphertexts of the toy's keys");
         let mut arena = ToyArena { words: Vec::new(), script: self.script.clone() };
         arena.resize(slots);
         Ok(arena)
@@ -274,30 +259,9 @@ impl Backend for Toy {
         Ok(())
     }
 
-    /// The plain gate on the signs of the bodies. A bit that nobody wrote is neither, and a test's end.
-    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Toy>]) -> kernels::Result<ToyPending> {
-        self.script.play(&self.script.batches)?;
-        let mut words = Vec::new();
-        for KeyedGates { arena, gates, reads, .. } in batches.iter_mut() {
-            for gate in *gates {
-                let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
-                    .iter()
-                    .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
-                        0 => panic!("slot {slot} is read before it is written"),
-                        body => body > 0,
-                    })
-                    .collect();
-                arena.row(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
-            }
-            reads.iter().for_each(|&slot| words.extend_from_slice(arena.row(slot)));
-        }
-        self.script.count(|counts| {
-            counts.batches += batches.len();
-            counts.calls += 1;
-            counts.rows_read += words.len() / ROW_WORDS;
-            counts.in_flight += 1;
-            counts.in_flight_max = counts.in_flight_max.max(counts.in_flight);
-        });
+    fn read(&self, arena: &ToyArena, slots: &[u32]) -> kernels::Result<ToyPending> {
+        let words = slots.iter().flat_map(|&slot| arena.row(slot)).copied().collect();
+        self.script.count(|counts| counts.in_flight += 1);
         Ok(ToyPending { words, script: self.script.clone() })
     }
 
@@ -321,13 +285,53 @@ impl Backend for Toy {
         }
         Ok(std::mem::take(&mut pending.words))
     }
+}
 
-    fn bootstrap(&self, _key: &ToyKey, _inputs: &[u32]) -> kernels::Result<Vec<u32>> {
-        unreachable!("the engine evaluates gates")
+impl Gates for Toy {
+    type Key = ToyKey;
+
+    fn prepare(&self, _params: &Params) -> kernels::Result<()> {
+        self.script.play(&self.script.preparations)
     }
 
-    fn key_switch(&self, _key: &ToyKey, _inputs: &[u32]) -> kernels::Result<Vec<u32>> {
-        unreachable!("the engine evaluates gates")
+    fn load_key(&self, _key: &EvaluationKey) -> kernels::Result<ToyKey> {
+        self.script.play(&self.script.loads)?;
+        self.script.count(|counts| {
+            counts.keys_loaded += 1;
+            counts.bytes += KEY_BYTES;
+        });
+        Ok(ToyKey(self.script.clone()))
+    }
+
+    fn key_bytes(&self, _params: &Params) -> u64 {
+        KEY_BYTES
+    }
+
+    /// The plain gate on the signs of the bodies. A bit that nobody wrote is neither, and a test's end.
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, ToyKey, ToyArena>]) -> kernels::Result<ToyPending> {
+        self.script.play(&self.script.batches)?;
+        let mut words = Vec::new();
+        for KeyedGates { arena, gates, reads, .. } in batches.iter_mut() {
+            for gate in *gates {
+                let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
+                    .iter()
+                    .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
+                        0 => panic!("slot {slot} is read before it is written"),
+                        body => body > 0,
+                    })
+                    .collect();
+                arena.row_mut(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+            }
+            reads.iter().for_each(|&slot| words.extend_from_slice(arena.row(slot)));
+        }
+        self.script.count(|counts| {
+            counts.batches += batches.len();
+            counts.calls += 1;
+            counts.rows_read += words.len() / ROW_WORDS;
+            counts.in_flight += 1;
+            counts.in_flight_max = counts.in_flight_max.max(counts.in_flight);
+        });
+        Ok(ToyPending { words, script: self.script.clone() })
     }
 }
 

@@ -7,10 +7,9 @@ mod evaluation_key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::SecretKey;
-use kernels::Backend;
 use kernels::container::{self, Form};
 use kernels::cpu::{Cpu, Isa};
-use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, MODULUS, Preset, RING_MODULUS, bootstrap};
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, MODULUS, Preset, RING_MODULUS, bootstrap};
 use kernels::xof;
 use sha2::{Digest, Sha256};
 

@@ -1,10 +1,10 @@
 //! Ciphertexts in slots, and gates over them: linear parts, bootstraps, MUX sums, one key switch a result.
 
-use crate::backend::{Backend, SlotGate};
 use crate::cpu::memory::Words;
 use crate::cpu::sample_extract::add_mux_half;
 use crate::cpu::{Cpu, Key, linear};
 use crate::error::Result;
+use crate::tfhe::backend::{SlotGate, Stems};
 use crate::tfhe::gates::{self, Gate};
 
 /// `[slots][n + 1]` words. Overwritten on drop.

@@ -125,14 +125,13 @@ mod tests {
     fn what_finds_no_memory_is_an_error_and_the_process_goes_on() {
         use crate::backend::Backend;
         use crate::cpu::{Cpu, Isa};
-        use crate::tfhe::Preset;
         use std::os::unix::process::CommandExt;
 
         if std::env::args().any(|word| word == CHILD) {
-            let (cpu, params) = (Cpu::with(Isa::detect(), 1), Preset::Fast128.params());
-            let arena = cpu.arena(&params, 1 << 22);
+            let cpu = Cpu::with(Isa::detect(), 1);
+            let arena = cpu.arena(640, 1 << 22);
             assert!(matches!(arena, Err(Error::OutOfMemory(_))), "ten gigabytes");
-            assert!(cpu.arena(&params, 10).is_ok());
+            assert!(cpu.arena(640, 10).is_ok());
             return println!("went on");
         }
         let name = "cpu::memory::tests::what_finds_no_memory_is_an_error_and_the_process_goes_on";

@@ -17,9 +17,9 @@ use super::ntt::{self, Ntt};
 use super::sample_extract::{NO_ROW, SampleExtract};
 use super::stem::Compiler;
 use super::{Card, Gpu, Language, Shares, Table, alloc};
-use crate::backend::{Backend, DeviceInfo, KeyedGates, SlotGate};
+use crate::backend::{Backend, DeviceInfo};
 use crate::error::Result;
-use crate::tfhe::{EvaluationKey, Params, Preset};
+use crate::tfhe::{self, EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate};
 use together::{Distance, Distances, Lists, Place, Tables, counts, parts, ranges};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
@@ -90,6 +90,9 @@ pub struct Arena<G: Gpu> {
     /// `n + 1`.
     row_words: usize,
 }
+
+/// A batch of this backend.
+type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
 
 /// Buffers of a batch under way, kept for the next: the card works on one batch after another.
 struct Scratch<G: Gpu> {
@@ -209,7 +212,7 @@ impl<G: Gpu> Evaluator<G> {
 
     /// Batches that are one sequence of launches, by their places: those of equal parameters, where kernels find one buffer
     /// from another.
-    fn sequences(&self, batches: &[KeyedGates<'_, Self>]) -> Vec<Vec<usize>> {
+    fn sequences(&self, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
         let addresses = self.gpu.card().language == Language::Cuda;
         let mut sequences: Vec<Vec<usize>> = Vec::new();
         for (at, batch) in batches.iter().enumerate() {
@@ -223,10 +226,9 @@ impl<G: Gpu> Evaluator<G> {
     }
 
     /// Starts batches of equal parameters, and one read of all that they read.
-    fn start(&self, batches: &[&KeyedGates<'_, Self>]) -> Result<G::Pending> {
+    fn start(&self, batches: &[&Batch<'_, G>]) -> Result<G::Pending> {
         let gates: Vec<&[SlotGate]> = batches.iter().map(|batch| batch.gates).collect();
-        let reading: Vec<&KeyedGates<'_, Self>> =
-            batches.iter().filter(|batch| !batch.reads.is_empty()).copied().collect();
+        let reading: Vec<&Batch<'_, G>> = batches.iter().filter(|batch| !batch.reads.is_empty()).copied().collect();
         // what several arenas hold is copied to one place by the last part, so that there is one wait
         let copied = if reading.len() > 1 { &reading[..] } else { &[] };
         let mut parts = parts(&gates, self.rows_at_once(batches[0].key, batches.len()));
@@ -259,9 +261,9 @@ impl<G: Gpu> Evaluator<G> {
     /// `scratch.reads`.
     fn evaluate_part(
         &self,
-        batches: &[&KeyedGates<'_, Self>],
+        batches: &[&Batch<'_, G>],
         part: &[(usize, &[SlotGate])],
-        copied: &[&KeyedGates<'_, Self>],
+        copied: &[&Batch<'_, G>],
         scratch: &mut Scratch<G>,
     ) -> Result<()> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
@@ -378,13 +380,68 @@ struct Read<G: Gpu> {
 }
 
 impl<G: Gpu> Backend for Evaluator<G> {
-    type Key = Key<G>;
     type Arena = Arena<G>;
     type Pending = Pending<G>;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
+
+    fn arena(&self, row_words: usize, slots: usize) -> Result<Arena<G>> {
+        Ok(Arena { buf: alloc(&self.gpu, slots * row_words)?, slots, row_words })
+    }
+
+    fn grow(&self, arena: &mut Arena<G>, slots: usize) -> Result<()> {
+        assert!(slots >= arena.slots, "an arena does not shrink");
+        let buf = alloc(&self.gpu, slots * arena.row_words)?;
+        self.gpu.copy(&arena.buf, &buf, arena.slots * arena.row_words)?;
+        (arena.buf, arena.slots) = (buf, slots);
+        Ok(())
+    }
+
+    fn write(&self, arena: &mut Arena<G>, first: u32, words: &[u32]) -> Result<()> {
+        assert!(words.len().is_multiple_of(arena.row_words), "whole rows");
+        assert!(first as usize + words.len() / arena.row_words <= arena.slots, "slots of the arena");
+        self.gpu.write(&arena.buf, first as usize * arena.row_words, words)
+    }
+
+    fn read(&self, arena: &Arena<G>, slots: &[u32]) -> Result<Pending<G>> {
+        assert!(slots.iter().all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
+        let pending = self.gpu.read(&arena.buf, &ranges(slots, arena.row_words))?;
+        Ok(Pending { reads: vec![Read { pending, batches: vec![(0, slots.len() * arena.row_words)] }] })
+    }
+
+    fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        for read in &pending.reads {
+            if !self.gpu.wait(&read.pending, wanted)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
+        let mut of_batches = Vec::new();
+        for Read { pending, batches } in pending.reads {
+            let mut words = self.gpu.finish(pending)?;
+            // what was read to tell that it is done is no one's
+            words.truncate(batches.iter().map(|(_, count)| count).sum());
+            // a copy less where one batch has all of them
+            for &(at, count) in batches.iter().rev() {
+                let rest = words.len() - count;
+                of_batches.push((at, if rest == 0 { std::mem::take(&mut words) } else { words.split_off(rest) }));
+            }
+        }
+        of_batches.sort_by_key(|(at, _)| *at);
+        let mut all = of_batches.into_iter().map(|(_, words)| words).filter(|words| !words.is_empty());
+        let mut first = all.next().unwrap_or_default();
+        all.for_each(|words| first.extend(words));
+        Ok(first)
+    }
+}
+
+impl<G: Gpu> Gates for Evaluator<G> {
+    type Key = Key<G>;
 
     fn prepare(&self, params: &Params) -> Result<()> {
         self.stems(params).map(drop)
@@ -406,35 +463,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
         4 * (bootstrap + lwe_key_switch::key_words(params) + 4 * params.polynomial_size) as u64
     }
 
-    fn arena(&self, params: &Params, slots: usize) -> Result<Arena<G>> {
-        let row_words = params.lwe_dimension + 1;
-        Ok(Arena { buf: alloc(&self.gpu, slots * row_words)?, slots, row_words })
-    }
-
-    fn grow(&self, arena: &mut Arena<G>, slots: usize) -> Result<()> {
-        assert!(slots >= arena.slots, "an arena does not shrink");
-        let buf = alloc(&self.gpu, slots * arena.row_words)?;
-        self.gpu.copy(&arena.buf, &buf, arena.slots * arena.row_words)?;
-        (arena.buf, arena.slots) = (buf, slots);
-        Ok(())
-    }
-
-    fn write(&self, arena: &mut Arena<G>, first: u32, words: &[u32]) -> Result<()> {
-        assert!(words.len().is_multiple_of(arena.row_words), "whole rows");
-        assert!(first as usize + words.len() / arena.row_words <= arena.slots, "slots of the arena");
-        self.gpu.write(&arena.buf, first as usize * arena.row_words, words)
-    }
-
-    fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
-        for read in &pending.reads {
-            if !self.gpu.wait(&read.pending, wanted)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self>]) -> Result<Pending<G>> {
+    fn evaluate_together(&self, batches: &mut [Batch<'_, G>]) -> Result<Pending<G>> {
         let batches = &*batches;
         for KeyedGates { arena, gates, reads, .. } in batches {
             let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
@@ -442,33 +471,16 @@ impl<G: Gpu> Backend for Evaluator<G> {
             assert!(named.all(|&slot| (slot as usize) < arena.slots), "slots of the arena");
         }
         let start = |sequence: Vec<usize>| {
-            let of_sequence: Vec<&KeyedGates<'_, Self>> = sequence.iter().map(|&at| &batches[at]).collect();
+            let of_sequence: Vec<&Batch<'_, G>> = sequence.iter().map(|&at| &batches[at]).collect();
             let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
             let pending = self.start(&of_sequence)?;
             Ok(Read { pending, batches: sequence.into_iter().map(|at| (at, words(at))).collect() })
         };
         Ok(Pending { reads: self.sequences(batches).into_iter().map(start).collect::<Result<_>>()? })
     }
+}
 
-    fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
-        let mut of_batches = Vec::new();
-        for Read { pending, batches } in pending.reads {
-            let mut words = self.gpu.finish(pending)?;
-            // what was read to tell that it is done is no one's
-            words.truncate(batches.iter().map(|(_, count)| count).sum());
-            // a copy less where one batch has all of them
-            for &(at, count) in batches.iter().rev() {
-                let rest = words.len() - count;
-                of_batches.push((at, if rest == 0 { std::mem::take(&mut words) } else { words.split_off(rest) }));
-            }
-        }
-        of_batches.sort_by_key(|(at, _)| *at);
-        let mut all = of_batches.into_iter().map(|(_, words)| words).filter(|words| !words.is_empty());
-        let mut first = all.next().unwrap_or_default();
-        all.for_each(|words| first.extend(words));
-        Ok(first)
-    }
-
+impl<G: Gpu> tfhe::Stems for Evaluator<G> {
     fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
         let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
@@ -494,7 +506,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
         for inputs in inputs.chunks(self.rows_at_once(key, 1) * row_in) {
             let gates = inputs.len() / row_in;
-            let arena = self.arena(&key.params, gates)?;
+            let arena = self.arena(row_out, gates)?;
             let slots: Vec<u32> = (0..gates as u32).collect();
             let scratch = &mut *self.scratch();
             let samples = scratch.samples.with(&self.gpu, inputs)?;

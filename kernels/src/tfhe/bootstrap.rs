@@ -1,20 +1,20 @@
 //! A batch of gates on one device, for callers that have their operands at hand.
 
-use crate::backend::{Backend, SlotGate};
 use crate::error::Result;
+use crate::tfhe::backend::{Gates, SlotGate};
 use crate::tfhe::gates::{Gate, GateList, GateRow};
 use crate::tfhe::lwe::Lwe;
 use crate::tfhe::lwe_list::LweList;
 use crate::tfhe::params::Params;
 
-/// Evaluates gates under one key, folded ([`GateList::folded`]); one ciphertext a row, in order. See [`Backend::evaluate`].
+/// Evaluates gates under one key, folded ([`GateList::folded`]); one ciphertext a row, in order. See [`Gates::evaluate`].
 ///
 /// # Errors
 /// What the device reports.
 ///
 /// # Panics
 /// When a row has not as many operands as its gate, or an operand is not of dimension n.
-pub fn evaluate<B: Backend>(backend: &B, key: &B::Key, params: &Params, rows: &[GateRow]) -> Result<Vec<Lwe>> {
+pub fn evaluate<B: Gates + ?Sized>(backend: &B, key: &B::Key, params: &Params, rows: &[GateRow]) -> Result<Vec<Lwe>> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -22,7 +22,7 @@ pub fn evaluate<B: Backend>(backend: &B, key: &B::Key, params: &Params, rows: &[
     assert_eq!(list.dimension(), params.lwe_dimension, "operands of another dimension");
     let needed = list.needed_by(0..rows.len());
     let results_from = needed.len() as u32;
-    let mut arena = backend.arena(params, needed.len() + rows.len())?;
+    let mut arena = backend.arena(params.lwe_dimension + 1, needed.len() + rows.len())?;
     let words: Vec<u32> = needed.iter().flat_map(|&place| list.at(place)).copied().collect();
     backend.write(&mut arena, 0, &words)?;
     let slot = |place| needed.binary_search(place).expect("every operand is needed") as u32;

@@ -2,9 +2,8 @@
 
 use kernels::cpu::Cpu;
 use kernels::tfhe::bootstrap::evaluate;
-use kernels::tfhe::{Gate, GateRow};
+use kernels::tfhe::{Gate, GateRow, Gates, Lwe};
 use kernels::tfhe_rs::{read_ciphertext, read_server_key, write_ciphertext};
-use kernels::{Backend, tfhe::Lwe};
 use tfhe::boolean::prelude::*;
 
 use crate::fixture::{Client, bytes_of, clients};
@@ -55,7 +54,7 @@ fn trivial_bits_are_operands_like_any_other() {
 struct Engine {
     client: &'static Client,
     cpu: Cpu,
-    key: <Cpu as Backend>::Key,
+    key: <Cpu as Gates>::Key,
     params: kernels::tfhe::Params,
 }
 

@@ -17,10 +17,10 @@ use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Cache, architecture};
 use kernels::detect::{Choice, Device, detect};
 use kernels::gpu::Gpu;
-use kernels::tfhe::EvaluationKey;
+use kernels::tfhe::{EvaluationKey, Gates};
 
 use figures::Figures;
-use measure::Gates;
+use measure::NandGates;
 
 const BATCHES: &str = "1,16,64,132,198,199,264,265,528,529,792,793,1024,1056,1057,2112,16384";
 /// Sessions of one gate each, at most: some 40 MB a key.
@@ -141,7 +141,7 @@ fn asked_for(choice: Choice, device: &Device) -> bool {
     }
 }
 
-fn gates<B: Backend>(
+fn gates<B: Gates>(
     figures: &mut Figures,
     arguments: &Arguments,
     backend: &B,
@@ -149,7 +149,7 @@ fn gates<B: Backend>(
     secret: &SecretKey,
 ) -> kernels::Result<()> {
     let time = Duration::from_secs(arguments.seconds);
-    let gates = Gates::new(backend, key, secret)?;
+    let gates = NandGates::new(backend, key, secret)?;
     figures.add("one gate alone, there and back", gates.latency_ms(time)?, "ms");
     for &batch in &arguments.batches {
         figures.add(format!("NAND in batches of {batch}"), gates.rate(batch as usize, time)?, "gates/s");

@@ -11,8 +11,8 @@ use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
 use kernels::gpu::blind_rotate::{Variant, accumulator_words};
 use kernels::gpu::{Compiler, Evaluator, Gpu, Shares, Stems, Table, ntt, shares};
-use kernels::tfhe::{EvaluationKey, Gate, Lwe, Params, ring};
-use kernels::{Backend, KeyedGates, Result, SlotGate};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, Params, SlotGate, ring};
+use kernels::{Backend, Result};
 
 use crate::figures::Figures;
 
@@ -37,7 +37,7 @@ fn seconds_each(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<
 }
 
 /// NAND gates whose operands come from the host and whose results go back to it.
-pub struct Gates<'a, B: Backend> {
+pub struct NandGates<'a, B: Gates> {
     backend: &'a B,
     key: B::Key,
     params: Params,
@@ -45,11 +45,11 @@ pub struct Gates<'a, B: Backend> {
     pairs: Vec<([bool; 2], [Lwe; 2])>,
 }
 
-impl<'a, B: Backend> Gates<'a, B> {
-    pub fn new(backend: &'a B, evaluation_key: &EvaluationKey, secret: &'a SecretKey) -> Result<Gates<'a, B>> {
+impl<'a, B: Gates> NandGates<'a, B> {
+    pub fn new(backend: &'a B, evaluation_key: &EvaluationKey, secret: &'a SecretKey) -> Result<NandGates<'a, B>> {
         let bits = |i: usize| [i & 1 == 0, i & 2 == 0];
         let pairs = (0..PAIRS).map(|i| (bits(i), bits(i).map(|bit| secret.encrypt(bit)))).collect();
-        Ok(Gates { backend, key: backend.load_key(evaluation_key)?, params: evaluation_key.params, secret, pairs })
+        Ok(NandGates { backend, key: backend.load_key(evaluation_key)?, params: evaluation_key.params, secret, pairs })
     }
 
     /// Gates a second in batches of this size, as many of them under way as the device takes.
@@ -69,14 +69,14 @@ impl<'a, B: Backend> Gates<'a, B> {
         let keys: Vec<B::Key> = (0..count).map(|_| self.backend.load_key(evaluation_key)).collect::<Result<_>>()?;
         let pairs = self.pairs.iter().cycle().take(count);
         let arena = |(_, [a, b]): &(_, [Lwe; 2])| -> Result<B::Arena> {
-            let mut arena = self.backend.arena(&self.params, 3)?;
+            let mut arena = self.backend.arena(self.params.lwe_dimension + 1, 3)?;
             self.backend.write(&mut arena, 0, &[a.words(), b.words()].concat())?;
             Ok(arena)
         };
         let mut arenas: Vec<B::Arena> = pairs.map(arena).collect::<Result<_>>()?;
         let gates = &[SlotGate { gate: Gate::Nand, operands: [0, 1, 0], result: 2 }];
         let batch = |(key, arena)| KeyedGates { key, arena, gates, reads: &[2] };
-        let mut batches: Vec<KeyedGates<'_, B>> = keys.iter().zip(&mut arenas).map(batch).collect();
+        let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = keys.iter().zip(&mut arenas).map(batch).collect();
         let mut rate = |at_once: usize| -> Result<f64> {
             let mut results = Vec::new();
             let seconds = seconds_each(time, || {
@@ -100,7 +100,7 @@ impl<'a, B: Backend> Gates<'a, B> {
         let gate = |i: u32| SlotGate { gate: Gate::Nand, operands: [2 * i, 2 * i + 1, 0], result: result(i) };
         let gates: Vec<SlotGate> = (0..batch as u32).map(gate).collect();
         let reads: Vec<u32> = (0..batch as u32).map(result).collect();
-        let mut arena = self.backend.arena(&self.params, 3 * batch)?;
+        let mut arena = self.backend.arena(self.params.lwe_dimension + 1, 3 * batch)?;
         let mut under_way = VecDeque::new();
         let mut results = Vec::new();
         let seconds = seconds_each(time, || {
@@ -200,7 +200,7 @@ fn any_exponents(p: &Params, rows: usize) -> Vec<u32> {
 }
 
 /// The same of a processor, as near as its interface comes: with extraction, with copies of its words.
-pub fn processor<B: Backend>(
+pub fn processor<B: kernels::tfhe::Stems>(
     figures: &mut Figures,
     backend: &B,
     key: &EvaluationKey,

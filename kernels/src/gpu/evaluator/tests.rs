@@ -117,7 +117,8 @@ fn gate(gate: Gate, result: u32) -> SlotGate {
 /// What a card is asked for by batches of these keys, with these gates and reads, in one call, and by the wait for it.
 fn asked(backend: &Evaluator<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
-    let mut arenas: Vec<Arena<Told>> = keys.iter().map(|key| backend.arena(&key.params, 8).expect("room")).collect();
+    let mut arenas: Vec<Arena<Told>> =
+        keys.iter().map(|key| backend.arena(key.params.lwe_dimension + 1, 8).expect("room")).collect();
     let batches = keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates { key, arena, gates, reads });
     backend.gpu.asked();
     let pending = backend.evaluate_together(&mut batches.collect::<Vec<_>>()).expect("launches");

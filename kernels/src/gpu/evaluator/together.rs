@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::backend::SlotGate;
 use crate::gpu::linear;
 use crate::gpu::sample_extract::NO_ROW;
 use crate::gpu::shares;
+use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate};
 
 /// Words from a buffer of the first batch to one of another, the low word first.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::values::{Numbered, numbered};
 use super::{Circuit, Source};
-use crate::backend::SlotGate;
+use crate::tfhe::backend::SlotGate;
 use crate::tfhe::fold::{Bit, Names};
 use crate::tfhe::lwe_list::LweList;
 
