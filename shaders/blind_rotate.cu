@@ -1,5 +1,5 @@
 // Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase:
-// kernels/src/cpu/blind_rotate.rs in CUDA. Needs `modular`, `distance` and `ntt`.
+// kernels/src/tfhe/cpu/blind_rotate.rs in CUDA. Needs `torus`, `distance` and `ntt`.
 //
 // A group has a row. Its accumulator [K + 1][N], in [0, q), is in global memory, the polynomial under transformation in
 // shared memory, sums in registers: word `threadIdx.x + w THREADS` of a polynomial is a thread's own, outside

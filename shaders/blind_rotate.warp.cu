@@ -26,7 +26,7 @@ constexpr unsigned PADDED = N + N / 32;
 constexpr unsigned OWN = ((PADDED > K * N ? PADDED : K * N) + 31) & ~31u;
 constexpr unsigned ACCUMULATOR = COMPONENTS * N;
 
-// Shared memory of a block, in words; its end is known to kernels/src/gpu/blind_rotate/registers.rs.
+// Shared memory of a block, in words; its end is known to kernels/src/tfhe/gpu/blind_rotate/registers.rs.
 constexpr unsigned AT_KEY = 0;
 constexpr unsigned AT_ROOTS = AT_KEY + TILES * TILE;
 constexpr unsigned AT_ACCUMULATORS = AT_ROOTS + 2 * 32 * W;

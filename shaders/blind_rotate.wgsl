@@ -1,5 +1,5 @@
 // Blind rotation: `n` external products that turn a constant polynomial by an encrypted phase:
-// kernels/src/cpu/blind_rotate.rs in WGSL. Needs `modular` and `ntt`.
+// kernels/src/tfhe/cpu/blind_rotate.rs in WGSL. Needs `torus` and `ntt`.
 //
 // A group has a row. The polynomial under transformation is in shared memory, sums in registers: word `thread + w
 // THREADS` of a polynomial is a thread's own, outside transforms. Its accumulator [K + 1][N], in [0, q), is in shared

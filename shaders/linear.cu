@@ -1,4 +1,4 @@
-// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/cpu/linear.rs in CUDA. Needs
+// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/tfhe/cpu/linear.rs in CUDA. Needs
 // `distance`.
 
 // `arena` is [slots][n + 1], `table` [rows][7] from word `first` on: constant, slot x, factor f, slot y, factor g, and

@@ -1,4 +1,4 @@
-// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/cpu/linear.rs in WGSL.
+// What a gate adds up before its bootstrap, and NOT, which is all of it: kernels/src/tfhe/cpu/linear.rs in WGSL.
 
 struct LinearArgs {
     rows: u32,

@@ -1,5 +1,5 @@
-// Key switch: an LWE ciphertext under the ring key to one under the small key: kernels/src/cpu/lwe_key_switch.rs in
-// CUDA. Needs `distance`.
+// Key switch: an LWE ciphertext under the ring key to one under the small key:
+// kernels/src/tfhe/cpu/lwe_key_switch.rs in CUDA. Needs `distance`.
 //
 // A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows among
 // themselves, every SLICES-th row a warp: a thread has COLUMNS columns of all the gates in registers, so that a word of

@@ -1,5 +1,5 @@
-// Key switch: an LWE ciphertext under the ring key to one under the small key: kernels/src/cpu/lwe_key_switch.rs in
-// WGSL.
+// Key switch: an LWE ciphertext under the ring key to one under the small key:
+// kernels/src/tfhe/cpu/lwe_key_switch.rs in WGSL.
 //
 // A group has TILE_GATES gates and TILE_COLUMNS columns of their results. Its slices of LANES threads share the key
 // rows among themselves, every SLICES-th row a slice: a thread has COLUMNS columns of all the gates in registers, so

@@ -1,4 +1,4 @@
-// Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/cpu/mod_switch.rs in CUDA.
+// Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/tfhe/cpu/mod_switch.rs in CUDA.
 
 // `words` is [count], in place. A thread takes word after word.
 extern "C" __global__ void __launch_bounds__(THREADS) mod_switch(unsigned* words, unsigned count) {

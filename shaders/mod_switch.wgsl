@@ -1,4 +1,4 @@
-// Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/cpu/mod_switch.rs in WGSL.
+// Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/tfhe/cpu/mod_switch.rs in WGSL.
 
 struct ModSwitchArgs {
     count: u32,

@@ -31,16 +31,3 @@ fn mul_montgomery(x: u32, y: u32) -> u32 {
     let difference = mul_high(x, y) - mul_high(x * y * Q_INVERSE, Q);
     return min(difference, difference + Q);
 }
-
-// `x` in [0, q) to the 32-bit torus: x 2^32 / q, at most two units too low. The definition is this formula.
-fn to_torus_lazy(x: u32) -> u32 {
-    return 4u * x + mul_high(4u * x, TORUS_CORRECTION);
-}
-
-// `x` in [0, q) to the 32-bit torus, to nearest.
-fn to_torus(x: u32) -> u32 {
-    let low = to_torus_lazy(x);
-    // x 2^32 - low q, which is below 3 q
-    let rest = 0u - low * Q;
-    return low + (rest + Q / 2u) / Q;
-}

@@ -1,5 +1,5 @@
 // Sample extraction: coefficient 0 of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
-// kernels/src/cpu/sample_extract.rs in CUDA. Needs `modular`.
+// kernels/src/tfhe/cpu/sample_extract.rs in CUDA. Needs `torus`.
 
 constexpr unsigned NO_ROW = 0xffffffff;
 constexpr unsigned EIGHTH = 1u << 29;

@@ -1,5 +1,5 @@
 // Sample extraction: coefficient 0 of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
-// kernels/src/cpu/sample_extract.rs in WGSL. Needs `modular`.
+// kernels/src/tfhe/cpu/sample_extract.rs in WGSL. Needs `torus`.
 
 const NO_ROW: u32 = 0xffffffffu;
 const EIGHTH: u32 = 1u << 29u;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use benches::only_once;
 use kernels::Backend;
-use kernels::cpu::{Cpu, Isa, Key};
+use kernels::cpu::{Cpu, Isa};
+use kernels::tfhe::cpu::Key;
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::{EvaluationKey, Gates, Params, ParamsLiteral, Preset, RING_MODULUS, Stems};
 

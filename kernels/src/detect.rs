@@ -12,7 +12,9 @@ use crate::cpu::{Cpu, Isa};
 use crate::cuda::Cuda;
 use crate::error::{Error, Result};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-use crate::gpu::{Evaluator, Gpu};
+use crate::gpu::Gpu;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use crate::tfhe::gpu::Evaluator;
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{
     EvaluationKey, Gate, GateRow, Gates, Lwe, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, bootstrap,
@@ -311,8 +313,9 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::{Arena, Key};
+    use crate::cpu::Arena;
     use crate::tfhe::KeyedGates;
+    use crate::tfhe::cpu::Key;
 
     #[test]
     fn choices_are_the_words_of_the_setting() {

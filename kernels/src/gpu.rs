@@ -1,25 +1,18 @@
-//! GPUs: what a card must be able to do, and the gates written once over it.
+//! GPUs: what a card must be able to do, and the ring's transforms on it.
 //!
 //! [`Gpu`] is a thin door to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement
 //! it; `tests` has a third one that runs the same CUDA sources on the host. Everything above that door, the order of
-//! kernels, their bindings and their numbers of groups, is written once, in this folder.
+//! kernels, their bindings and their numbers of groups, is written once, here and in the schemes' folders.
 
-pub mod blind_rotate;
-mod evaluator;
-pub mod linear;
-pub mod lwe_key_switch;
-pub mod mod_switch;
 pub mod ntt;
-pub mod sample_extract;
-mod source;
-mod stem;
+pub(crate) mod source;
+pub(crate) mod stem;
 mod unroll;
 
 use zeroize::Zeroizing;
 
 use crate::cpu;
 use crate::error::{Error, Result};
-pub use evaluator::{Arena, Evaluator, Key, Stems};
 pub use stem::Compiler;
 
 /// The language a card's kernels are written in: the ending of their files in `shaders/`.
@@ -52,7 +45,7 @@ pub struct Card {
     pub buffer_bytes_max: u64,
     /// Groups that run at the same time with one group a multiprocessor: the card's multiprocessors.
     pub multiprocessors: u32,
-    /// CUDA's compute capability; decides on fast paths (`gpu/blind_rotate.rs`).
+    /// CUDA's compute capability; decides on fast paths (`tfhe/gpu/blind_rotate.rs`).
     pub compute_capability: Option<(u32, u32)>,
     /// Turns of all loops of a kernel after which the driver leaves them and says nothing; none: it does not.
     pub loop_turns_max: Option<u32>,
@@ -173,7 +166,7 @@ pub trait Gpu: Send + Sync + 'static {
 }
 
 /// Room for this many words, if the card takes a buffer of that size and kernels can number its words.
-fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
+pub(crate) fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
     let bytes_max = gpu.card().buffer_bytes_max;
     if words > u32::MAX as usize || 4 * words as u64 > bytes_max {
         return Err(Error::OutOfMemory(format!("{words} words in one buffer of at most {bytes_max} bytes")));
@@ -183,7 +176,7 @@ fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
 
 /// Fills a buffer piece by piece, `make(i, piece)` on all of the host's threads, with no more of it on the host at a time
 /// than `words_max` words or a piece.
-fn upload<G: Gpu>(
+pub(crate) fn upload<G: Gpu>(
     gpu: &G,
     buf: &G::Buf,
     pieces: usize,

@@ -1,4 +1,5 @@
-//! The mathematics of Ango, as a column: backend < ring < tfhe. No clock, no network, no JSON.
+//! The mathematics of Ango, as a column that only looks down: modular < ring < backend < cpu, gpu < tfhe. No clock, no
+//! network, no JSON.
 
 pub mod backend;
 pub mod container;

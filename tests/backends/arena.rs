@@ -1,6 +1,6 @@
 //! Ciphertexts that stay on the device: slots written, read and taken again, results that are operands of the next batch.
 
-use kernels::gpu::Evaluator;
+use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
 use kernels::{Backend, Error};
 use rand_chacha::rand_core::Rng;

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kernels::gpu::{Evaluator, Gpu};
+use kernels::gpu::Gpu;
+use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{EvaluationKey, Gates, Stems};
 use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::cuda::{Cuda, shared_bytes_max};
-use kernels::gpu::{Evaluator, Gpu};
+use kernels::gpu::Gpu;
+use kernels::tfhe::gpu::Evaluator;
 use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;
 

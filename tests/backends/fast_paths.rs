@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use kernels::gpu::Evaluator;
+use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{Gates, Stems};
 use tests::naive;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Cache, Paper, architecture};
 use kernels::detect::prove;
-use kernels::gpu::Evaluator;
+use kernels::tfhe::gpu::Evaluator;
 
 use crate::Case;
 use crate::device::Device;

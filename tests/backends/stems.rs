@@ -1,10 +1,14 @@
 //! Each stem launched alone on a card, against its definition: where something is wrong, this says in which kernel.
 
-use kernels::gpu::blind_rotate::Variant;
-use kernels::gpu::sample_extract::NO_ROW;
-use kernels::gpu::{Compiler, Gpu, Language, Launch, Source, Stems, Table, ntt};
+use kernels::gpu::ntt::Ntt;
+use kernels::gpu::{Compiler, Gpu, Language, Launch, Source, Table, ntt};
+use kernels::modular::Modulus;
+use kernels::ring::Ring;
+use kernels::tfhe::gpu::CompiledStems;
+use kernels::tfhe::gpu::blind_rotate::Variant;
+use kernels::tfhe::gpu::sample_extract::NO_ROW;
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{MODULUS, Params, RING_MODULUS, ring};
+use kernels::tfhe::{Params, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
 use tests::naive;
 
@@ -80,7 +84,7 @@ impl StemCase {
             return groups_sync(gpu);
         }
         let params = self.shape.params();
-        let stems = Stems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
+        let stems = CompiledStems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
         let card = Card { gpu, stems, params };
         match self.stem {
             Stem::Ntt => card.ntt(),
@@ -123,7 +127,7 @@ fn groups_sync<G: Gpu>(gpu: &G) {
 
 struct Card<'a, G: Gpu> {
     gpu: &'a G,
-    stems: Stems<G>,
+    stems: CompiledStems<G>,
     params: Params,
 }
 
@@ -140,31 +144,41 @@ impl<G: Gpu> Card<'_, G> {
         self.gpu.finish(pending).expect("the launches before it")
     }
 
-    /// More rows than the card has multiprocessors, with the largest residues among them.
+    /// The gates' modulus, and a small and a large one that are not.
     fn ntt(&self) {
         let n = self.params.polynomial_size;
-        let ring = ring(n);
+        self.ntt_in(&ring(n), &self.stems.ntt);
+        for q in [12289, 1_073_479_681] {
+            let other = Ring::new(Modulus::new(q), n);
+            let ntt = Ntt::new(self.gpu, &Compiler::default(), &other).expect("it compiles");
+            self.ntt_in(&other, &ntt);
+        }
+    }
+
+    /// More rows than the card has multiprocessors, with the largest residues among them.
+    fn ntt_in(&self, ring: &Ring, ntt: &Ntt<G>) {
+        let (n, m) = (ring.polynomial_size(), ring.modulus);
         let mut rng = generator(n as u64);
-        let mut rows: Vec<u32> = (0..5 * n).map(|_| rng.next_u32() % RING_MODULUS).collect();
-        rows[..n].fill(RING_MODULUS - 1);
+        let mut rows: Vec<u32> = (0..5 * n).map(|_| rng.next_u32() % m.q()).collect();
+        rows[..n].fill(m.q() - 1);
         rows[n..2 * n].fill(0);
-        let roots = self.upload(&ntt::roots(&self.params));
+        let roots = self.upload(&ntt::roots(ring));
 
         let forward = self.upload(&rows);
-        self.stems.ntt.forward(self.gpu, &forward, &roots, 5).expect("a launch");
+        ntt.forward(self.gpu, &forward, &roots, 5).expect("a launch");
         let mut values = rows.clone();
         values.chunks_exact_mut(n).for_each(|row| ring.forward(row));
-        assert!(self.download(&forward, 5 * n) == values, "forward");
+        assert!(self.download(&forward, 5 * n) == values, "forward, {m:?}");
 
-        self.stems.ntt.inverse(self.gpu, &forward, &roots, 5).expect("a launch");
-        let times_n: Vec<u32> = rows.iter().map(|&x| MODULUS.mul(x, n as u32)).collect();
-        assert!(self.download(&forward, 5 * n) == times_n, "inverse");
+        ntt.inverse(self.gpu, &forward, &roots, 5).expect("a launch");
+        let times_n: Vec<u32> = rows.iter().map(|&x| m.mul(x, n as u32)).collect();
+        assert!(self.download(&forward, 5 * n) == times_n, "inverse, {m:?}");
 
         let key = self.upload(&rows);
-        self.stems.ntt.key(self.gpu, &key, &roots, 5).expect("a launch");
-        let factor = MODULUS.mul(MODULUS.pow(2, 32), MODULUS.inverse(n as u32));
-        let scaled: Vec<u32> = values.iter().map(|&x| MODULUS.mul(x, factor)).collect();
-        assert!(self.download(&key, 5 * n) == scaled, "key");
+        ntt.key(self.gpu, &key, &roots, 5).expect("a launch");
+        let factor = m.mul(m.pow(2, 32), m.inverse(n as u32));
+        let scaled: Vec<u32> = values.iter().map(|&x| m.mul(x, factor)).collect();
+        assert!(self.download(&key, 5 * n) == scaled, "key, {m:?}");
     }
 
     /// Sums into another buffer, negations within the arena.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Arena, Card, Evaluator, Gpu, Key, Launch, Source};
+use kernels::gpu::{Card, Gpu, Launch, Source};
+use kernels::tfhe::gpu::{Arena, Evaluator, Key};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, SlotGate};
 use kernels::{Backend, Error, Result};
 use rand_chacha::rand_core::Rng;

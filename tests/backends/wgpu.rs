@@ -2,7 +2,8 @@
 //! works on.
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Evaluator, Gpu, Launch, Source};
+use kernels::gpu::{Gpu, Launch, Source};
+use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{Gate, Gates, Preset, SlotGate, Stems};
 use kernels::wgpu::{Allocated, Wgpu};
 use kernels::{Backend, Error, Result};

@@ -2,7 +2,8 @@
 //! ciphertexts and on the outputs of other gates; then a long random run.
 
 use client::SecretKey;
-use kernels::cpu::{Cpu, Key};
+use kernels::cpu::Cpu;
+use kernels::tfhe::cpu::Key;
 use kernels::tfhe::{Gate, GateRow, Gates, Lwe, Preset, bootstrap};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex};
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Paper, architecture};
 use kernels::gpu::Source;
-use kernels::tfhe::Preset;
+use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use cubin::{Count, Cubin, Use};
@@ -39,7 +40,9 @@ fn main() -> ExitCode {
     for capability in CAPABILITIES {
         let mut seen = BTreeSet::new();
         for preset in Preset::ALL {
-            for source in Paper::sources_of(capability, &preset.params()).expect("paper takes everything") {
+            let paper = Paper::new(capability);
+            Evaluator::new(paper.clone()).prepare(&preset.params()).expect("paper takes everything");
+            for source in paper.sources() {
                 // presets share what does not depend on where they differ
                 if !seen.insert(source.text.clone()) {
                     continue;

@@ -7,7 +7,7 @@ use client::{Preset, netlists};
 use control::compute::engine::EngineDevice;
 use engine::{Backend, DeviceInfo, EvaluationKey, Gates, Params};
 use kernels::cpu::{self, Cpu};
-use kernels::tfhe::KeyedGates;
+use kernels::tfhe::{self, KeyedGates};
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::Request;
@@ -67,9 +67,9 @@ impl Backend for Card {
 }
 
 impl Gates for Card {
-    type Key = cpu::Key;
+    type Key = tfhe::cpu::Key;
 
-    fn load_key(&self, key: &EvaluationKey) -> kernels::Result<cpu::Key> {
+    fn load_key(&self, key: &EvaluationKey) -> kernels::Result<tfhe::cpu::Key> {
         self.cpu.load_key(key)
     }
 
@@ -77,7 +77,10 @@ impl Gates for Card {
         self.cpu.key_bytes(params)
     }
 
-    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, cpu::Key, cpu::Arena>]) -> kernels::Result<Vec<u32>> {
+    fn evaluate_together(
+        &self,
+        batches: &mut [KeyedGates<'_, tfhe::cpu::Key, cpu::Arena>],
+    ) -> kernels::Result<Vec<u32>> {
         assert_eq!(batches.len(), 1, "it takes one batch at a time");
         let left = self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| kernels::Error::Lost("it fell off the bus".into()))?;

@@ -87,7 +87,7 @@ unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S:
 
 /// `x` in `[0, 2m)` to `[0, m)`.
 #[inline(always)]
-pub(super) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
+pub(crate) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
     unsafe { S::min(x, S::sub(x, m)) }
 }
 
@@ -108,7 +108,7 @@ impl<S: Simd> ModulusLanes<S> {
 
 /// Words that will be read soon, called into the cache a few lines at a time while transforms compute: memory and
 /// arithmetic then overlap.
-pub(super) struct Ahead<'a> {
+pub(crate) struct Ahead<'a> {
     words: &'a [u32],
     words_at_once: usize,
 }
@@ -118,14 +118,14 @@ impl<'a> Ahead<'a> {
 
     /// `words` will be needed after forward transforms of `rows` rows of `row_words`.
     #[inline(always)]
-    pub(super) fn of<S: Simd>(words: &'a [u32], rows: usize, row_words: usize) -> Self {
+    pub(crate) fn of<S: Simd>(words: &'a [u32], rows: usize, row_words: usize) -> Self {
         // at least this often is `call` called: once a square of vectors in each step of a transform
         let calls = rows * 2 * (row_words / (S::LANES * S::LANES));
         Ahead { words, words_at_once: words.len().div_ceil(calls).next_multiple_of(Self::LINE_WORDS) }
     }
 
     /// Nothing.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Ahead { words: &[], words_at_once: 0 }
     }
 
@@ -395,7 +395,7 @@ const fn pass_stages<S: Simd>() -> u32 {
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+pub(crate) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
@@ -421,7 +421,7 @@ pub(super) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(super) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
+pub(crate) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);

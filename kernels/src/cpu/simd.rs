@@ -5,22 +5,21 @@
 //! every operation is exact.
 
 #[cfg(target_arch = "x86_64")]
-pub(in crate::cpu) mod avx2;
+pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-pub(in crate::cpu) mod avx512;
-pub(in crate::cpu) mod portable;
+pub(crate) mod avx512;
+pub(crate) mod portable;
 
-use crate::cpu::fft;
 use crate::cpu::ntt::{Ahead, Tables};
 
 /// Words in the longest vector.
-pub(super) const LANES_MAX: usize = 16;
+pub(crate) const LANES_MAX: usize = 16;
 
 /// `LANES` words side by side. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
 /// Every method may only be called where the instruction set is enabled; `load` and `store` need `LANES` words at the pointer.
-pub(super) unsafe trait Simd: Copy + 'static {
+pub(crate) unsafe trait Simd: Copy + 'static {
     /// Words in a vector; a power of two.
     const LANES: usize;
     /// The vector.
@@ -78,7 +77,7 @@ pub(super) unsafe trait Simd: Copy + 'static {
 /// # Safety
 /// As [`Simd`]; `load_reals` and `store_reals` need `REALS` doubles, `from_words` as many words at the pointer.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-pub(super) unsafe trait SimdReals: Simd {
+pub(crate) unsafe trait SimdReals: Simd {
     /// Doubles in a vector: `LANES / 2`.
     const REALS: usize;
     /// Whether sums are added by units of their own, beside those of fused products.
@@ -110,10 +109,6 @@ pub(super) unsafe trait SimdReals: Simd {
     unsafe fn square_of_reals() -> Self::SquareOfReals;
     /// Double `j` of vector `i` goes to double `i` of vector `j`.
     unsafe fn transpose_reals(square: &mut Self::SquareOfReals);
-    /// [`crate::cpu::fft`]'s `forward_passes`, compiled once for the instruction set.
-    unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]);
-    /// [`crate::cpu::blind_rotate`]'s of this name, likewise.
-    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
 }
 
 /// The instruction sets this build knows.
@@ -163,7 +158,7 @@ impl Isa {
     }
 
     /// Doubles of a vector, where there are vectors of doubles with fused products.
-    pub(super) fn reals(self) -> Option<usize> {
+    pub(crate) fn reals(self) -> Option<usize> {
         match self {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Some(avx512::Avx512::REALS),
@@ -174,7 +169,7 @@ impl Isa {
     }
 
     /// [`SimdReals::UNITS_FOR_SUMS`].
-    pub(super) fn units_for_sums(self) -> bool {
+    pub(crate) fn units_for_sums(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::Avx512::UNITS_FOR_SUMS,

@@ -5,9 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::gpu::blind_rotate::Variant;
-use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source, Stems};
-use crate::tfhe::Params;
+use crate::gpu::{Card, Gpu, Language, Launch, Source};
 
 /// Shared memory of a group at most, in bytes, on cards of a compute capability (CUDA C++ Programming Guide, technical
 /// specifications per compute capability).
@@ -47,14 +45,6 @@ impl Paper {
             wide_integers: true,
         };
         Paper { card, sources: Arc::default() }
-    }
-
-    /// Everything that is compiled for such a card when a key of these parameters is loaded.
-    pub fn sources_of(compute_capability: (u32, u32), params: &Params) -> Result<Vec<Source>> {
-        let paper = Paper::new(compute_capability);
-        let variant = Variant::of(&paper.card, params);
-        Stems::new(&paper, &Compiler::default(), params, variant)?;
-        Ok(paper.sources())
     }
 
     /// What was to be compiled so far, each once, in order.

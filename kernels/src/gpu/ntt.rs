@@ -1,34 +1,36 @@
 //! Launches of `ntt`: rows to values in bit-reversed order and back, and the bootstrapping key's transform.
 
+use super::Gpu;
+use super::source::{NTT, ring_constants};
 use super::stem::{Compiler, Stem};
-use super::{Gpu, source};
 use crate::error::Result;
-use crate::tfhe::{Params, ring};
+use crate::ring::Ring;
 
 /// Threads of a group at most: what every card has.
 const THREADS_MAX: usize = 256;
 
 /// Threads that transform a row: each takes four of its words through a pass, or a multiple of that.
-pub(super) fn threads(params: &Params) -> u32 {
-    (params.polynomial_size / 4).min(THREADS_MAX) as u32
+pub(crate) fn threads(polynomial_size: usize) -> u32 {
+    (polynomial_size / 4).min(THREADS_MAX) as u32
 }
 
 /// Roots of a ring as kernels read them: `[2][N][2]` words, those of the transform, then of its inverse, each root a value
 /// and its companion.
-pub fn roots(params: &Params) -> Vec<u32> {
-    let ring = ring(params.polynomial_size);
+pub fn roots(ring: &Ring) -> Vec<u32> {
     ring.roots.iter().chain(&ring.inverse_roots).flat_map(|root| [root.value, root.companion]).collect()
 }
 
-/// The stem for one ring degree. A row is `[N]` words in `[0, q)`, before and after, transformed in place.
+/// The stem for one ring. A row is `[N]` words in `[0, q)`, before and after, transformed in place.
 pub struct Ntt<G: Gpu> {
     stem: Stem<G>,
 }
 
 impl<G: Gpu> Ntt<G> {
-    /// Compiled for these parameters.
-    pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
-        Ok(Ntt { stem: compiler.stem(gpu, "ntt", &[&source::NTT], params, threads(params), &[])? })
+    /// Compiled for this ring.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, ring: &Ring) -> Result<Self> {
+        Ok(Ntt {
+            stem: compiler.stem(gpu, "ntt", &[&NTT], &ring_constants(ring), threads(ring.polynomial_size()), &[])?,
+        })
     }
 
     /// Coefficients in natural order to values in bit-reversed order.

@@ -1,18 +1,22 @@
 //! Sources as they are compiled: constants in the language's own syntax, `modular`, helpers, the stem.
 //!
 //! No number of a parameter set is written in a shader. A constant that a text does not name is left out of its prelude, so
-//! that parameters which differ in nothing that matters to a stem share its compilation.
+//! that constants which differ in nothing that matters to a stem share its compilation.
 
 use super::unroll::unrolled;
 use super::{Card, Language, Source};
-use crate::tfhe::torus::TORUS_CORRECTION;
-use crate::tfhe::{MODULUS, Params, RING_MODULUS, ring};
+use crate::ring::Ring;
 
 /// A text of `shaders/`.
 pub struct Text {
-    cuda: &'static str,
-    wgsl: &'static str,
+    /// In CUDA C++.
+    pub cuda: &'static str,
+    /// In WGSL; empty where CUDA alone has it.
+    pub wgsl: &'static str,
 }
+
+/// A name that texts know, and its value.
+pub type Constant = (&'static str, u32);
 
 /// A language as one card takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,46 +49,32 @@ impl Dialect {
     }
 }
 
+/// A text in both languages, by its name in `shaders/`.
 macro_rules! text {
     ($name:literal) => {
-        Text {
-            cuda: include_str!(concat!("../../../shaders/", $name, ".cu")),
-            wgsl: include_str!(concat!("../../../shaders/", $name, ".wgsl")),
+        $crate::gpu::source::Text {
+            cuda: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../shaders/", $name, ".cu")),
+            wgsl: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../shaders/", $name, ".wgsl")),
         }
     };
 }
+pub(crate) use text;
 
 /// A text that only CUDA has.
 macro_rules! cuda_text {
     ($name:literal) => {
-        Text { cuda: include_str!(concat!("../../../shaders/", $name, ".cu")), wgsl: "" }
+        $crate::gpu::source::Text {
+            cuda: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../shaders/", $name, ".cu")),
+            wgsl: "",
+        }
     };
 }
+pub(crate) use cuda_text;
 
 /// Arithmetic, in front of every stem.
 const MODULAR: Text = text!("modular");
-/// From the buffers of one batch to those of another.
-pub const DISTANCE: Text = cuda_text!("distance");
-/// Transforms: a stem, and a helper of blind rotation.
+/// Transforms: a stem, and a helper of others.
 pub const NTT: Text = text!("ntt");
-/// Linear parts of gates, and NOT.
-pub const LINEAR: Text = text!("linear");
-/// Modulus switch.
-pub const MOD_SWITCH: Text = text!("mod_switch");
-/// Blind rotation.
-pub const BLIND_ROTATE: Text = text!("blind_rotate");
-/// Copies beside the threads, groups that see each other's memory.
-pub const ASYNC: Text = cuda_text!("blind_rotate.async");
-/// Transforms in registers.
-pub const REGISTERS: Text = cuda_text!("blind_rotate.registers");
-/// Blind rotation, a warp a polynomial.
-pub const BLIND_ROTATE_WARP: Text = cuda_text!("blind_rotate.warp");
-/// Blind rotation, a row over several groups.
-pub const BLIND_ROTATE_CLUSTER: Text = cuda_text!("blind_rotate.cluster");
-/// Sample extraction.
-pub const SAMPLE_EXTRACT: Text = text!("sample_extract");
-/// Key switch.
-pub const LWE_KEY_SWITCH: Text = text!("lwe_key_switch");
 
 impl Text {
     fn of(&self, dialect: Dialect) -> &'static str {
@@ -95,14 +85,15 @@ impl Text {
     }
 }
 
-/// The source of a stem: `texts` are its helpers and itself, `threads` those of a group, `more` constants of its own.
+/// The source of a stem: `texts` are its helpers and itself, `constants` those of its scheme, `threads` those of a group, `more`
+/// constants of its own.
 pub fn source(
     dialect: Dialect,
     stem: &'static str,
     texts: &[&Text],
-    params: &Params,
+    constants: &[Constant],
     threads: u32,
-    more: &[(&'static str, u32)],
+    more: &[Constant],
 ) -> Source {
     let mut body = [dialect.mul_high(), MODULAR.of(dialect)].concat();
     for text in texts {
@@ -110,7 +101,7 @@ pub fn source(
         body.push_str(text.of(dialect));
     }
     let constants: Vec<(&str, u32)> =
-        constants(params).into_iter().chain([("THREADS", threads)]).chain(more.iter().copied()).collect();
+        constants.iter().copied().chain([("THREADS", threads)]).chain(more.iter().copied()).collect();
     if dialect != Dialect::Cuda {
         body = unrolled(&body, &constants);
     }
@@ -131,54 +122,33 @@ fn names(text: &str, word: &str) -> bool {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|found| found == word)
 }
 
-/// What the parameters are to a kernel.
-fn constants(p: &Params) -> Vec<(&'static str, u32)> {
-    let n = p.polynomial_size as u32;
-    let (base_log, levels) = (p.bootstrap_base_log as u32, p.bootstrap_level_count as u32);
-    let digits = crate::cpu::Decomposition::new(p);
-    // the product with the key is Montgomery's, the inverse transform multiplies by N
-    let key_factor = MODULUS.mul(MODULUS.pow(2, 32), MODULUS.inverse(n));
-    let covered = u64::from(p.key_switch_base).pow(p.key_switch_level_count as u32);
+/// What a ring is to a kernel.
+pub fn ring_constants(ring: &Ring) -> Vec<Constant> {
+    let (m, n) = (ring.modulus, ring.polynomial_size() as u32);
+    // a product with a key is Montgomery's, the inverse transform multiplies by N
+    let key_factor = m.mul(m.pow(2, 32), m.inverse(n));
     vec![
-        ("Q", RING_MODULUS),
-        ("Q_INVERSE", MODULUS.montgomery_inverse()),
-        ("TORUS_CORRECTION", TORUS_CORRECTION),
-        ("EIGHTH_Q", (RING_MODULUS + 4) / 8),
+        ("Q", m.q()),
+        ("Q_INVERSE", m.montgomery_inverse()),
         ("N", n),
         ("LOG_N", n.trailing_zeros()),
         ("KEY_FACTOR", key_factor),
-        ("KEY_FACTOR_COMPANION", MODULUS.companion(key_factor)),
-        ("ROOT_64", root_64()),
-        ("K", p.glwe_dimension as u32),
-        ("LEVELS", levels),
-        ("BASE_LOG", base_log),
-        ("DIGIT_OFFSET", digits.offset),
-        ("DIGIT_SHIFT", digits.shift),
-        ("LWE_DIMENSION", p.lwe_dimension as u32),
-        ("EXTRACTED_DIMENSION", p.extracted_dimension() as u32),
-        ("KS_BASE", p.key_switch_base),
-        ("KS_LEVELS", p.key_switch_level_count as u32),
-        // D^t, at most 2^32, which is written 0
-        ("KS_COVERED", covered as u32),
+        ("KEY_FACTOR_COMPANION", m.companion(key_factor)),
     ]
-}
-
-/// A primitive 64th root of unity: `psi^(N / 32)` for every N.
-fn root_64() -> u32 {
-    ring(64).roots[16].value
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tfhe::Preset;
+    use crate::modular::Modulus;
 
     #[test]
     fn a_prelude_has_what_its_stem_names_and_nothing_else() {
-        let p = Preset::Fast128.params();
-        let source = source(Dialect::Cuda, "mod_switch", &[&MOD_SWITCH], &p, 256, &[]);
+        let constants = ring_constants(&Ring::new(Modulus::new(12289), 1024));
+        let source = source(Dialect::Cuda, "ntt", &[&NTT], &constants, 256, &[("UNKNOWN", 1)]);
+        assert!(source.text.contains("constexpr unsigned Q = 12289u;\n"));
         assert!(source.text.contains("constexpr unsigned LOG_N = 10u;\n"));
         assert!(source.text.contains("constexpr unsigned THREADS = 256u;\n"));
-        assert!(!source.text.contains("LWE_DIMENSION"));
+        assert!(!source.text.contains("UNKNOWN"));
     }
 }

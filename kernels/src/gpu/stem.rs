@@ -1,12 +1,11 @@
-//! A stem of `shaders/`, compiled for one card and one parameter set, ready to be launched.
+//! A stem of `shaders/`, compiled for one card and one set of constants, ready to be launched.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::source::{Dialect, Text, source};
+use super::source::{Constant, Dialect, Text, source};
 use super::{Card, Gpu, Launch, Source};
 use crate::error::Result;
-use crate::tfhe::Params;
 
 /// Threads of a group where nothing speaks for another number.
 pub const THREADS: u32 = 256;
@@ -39,23 +38,24 @@ impl<G: Gpu> Compiler<G> {
         Ok(module)
     }
 
-    /// Compiles `name`, which is `texts` one after another, for groups of `threads` threads; `more` are constants of its own.
-    pub(super) fn stem(
+    /// Compiles `name`, which is `texts` one after another, for groups of `threads` threads, with the constants of its
+    /// scheme and `more` of its own.
+    pub(crate) fn stem(
         &self,
         gpu: &G,
         name: &'static str,
         texts: &[&Text],
-        params: &Params,
+        constants: &[Constant],
         threads: u32,
-        more: &[(&'static str, u32)],
+        more: &[Constant],
     ) -> Result<Stem<G>> {
-        let source = source(Dialect::of(gpu.card()), name, texts, params, threads, more);
+        let source = source(Dialect::of(gpu.card()), name, texts, constants, threads, more);
         Ok(Stem { module: self.compile(gpu, source)?, threads })
     }
 }
 
 /// The groups of a launch that is not just one group a piece of work.
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub groups: u32,
     pub threads: u32,
     pub shared_bytes: u32,
@@ -63,7 +63,7 @@ pub(super) struct Shape {
 }
 
 /// A compiled stem.
-pub(super) struct Stem<G: Gpu> {
+pub(crate) struct Stem<G: Gpu> {
     module: Arc<G::Module>,
     threads: u32,
 }
@@ -115,6 +115,6 @@ impl<G: Gpu> Stem<G> {
 }
 
 /// [`THREADS`], or what the card has.
-pub(super) fn threads(card: &Card) -> u32 {
+pub(crate) fn threads(card: &Card) -> u32 {
     THREADS.min(card.threads_max)
 }

@@ -9,8 +9,9 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
 use crate::error::{Error, Result};
-use crate::gpu::blind_rotate::Variant;
-use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source, Stems};
+use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source};
+use crate::tfhe::gpu::CompiledStems;
+use crate::tfhe::gpu::blind_rotate::Variant;
 use crate::tfhe::{Params, ParamsLiteral, Preset};
 
 /// What every card has that wgpu opens.
@@ -123,7 +124,7 @@ fn every_stem_is_valid_and_within_every_card_s_limits_for_every_preset() {
     for wide_integers in [true, false] {
         let card = Checked::new(wide_integers);
         for params in parameters() {
-            if let Err(error) = Stems::new(&card, &Compiler::default(), &params, Variant::Plain) {
+            if let Err(error) = CompiledStems::new(&card, &Compiler::default(), &params, Variant::Plain) {
                 panic!("wide {wide_integers}, {params:?}: {error}");
             }
         }

@@ -9,8 +9,9 @@ use benches::rates::Rates;
 use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
-use kernels::gpu::blind_rotate::{Variant, accumulator_words};
-use kernels::gpu::{Compiler, Evaluator, Gpu, Shares, Stems, Table, ntt, shares};
+use kernels::gpu::{Compiler, Gpu, Shares, Table, ntt, shares};
+use kernels::tfhe::gpu::blind_rotate::{Variant, accumulator_words};
+use kernels::tfhe::gpu::{CompiledStems, Evaluator};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, Params, SlotGate, ring};
 use kernels::{Backend, Result};
 
@@ -133,8 +134,8 @@ impl<'a, B: Gates> NandGates<'a, B> {
 /// Kernels of a card alone over a full batch of rows, the card's own way through each of them.
 pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
-    let stems = Stems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
-    let roots = ntt::roots(p);
+    let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
+    let roots = ntt::roots(&ring(p.polynomial_size));
     let table = gpu.alloc(roots.len())?;
     gpu.write(&table, 0, &roots)?;
 

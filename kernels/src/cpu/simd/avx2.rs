@@ -3,8 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
-use crate::cpu::blind_rotate::reals;
-use crate::cpu::fft;
 use crate::cpu::ntt::{self, Ahead, Tables};
 
 /// AVX2 and FMA.
@@ -234,15 +232,5 @@ unsafe impl SimdReals for Avx2 {
                 s[2 + c] = _mm256_permute2f128_pd::<0x31>(t[c], t[2 + c]);
             }
         }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]) {
-        unsafe { fft::forward_passes::<Avx2>(tables, words, out) }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
-        unsafe { reals::add_sums::<Avx2, false>(tables, values, accumulator) }
     }
 }

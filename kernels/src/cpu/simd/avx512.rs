@@ -3,8 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
-use crate::cpu::blind_rotate::reals;
-use crate::cpu::fft;
 use crate::cpu::ntt::{self, Ahead, Tables};
 
 /// AVX-512 F and DQ.
@@ -255,15 +253,5 @@ unsafe impl SimdReals for Avx512 {
             }
             *s = t;
         }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn fft_forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]) {
-        unsafe { fft::forward_passes::<Avx512>(tables, words, out) }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
-        unsafe { reals::add_sums::<Avx512, false>(tables, values, accumulator) }
     }
 }

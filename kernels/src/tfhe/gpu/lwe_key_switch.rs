@@ -1,8 +1,9 @@
 //! Launch of `lwe_key_switch`: samples under the ring key to ciphertexts in an arena.
 
-use super::stem::{Compiler, Stem};
-use super::{Gpu, Shares, Table, source};
 use crate::error::Result;
+use crate::gpu::stem::{Compiler, Stem};
+use crate::gpu::{Gpu, Shares, Table};
+use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
 /// What a group computes.
@@ -52,7 +53,7 @@ impl<G: Gpu> LweKeySwitch<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let stem = |tile: Tile| {
             let staged_levels = tile.gates * params.key_switch_level_count;
-            let constants = [
+            let own = [
                 ("TILE_GATES", tile.gates as u32),
                 ("TILE_COLUMNS", tile.columns as u32),
                 ("COLUMNS", (tile.columns / LANES) as u32),
@@ -60,8 +61,8 @@ impl<G: Gpu> LweKeySwitch<G> {
                 ("CHUNK", (STAGED_WORDS / staged_levels) as u32),
             ];
             let threads = tile.threads.min(gpu.card().threads_max);
-            let texts = [&source::DISTANCE, &source::LWE_KEY_SWITCH];
-            compiler.stem(gpu, "lwe_key_switch", &texts, params, threads, &constants)
+            let texts = [&texts::DISTANCE, &texts::LWE_KEY_SWITCH];
+            compiler.stem(gpu, "lwe_key_switch", &texts, &constants(params), threads, &own)
         };
         Ok(LweKeySwitch { together: stem(TOGETHER)?, alone: stem(ALONE)?, params: *params })
     }
@@ -70,8 +71,8 @@ impl<G: Gpu> LweKeySwitch<G> {
     pub fn load(&self, gpu: &G, key: &EvaluationKey) -> Result<G::Buf> {
         let p = &self.params;
         let (words, columns, levels) = (p.lwe_dimension + 1, columns(p), p.key_switch_level_count);
-        let loaded = super::alloc(gpu, key_words(p))?;
-        super::upload(gpu, &loaded, p.extracted_dimension(), levels * columns, CHUNK_WORDS, |i, out| {
+        let loaded = crate::gpu::alloc(gpu, key_words(p))?;
+        crate::gpu::upload(gpu, &loaded, p.extracted_dimension(), levels * columns, CHUNK_WORDS, |i, out| {
             let mut rows = vec![0; levels * words];
             key.expand_key_switch(i, &mut rows);
             for (out, row) in out.chunks_exact_mut(columns).zip(rows.chunks_exact(words)) {

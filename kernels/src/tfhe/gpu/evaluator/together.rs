@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::gpu::linear;
-use crate::gpu::sample_extract::NO_ROW;
 use crate::gpu::shares;
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate};
+use crate::tfhe::gpu::linear;
+use crate::tfhe::gpu::sample_extract::NO_ROW;
 
 /// Words from a buffer of the first batch to one of another, the low word first.
 pub type Distance = [u32; 2];

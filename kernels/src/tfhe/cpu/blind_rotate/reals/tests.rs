@@ -1,6 +1,6 @@
 use super::*;
-use crate::cpu::blind_rotate;
 use crate::tfhe::Preset;
+use crate::tfhe::cpu::blind_rotate;
 
 /// Shapes of the presets, and the instruction sets that have vectors of doubles.
 fn cases() -> impl Iterator<Item = (Params, Isa)> {
@@ -92,7 +92,7 @@ impl<S: SimdReals> Sink<S> for Distance<'_> {
 
 /// The largest distance of a sum from the exact one.
 #[inline(always)]
-unsafe fn distance_of<S: SimdReals>(key: &Key, accumulator: &[u32], largest: &mut f64) {
+unsafe fn distance_of<S: Compiled>(key: &Key, accumulator: &[u32], largest: &mut f64) {
     let n = key.params.polynomial_size;
     let scratch = &mut Scratch::new(&key.params).expect("memory");
     // SAFETY: the caller enabled the instruction set.

@@ -6,15 +6,16 @@
 //! number, that is, where a sum lies an eighth or more from an integer, its step is computed again in integers. A wrong word
 //! would need an error of seven eighths; sums are off by some `2^-6` at most, which tests measure, with a search for worse.
 
-use crate::cpu::blind_rotate::representation::{self, represent};
-use crate::cpu::blind_rotate::{Decomposition, Digits, accumulate, accumulator_words, rotated_digits};
-use crate::cpu::fft::precise::{Pair, Roots};
-use crate::cpu::fft::{self, Complex, Sink, Tables, Take};
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::{Doubles, Words};
 use crate::cpu::ntt;
 use crate::cpu::simd::{Isa, LANES_MAX, Simd, SimdReals};
 use crate::error::Result;
+use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
+use crate::tfhe::cpu::blind_rotate::representation::{self, represent};
+use crate::tfhe::cpu::blind_rotate::{Decomposition, Digits, accumulate, accumulator_words, rotated_digits};
+use crate::tfhe::cpu::fft::precise::{Pair, Roots};
+use crate::tfhe::cpu::fft::{self, Complex, Sink, Tables, Take};
 use crate::tfhe::{EvaluationKey, MODULUS, Params, RING_MODULUS, ring};
 use crate::xof;
 
@@ -302,7 +303,7 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
 /// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they
 /// were added. All sums together by `or`, in quarters.
 #[inline(always)]
-pub(in crate::cpu) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
+pub(in crate::tfhe::cpu) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     tables: &Tables,
     values: &mut [f64],
     polynomial: &mut [u32],
@@ -326,7 +327,7 @@ pub(in crate::cpu) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
 /// Two levels of the digits at a time, so that their values and the sums stay in the first-level cache while the key
 /// streams by.
 #[inline(always)]
-unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
+unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
     key: &Key,
     i: usize,
     exponent: usize,
@@ -358,7 +359,7 @@ unsafe fn sums_in_turns<S: SimdReals, const COMPONENTS: usize>(
 
 /// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), from `level` on, with their key from `key_row` on.
 #[inline(always)]
-unsafe fn sums_of_rows<S: SimdReals, const COMPONENTS: usize, const KEPT: usize>(
+unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KEPT: usize>(
     tables: &Tables,
     key_row: *const f64,
     level: usize,
@@ -372,7 +373,7 @@ unsafe fn sums_of_rows<S: SimdReals, const COMPONENTS: usize, const KEPT: usize>
         // (3) transform the digits
         for row in 0..=KEPT {
             let digits = &scratch.digits[(level + row) * n..][..n];
-            S::fft_forward_passes(tables, digits, &mut scratch.values[row * apart..][..n]);
+            S::forward_passes(tables, digits, &mut scratch.values[row * apart..][..n]);
         }
         let (values, kept) = (scratch.values.as_ptr(), scratch.kept.as_mut_ptr());
         for block in 0..n / block_values {
@@ -402,7 +403,7 @@ unsafe fn sums_of_rows<S: SimdReals, const COMPONENTS: usize, const KEPT: usize>
 
 /// All steps of one row for one i.
 #[inline(always)]
-unsafe fn step<S: SimdReals, const COMPONENTS: usize>(
+unsafe fn step<S: Compiled, const COMPONENTS: usize>(
     key: &Key,
     i: usize,
     exponent: usize,
@@ -550,7 +551,7 @@ crate::cpu::simd::dispatch! {
 }
 
 #[inline(always)]
-unsafe fn group<S: SimdReals>(key: &Key, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+unsafe fn group<S: Compiled>(key: &Key, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),
@@ -562,7 +563,7 @@ unsafe fn group<S: SimdReals>(key: &Key, inputs: &[u32], accumulators: &mut [u32
 }
 
 #[inline(always)]
-unsafe fn steps<S: SimdReals, const COMPONENTS: usize>(
+unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
     key: &Key,
     inputs: &[u32],
     accumulators: &mut [u32],

@@ -1,9 +1,10 @@
 //! Launch of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one.
 
-use super::stem::{Compiler, Stem, threads};
-use super::{Gpu, Table, source};
 use crate::error::Result;
+use crate::gpu::stem::{Compiler, Stem, threads};
+use crate::gpu::{Gpu, Table};
 use crate::tfhe::Params;
+use crate::tfhe::gpu::{constants, texts};
 
 /// Words of a row of the table.
 pub const ROW_WORDS: usize = 2;
@@ -20,7 +21,14 @@ impl<G: Gpu> SampleExtract<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let threads = threads(gpu.card());
         Ok(SampleExtract {
-            stem: compiler.stem(gpu, "sample_extract", &[&source::SAMPLE_EXTRACT], params, threads, &[])?,
+            stem: compiler.stem(
+                gpu,
+                "sample_extract",
+                &[&texts::TORUS, &texts::SAMPLE_EXTRACT],
+                &constants(params),
+                threads,
+                &[],
+            )?,
         })
     }
 

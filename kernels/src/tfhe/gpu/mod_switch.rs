@@ -1,9 +1,10 @@
 //! Launch of `mod_switch`: torus words to exponents of X.
 
-use super::stem::{Compiler, Stem, threads};
-use super::{Gpu, source};
 use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::gpu::stem::{Compiler, Stem, threads};
 use crate::tfhe::Params;
+use crate::tfhe::gpu::{constants, texts};
 
 /// The stem for one ring degree.
 pub struct ModSwitch<G: Gpu> {
@@ -15,7 +16,7 @@ impl<G: Gpu> ModSwitch<G> {
     /// Compiled for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
         let threads = threads(gpu.card());
-        let stem = compiler.stem(gpu, "mod_switch", &[&source::MOD_SWITCH], params, threads, &[])?;
+        let stem = compiler.stem(gpu, "mod_switch", &[&texts::MOD_SWITCH], &constants(params), threads, &[])?;
         Ok(ModSwitch { stem, threads: threads as usize })
     }
 

@@ -6,10 +6,12 @@
 mod choice;
 mod registers;
 
-use super::ntt::{self, Ntt};
-use super::stem::{Compiler, Stem};
-use super::{Card, Gpu, Language, Shares, source};
 use crate::error::Result;
+use crate::gpu::ntt::{self, Ntt};
+use crate::gpu::source::NTT;
+use crate::gpu::stem::{Compiler, Stem};
+use crate::gpu::{Card, Gpu, Language, Shares};
+use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
 
@@ -41,7 +43,7 @@ impl Variant {
     /// Rows of these parameters that one multiprocessor works on at the same time.
     pub fn rows_of_a_multiprocessor(self, params: &Params) -> usize {
         match self {
-            Variant::Plain => PLAIN_THREADS_OF_A_MULTIPROCESSOR / ntt::threads(params) as usize,
+            Variant::Plain => PLAIN_THREADS_OF_A_MULTIPROCESSOR / ntt::threads(params.polynomial_size) as usize,
             Variant::Registers(fit) => fit.rows_of_a_multiprocessor(),
         }
     }
@@ -83,14 +85,15 @@ impl<G: Gpu> BlindRotate<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         let kernels = match variant {
             Variant::Plain => {
-                let texts = [&source::DISTANCE, &source::NTT, &source::BLIND_ROTATE];
-                let (threads, shared) = (ntt::threads(params), accumulator_is_shared(gpu.card(), params));
+                let texts = [&texts::TORUS, &texts::DISTANCE, &NTT, &texts::BLIND_ROTATE];
+                let (threads, shared) =
+                    (ntt::threads(params.polynomial_size), accumulator_is_shared(gpu.card(), params));
                 let more = [
                     ("WORDS", params.polynomial_size as u32 / threads),
                     ("ACC_SHARED", u32::from(shared)),
                     ("ACC_WORDS", if shared { accumulator_words(params) as u32 } else { 1 }),
                 ];
-                Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, params, threads, &more)?)
+                Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, &constants(params), threads, &more)?)
             }
             Variant::Registers(fit) => Kernels::Registers(Registers::new(gpu, compiler, params, fit)?),
         };
@@ -100,10 +103,10 @@ impl<G: Gpu> BlindRotate<G> {
     /// The key in the variant's order. Its masks are written out on the host, a part at a time, and transformed on the card.
     pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: &G::Buf, key: &EvaluationKey) -> Result<G::Buf> {
         let p = &self.params;
-        let loaded = super::alloc(gpu, key_words(p))?;
+        let loaded = crate::gpu::alloc(gpu, key_words(p))?;
         match &self.kernels {
             Kernels::Plain(_) => {
-                super::upload(gpu, &loaded, p.lwe_dimension, step_words(p), CHUNK_WORDS, |i, out| {
+                crate::gpu::upload(gpu, &loaded, p.lwe_dimension, step_words(p), CHUNK_WORDS, |i, out| {
                     key.expand_bootstrap(i, out);
                 })?;
                 ntt.key(gpu, &loaded, roots, key_words(p) / p.polynomial_size)?;

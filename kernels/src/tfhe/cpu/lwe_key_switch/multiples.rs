@@ -152,8 +152,8 @@ crate::cpu::simd::dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::lwe_key_switch::digits;
     use crate::cpu::simd::Isa;
+    use crate::tfhe::cpu::lwe_key_switch::digits;
     use crate::tfhe::{ParamsLiteral, Preset};
 
     #[test]

@@ -4,9 +4,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::cpu::blind_rotate::{accumulator_words, reals, start};
 use crate::cpu::simd::Isa;
 use crate::error::Result;
+use crate::tfhe::cpu::blind_rotate::{accumulator_words, reals, start};
 use crate::tfhe::{Params, ParamsLiteral, Preset};
 
 /// Steps of blind rotation of a run: a tenth of a millisecond or two with [`ROWS`].

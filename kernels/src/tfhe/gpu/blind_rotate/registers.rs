@@ -11,7 +11,8 @@ use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
 use crate::error::{Error, Result};
 use crate::gpu::stem::{Compiler, Shape, Stem};
-use crate::gpu::{Card, Gpu, Language, Shares, alloc, source, upload};
+use crate::gpu::{Card, Gpu, Language, Shares, alloc, upload};
+use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
 /// Most rows of a group of `blind_rotate.warp`, most first. A card gets the first that fits its shared memory.
@@ -110,10 +111,10 @@ struct Shown<G: Gpu> {
 impl<G: Gpu> Registers<G> {
     /// Compiles them.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
-        let texts = [&source::DISTANCE, &source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_WARP];
+        let texts = [&texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
         let warp = gates_up_to(fit.gates).into_iter().map(|gates| {
             let more = [("GATES", gates), ("TILES", fit.tiles)];
-            Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, p, threads(p, gates), &more)?))
+            Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, &constants(p), threads(p, gates), &more)?))
         });
         let cluster = fit.clusters.map(|clusters| Cluster::new(gpu, compiler, p, clusters)).transpose()?;
         let multiprocessors = gpu.card().multiprocessors as usize;
@@ -193,10 +194,10 @@ impl<G: Gpu> Registers<G> {
 
 impl<G: Gpu> Cluster<G> {
     fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, clusters: bool) -> Result<Self> {
-        let texts = [&source::DISTANCE, &source::ASYNC, &source::REGISTERS, &source::BLIND_ROTATE_CLUSTER];
+        let texts = [&texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_CLUSTER];
         let more = [("CLUSTERS", u32::from(clusters))];
         let threads = p.polynomial_size as u32 / 8;
-        let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, p, threads, &more)?;
+        let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, &constants(p), threads, &more)?;
         let rows_max = if clusters {
             cluster_rows_max(gpu.card().multiprocessors as usize, p.rgsw_rows())
         } else {

@@ -41,8 +41,8 @@
 
 use std::f64::consts::LN_2;
 
-use crate::cpu::fft;
 use crate::cpu::simd::Isa;
+use crate::tfhe::cpu::fft;
 use crate::tfhe::{Params, RING_MODULUS};
 
 /// Distance from the exact integer at which a wrong sum is not noticed any more.

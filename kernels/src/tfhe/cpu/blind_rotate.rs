@@ -7,8 +7,10 @@
 //! For every i in 0..n, with `a = a~_i`, the numbered steps of this file: difference, digits, their transforms,
 //! products with the key of step i, transforms back, sum.
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+mod compiled;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
-pub(in crate::cpu) mod reals;
+pub(in crate::tfhe::cpu) mod reals;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod representation;
 

@@ -13,13 +13,13 @@ use super::blind_rotate::{self, BlindRotate, Variant};
 use super::linear::{self, Linear};
 use super::lwe_key_switch::{self, LweKeySwitch};
 use super::mod_switch::ModSwitch;
-use super::ntt::{self, Ntt};
 use super::sample_extract::{NO_ROW, SampleExtract};
-use super::stem::Compiler;
-use super::{Card, Gpu, Language, Shares, Table, alloc};
 use crate::backend::{Backend, DeviceInfo};
 use crate::error::Result;
-use crate::tfhe::{self, EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate};
+use crate::gpu::ntt::{self, Ntt};
+use crate::gpu::stem::Compiler;
+use crate::gpu::{Card, Gpu, Language, Shares, Table, alloc};
+use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate, Stems, ring};
 use together::{Distance, Distances, Lists, Place, Tables, counts, parts, ranges};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
@@ -40,12 +40,12 @@ pub struct Evaluator<G: Gpu> {
     info: DeviceInfo,
     compiler: Compiler<G>,
     /// Compiled stems of the parameters seen last, the oldest first.
-    stems: Mutex<Vec<(Params, Arc<Stems<G>>)>>,
+    stems: Mutex<Vec<(Params, Arc<CompiledStems<G>>)>>,
     scratch: Mutex<Scratch<G>>,
 }
 
 /// All stems, compiled for one parameter set.
-pub struct Stems<G: Gpu> {
+pub struct CompiledStems<G: Gpu> {
     /// Transforms.
     pub ntt: Ntt<G>,
     /// Linear parts and NOT.
@@ -60,11 +60,11 @@ pub struct Stems<G: Gpu> {
     pub key_switch: LweKeySwitch<G>,
 }
 
-impl<G: Gpu> Stems<G> {
+impl<G: Gpu> CompiledStems<G> {
     /// Compiles them, or takes what `compiler` compiled before.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
-        Ok(Stems {
-            ntt: Ntt::new(gpu, compiler, params)?,
+        Ok(CompiledStems {
+            ntt: Ntt::new(gpu, compiler, &ring(params.polynomial_size))?,
             linear: Linear::new(gpu, compiler, params)?,
             mod_switch: ModSwitch::new(gpu, compiler, params)?,
             blind_rotate: BlindRotate::new(gpu, compiler, params, variant)?,
@@ -77,7 +77,7 @@ impl<G: Gpu> Stems<G> {
 /// An evaluation key in the card's memory, with the stems that read it.
 pub struct Key<G: Gpu> {
     params: Params,
-    stems: Arc<Stems<G>>,
+    stems: Arc<CompiledStems<G>>,
     roots: G::Buf,
     bootstrap: G::Buf,
     key_switch: G::Buf,
@@ -174,12 +174,12 @@ impl<G: Gpu> Evaluator<G> {
     }
 
     /// From those that are kept, or compiled by the caller's thread, for which no other waits unless it wants the same.
-    fn stems(&self, params: &Params) -> Result<Arc<Stems<G>>> {
+    fn stems(&self, params: &Params) -> Result<Arc<CompiledStems<G>>> {
         if let Some(stems) = self.known_stems(params) {
             return Ok(stems);
         }
         let variant = Variant::of(self.gpu.card(), params);
-        let stems = Arc::new(Stems::new(&self.gpu, &self.compiler, params, variant)?);
+        let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
         let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
         // two threads may have wanted the same; their modules are
         known.retain(|(of, _)| of != params);
@@ -190,7 +190,7 @@ impl<G: Gpu> Evaluator<G> {
         Ok(stems)
     }
 
-    fn known_stems(&self, params: &Params) -> Option<Arc<Stems<G>>> {
+    fn known_stems(&self, params: &Params) -> Option<Arc<CompiledStems<G>>> {
         let known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(of, _)| of == params).map(|(_, stems)| stems.clone())
     }
@@ -450,7 +450,7 @@ impl<G: Gpu> Gates for Evaluator<G> {
     fn load_key(&self, key: &EvaluationKey) -> Result<Key<G>> {
         let (gpu, params) = (&self.gpu, key.params);
         let stems = self.stems(&params)?;
-        let roots = ntt::roots(&params);
+        let roots = ntt::roots(&ring(params.polynomial_size));
         let table = alloc(gpu, roots.len())?;
         gpu.write(&table, 0, &roots)?;
         let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, &table, key)?;
@@ -480,7 +480,7 @@ impl<G: Gpu> Gates for Evaluator<G> {
     }
 }
 
-impl<G: Gpu> tfhe::Stems for Evaluator<G> {
+impl<G: Gpu> Stems for Evaluator<G> {
     fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
         let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);

@@ -453,7 +453,7 @@ pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &Tables, values: *c
 #[inline(always)]
 pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
     unsafe {
-        S::fft_forward_passes(tables, words, out);
+        forward_passes::<S>(tables, words, out);
         for (block, to) in out.chunks_exact_mut(2 * BLOCK_POINTS).enumerate() {
             let to = to.as_mut_ptr();
             last_block::<S>(tables, to.sub(2 * BLOCK_POINTS * block), block, &mut InPlace(to));

@@ -1,10 +1,11 @@
 //! Launches of `linear`: what gates add up before their bootstraps, and NOT.
 
-use super::stem::{Compiler, Stem, threads};
-use super::{Gpu, Table, source};
 use crate::error::Result;
+use crate::gpu::stem::{Compiler, Stem, threads};
+use crate::gpu::{Gpu, Table};
 use crate::tfhe::Params;
 use crate::tfhe::gates::Linear as Sum;
+use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::lwe::EIGHTH;
 
 /// Words of a row of [`Linear::add`]'s table.
@@ -35,8 +36,8 @@ impl<G: Gpu> Linear<G> {
             stem: compiler.stem(
                 gpu,
                 "linear",
-                &[&source::DISTANCE, &source::LINEAR],
-                params,
+                &[&texts::DISTANCE, &texts::LINEAR],
+                &constants(params),
                 threads(gpu.card()),
                 &[],
             )?,

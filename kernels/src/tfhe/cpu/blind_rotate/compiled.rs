@@ -1,0 +1,40 @@
+//! The parts of blind rotation that are compiled once for each instruction set: inlined into their callers they would be
+//! dozens of copies, short of registers.
+
+use crate::cpu::simd::SimdReals;
+use crate::tfhe::cpu::fft;
+
+/// Vectors with these parts compiled for them.
+///
+/// # Safety
+/// As [`SimdReals`].
+pub(super) unsafe trait Compiled: SimdReals {
+    /// [`fft::forward_passes`].
+    unsafe fn forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]);
+    /// [`super::reals::add_sums`].
+    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! compile {
+    ($vectors:ty, $features:literal) => {
+        // SAFETY: the instruction set is the one of the vectors.
+        unsafe impl Compiled for $vectors {
+            #[inline(never)]
+            #[target_feature(enable = $features)]
+            unsafe fn forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]) {
+                unsafe { fft::forward_passes::<$vectors>(tables, words, out) }
+            }
+            #[inline(never)]
+            #[target_feature(enable = $features)]
+            unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
+                unsafe { super::reals::add_sums::<$vectors, false>(tables, values, accumulator) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+compile!(crate::cpu::simd::avx512::Avx512, "avx512f,avx512dq,avx2,fma,bmi2");
+#[cfg(target_arch = "x86_64")]
+compile!(crate::cpu::simd::avx2::Avx2, "avx2,fma");

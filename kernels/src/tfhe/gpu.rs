@@ -1,0 +1,13 @@
+//! Gates on a card, written once for every [`crate::gpu::Gpu`]: a launch a stem, and their order.
+
+pub mod blind_rotate;
+mod constants;
+mod evaluator;
+pub mod linear;
+pub mod lwe_key_switch;
+pub mod mod_switch;
+pub mod sample_extract;
+mod texts;
+
+use constants::constants;
+pub use evaluator::{Arena, CompiledStems, Evaluator, Key};
