@@ -1,6 +1,13 @@
+use super::exact::exact_sums;
+use super::key::{KeyTransform, key_vector, transform_key};
 use super::*;
-use crate::tfhe::Preset;
+use crate::cpu::ntt;
+use crate::cpu::simd::{Isa, LANES_MAX, SimdReals};
 use crate::tfhe::cpu::blind_rotate;
+use crate::tfhe::cpu::blind_rotate::representation::represent;
+use crate::tfhe::cpu::fft::{Complex, Sink, Tables};
+use crate::tfhe::{EvaluationKey, MODULUS, Preset, RING_MODULUS, ring};
+use crate::xof;
 
 /// Shapes of the presets, and the instruction sets that have vectors of doubles.
 fn cases() -> impl Iterator<Item = (Params, Isa)> {

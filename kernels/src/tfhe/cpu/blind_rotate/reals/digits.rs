@@ -1,0 +1,51 @@
+//! Digits as the double-precision transform takes them.
+
+use crate::cpu::simd::Simd;
+use crate::tfhe::cpu::blind_rotate::{Decomposition, Digits};
+
+/// Digits in `[-B/2, B/2)`, each in the highest bits of its word; levels follow each other. Vectors are made once for a
+/// polynomial.
+#[derive(Clone, Copy)]
+pub(super) struct HighDigits<S: Simd> {
+    digits: *mut u32,
+    n: usize,
+    levels: usize,
+    /// The bits of a digit.
+    mask: S::V,
+    /// The highest bit of every digit.
+    signs: S::V,
+    /// Bits of a digit, by number.
+    base_log: S::V,
+}
+
+impl<S: Simd> HighDigits<S> {
+    #[inline(always)]
+    pub(super) unsafe fn new(digits: *mut u32, n: usize, d: Decomposition) -> Self {
+        let signs = (0..d.levels as u32).map(|level| 1 << (31 - d.base_log * level)).sum();
+        unsafe {
+            let (mask, base_log) = (S::splat(u32::MAX << (32 - d.base_log)), S::splat(d.base_log));
+            Self { digits, n, levels: d.levels, mask, signs: S::splat(signs), base_log }
+        }
+    }
+}
+
+impl<S: Simd> Digits<S> for HighDigits<S> {
+    #[inline(always)]
+    unsafe fn store(self, raised: S::V, i: usize) {
+        unsafe {
+            // less B/2: the highest bit of each digit turned
+            let mut digits = S::xor(raised, self.signs);
+            S::store(self.digits.add(i), S::and(digits, self.mask));
+            // a loop of one turn would cost more than what it does
+            if self.levels == 2 {
+                digits = S::shift_left_by(digits, self.base_log);
+                S::store(self.digits.add(self.n + i), S::and(digits, self.mask));
+            } else {
+                for level in 1..self.levels {
+                    digits = S::shift_left_by(digits, self.base_log);
+                    S::store(self.digits.add(level * self.n + i), S::and(digits, self.mask));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A bootstrapping key for the double-precision transform: a random representation of its residues, transformed.
+
+use crate::cpu::for_each_chunk;
+use crate::cpu::memory::Doubles;
+use crate::cpu::ntt;
+use crate::cpu::simd::{Isa, SimdReals};
+use crate::error::Result;
+use crate::tfhe::cpu::blind_rotate::representation::{self, represent};
+use crate::tfhe::cpu::fft::Tables;
+use crate::tfhe::cpu::fft::precise::{Pair, Roots};
+use crate::tfhe::{EvaluationKey, Params, RING_MODULUS, ring};
+use crate::xof;
+
+/// A bootstrapping key in reading order, see [`key_vector`], one step after the other, rows = `l (k + 1)`, level 1
+/// first; transformed from integers in `(-q, q)` ([`represent`]), divided by `q M` and by what raises the digits.
+pub struct Key {
+    pub(super) values: Doubles,
+    pub(super) tables: Tables,
+    /// For sums that are computed again.
+    pub(super) exact_tables: ntt::Tables,
+    pub(super) params: Params,
+}
+
+impl Key {
+    /// Nothing where sums might be wrong ([`serve`]), or this instruction set has no vectors of doubles.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`]; [`crate::Error::Unavailable`] when the operating system gives no randomness.
+    pub fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<Option<Key>> {
+        if !serve(isa, &key.params) {
+            return Ok(None);
+        }
+        let mut seed = [0; 32];
+        fill_from_system(&mut seed)?;
+        Key::represented(isa, threads, key, |i, step| {
+            let mut uniform = vec![0; step.len()];
+            xof::fill_torus(&seed, xof::DOMAIN_REPRESENTATION, i as u64, &mut uniform);
+            represent(step, &uniform);
+        })
+        .map(Some)
+    }
+
+    /// By a representation: of step `i` and its residues, which become signed words.
+    fn represented(
+        isa: Isa,
+        threads: usize,
+        key: &EvaluationKey,
+        represent: impl Fn(usize, &mut [u32]) + Send + Sync,
+    ) -> Result<Key> {
+        let params = key.params;
+        let tables = Tables::new(isa, params.polynomial_size)?;
+        let transform = KeyTransform::new(&tables, &params);
+        let mut values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
+        for_each_chunk(threads, &mut values, step_values(&params), |i, out| {
+            let mut step = vec![0; params.rgsw_rows() * (params.glwe_dimension + 1) * params.polynomial_size];
+            key.expand_bootstrap(i, &mut step);
+            represent(i, &mut step);
+            transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
+        });
+        Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
+    }
+
+    /// Of zeros, to measure with.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    ///
+    /// # Panics
+    /// Where this instruction set has no vectors of doubles.
+    pub fn of_zeros(isa: Isa, params: Params) -> Result<Key> {
+        let tables = Tables::new(isa, params.polynomial_size)?;
+        let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
+        Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
+    }
+
+    /// The instruction set that rotates with this key.
+    pub fn isa(&self) -> Isa {
+        self.tables.isa()
+    }
+
+    /// The key of step `i`.
+    pub(super) fn step(&self, i: usize) -> &[f64] {
+        let values = step_values(&self.params);
+        &self.values[i * values..][..values]
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+}
+
+/// Whether sums are exact or noticed whatever the key, and this instruction set has vectors of doubles.
+pub fn serve(isa: Isa, params: &Params) -> bool {
+    representation::serves(isa, params)
+}
+
+/// Randomness that a maker of keys cannot know.
+#[cfg(target_arch = "x86_64")]
+fn fill_from_system(seed: &mut [u8]) -> Result<()> {
+    getrandom::fill(seed)
+        .map_err(|error| crate::Error::Unavailable(format!("no randomness from the operating system: {error}")))
+}
+#[cfg(not(target_arch = "x86_64"))]
+fn fill_from_system(_seed: &mut [u8]) -> Result<()> {
+    unreachable!("vectors of doubles are not in plain Rust")
+}
+
+/// Doubles of a step's key.
+pub(super) fn step_values(params: &Params) -> usize {
+    params.rgsw_rows() * (params.glwe_dimension + 1) * params.polynomial_size
+}
+
+/// Where vector `v` of a polynomial lies in a step of the key: `[k + 1][l][M / REALS][k + 1][2][REALS]`.
+pub(super) fn key_vector(params: &Params, reals: usize, v: usize, row: usize, c: usize) -> usize {
+    let components = params.glwe_dimension + 1;
+    let row = row % components * params.bootstrap_level_count + row / components;
+    ((row * params.polynomial_size / 2 / reals + v) * components + c) * 2 * reals
+}
+
+/// What transforms the steps of a key.
+pub(super) struct KeyTransform {
+    pub(super) roots: Roots,
+    /// `1 / (q M)`, divided by what raises the digits.
+    pub(super) scale: Pair,
+    params: Params,
+}
+
+impl KeyTransform {
+    pub(super) fn new(tables: &Tables, params: &Params) -> KeyTransform {
+        let points = params.polynomial_size / 2;
+        let reals = tables.isa().reals().expect("vectors of doubles");
+        let power = (-((32 - params.bootstrap_base_log) as f64)).exp2() / points as f64;
+        let scale = Pair::of(power).over(Pair::of(f64::from(RING_MODULUS)));
+        KeyTransform { roots: Roots::new(points, reals), scale, params: *params }
+    }
+}
+
+/// A step's signed words, `[rows][k + 1][N]`, to their place in reading order.
+#[inline(always)]
+unsafe fn transform_step<S: SimdReals>(transform: &KeyTransform, step: &[u32], room: &mut [f64], out: &mut [f64]) {
+    let params = &transform.params;
+    let components = params.glwe_dimension + 1;
+    for (group, polynomials) in step.chunks(S::REALS * params.polynomial_size).enumerate() {
+        // SAFETY: the caller enabled the instruction set.
+        unsafe {
+            transform.roots.forward::<S>(polynomials, transform.scale, room, |polynomial, place, value| {
+                let at = group * S::REALS + polynomial;
+                let (row, c) = (at / components, at % components);
+                out[key_vector(params, S::REALS, place / (2 * S::REALS), row, c) + place % (2 * S::REALS)] = value;
+            });
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    reals pub(super) fn transform_key =
+        transform_step(transform: &KeyTransform, step: &[u32], room: &mut [f64], out: &mut [f64])
+}

@@ -1,0 +1,113 @@
+//! Products of the digits' values with the key's, added up while the last forward pass has them in registers.
+
+use crate::cpu::simd::{Simd, SimdReals};
+use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
+use crate::tfhe::cpu::fft::{self, Complex, Tables, Take};
+
+use super::{Scratch, row_distance};
+
+/// Doubles of a cache line.
+pub(super) const LINE: usize = 8;
+
+/// The next step's key, called into the cache a few lines at a time, so that memory and arithmetic overlap.
+pub(super) struct Ahead<'a> {
+    pub(super) values: &'a [f64],
+    pub(super) at_once: usize,
+}
+
+impl Ahead<'_> {
+    #[inline(always)]
+    unsafe fn call<S: Simd>(&mut self) {
+        let (now, later) = self.values.split_at(self.values.len().min(self.at_once.next_multiple_of(LINE)));
+        for line in now.chunks(LINE) {
+            unsafe { S::prefetch_far(line.as_ptr().cast()) };
+        }
+        self.values = later;
+    }
+}
+
+/// Values of a block, kept.
+struct Keep(*mut f64);
+
+impl<S: SimdReals> Take<S> for Keep {
+    #[inline(always)]
+    unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        unsafe { x.store(self.0.add(2 * S::REALS * v)) }
+    }
+}
+
+/// Step (4) for a block of one or two rows of digits (KEPT is one less): their values times the key's,
+/// `[vectors][k + 1][2][REALS]` from each of `keys` on, added to the sums. The last row's values are taken one vector at a time,
+/// those of the row before are `kept`. `sums` is the block's place in the first of them, which are `apart`.
+struct Products<const COMPONENTS: usize, const KEPT: usize> {
+    kept: *const f64,
+    keys: [*const f64; 2],
+    sums: *mut f64,
+    apart: usize,
+    /// Whether there are no sums yet.
+    first: bool,
+}
+
+impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Products<COMPONENTS, KEPT> {
+    #[inline(always)]
+    unsafe fn take(&mut self, v: usize, x: Complex<S>) {
+        unsafe {
+            // (4) multiply by the key of step i, sum up
+            let at = 2 * S::REALS * v;
+            let kept: [Complex<S>; KEPT] = std::array::from_fn(|_| Complex::load(self.kept.add(at)));
+            for c in 0..COMPONENTS {
+                let to = self.sums.add(at + c * self.apart);
+                let of_key = 2 * S::REALS * (v * COMPONENTS + c);
+                let mut sum = if self.first { Complex::<S>::zero() } else { Complex::load(to) };
+                for row in 0..KEPT {
+                    sum = sum.mul_add(kept[row], Complex::load(self.keys[row].add(of_key)));
+                }
+                sum.mul_add(x, Complex::load(self.keys[KEPT].add(of_key))).store(to);
+            }
+        }
+    }
+}
+
+/// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), from `level` on, with their key from `key_row` on.
+#[inline(always)]
+pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KEPT: usize>(
+    tables: &Tables,
+    key_row: *const f64,
+    level: usize,
+    scratch: &mut Scratch,
+    ahead: &mut Ahead,
+    first: bool,
+) {
+    unsafe {
+        let n = tables.polynomial_size();
+        let (block_values, apart) = (2 * fft::BLOCK_POINTS, row_distance(n));
+        // (3) transform the digits
+        for row in 0..=KEPT {
+            let digits = &scratch.digits[(level + row) * n..][..n];
+            S::forward_passes(tables, digits, &mut scratch.values[row * apart..][..n]);
+        }
+        let (values, kept) = (scratch.values.as_ptr(), scratch.kept.as_mut_ptr());
+        for block in 0..n / block_values {
+            let at = block * block_values;
+            let keys = std::array::from_fn(|row| key_row.wrapping_add((row * n + at) * COMPONENTS));
+            let sums = scratch.sums.as_mut_ptr().add(at);
+            let mut products = Products::<COMPONENTS, KEPT> { kept, keys, sums, apart, first };
+            ahead.call::<S>();
+            if KEPT == 1 {
+                fft::last_block::<S>(tables, values, block, &mut Keep(kept));
+                ahead.call::<S>();
+            }
+            let last = values.add(KEPT * apart);
+            if S::REALS == 8 {
+                fft::last_block::<S>(tables, last, block, &mut products);
+            } else {
+                // registers are too few for both at once
+                let kept = kept.add(block_values);
+                fft::last_block::<S>(tables, last, block, &mut Keep(kept));
+                for v in 0..fft::BLOCK_POINTS / S::REALS {
+                    products.take(v, Complex::<S>::load(kept.add(2 * S::REALS * v)));
+                }
+            }
+        }
+    }
+}

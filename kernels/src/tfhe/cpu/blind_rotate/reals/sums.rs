@@ -1,0 +1,67 @@
+//! Sums out of the transform: rounded to integers, watched, added to the accumulator; or taken away again.
+
+use crate::cpu::simd::{LANES_MAX, Simd, SimdReals};
+use crate::tfhe::RING_MODULUS;
+use crate::tfhe::cpu::blind_rotate::accumulate;
+use crate::tfhe::cpu::fft::{self, Complex, Sink, Tables};
+
+/// `1.5 * 2^52`: added to a number of magnitude below 2^51, leaves it rounded to an integer in the low bits.
+const ROUNDER: f64 = 6_755_399_441_055_744.0;
+
+/// Bits of a sum in quarters that are zero where the sum is near enough to an integer.
+pub(super) const QUARTERS: u32 = 3;
+
+/// Steps (5) and (6) at the end of the transform: sums in turns of `q` to words, added to a polynomial of the accumulator;
+/// `UNDO`: taken away again.
+struct Accumulate<S: Simd, const UNDO: bool> {
+    polynomial: *mut u32,
+    points: usize,
+    /// All words together by `or`, in quarters.
+    any: S::V,
+}
+
+impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
+    /// Quarters of integers in `[0, q]`, in the low words.
+    #[inline(always)]
+    unsafe fn prepare(&self, x: Complex<S>) -> Complex<S> {
+        unsafe {
+            let (quarters, rounder) = (S::splat_real(4.0 * RING_MODULUS as f64), S::splat_real(ROUNDER));
+            let re = S::mul_add(S::fraction(x.re), quarters, rounder);
+            Complex { re, im: S::mul_add(S::fraction(x.im), quarters, rounder) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn take(&mut self, at: usize, [x, y]: [Complex<S>; 2]) {
+        unsafe {
+            for (at, words) in [(at, S::low_words(x.re, y.re)), (at + self.points, S::low_words(x.im, y.im))] {
+                self.any = S::or(self.any, words);
+                let sum = S::shift_right(words, 2);
+                let sum = if UNDO { S::sub(S::splat(RING_MODULUS), sum) } else { sum };
+                accumulate::<S>(self.polynomial.add(at), sum);
+            }
+        }
+    }
+}
+
+/// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they
+/// were added. All sums together by `or`, in quarters.
+#[inline(always)]
+pub(in crate::tfhe::cpu::blind_rotate) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
+    tables: &Tables,
+    values: &mut [f64],
+    polynomial: &mut [u32],
+) -> u32 {
+    unsafe {
+        // (5) transform back
+        if !UNDO {
+            fft::inverse_passes::<S>(tables, values);
+        }
+        let points = values.len() / 2;
+        let mut sink = Accumulate::<S, UNDO> { polynomial: polynomial.as_mut_ptr(), points, any: S::splat(0) };
+        fft::last_inverse_pass::<S>(tables, values.as_ptr(), &mut sink);
+        let mut lanes = [0; LANES_MAX];
+        S::store(lanes.as_mut_ptr(), sink.any);
+        lanes.iter().fold(0, |all, lane| all | lane)
+    }
+}
