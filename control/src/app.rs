@@ -176,7 +176,10 @@ impl App {
         // this node's requests of an earlier process are gone
         store.release_claims_of(&node_id).await?;
         store.give_back_lost_trial_operations(&node_id).await?;
-        let blobs = Blobs::open(data_dir.answers()).context("ANGO_DATA_DIR: cannot make a folder for answers")?;
+        let blobs = match &config.bucket {
+            Some(bucket) => Blobs::in_bucket(bucket, "answers")?,
+            None => Blobs::in_folder(data_dir.answers()).context("ANGO_DATA_DIR: cannot make a folder for answers")?,
+        };
         let answers = Answers::new(&secrets.key(Purpose::KeptAnswers), blobs, node_id.clone());
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());

@@ -12,6 +12,7 @@ use api::gates::BATCH_GATES_MAX;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
+pub use crate::blobs::BucketConfig;
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::{Plan, PlanTable};
 use crate::compute::engine::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
@@ -49,6 +50,8 @@ pub struct Config {
     pub migrate_at_start: bool,
     /// The cache store that nodes share, if they do.
     pub cache_store: Option<CacheStoreConfig>,
+    /// Where large kept answers are, which outlive requests; the data folder when unset.
+    pub bucket: Option<BucketConfig>,
     /// How long a node believes what it read of keys, session tokens and lockouts (readings A17: at most 1 s). Longer only
     /// where a test is about what nodes tell each other.
     pub believed_for: Duration,
@@ -237,6 +240,7 @@ impl Config {
             data_dir,
             migrate_at_start: read.switch("ANGO_MIGRATE_AT_START")?,
             cache_store: cache_store(&read.text("ANGO_REDIS_URL"))?,
+            bucket: bucket(&read)?,
             believed_for: Duration::from_secs(1),
             secret: server_secret(&read.text("ANGO_SECRET"))?,
             public_url: public_url(read.text("ANGO_PUBLIC_URL"))?,
@@ -410,6 +414,36 @@ fn cache_store(url: &str) -> Result<Option<CacheStoreConfig>, ConfigError> {
         return Ok(None);
     }
     CacheStoreConfig::at(url).map(Some).map_err(|why| wrong("ANGO_REDIS_URL", why))
+}
+
+/// The bucket of the objects, if they are in one.
+fn bucket(read: &Reader<impl Fn(&str) -> Option<String>>) -> Result<Option<BucketConfig>, ConfigError> {
+    let url = read.text("ANGO_OBJECTS_URL");
+    let [endpoint, id] = ["ANGO_S3_ENDPOINT", "ANGO_S3_ACCESS_KEY_ID"].map(|name| read.text(name));
+    let secret = Zeroizing::new(read.text("ANGO_S3_SECRET_ACCESS_KEY"));
+    for (name, is_given, needed, there) in [
+        ("ANGO_S3_ENDPOINT", !endpoint.is_empty(), "ANGO_OBJECTS_URL", !url.is_empty()),
+        ("ANGO_S3_ACCESS_KEY_ID", !id.is_empty(), "ANGO_OBJECTS_URL", !url.is_empty()),
+        ("ANGO_S3_ACCESS_KEY_ID", !id.is_empty(), "ANGO_S3_SECRET_ACCESS_KEY", !secret.is_empty()),
+        ("ANGO_S3_SECRET_ACCESS_KEY", !secret.is_empty(), "ANGO_S3_ACCESS_KEY_ID", !id.is_empty()),
+    ] {
+        if is_given && !there {
+            return Err(wrong(name, &format!("means nothing without {needed}")));
+        }
+    }
+    if url.is_empty() {
+        return Ok(None);
+    }
+    let bucket = BucketConfig::at(&url).map_err(|why| wrong("ANGO_OBJECTS_URL", why))?;
+    if !endpoint.is_empty() && !["https://", "http://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+        return Err(wrong("ANGO_S3_ENDPOINT", "must be an address such as https://s3.example.org"));
+    }
+    Ok(Some(BucketConfig {
+        endpoint: Some(endpoint).filter(|endpoint| !endpoint.is_empty()),
+        region: read.text("ANGO_S3_REGION"),
+        credentials: Some((id, secret)).filter(|(id, _)| !id.is_empty()),
+        ..bucket
+    }))
 }
 
 /// The defaults with what the text says of some plans.
@@ -601,6 +635,30 @@ mod tests {
             assert!(!format!("{config:?}").contains("hunter2"));
         }
         assert!(config(&[]).unwrap().cache_store.is_none());
+    }
+
+    #[test]
+    fn x16_a_bucket_has_an_address_and_both_parts_of_its_credentials_and_hides_its_secret_from_logs() {
+        let url = ("ANGO_OBJECTS_URL", "s3://ango/tokyo");
+        let (id, secret) = (("ANGO_S3_ACCESS_KEY_ID", "id"), ("ANGO_S3_SECRET_ACCESS_KEY", "hunter2"));
+        let read = config(&[url, id, secret, ("ANGO_S3_ENDPOINT", "http://minio:9000")]).unwrap();
+        assert!(!format!("{read:?}").contains("hunter2"));
+        let bucket = read.bucket.unwrap();
+        assert_eq!(
+            (bucket.bucket.as_str(), bucket.prefix.as_str(), bucket.region.as_str()),
+            ("ango", "tokyo", "us-east-1")
+        );
+        assert!(config(&[]).unwrap().bucket.is_none());
+        assert!(config(&[url]).unwrap().bucket.unwrap().credentials.is_none());
+        for (given, named) in [
+            (&[url, id][..], "ANGO_S3_ACCESS_KEY_ID"),
+            (&[url, secret], "ANGO_S3_SECRET_ACCESS_KEY"),
+            (&[id, secret], "ANGO_S3_ACCESS_KEY_ID"),
+            (&[("ANGO_OBJECTS_URL", "file:///x")], "ANGO_OBJECTS_URL"),
+            (&[url, ("ANGO_S3_ENDPOINT", "minio")], "ANGO_S3_ENDPOINT"),
+        ] {
+            assert!(config(given).unwrap_err().to_string().starts_with(&format!("{named}: ")));
+        }
     }
 
     #[test]

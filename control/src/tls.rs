@@ -88,3 +88,9 @@ impl TlsConfig {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }
+/// Says which cryptography clients of HTTPS in this process use, before the first of them is made. A program that chose its own
+/// keeps it.
+pub fn choose_cryptography() {
+    // an error says that it was chosen before
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

@@ -12,6 +12,7 @@ use control::config::Config;
 use serde_json::{Value, json};
 use tests::database::Kind;
 use tests::http::{Request, Response};
+use tests::s3::S3;
 
 /// Runs the program; its exit code and both its outputs.
 fn ango(line: &str, folder: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -175,16 +176,36 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         ("ANGO_DATABASE_URL", "postgres://ango:hunter2@127.0.0.1:9/ango"),
         ("ANGO_REDIS_URL", "redis://:hunter2@127.0.0.1:9"),
         ("ANGO_TRUSTED_PROXIES", "10.0.0.0/8"),
+        ("ANGO_OBJECTS_URL", "s3://ango"),
+        ("ANGO_S3_ENDPOINT", "http://127.0.0.1:9"),
+        ("ANGO_S3_ACCESS_KEY_ID", "ango"),
+        ("ANGO_S3_SECRET_ACCESS_KEY", "hunter2"),
     ];
     let (code, said) = ango("config check", at, &away);
     assert_eq!(code, Some(3), "{said}");
-    for what in ["database", "redis", "proxies"] {
+    for what in ["database", "redis", "bucket", "proxies"] {
         assert!(said.contains(&format!("FAIL {what}: ")), "{what}: {said}");
     }
     assert!(!said.contains("hunter2") && !said.contains(&secret), "{said}");
     let (code, said) = ango("config check --json", at, &away);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((code, &said["settings"]["ANGO_SECRET"]), (Some(3), &"(given, not shown)".into()));
+
+    if let Some(s3) = S3::start() {
+        let bucket = s3.config();
+        let (url, endpoint) = (format!("s3://{}/{}", bucket.bucket, bucket.prefix), bucket.endpoint.unwrap());
+        let (id, secret) = bucket.credentials.unwrap();
+        let there = [
+            ("ANGO_OBJECTS_URL", url.as_str()),
+            ("ANGO_S3_ENDPOINT", &endpoint),
+            ("ANGO_S3_ACCESS_KEY_ID", &id),
+            ("ANGO_S3_SECRET_ACCESS_KEY", &secret),
+        ];
+        let (code, said) = ango("config check", at, &there);
+        assert!(code == Some(0) && said.contains("ok   bucket: "), "{said}");
+        let (code, said) = ango("config check", at, &[&there[..3], &[("ANGO_S3_SECRET_ACCESS_KEY", "wrong")]].concat());
+        assert!(code == Some(3) && said.contains("FAIL bucket: "), "{said}");
+    }
 
     let Some(url) = Kind::Postgres.new_url(at) else { return };
     let postgres = [("ANGO_DATABASE_URL", url.as_str())];

@@ -10,6 +10,7 @@ use control::caller::{Environment, Role};
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};
+use tests::s3::S3;
 
 use crate::client::{Account, BATCH, GATE, SESSION, SESSIONS, open_session};
 
@@ -101,6 +102,30 @@ async fn i6_a_large_answer_that_another_node_keeps_is_503_with_a_time_to_come_ba
     is_elsewhere(&other.send(request.clone()).await);
     let again = one.send(request).await;
     assert_eq!((again.header("idempotent-replayed"), &again.body), (Some("true"), &first.body));
+    assert_eq!(account.show().await["gates_used"], 64);
+}
+
+#[tokio::test]
+async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
+    let Some(bucket) = S3::start() else { return };
+    let Some((one, other)) = TestServer::pair(|config| config.bucket = Some(bucket.config())).await else { return };
+    let account = Account::open(&one, Preset::Fast128).await;
+    let request = Request::post(BATCH, &account.batch("NOT", 64)).header("Idempotency-Key", "k").key(&account.key);
+    let first = one.send(request.clone()).await;
+    first.ok(200);
+    for server in [&other, &one] {
+        let again = server.send(request.clone()).await;
+        assert_eq!((again.header("idempotent-replayed"), &again.body), (Some("true"), &first.body));
+    }
+    assert_eq!(account.show().await["gates_used"], 64);
+
+    // a bucket that is away is told of, and nothing runs again
+    drop(bucket);
+    let again = other.send(request).await;
+    again.error(503, "SERVICE_UNAVAILABLE");
+    assert!(again.header("retry-after").is_some());
+    let other_key = Request::post(BATCH, &account.batch("NOT", 64)).header("Idempotency-Key", "l").key(&account.key);
+    one.send(other_key).await.error(503, "SERVICE_UNAVAILABLE");
     assert_eq!(account.show().await["gates_used"], 64);
 }
 

@@ -2,7 +2,7 @@
 //! answer, its last keys are believed for some hours: users go on working, and a key that it drops meanwhile goes later.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -86,11 +86,7 @@ struct Document {
 impl KeySet {
     /// The keys of this issuer; nothing is fetched yet.
     pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<KeySet> {
-        static TLS: Once = Once::new();
-        TLS.call_once(|| {
-            // one provider a process; a program that installed its own keeps it
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        });
+        crate::tls::choose_cryptography();
         let jwks_url = jwks_url.map(|url| url.parse()).transpose()?;
         let http = reqwest::Client::builder()
             .user_agent(concat!("ango/", env!("CARGO_PKG_VERSION")))

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Settings;
 use crate::config::{Config, SETTINGS, Setting};
 use crate::tls::Tls;
-use crate::{cache_store, database};
+use crate::{blobs, cache_store, database};
 
 /// Longest time for one dependency.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -105,6 +105,10 @@ async fn findings(config: &Config) -> Vec<Finding> {
     if let Some(cache) = &config.cache_store {
         let outcome = within(cache_store::ping_once(cache)).await;
         findings.push(finding("redis", outcome.map(|()| "answers".to_owned())));
+    }
+    if let Some(bucket) = &config.bucket {
+        let outcome = within(blobs::try_once(bucket)).await;
+        findings.push(finding("bucket", outcome.map(|()| "takes objects and gives them back".to_owned())));
     }
     if let Some(issuer) = &config.auth.external_issuer {
         let outcome = within(crate::access::key_set::fetch_once(issuer)).await;

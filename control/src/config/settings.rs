@@ -71,6 +71,26 @@ pub const SETTINGS: &[Setting] = &[
         "redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET: what nodes of one database share bursts and counts by, and tell each other revocations at once. Without it, and while it is away, they do by the database, and bursts are each node's own. With a password give it as a variable.",
     ),
     setting(
+        "ANGO_OBJECTS_URL",
+        "objects-url",
+        "",
+        "s3://BUCKET/PREFIX: where nodes of one database keep large bytes together, sealed: bodies of kept answers. By default each in its own data folder, and a large answer can be repeated by the node that gave it only.",
+    ),
+    setting(
+        "ANGO_S3_ENDPOINT",
+        "s3-endpoint",
+        "",
+        "Address of the server with the bucket of ANGO_OBJECTS_URL, such as https://minio.example.org; by default Amazon's of the region.",
+    ),
+    setting("ANGO_S3_REGION", "s3-region", "us-east-1", "Region of the bucket."),
+    Setting {
+        name: "ANGO_S3_ACCESS_KEY_ID",
+        flag: None,
+        default: "",
+        why: "Access key for the bucket; by default that of the machine's role.",
+    },
+    Setting { name: "ANGO_S3_SECRET_ACCESS_KEY", flag: None, default: "", why: "The secret of ANGO_S3_ACCESS_KEY_ID." },
+    setting(
         "ANGO_BACKEND",
         "backend",
         "auto",

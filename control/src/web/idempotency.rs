@@ -242,13 +242,12 @@ impl Drop for Held {
     }
 }
 
-/// Forgets answers whose time is over, and files that no answer names any more.
+/// Forgets answers whose time is over, and objects that no answer names any more.
 pub async fn forget_old(node: &Arc<Node>) {
     let forgotten = async {
         node.store.forget_kept_answers(node.clock.now().0).await?;
         let named = node.store.kept_blobs().await?;
-        let node = node.clone();
-        tokio::task::spawn_blocking(move || node.answers.blobs.sweep(&named)).await?.map_err(ApiError::internal)
+        node.answers.blobs.sweep(&named).await.map_err(ApiError::internal)
     };
     if let Err(error) = forgotten.await {
         tracing::error!(message = error.message, "old answers were not forgotten");

@@ -1,4 +1,4 @@
-//! Kept answers at rest: encrypted (readings I5), large bodies in files (I6).
+//! Kept answers at rest: encrypted (readings I5), large bodies as objects (I6).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
 use crate::app::Node;
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Missing};
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::ids;
@@ -20,11 +20,11 @@ use crate::secrets::Key;
 use crate::web::body::reserve;
 use crate::web::error::ApiError;
 
-/// Bodies from this size on go to a file.
-const FILE_BYTES_MIN: usize = 64 << 10;
+/// Bodies from this size on are objects.
+const OBJECT_BYTES_MIN: usize = 64 << 10;
 /// Memory that keeping a large body needs for each of its bytes: the answer and what is written.
 const COPIES: u64 = 2;
-/// What is authenticated with a body in a file besides the claim's digest.
+/// What is authenticated with a body in an object besides the claim's digest.
 const BODY: &[u8] = b"body";
 /// When a balancer may have chosen the node that keeps a large answer.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
@@ -82,8 +82,8 @@ impl Answers {
         Answers { node_id, blobs, cipher: XChaCha20Poly1305::new((&**key).into()) }
     }
 
-    /// An answer as it is stored, and the name of the file that its body is in, if it is large. The file is on the disk
-    /// before this returns; it is swept if nobody ever names it.
+    /// An answer as it is stored, and the name of the object that its body is in, if it is large. The object is durable
+    /// before this returns; it is swept if no record ever names it.
     pub(super) async fn seal(
         &self,
         node: &Node,
@@ -99,20 +99,16 @@ impl Answers {
         let head = Head { status: parts.status.as_u16(), headers: headers.filter_map(text).collect(), asked };
         let head = serde_json::to_vec(&head).map_err(ApiError::internal)?;
         let length = u32::try_from(head.len()).map_err(ApiError::internal)?.to_le_bytes();
-        if body.len() < FILE_BYTES_MIN {
+        if body.len() < OBJECT_BYTES_MIN {
             return Ok((encrypt(&self.cipher, digest, [&length, &head[..], body].concat())?, None));
         }
         let _reserved = reserve(&node.body_budget, payer, COPIES * body.len() as u64).await?;
-        let (cipher, blobs, body) = (self.cipher.clone(), self.blobs.clone(), body.clone());
-        let with = [digest, BODY].concat();
-        let written = node.offload.finish(payer.clone(), move || {
-            let sealed = encrypt(&cipher, &with, body.to_vec())?;
-            blobs.put(&sealed).map_err(|error| {
-                tracing::error!(%error, "an answer was not written to the data folder");
-                ApiError::unavailable("data_folder", "the answer could not be kept, so nothing was done")
-            })
-        });
-        let blob = written.await??;
+        let (cipher, body, with) = (self.cipher.clone(), body.clone(), [digest, BODY].concat());
+        let sealed = node.offload.finish(payer.clone(), move || encrypt(&cipher, &with, body.to_vec())).await??;
+        let blob = self.blobs.put(sealed).await.map_err(|error| {
+            tracing::error!(error, "an answer was not kept");
+            ApiError::unavailable("objects", "the answer could not be kept, so nothing was done")
+        })?;
         Ok((encrypt(&self.cipher, digest, [&length, &head[..]].concat())?, Some(blob)))
     }
 
@@ -133,16 +129,9 @@ impl Answers {
         let body = match blob {
             None => Bytes::copy_from_slice(body),
             Some(name) => {
-                let (cipher, blobs, with) = (self.cipher.clone(), self.blobs.clone(), [digest, BODY].concat());
-                let opened = node.offload.run(payer.clone(), move || {
-                    let sealed = blobs.get(&name).map_err(|error| {
-                        tracing::warn!(%error, "a kept answer is not in this node's folder");
-                        let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
-                             through a balancer that keeps a session on its node";
-                        ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
-                    });
-                    decrypt(&cipher, &with, sealed?)
-                });
+                let sealed = self.blobs.get(&name).await.map_err(|missing| self.not_read(missing))?;
+                let (cipher, with) = (self.cipher.clone(), [digest, BODY].concat());
+                let opened = node.offload.run(payer.clone(), move || decrypt(&cipher, &with, sealed));
                 Bytes::from(opened.await??)
             }
         };
@@ -153,6 +142,26 @@ impl Answers {
             response.headers_mut().append(name, value.parse().map_err(ApiError::internal)?);
         }
         Ok(Replay { response, asked: head.asked })
+    }
+}
+
+impl Answers {
+    /// The answer to a request whose kept answer was not read.
+    fn not_read(&self, missing: Missing) -> ApiError {
+        match missing {
+            Missing::NotHere if !self.blobs.are_shared() => {
+                tracing::warn!("a kept answer is not in this node's folder");
+                let message = "the answer to this Idempotency-Key is kept on another node: send the request again, \
+                     through a balancer that keeps a session on its node";
+                ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
+            }
+            Missing::NotHere => ApiError::internal("a kept answer is not in the bucket"),
+            Missing::Failed(error) => {
+                tracing::error!(error, "a kept answer was not read");
+                ApiError::unavailable("objects", "the answer to this Idempotency-Key cannot be read at the moment")
+                    .retry_after(OTHER_NODE_WAIT)
+            }
+        }
     }
 }
 
