@@ -1,10 +1,12 @@
-//! What it costs that a gate request is written down: one session, one connection, one request of one gate after another on
-//! a device that computes in no time, on both databases, which wait for the disk at each commit. Each request is charged in
-//! a transaction; one with an `Idempotency-Key` is claimed before and kept with its charge. Beside it an authenticated
-//! request that writes nothing.
+//! What it costs that a gate request is written down: one session, requests of one gate on a device that computes in no
+//! time, on both databases, which wait for the disk at each commit. Each request is charged; one with an `Idempotency-Key`
+//! is claimed before and kept with its charge. Beside it an authenticated request that writes nothing. Over one connection,
+//! where each write is a commit, and over 32, whose writes share commits.
 //!
 //! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
 
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use benches::connection::{Connection, message};
@@ -18,6 +20,7 @@ use tests::database::Kind;
 use tests::http::Request;
 
 const SECONDS: u64 = 5;
+const CONNECTIONS: usize = 32;
 const JSON: &str = "application/json";
 
 fn main() {
@@ -25,21 +28,22 @@ fn main() {
     let durable = std::env::var_os("THROWAWAY_POSTGRES_DURABLE").is_some();
     assert!(durable || only_once(), "set THROWAWAY_POSTGRES_DURABLE=1: PostgreSQL shall wait for the disk too");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    println!("| database | request | requests/s | p50 ms | p99 ms | CPU us a request, client and node |");
-    println!("|---|---|---|---|---|---|");
+    println!("| database | connections | request | requests/s | p50 ms | p99 ms | CPU us a request, client and node |");
+    println!("|---|---|---|---|---|---|---|");
     for kind in [Kind::Sqlite, Kind::Postgres] {
         let server = runtime.block_on(TestServer::on_database(kind, vec![Device::new(Idle::new())]));
         let (key, gate) = runtime.block_on(gate(&server));
-        let mut connection = Connection::open(server.address);
         let list = message("GET /api/v1/tfhe/sessions", &key, &[], &[]);
-        row(kind, "reads: list of sessions", &mut connection, |_| list.clone());
         let path = "POST /api/v1/tfhe/gate";
         let charged = message(path, &key, &[("Content-Type", JSON)], gate.as_bytes());
-        row(kind, "gate, charged", &mut connection, |_| charged.clone());
-        row(kind, "gate, charged and kept under a key", &mut connection, |at| {
-            let name = format!("bench-{at}");
-            message(path, &key, &[("Content-Type", JSON), ("Idempotency-Key", &name)], gate.as_bytes())
-        });
+        for connections in [1, CONNECTIONS] {
+            row(kind, "reads: list of sessions", server.address, connections, |_| list.clone());
+            row(kind, "gate, charged", server.address, connections, |_| charged.clone());
+            row(kind, "gate, charged and kept under a key", server.address, connections, |at| {
+                let name = format!("bench-{connections}-{at}");
+                message(path, &key, &[("Content-Type", JSON), ("Idempotency-Key", &name)], gate.as_bytes())
+            });
+        }
         runtime.block_on(server.stop());
     }
 }
@@ -59,18 +63,33 @@ async fn gate(server: &TestServer) -> (String, String) {
     (key, json!({"session_id": session, "op": "NAND", "a": bits[0], "b": bits[1]}).to_string())
 }
 
-/// Sends requests for a while and prints what came of it.
-fn row(kind: Kind, name: &str, connection: &mut Connection, request: impl Fn(usize) -> Vec<u8>) {
+/// Sends requests over each of the connections for a while and prints what came of it; `request` gets their numbers.
+fn row(
+    kind: Kind,
+    name: &str,
+    address: SocketAddr,
+    connections: usize,
+    request: impl Fn(usize) -> Vec<u8> + Send + Sync,
+) {
+    let next = AtomicUsize::new(0);
     let (cpu, started) = (cpu_time(), Instant::now());
-    let mut times: Vec<Duration> = Vec::new();
-    while times.is_empty() || (!only_once() && started.elapsed() < Duration::from_secs(SECONDS)) {
-        times.push(connection.exchange(&request(times.len())).0);
-    }
+    let client = || {
+        let mut connection = Connection::open(address);
+        let mut times: Vec<Duration> = Vec::new();
+        while times.is_empty() || (!only_once() && started.elapsed() < Duration::from_secs(SECONDS)) {
+            times.push(connection.exchange(&request(next.fetch_add(1, Ordering::Relaxed))).0);
+        }
+        times
+    };
+    let mut times: Vec<Duration> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..connections).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    });
     let (wall, cpu, requests) = (started.elapsed(), cpu_time() - cpu, times.len());
     times.sort_unstable();
     let ms = |percent: usize| times[(requests - 1) * percent / 100].as_secs_f64() * 1e3;
     println!(
-        "| {kind:?} | {name} | {:.0} | {:.2} | {:.2} | {:.0} |",
+        "| {kind:?} | {connections} | {name} | {:.0} | {:.2} | {:.2} | {:.0} |",
         requests as f64 / wall.as_secs_f64(),
         ms(50),
         ms(99),

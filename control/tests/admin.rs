@@ -169,11 +169,11 @@ async fn every_command_works_as_a_program(kind: Kind) {
         expires_at: None,
     };
     for (digest, key_id) in [(&[1; 32], "ak_bobs"), (&[2; 32], "ak_second")] {
-        store.insert_user_key(&made(digest, key_id), &bob, 0, 9, None).await.unwrap();
+        store.write(async |tx| tx.insert_user_key(&made(digest, key_id), &bob, 0, 9).await).await.unwrap();
     }
     // its successor has no row of its own among the user's keys
     let next = NewApiKey { key_id: "ak_next", ..made(&[3; 32], "ak_bobs") };
-    assert!(store.rotate_api_key("ak_bobs", 900, &next, None, None).await.unwrap());
+    assert!(store.write(async |tx| tx.rotate_api_key("ak_bobs", 900, &next, None).await).await.unwrap());
     let of_bob = |place: &Place| place.json("list-keys --user bob@example.org").as_array().unwrap().clone();
     assert_eq!(of_bob(&place).len(), 3);
     assert!(of_bob(&place).iter().any(|key| key["status"] == "expired" && key["lineage_id"] == "ak_bobs"));

@@ -305,6 +305,45 @@ async fn work_is_charged_once(place: &Place, path: &str, gates: i64, body: impl 
         .await;
 }
 
+/// Requests at once share commits: of each of them all is there or nothing, with the others of its commit.
+async fn work_of_many_callers_is_charged_once_each(place: &Place) {
+    const CALLERS: usize = 8;
+    let mut node = place.start();
+    for moment in ["before", "after"] {
+        for write in 1..=5 {
+            let (session, [a, b]) = place.session(&node).await;
+            let gate = json!({"session_id": session, "op": "NAND", "a": a, "b": b});
+            let requests: Vec<Request> =
+                (0..CALLERS).map(|_| once(place.with_key(Request::post(GATE, &gate)))).collect();
+            let before = place.charged().await;
+            std::fs::write(place.orders(), format!("{moment} {write} {}", serial())).unwrap();
+            let address = node.address;
+            let sent =
+                requests.iter().cloned().map(|request| tokio::spawn(async move { request.try_send(address).await }));
+            let mut answers = Vec::new();
+            for answer in sent.collect::<Vec<_>>() {
+                answers.push(answer.await.unwrap());
+            }
+            std::fs::remove_file(place.orders()).unwrap();
+            node.kill();
+            node = place.start();
+            let mut charged = 0;
+            for (request, answer) in requests.iter().zip(answers) {
+                let answered = answer.is_some_and(|answer| answer.status == 200);
+                let second = node.send(request).await.unwrap();
+                if second.status == 200 {
+                    assert_eq!(second.header("idempotent-replayed"), Some("true"));
+                    charged += 1;
+                } else {
+                    assert!(!answered);
+                    second.error(410, "SESSION_EXPIRED");
+                }
+            }
+            assert_eq!(place.charged().await - before, charged, "{moment} {write}");
+        }
+    }
+}
+
 async fn runs_that_nobody_waits_for_are_on_record_if_they_were_accepted(place: &Place) {
     place
         .at_every_write(
@@ -618,6 +657,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_there_by_half(kind: Kind) {
         |session, [a, b]| json!({"session_id": session, "circuit": NETLIST, "inputs": [[a], [b]]}),
     )
     .await;
+    work_of_many_callers_is_charged_once_each(&place).await;
     runs_that_nobody_waits_for_are_on_record_if_they_were_accepted(&place).await;
     circuits_are_kept_whole_and_deleted_for_good(&place).await;
     trial_keys_work_if_they_were_shown_and_end_if_that_was_said(&place).await;

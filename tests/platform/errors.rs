@@ -8,7 +8,7 @@ use client::Preset;
 use control::caller::Role;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use store::{Claimed, KeptAnswer, NewClaim};
+use store::{Claimed, KeptAnswer, NewClaim, Unit};
 use tests::TestServer;
 use tests::http::{Request, Response};
 use tests::keys;
@@ -72,7 +72,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
             let (digest, claim) = (claim(account, owner, "broken").await, [0; 16]);
             let held_until = server.clock.now().0 + 60_000_000;
             let kept = KeptAnswer { digest, claim, answer: vec![0; 100], blob: None, held_until };
-            server.running().store().keep_answer(&kept).await.unwrap();
+            server.running().store().submit(Unit { keep: Some(kept), ..Unit::default() }).await.unwrap();
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "broken")).await
         }
         Code::QuotaExceeded
@@ -118,10 +118,10 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
 async fn claim(account: &Account<'_>, owner: &AccountId, key: &str) -> [u8; 32] {
     let node = account.server;
     let digest = Sha256::digest([owner.as_str(), "POST", GATE, key].join("\0")).into();
-    let (now, account_id) = (node.clock.now().0, owner.as_str());
+    let (now, account_id) = (node.clock.now().0, owner.as_str().to_owned());
     let held_until = now + 60_000_000;
-    let new = NewClaim { digest: &digest, account_id, claim: &[0; 16], node_id: "other", held_until };
-    assert_eq!(node.running().store().claim(&new, now).await.unwrap(), Claimed::Mine);
+    let new = NewClaim { digest, account_id, claim: [0; 16], node_id: "other".to_owned(), held_until, now };
+    assert_eq!(node.running().store().claim(new).await.unwrap(), Claimed::Mine);
     digest
 }
 

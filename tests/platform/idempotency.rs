@@ -301,17 +301,20 @@ async fn i3_requests_of_an_earlier_process_are_released_when_the_node_starts() {
     let node_id = std::fs::read_to_string(data_dir.join("node-id")).unwrap();
     let account = server.create_key(Role::Developer, None).await.1;
     let claims = [("other", [1; 32]), (node_id.as_str(), [2; 32])];
-    for (node_id, digest) in &claims {
-        let (now, held_until) = (server.clock.now().0, server.clock.now().0 + 360_000_000);
-        let claim = store::NewClaim { digest, account_id: account.as_str(), claim: &[0; 16], node_id, held_until };
-        assert_eq!(server.running().store().claim(&claim, now).await.unwrap(), store::Claimed::Mine);
+    let claim = |digest, claim, node_id: &str, now, held_until| {
+        let (account_id, node_id) = (account.as_str().to_owned(), node_id.to_owned());
+        store::NewClaim { digest, account_id, claim, node_id, held_until, now }
+    };
+    for (node_id, digest) in claims {
+        let now = server.clock.now().0;
+        let new = claim(digest, [0; 16], node_id, now, now + 360_000_000);
+        assert_eq!(server.running().store().claim(new).await.unwrap(), store::Claimed::Mine);
     }
     let server = TestServer::in_folder(server.stop().await, |_| ()).await;
-    for ((_, digest), expected) in claims.iter().zip([store::Claimed::Running, store::Claimed::Mine]) {
-        let (now, held_until) = (server.clock.now().0, server.clock.now().0 + 1);
-        let claim =
-            store::NewClaim { digest, account_id: account.as_str(), claim: &[1; 16], node_id: "new", held_until };
-        assert_eq!(server.running().store().claim(&claim, now).await.unwrap(), expected);
+    for ((_, digest), expected) in claims.into_iter().zip([store::Claimed::Running, store::Claimed::Mine]) {
+        let now = server.clock.now().0;
+        let new = claim(digest, [1; 16], "new", now, now + 1);
+        assert_eq!(server.running().store().claim(new).await.unwrap(), expected);
     }
     server.send(Request::get("/api/v1/tfhe/circuits").key(&key)).await.ok(200);
 }

@@ -17,9 +17,9 @@ on_both! {
             store.insert_api_key(&of_lineage(key(&old_digest, &old_id, "acct_1"))).await.unwrap();
             let new = of_lineage(key(&new_digest, &new_id, "acct_1"));
             let (rotated, revoked) =
-                tokio::join!(store.rotate_api_key(&old_id, 44, &new, None, None), store.revoke_api_key(&old_id, 30));
+                tokio::join!(rotate(&store, &old_id, 44, &new), store.revoke_api_key(&old_id, 30));
             let revoked = revoked.unwrap().expect("the key was not revoked before");
-            assert_eq!(revoked.key_ids.len(), 1 + usize::from(rotated.unwrap()), "round {round}");
+            assert_eq!(revoked.key_ids.len(), 1 + usize::from(rotated), "round {round}");
             for digest in [&old_digest, &new_digest] {
                 let left = store.api_key(digest).await.unwrap();
                 assert!(left.is_none_or(|key| key.revoked_at == Some(30)), "round {round}");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn claim<'a>(digest: &'a [u8; 32], claim: &'a [u8; 16], node_id: &'a str, held_until: i64) -> NewClaim<'a> {
-    NewClaim { digest, account_id: "acct_1", claim, node_id, held_until }
+fn claim(digest: [u8; 32], claim: [u8; 16], node_id: &str, held_until: i64, now: i64) -> NewClaim {
+    NewClaim { digest, account_id: "acct_1".to_owned(), claim, node_id: node_id.to_owned(), held_until, now }
 }
 
 fn kept(digest: u8, claim: u8, held_until: i64) -> KeptAnswer {
@@ -13,7 +13,7 @@ fn kept(digest: u8, claim: u8, held_until: i64) -> KeptAnswer {
 
 async fn with_session(store: &Store) {
     store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-    store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+    open(&store, &session(&[1; 32], "acct_1")).await;
 }
 
 on_both! {
@@ -22,7 +22,7 @@ on_both! {
         let tasks: Vec<_> = (0..50u8)
             .map(|n| {
                 let store = store.clone();
-                tokio::spawn(async move { store.claim(&claim(&[1; 32], &[n; 16], "node", 100), 1).await })
+                tokio::spawn(async move { store.claim(claim([1; 32], [n; 16], "node", 100, 1)).await })
             })
             .collect();
         let mut granted = 0;
@@ -37,29 +37,29 @@ on_both! {
 
     async fn i4_an_answer_is_kept_with_its_charge_or_neither(store: Store) {
         with_session(&store).await;
-        assert_eq!(store.claim(&claim(&[1; 32], &[1; 16], "node", 100), 1).await.unwrap(), Claimed::Mine);
+        assert_eq!(store.claim(claim([1; 32], [1; 16], "node", 100, 1)).await.unwrap(), Claimed::Mine);
         // a charge that fails keeps nothing
-        store.charge_gates(&usage("use_1", &[9; 32]), Some(&kept(1, 1, 100))).await.unwrap_err();
-        assert_eq!(store.claim(&claim(&[1; 32], &[2; 16], "node", 100), 1).await.unwrap(), Claimed::Running);
+        store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[9; 32])) }).await.unwrap_err();
+        assert_eq!(store.claim(claim([1; 32], [2; 16], "node", 100, 1)).await.unwrap(), Claimed::Running);
         // an answer whose claim somebody else has now takes its charge along
-        let lost = store.charge_gates(&usage("use_1", &[1; 32]), Some(&kept(1, 2, 100))).await.unwrap_err();
+        let lost = store.submit(Unit { keep: Some(kept(1, 2, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap_err();
         assert!(matches!(lost, Error::ClaimLost));
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
-        store.charge_gates(&usage("use_1", &[1; 32]), Some(&kept(1, 1, 100))).await.unwrap();
+        store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap();
         let answer = Claimed::Kept { answer: b"sealed".to_vec(), blob: Some("b".to_owned()) };
-        assert_eq!(store.claim(&claim(&[1; 32], &[3; 16], "node", 100), 1).await.unwrap(), answer);
+        assert_eq!(store.claim(claim([1; 32], [3; 16], "node", 100, 1)).await.unwrap(), answer);
         // and is kept once
-        assert!(matches!(store.keep_answer(&kept(1, 1, 100)).await, Err(Error::ClaimLost)));
+        assert!(matches!(store.submit(Unit { keep: Some(kept(1, 1, 100)), ..Unit::default() }).await, Err(Error::ClaimLost)));
     }
 
     async fn claims_end_by_release_restart_and_time_and_answers_by_time_alone(store: Store) {
         with_session(&store).await;
         for n in 1..=4 {
             let node = if n == 3 { "other" } else { "node" };
-            assert_eq!(store.claim(&claim(&[n; 32], &[n; 16], node, 100), 1).await.unwrap(), Claimed::Mine);
+            assert_eq!(store.claim(claim([n; 32], [n; 16], node, 100, 1)).await.unwrap(), Claimed::Mine);
         }
-        store.keep_answer(&kept(4, 4, 200)).await.unwrap();
-        let state = async |n: u8, now| store.claim(&claim(&[n; 32], &[9; 16], "new", 300), now).await.unwrap();
+        store.submit(Unit { keep: Some(kept(4, 4, 200)), ..Unit::default() }).await.unwrap();
+        let state = async |n: u8, now| store.claim(claim([n; 32], [9; 16], "new", 300, now)).await.unwrap();
         // somebody else's claim and a kept answer are not released
         store.release_claim(&[1; 32], &[2; 16]).await.unwrap();
         store.release_claim(&[4; 32], &[4; 16]).await.unwrap();

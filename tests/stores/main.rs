@@ -22,6 +22,7 @@ macro_rules! on_both {
 }
 
 mod api_keys;
+mod groups;
 mod kept_answers;
 mod limits;
 mod pages;
@@ -66,14 +67,36 @@ fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> 
     }
 }
 
-fn usage<'a>(usage_id: &'a str, session_digest: &'a [u8; 32]) -> GateUsage<'a> {
+/// Opens a session, or not.
+async fn open(store: &Store, session: &NewGateSession<'_>) -> SessionOpened {
+    store.write(async |tx| tx.insert_gate_session(session).await).await.unwrap()
+}
+
+/// Rotates a key without a trial's tags.
+async fn rotate(store: &Store, old_key_id: &str, old_ends_at: i64, new: &NewApiKey<'_>) -> bool {
+    store.write(async |tx| tx.rotate_api_key(old_key_id, old_ends_at, new, None).await).await.unwrap()
+}
+
+fn charge(usage: GateUsage) -> Unit {
+    Unit { charge: Some(usage), ..Unit::default() }
+}
+
+fn begin(operation: NewCircuitOperation) -> Unit {
+    Unit { operation: Some(operation), ..Unit::default() }
+}
+
+fn ended(op_id: &str, status: &'static str, ended_at: i64) -> Unit {
+    Unit { operation_end: Some(end(op_id, status, ended_at)), ..begin(operation(op_id)) }
+}
+
+fn usage(usage_id: &str, session_digest: &[u8; 32]) -> GateUsage {
     GateUsage {
-        usage_id,
-        session_digest,
-        account_id: "acct_1",
+        usage_id: usage_id.to_owned(),
+        session_digest: *session_digest,
+        account_id: "acct_1".to_owned(),
         environment: "live",
         gates: 2,
-        by_gate: r#"{"NAND":1,"MUX":1}"#,
+        by_gate: r#"{"NAND":1,"MUX":1}"#.to_owned(),
         bootstrap_ops: 4,
         bootstraps_done: 3,
         cost_milli_yen: 400,
@@ -97,20 +120,21 @@ fn circuit<'a>(account_id: &'a str, name: &'a str, text: &'a str, now: i64) -> N
     }
 }
 
-fn operation(op_id: &str) -> NewCircuitOperation<'_> {
+fn operation(op_id: &str) -> NewCircuitOperation {
     NewCircuitOperation {
-        op_id,
-        account_id: "acct_1",
-        session_digest: &[1; 32],
+        op_id: op_id.to_owned(),
+        account_id: "acct_1".to_owned(),
+        session_digest: [1; 32],
         gates_total: 2,
-        by_gate: r#"{"AND":2}"#,
+        by_gate: r#"{"AND":2}"#.to_owned(),
         levels: 1,
         created_at: 10,
     }
 }
 
-fn end(status: &str, ended_at: i64) -> CircuitOperationEnd<'_> {
+fn end(op_id: &str, status: &'static str, ended_at: i64) -> CircuitOperationEnd {
     CircuitOperationEnd {
+        op_id: op_id.to_owned(),
         status,
         gates_done: 2,
         bootstrap_ops: 4,
@@ -165,7 +189,7 @@ on_both! {
         for account in ["acct_1", "acct_2"] {
             store.insert_api_key(&key(&[account.as_bytes()[5]; 32], account, account)).await.unwrap();
         }
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
         assert_eq!(store.gate_session("acct_2", &[1; 32]).await.unwrap(), None);
         assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, "active");
         assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap().rows.len(), 1);
@@ -178,11 +202,11 @@ on_both! {
 
     async fn a_charge_moves_the_session_and_the_record_together_or_not_at_all(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
-        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
         // the same row again, and a session that does not exist: neither leaves a trace
-        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap_err();
-        store.charge_gates(&usage("use_2", &[9; 32]), None).await.unwrap_err();
+        store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap_err();
+        store.submit(charge(usage("use_2", &[9; 32]))).await.unwrap_err();
         let row = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
         assert_eq!((row.gates_used, row.total_cost_milli_yen), (2, 400));
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
@@ -190,11 +214,11 @@ on_both! {
 
     async fn concurrent_charges_add_up(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
         let tasks: Vec<_> = (0..50)
             .map(|n| {
                 let store = store.clone();
-                tokio::spawn(async move { store.charge_gates(&usage(&format!("use_{n}"), &[1; 32]), None).await })
+                tokio::spawn(async move { store.submit(charge(usage(&format!("use_{n}"), &[1; 32]))).await })
             })
             .collect();
         for task in tasks {
@@ -207,8 +231,8 @@ on_both! {
 
     async fn sessions_of_an_earlier_process_are_lost(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
-        store.insert_gate_session(&session(&[2; 32], "acct_1"), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        open(&store, &session(&[2; 32], "acct_1")).await;
         store.end_gate_session(&[2; 32], SessionEnd::Deleted, 11).await.unwrap();
         assert_eq!(store.lose_gate_sessions("node_2", 14).await.unwrap(), 0);
         assert_eq!(store.lose_gate_sessions("node_1", 15).await.unwrap(), 1);
@@ -219,7 +243,7 @@ on_both! {
     async fn what_a_node_left_behind_that_does_not_come_back_is_ended_and_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         store.renew_lease("node_1", 15).await.unwrap();
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
         let seen = async |now| store.gate_sessions_page("acct_1", "node_2", now, None, 9).await.unwrap().total;
         assert_eq!((seen(14).await, seen(15).await), (1, 0), "another node sees it until the lease ends");
         // as long as it may come back, nothing is done
@@ -255,17 +279,18 @@ on_both! {
 
     async fn a_run_ends_once_and_is_charged_in_the_same_step(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
-        store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        store.submit(begin(operation("op_1"))).await.unwrap();
         assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap().status, "pending");
         assert_eq!(store.circuit_operation("acct_2", "op_1").await.unwrap(), None);
         let first = usage("use_1", &[1; 32]);
-        assert!(store.end_circuit_operation(&operation("op_1"), &end("completed", 12), Some(&first), None).await.unwrap());
+        store.submit(Unit { charge: Some(first.clone()), ..ended("op_1", "completed", 12) }).await.unwrap();
         let second = usage("use_2", &[1; 32]);
-        assert!(!store.end_circuit_operation(&operation("op_1"), &end("cancelled", 13), Some(&second), None).await.unwrap());
+        let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", "cancelled", 13) }).await;
+        assert!(matches!(twice, Err(Error::OperationEnded)));
         // one that was waited for has no row before its end; a charge that fails takes the row with it
-        assert!(store.end_circuit_operation(&operation("op_2"), &end("completed", 14), None, None).await.unwrap());
-        store.end_circuit_operation(&operation("op_3"), &end("completed", 14), Some(&first), None).await.unwrap_err();
+        store.submit(ended("op_2", "completed", 14)).await.unwrap();
+        store.submit(Unit { charge: Some(first), ..ended("op_3", "completed", 14) }).await.unwrap_err();
         assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
         let row = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
@@ -274,9 +299,9 @@ on_both! {
 
     async fn runs_of_an_earlier_process_have_failed_and_old_ones_are_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
-        store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
-        store.end_circuit_operation(&operation("op_2"), &end("completed", 12), None, None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        store.submit(begin(operation("op_1"))).await.unwrap();
+        store.submit(ended("op_2", "completed", 12)).await.unwrap();
         assert_eq!(store.fail_circuit_operations("node_2", "SERVICE_UNAVAILABLE", "", 19).await.unwrap(), 0);
         assert_eq!(store.fail_circuit_operations("node_1", "SERVICE_UNAVAILABLE", "the node stopped", 20).await.unwrap(), 1);
         let failed = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();

@@ -34,11 +34,11 @@ on_both! {
                 *clock += i64::from(below(random, 2));
                 let mut digest = [0; 32];
                 random.fill_bytes(&mut digest);
-                store.insert_gate_session(&session_at(&digest, *clock, end), None).await.unwrap();
+                open(&store, &session_at(&digest, *clock, end)).await;
                 let of_another = NewGateSession { account_id: "acct_2", ..session_at(&digest, *clock, end) };
                 let mut other = digest;
                 other[0] ^= 1;
-                store.insert_gate_session(&NewGateSession { digest: &other, ..of_another }, None).await.unwrap();
+                open(&store, &NewGateSession { digest: &other, ..of_another }).await;
                 made.push((*clock, digest.to_vec()));
             };
             for _ in 0..below(&mut random, 30) {
@@ -71,7 +71,7 @@ on_both! {
     async fn i7_deleted_and_expired_rows_are_not_counted(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         for n in 0..5 {
-            store.insert_gate_session(&session_at(&[n; 32], 10, 100 + i64::from(n)), None).await.unwrap();
+            open(&store, &session_at(&[n; 32], 10, 100 + i64::from(n))).await;
         }
         let page = async |now, after, rows_max| {
             store.gate_sessions_page("acct_1", "node_1", now, after, rows_max).await.unwrap()

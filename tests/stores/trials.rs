@@ -53,9 +53,9 @@ on_both! {
     async fn a18_a_key_is_rotated_once_and_keeps_what_it_was(store: Store) {
         store.insert_api_key(&NewApiKey { expires_at: Some(90), ..key(&[1; 32], "ak_1", "acct_1") }).await.unwrap();
         let new = NewApiKey { created_at: 20, expires_at: Some(90), ..key(&[2; 32], "ak_2", "acct_1") };
-        assert!(store.rotate_api_key("ak_1", 44, &new, None, None).await.unwrap());
+        assert!(rotate(&store, "ak_1", 44, &new).await);
         let again = NewApiKey { key_id: "ak_3", digest: &[3; 32], ..new };
-        assert!(!store.rotate_api_key("ak_1", 44, &again, None, None).await.unwrap());
+        assert!(!rotate(&store, "ak_1", 44, &again).await);
         assert!(store.api_key(&[3; 32]).await.unwrap().is_none());
         let old = store.api_key_of_id("ak_1").await.unwrap().unwrap();
         assert_eq!((old.rotated_at, old.expires_at), (Some(20), Some(44)));
@@ -64,7 +64,7 @@ on_both! {
         assert_eq!((new.expires_at, new.status(50)), (Some(90), "active"));
         assert_eq!(store.revoke_lineage("lin_1", 60).await.unwrap(), 2);
         // neither a revoked key nor an expired one rotates
-        assert!(!store.rotate_api_key("ak_2", 70, &again, None, None).await.unwrap());
+        assert!(!rotate(&store, "ak_2", 70, &again).await);
     }
 
     async fn a_key_s_last_use_never_goes_back(store: Store) {
@@ -90,15 +90,15 @@ on_both! {
             store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52], WINDOW).await.unwrap();
             assert!(store.take_trial_operations(account, 9, 10).await.unwrap());
         }
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
-        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
         let charged = store.gate_usage_totals("acct_1").await.unwrap().0;
         assert!((1..9).contains(&charged));
         let used = async |account| store.trial(account).await.unwrap().unwrap().operations_used;
         // not by another node, nor while one of another node may be under way
         assert_eq!(store.give_back_lost_trial_operations("node_2").await.unwrap(), 0);
         let elsewhere = NewGateSession { node_id: "node_2", ..session(&[2; 32], "acct_1") };
-        store.insert_gate_session(&elsewhere, None).await.unwrap();
+        open(&store, &elsewhere).await;
         assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 0);
         store.end_gate_session(&[2; 32], SessionEnd::Lost, 15).await.unwrap();
         assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 1);
@@ -110,9 +110,9 @@ on_both! {
         for (digest, key_id, account) in [([1; 32], "ak_1", "acct_1"), ([2; 32], "ak_2", "acct_2")] {
             store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52], WINDOW).await.unwrap();
         }
-        store.insert_gate_session(&session(&[1; 32], "acct_1"), None).await.unwrap();
-        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
-        store.insert_circuit_operation(&operation("op_1"), None).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
+        store.submit(begin(operation("op_1"))).await.unwrap();
         let counted = Settlement { subject: "acct_1".into(), day: 1, month: 1, day_spent: 3, month_spent: 3, ..Settlement::default() };
         store.settle_requests(std::slice::from_ref(&counted), 1, 2).await.unwrap();
         assert!(store.ended_trials(99, 10).await.unwrap().is_empty());
@@ -130,14 +130,14 @@ on_both! {
         assert!(store.api_key(&[1; 32]).await.unwrap().is_none() && store.trial("acct_1").await.unwrap().is_none());
         assert_eq!(store.ended_trials(100, 10).await.unwrap(), ["acct_2"]);
         // an erased account opens nothing any more
-        let opened = store.insert_gate_session(&session(&[3; 32], "acct_1"), None).await.unwrap();
+        let opened = open(&store, &session(&[3; 32], "acct_1")).await;
         assert_eq!(opened, SessionOpened::NoAccount);
         assert!(store.api_key(&[2; 32]).await.unwrap().is_some());
         // its row goes a while later, and then there is no such account
         assert_eq!(store.forget_erased_accounts(100).await.unwrap(), 0);
         assert_eq!(store.forget_erased_accounts(101).await.unwrap(), 1);
         assert!(!store.has_account("acct_1").await.unwrap() && store.has_account("acct_2").await.unwrap());
-        let opened = store.insert_gate_session(&session(&[3; 32], "acct_1"), None).await.unwrap();
+        let opened = open(&store, &session(&[3; 32], "acct_1")).await;
         assert_eq!(opened, SessionOpened::NoAccount);
     }
 
@@ -146,10 +146,10 @@ on_both! {
         // charged; named by a run; ended; expired on a node that never came back; open
         for (number, expires_at) in [(1, 20), (2, 20), (3, 20), (4, 20), (5, 90)] {
             let new = NewGateSession { digest: &[number; 32], expires_at, ..session(&[0; 32], "acct_1") };
-            assert_eq!(store.insert_gate_session(&new, None).await.unwrap(), SessionOpened::Opened);
+            assert_eq!(open(&store, &new).await, SessionOpened::Opened);
         }
-        store.charge_gates(&usage("use_1", &[1; 32]), None).await.unwrap();
-        store.insert_circuit_operation(&NewCircuitOperation { session_digest: &[2; 32], ..operation("op_1") }, None).await.unwrap();
+        store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
+        store.submit(begin(NewCircuitOperation { session_digest: [2; 32], ..operation("op_1") })).await.unwrap();
         for number in 1..=3 {
             store.end_gate_session(&[number; 32], SessionEnd::Deleted, 15).await.unwrap();
         }
@@ -164,7 +164,7 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         for (number, node_id, expires_at) in [(1, "node_1", 20), (2, "node_1", 20), (3, "node_1", 31), (4, "node_2", 20)] {
             let new = NewGateSession { digest: &[number; 32], node_id, expires_at, ..session(&[0; 32], "acct_1") };
-            store.insert_gate_session(&new, None).await.unwrap();
+            open(&store, &new).await;
         }
         assert_eq!(store.expire_gate_sessions("node_1", 30).await.unwrap(), 2);
         assert_eq!(store.expire_gate_sessions("node_1", 30).await.unwrap(), 0);
@@ -178,16 +178,16 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         let one_of = |max| NewGateSession { open_max: Some(max), ..session(&[9; 32], "acct_1") };
         // none means none, with none open too
-        let refused = store.insert_gate_session(&one_of(0), None).await.unwrap();
+        let refused = open(&store, &one_of(0)).await;
         assert_eq!(refused, SessionOpened::TooMany { first_ends_at: None });
         let first = NewGateSession { digest: &[1; 32], ..one_of(1) };
-        assert_eq!(store.insert_gate_session(&first, None).await.unwrap(), SessionOpened::Opened);
-        let refused = store.insert_gate_session(&one_of(1), None).await.unwrap();
+        assert_eq!(open(&store, &first).await, SessionOpened::Opened);
+        let refused = open(&store, &one_of(1)).await;
         assert_eq!(refused, SessionOpened::TooMany { first_ends_at: Some(20) });
         assert!(store.gate_session("acct_1", &[9; 32]).await.unwrap().is_none());
-        assert_eq!(store.insert_gate_session(&one_of(2), None).await.unwrap(), SessionOpened::Opened);
+        assert_eq!(open(&store, &one_of(2)).await, SessionOpened::Opened);
         // one that has expired does not count, though nobody has ended it yet
         let later = NewGateSession { digest: &[3; 32], created_at: 20, expires_at: 30, ..one_of(1) };
-        assert_eq!(store.insert_gate_session(&later, None).await.unwrap(), SessionOpened::Opened);
+        assert_eq!(open(&store, &later).await, SessionOpened::Opened);
     }
 }

@@ -126,8 +126,8 @@ on_both! {
     async fn a11_an_ended_token_is_known_until_it_would_have_ended(store: Store) {
         store.insert_user(&user("usr_1", "a@b")).await.unwrap();
         store.begin_sign_in(&sign_in("sgn_1", "acct_1", &[1; 32])).await.unwrap();
-        store.end_token(&[7; 32], 50, Some("sgn_1"), None, 20).await.unwrap();
-        store.end_token(&[7; 32], 50, None, None, 21).await.unwrap();
+        store.write(async |tx| tx.end_token(&[7; 32], 50, Some("sgn_1"), 20).await).await.unwrap();
+        store.write(async |tx| tx.end_token(&[7; 32], 50, None, 21).await).await.unwrap();
         assert!(store.is_token_ended(&[7; 32]).await.unwrap());
         assert!(!store.is_token_ended(&[8; 32]).await.unwrap());
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
@@ -224,10 +224,10 @@ on_both! {
         for (digest, key_id) in [([1; 32], "ak_1"), ([2; 32], "ak_2")] {
             let lineage_id = if key_id == "ak_1" { "lin_1" } else { "lin_2" };
             let key = NewApiKey { lineage_id, ..key(&digest, key_id, "acct_1") };
-            assert_eq!(store.insert_user_key(&key, "usr_1", 0, 2, None).await.unwrap(), UserKeyMade::Made);
+            assert_eq!(store.write(async |tx| tx.insert_user_key(&key, "usr_1", 0, 2).await).await.unwrap(), UserKeyMade::Made);
         }
         let third = NewApiKey { lineage_id: "lin_3", ..key(&[3; 32], "ak_3", "acct_1") };
-        let refused = store.insert_user_key(&third, "usr_1", 0, 2, None).await.unwrap();
+        let refused = store.write(async |tx| tx.insert_user_key(&third, "usr_1", 0, 2).await).await.unwrap();
         assert_eq!(refused, UserKeyMade::TooMany { oldest_at: 5 });
         // a successor of the first
         store.insert_api_key(&key(&[4; 32], "ak_4", "acct_1")).await.unwrap();

@@ -69,9 +69,12 @@ pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim)
         old_key_expires_at: Timestamp(old_ends_at).rfc3339(),
     };
     let (answer, kept) = claim.keep_secret(Answer(answer).into_response()).await?;
-    if !node.store.rotate_api_key(old_id.as_str(), old_ends_at, &new, tags.as_deref(), kept.as_ref()).await? {
-        return Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor"));
-    }
+    node.store
+        .write(async |tx| match tx.rotate_api_key(old_id.as_str(), old_ends_at, &new, tags.as_deref()).await? {
+            true => Ok(tx.keep(kept.as_ref()).await?),
+            false => Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor")),
+        })
+        .await?;
     tracing::info!(
         target: "security",
         account_id = new.account_id,

@@ -145,7 +145,12 @@ impl SessionTokens {
         let Credential::Token { sign_in_id, id, ends, .. } = &caller.credential else {
             return Err(ApiError::internal("a key is no session token"));
         };
-        self.store.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), kept, now.0).await?;
+        self.store
+            .write(async |tx| {
+                tx.end_token(id, ends.0, sign_in_id.as_ref().map(|id| id.as_str()), now.0).await?;
+                tx.keep(kept).await
+            })
+            .await?;
         let mut memory = self.memory();
         memory.ended.retain(|_, ends| *ends > now);
         memory.ended.insert(*id, *ends);

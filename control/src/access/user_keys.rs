@@ -82,18 +82,19 @@ pub async fn create_key(
     let (response, kept) = claim.keep_secret((StatusCode::CREATED, Json(created)).into_response()).await?;
     let window_start = Timestamp(now.0 - KEYS_WINDOW.as_micros() as i64);
     let user_id = user_of(&caller)?;
-    match node.store.insert_user_key(&key, user_id.as_str(), window_start.0, KEYS_MAX, kept.as_ref()).await? {
-        UserKeyMade::Made => {
-            let (account_id, user_id) = (caller.account.as_str(), user_id.as_str());
-            tracing::info!(target: "security", account_id, user_id, key_id = key.key_id, role = key.role, "key made");
-            Ok(response)
-        }
-        UserKeyMade::TooMany { oldest_at } => {
-            let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
-            let message = format!("a user makes at most {KEYS_MAX} keys an hour");
-            Err(ApiError::new(Code::RateLimited, message).because("keys_an_hour").retry_after(wait))
-        }
-    }
+    node.store
+        .write(async |tx| match tx.insert_user_key(&key, user_id.as_str(), window_start.0, KEYS_MAX).await? {
+            UserKeyMade::Made => Ok(tx.keep(kept.as_ref()).await?),
+            UserKeyMade::TooMany { oldest_at } => {
+                let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
+                let message = format!("a user makes at most {KEYS_MAX} keys an hour");
+                Err(ApiError::new(Code::RateLimited, message).because("keys_an_hour").retry_after(wait))
+            }
+        })
+        .await?;
+    let (account_id, user_id) = (caller.account.as_str(), user_id.as_str());
+    tracing::info!(target: "security", account_id, user_id, key_id = key.key_id, role = key.role, "key made");
+    Ok(response)
 }
 
 /// List one's API keys, newest first; an `account_admin` sees all keys of the account.

@@ -179,7 +179,13 @@ pub async fn change_password(
         return Err(ApiError::new(Code::InvalidCredentials, "the current password is wrong"));
     }
     let hash = node.passwords.hash(new).await?;
-    node.store.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), kept, node.clock.now().0).await?;
+    let now = node.clock.now();
+    node.store
+        .write(async |tx| {
+            tx.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), now.0).await?;
+            tx.keep(kept).await
+        })
+        .await?;
     node.forget_tokens().await;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::AccountId;
-use store::GateUsage;
+use store::{GateUsage, Unit};
 
 use crate::app::Node;
 use crate::billing::tariff::Price;
@@ -38,30 +38,25 @@ pub struct Charge<'a> {
 }
 
 impl Charge<'_> {
-    /// Makes the usage row, lets `write` put it into the store with whatever belongs to it, then counts the gates.
-    pub async fn book<T>(
-        &self,
-        node: &Node,
-        to: &ChargeTo,
-        write: impl AsyncFnOnce(&GateUsage<'_>) -> store::Result<T>,
-    ) -> Result<T, ApiError> {
+    /// Writes the usage row in one step with the rest of the unit, then counts the gates.
+    pub async fn book(&self, node: &Node, to: &ChargeTo, unit: Unit) -> Result<(), ApiError> {
         let now = node.clock.now();
-        let written = write(&GateUsage {
-            usage_id: ids::usage(now).as_str(),
-            session_digest: &to.digest,
-            account_id: to.account.as_str(),
+        let charge = GateUsage {
+            usage_id: ids::usage(now).as_str().to_owned(),
+            session_digest: to.digest,
+            account_id: to.account.as_str().to_owned(),
             environment: to.environment.as_str(),
             gates: total(self.counts) as i64,
-            by_gate: &by_gate(self.counts)?,
+            by_gate: by_gate(self.counts)?,
             bootstrap_ops: self.price.bootstrap_ops as i64,
             bootstraps_done: self.bootstraps as i64,
             cost_milli_yen: self.price.cost.0,
             compute_us: microseconds(self.compute),
             created_at: now.0,
-        })
-        .await?;
+        };
+        node.store.submit(Unit { charge: Some(charge), ..unit }).await?;
         node.telemetry.gates_charged(self.counts.iter().copied());
-        Ok(written)
+        Ok(())
     }
 }
 

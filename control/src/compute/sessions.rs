@@ -216,32 +216,26 @@ impl Sessions {
         session: Arc<OpenSession>,
         kept: Option<&KeptAnswer>,
     ) -> Result<(), ApiError> {
-        let opened = self
-            .store
-            .insert_gate_session(
-                &NewGateSession {
-                    digest: &session.digest,
-                    account_id: session.account.as_str(),
-                    environment: caller.environment.as_str(),
-                    node_id: &self.node_id,
-                    preset: session.key.preset.name(),
-                    is_blind: session.is_blind(),
-                    imported: session.key.imported,
-                    created_at: session.created_at.0,
-                    expires_at: session.expires_at.0,
-                    sealed_id: &self.seal.seal(session.account.as_str(), session.id.as_str().as_bytes()),
-                    open_max: self.config.open_max(caller.plan).map(i64::from),
-                },
-                kept,
-            )
+        let new = NewGateSession {
+            digest: &session.digest,
+            account_id: session.account.as_str(),
+            environment: caller.environment.as_str(),
+            node_id: &self.node_id,
+            preset: session.key.preset.name(),
+            is_blind: session.is_blind(),
+            imported: session.key.imported,
+            created_at: session.created_at.0,
+            expires_at: session.expires_at.0,
+            sealed_id: &self.seal.seal(session.account.as_str(), session.id.as_str().as_bytes()),
+            open_max: self.config.open_max(caller.plan).map(i64::from),
+        };
+        self.store
+            .write(async |tx| match tx.insert_gate_session(&new).await? {
+                SessionOpened::Opened => Ok(tx.keep(kept).await?),
+                SessionOpened::TooMany { first_ends_at } => Err(too_many(caller.plan, first_ends_at.map(Timestamp))),
+                SessionOpened::NoAccount => Err(invalid_key()),
+            })
             .await?;
-        match opened {
-            SessionOpened::Opened => {}
-            SessionOpened::TooMany { first_ends_at } => {
-                return Err(too_many(caller.plan, first_ends_at.map(Timestamp)));
-            }
-            SessionOpened::NoAccount => return Err(invalid_key()),
-        }
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session);
         Ok(())
     }

@@ -103,6 +103,9 @@ impl From<store::Error> for ApiError {
         if matches!(error, store::Error::ClaimLost) {
             return Self::in_progress();
         }
+        if matches!(error, store::Error::OperationEnded) {
+            return Self::internal(error);
+        }
         tracing::error!(cause = %error, "database failed");
         Self::unavailable("database", "the database did not answer").retry_after(Duration::from_secs(2))
     }

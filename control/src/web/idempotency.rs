@@ -7,7 +7,12 @@
 //! ```ignore
 //! // `claim: Claim` is an argument of the handler, in front of the body
 //! let (response, kept) = claim.keep((StatusCode::CREATED, Answer(created)).into_response()).await?;
-//! node.store.insert_thing(&thing, kept.as_ref()).await?; // its transaction ends with `keep(&mut tx, kept).await?`
+//! node.store
+//!     .write(async |tx| {
+//!         tx.insert_thing(&thing).await?;
+//!         tx.keep(kept.as_ref()).await
+//!     })
+//!     .await?;
 //! Ok(response)
 //! ```
 //!
@@ -31,7 +36,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use sha2::{Digest as _, Sha256};
-use store::{Claimed, KeptAnswer, NewClaim};
+use store::{Claimed, KeptAnswer, NewClaim, Unit};
 
 use crate::app::Node;
 use crate::budget::Payer;
@@ -178,13 +183,14 @@ impl Held {
     async fn claim(node: Arc<Node>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
         let (now, claim) = (node.clock.now(), ids::random());
         let new = NewClaim {
-            digest: &digest,
-            account_id: caller.account.as_str(),
-            claim: &claim,
-            node_id: &node.answers.node_id,
+            digest,
+            account_id: caller.account.as_str().to_owned(),
+            claim,
+            node_id: node.answers.node_id.clone(),
             held_until: now.plus(node.config.requests.deadline + CLAIM_MARGIN).0,
+            now: now.0,
         };
-        Ok(match node.store.claim(&new, now.0).await? {
+        Ok(match node.store.claim(new).await? {
             Claimed::Running => Outcome::Running,
             Claimed::Kept { answer, blob } => Outcome::Kept { answer, blob },
             Claimed::Mine => {
@@ -218,7 +224,7 @@ impl Held {
             self.node.store.release_claim(&self.digest, &self.claim).await?;
         } else if self.state.load(Ordering::Acquire) == RUNNING {
             let (same, kept) = self.keep(response, Audience::Account).await?;
-            self.node.store.keep_answer(&kept).await?;
+            self.node.store.submit(Unit { keep: Some(kept), ..Unit::default() }).await?;
             response = same;
         }
         self.state.store(ENDED, Ordering::Release);

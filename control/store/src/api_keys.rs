@@ -1,7 +1,6 @@
 //! API keys and the accounts that own them.
 
 use crate::database::{Tx, from_row, values};
-use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
 /// A key to remember. The key itself is not here: only its digest is.
@@ -114,6 +113,30 @@ macro_rules! select_keys {
     };
 }
 
+impl Tx {
+    /// Puts a new key in the place of an old one, which works until `old_ends_at`. False: the old one was rotated before,
+    /// or does not work any more; nothing was done.
+    pub async fn rotate_api_key(
+        &mut self,
+        old_key_id: &str,
+        old_ends_at: i64,
+        new: &NewApiKey<'_>,
+        prefix_tags: Option<&[u8]>,
+    ) -> Result<bool> {
+        // a revocation that runs meanwhile waits, and then sees the successor
+        self.lock_account(new.account_id).await?;
+        let sql = "UPDATE api_keys SET rotated_at = $2, expires_at = $3 WHERE key_id = $1 AND rotated_at IS NULL \
+             AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
+        if self.execute(sql, values![old_key_id, new.created_at, old_ends_at]).await? == 0 {
+            return Ok(false);
+        }
+        insert(self, new).await?;
+        let sql = "UPDATE api_keys SET prefix_tags = $2 WHERE key_id = $1";
+        self.execute(sql, values![new.key_id, prefix_tags]).await?;
+        Ok(true)
+    }
+}
+
 impl Store {
     /// Remembers a key, and its account if that is new.
     pub async fn insert_api_key(&self, key: &NewApiKey<'_>) -> Result<()> {
@@ -130,32 +153,6 @@ impl Store {
     /// The key of this id, revoked and expired ones too.
     pub async fn api_key_of_id(&self, key_id: &str) -> Result<Option<ApiKey>> {
         self.db.fetch_optional(select_keys!("WHERE key_id = $1"), values![key_id]).await
-    }
-
-    /// Puts a new key in the place of an old one, which works until `old_ends_at`. False: the old one was rotated before,
-    /// or does not work any more; nothing was done.
-    pub async fn rotate_api_key(
-        &self,
-        old_key_id: &str,
-        old_ends_at: i64,
-        new: &NewApiKey<'_>,
-        prefix_tags: Option<&[u8]>,
-        kept: Option<&KeptAnswer>,
-    ) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        // a revocation that runs meanwhile waits, and then sees the successor
-        tx.lock_account(new.account_id).await?;
-        let sql = "UPDATE api_keys SET rotated_at = $2, expires_at = $3 WHERE key_id = $1 AND rotated_at IS NULL \
-             AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
-        if tx.execute(sql, values![old_key_id, new.created_at, old_ends_at]).await? == 0 {
-            return Ok(false);
-        }
-        insert(&mut tx, new).await?;
-        let sql = "UPDATE api_keys SET prefix_tags = $2 WHERE key_id = $1";
-        tx.execute(sql, values![new.key_id, prefix_tags]).await?;
-        keep(&mut tx, kept).await?;
-        tx.commit().await?;
-        Ok(true)
     }
 
     /// Ends all keys of a lineage at once (readings A17). How many of them were not revoked until now.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::database::{Database, values};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::database::Database;
 use crate::{Error, Result, Store};
 
 impl Store {
@@ -12,9 +14,9 @@ impl Store {
     /// # Errors
     /// For PostgreSQL, which has `pg_dump`, and when the file cannot be made.
     pub async fn copy_to(&self, path: &Path) -> Result<()> {
-        if let Database::Postgres(_) = &self.db {
+        let Database::Sqlite { writer, .. } = &self.db else {
             return Err(Error::Url("PostgreSQL is copied by pg_dump".to_owned()));
-        }
+        };
         let failed = |source| Error::File { path: path.to_owned(), source };
         let text = path.to_str().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
         let mut options = std::fs::OpenOptions::new();
@@ -22,8 +24,11 @@ impl Store {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(failed)?;
+        // a connection of its own: it takes long, and no other may write to a file
+        let mut connection = writer.connect_options().connect().await?;
         // the file may be there when it is empty
-        self.db.execute("VACUUM INTO $1", values![text]).await?;
+        sqlx::query("VACUUM INTO $1").bind(text).execute(&mut connection).await?;
+        connection.close().await?;
         file.sync_all().map_err(failed)
     }
 }

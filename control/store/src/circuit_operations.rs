@@ -1,23 +1,21 @@
 //! What became of circuits that were run.
 
 use crate::database::{Tx, from_row, values};
-use crate::gate_sessions::{GateUsage, charge};
-use crate::kept_answers::{KeptAnswer, keep};
-use crate::{Result, Store};
+use crate::{Error, Result, Store};
 
 /// A run of a circuit that was accepted.
 #[derive(Clone, Debug)]
-pub struct NewCircuitOperation<'a> {
+pub struct NewCircuitOperation {
     /// `op_...`
-    pub op_id: &'a str,
+    pub op_id: String,
     /// Owner.
-    pub account_id: &'a str,
+    pub account_id: String,
     /// Its session.
-    pub session_digest: &'a [u8; 32],
+    pub session_digest: [u8; 32],
     /// Gates of the circuit.
     pub gates_total: i64,
     /// JSON object: gate name to count.
-    pub by_gate: &'a str,
+    pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
     /// Now, in microseconds since 1970.
@@ -26,9 +24,11 @@ pub struct NewCircuitOperation<'a> {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
-pub struct CircuitOperationEnd<'a> {
+pub struct CircuitOperationEnd {
+    /// `op_...`
+    pub op_id: String,
     /// `completed`, `failed` or `cancelled`.
-    pub status: &'a str,
+    pub status: &'static str,
     /// Gates that were completed.
     pub gates_done: i64,
     /// Bootstrap operations charged, by the tariff.
@@ -40,7 +40,7 @@ pub struct CircuitOperationEnd<'a> {
     /// Wall time of the evaluation.
     pub compute_us: i64,
     /// Code and words of a failure.
-    pub error: Option<(&'a str, &'a str)>,
+    pub error: Option<(String, String)>,
     /// Now, in microseconds since 1970.
     pub ended_at: i64,
 }
@@ -99,61 +99,6 @@ from_row!(CircuitOperationRecord {
 });
 
 impl Store {
-    /// Remembers a run that nobody waits for, and the answer that tells of it.
-    pub async fn insert_circuit_operation(
-        &self,
-        operation: &NewCircuitOperation<'_>,
-        kept: Option<&KeptAnswer>,
-    ) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        insert(&mut tx, operation).await?;
-        keep(&mut tx, kept).await?;
-        tx.commit().await
-    }
-
-    /// Ends a run, charges it when there is something to charge and keeps the answer with its results: all of it or nothing.
-    /// `false`: it had ended before, and nothing was done.
-    pub async fn end_circuit_operation(
-        &self,
-        operation: &NewCircuitOperation<'_>,
-        end: &CircuitOperationEnd<'_>,
-        usage: Option<&GateUsage<'_>>,
-        kept: Option<&KeptAnswer>,
-    ) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
-        // a run that somebody waited for has no row yet
-        insert(&mut tx, operation).await?;
-        let (code, message) = end.error.unzip();
-        let done = tx
-            .execute(
-                "UPDATE circuit_operations SET status = $2, gates_done = $3, bootstrap_ops = $4, cost_milli_yen = $5, \
-             discounted = $6, compute_us = $7, error_code = $8, error_message = $9, ended_at = $10 \
-             WHERE op_id = $1 AND status = 'pending'",
-                values![
-                    operation.op_id,
-                    end.status,
-                    end.gates_done,
-                    end.bootstrap_ops,
-                    end.cost_milli_yen,
-                    end.discounted,
-                    end.compute_us,
-                    code,
-                    message,
-                    end.ended_at
-                ],
-            )
-            .await?;
-        if done == 0 {
-            return Ok(false);
-        }
-        if let Some(usage) = usage {
-            charge(&mut tx, usage).await?;
-        }
-        keep(&mut tx, kept).await?;
-        tx.commit().await?;
-        Ok(true)
-    }
-
     /// A run of this account.
     pub async fn circuit_operation(&self, account_id: &str, op_id: &str) -> Result<Option<CircuitOperationRecord>> {
         self.db
@@ -181,21 +126,47 @@ impl Store {
     }
 }
 
-/// Writes a run's row unless it is there.
-async fn insert(tx: &mut Tx, operation: &NewCircuitOperation<'_>) -> Result<()> {
-    tx.execute(
-        "INSERT INTO circuit_operations (op_id, account_id, session_digest, status, gates_total, by_gate, levels, \
-         created_at) VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7) ON CONFLICT (op_id) DO NOTHING",
-        values![
-            operation.op_id,
-            operation.account_id,
-            operation.session_digest,
+/// Writes the rows of runs, unless they are there.
+pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &NewCircuitOperation>) -> Result<()> {
+    for operation in operations {
+        let sql = "INSERT INTO circuit_operations (op_id, account_id, session_digest, status, gates_total, by_gate, levels, \
+             created_at) VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7) ON CONFLICT (op_id) DO NOTHING";
+        let values = values![
+            &operation.op_id,
+            &operation.account_id,
+            &operation.session_digest,
             operation.gates_total,
-            operation.by_gate,
+            &operation.by_gate,
             operation.levels,
             operation.created_at
-        ],
-    )
-    .await?;
+        ];
+        tx.execute(sql, values).await?;
+    }
+    Ok(())
+}
+
+/// Ends runs.
+pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &CircuitOperationEnd>) -> Result<()> {
+    for end in ends {
+        let sql = "UPDATE circuit_operations SET status = $2, gates_done = $3, bootstrap_ops = $4, cost_milli_yen = $5, \
+             discounted = $6, compute_us = $7, error_code = $8, error_message = $9, ended_at = $10 \
+             WHERE op_id = $1 AND status = 'pending'";
+        let (code, message) = end.error.as_ref().map(|(code, message)| (code.as_str(), message.as_str())).unzip();
+        let values = values![
+            &end.op_id,
+            end.status,
+            end.gates_done,
+            end.bootstrap_ops,
+            end.cost_milli_yen,
+            end.discounted,
+            end.compute_us,
+            code,
+            message,
+            end.ended_at
+        ];
+        if tx.execute(sql, values).await? == 0 {
+            return Err(Error::OperationEnded);
+        }
+    }
     Ok(())
 }

@@ -31,10 +31,3 @@ pub(crate) fn reach(moment: Moment) {
     #[cfg(not(debug_assertions))]
     let _ = moment;
 }
-
-/// A statement outside a transaction is at this moment.
-pub(crate) fn reach_alone(sql: &str, moment: Moment) {
-    if cfg!(debug_assertions) && !sql.starts_with("SELECT") {
-        reach(moment);
-    }
-}

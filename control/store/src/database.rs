@@ -1,8 +1,11 @@
 //! One way to say SQL to two databases: statements are written once, with `$1` placeholders, and mean the same on both.
 //!
 //! What they may use: text, 64-bit integers, booleans, bytes; `ON CONFLICT`, `RETURNING`; no clock, no sequence, no JSON.
-//! A transaction begins with a write on SQLite, so that of two writers the second waits; on PostgreSQL, whose readers see
-//! what was committed before each statement, what must not change in between is locked by writing it first.
+//! Where the databases differ a statement has two forms ([`Sql`]).
+//!
+//! SQLite has one connection that writes and some that read: writers wait for that connection in the order in which they
+//! came. On PostgreSQL, whose readers see what was committed before each statement, a transaction first locks what must not
+//! change in between.
 
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{Arguments, Connection, Executor, FromRow};
 
-use crate::commits::{Moment, reach, reach_alone};
+use crate::commits::{Moment, reach};
 use crate::{Error, Result};
 
 /// How long a call waits for a connection or, on SQLite, for another writer.
@@ -27,17 +30,46 @@ const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 /// A connection to PostgreSQL that nobody used for so long is tried before it is used: a server may have gone meanwhile.
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
-/// Connections a node holds; SQLite has one writer anyway.
-const SQLITE_CONNECTIONS_MAX: u32 = 4;
+/// Connections a node holds, besides the one that writes to SQLite.
+const SQLITE_READERS_MAX: u32 = 4;
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 
-/// A value for a placeholder. Each kind knows its type when it is null too, which PostgreSQL wants.
+/// A statement; in two forms where the databases differ.
 #[derive(Clone, Copy, Debug)]
+pub(crate) struct Sql {
+    pub sqlite: &'static str,
+    pub postgres: &'static str,
+}
+
+impl From<&'static str> for Sql {
+    fn from(both: &'static str) -> Self {
+        Sql { sqlite: both, postgres: both }
+    }
+}
+
+/// A query whose rows no other transaction may change until this one ends, locked in the order of the rows. On SQLite a
+/// transaction is the only one that writes anyway.
+macro_rules! locking {
+    ($($query:expr),+) => {
+        $crate::database::Sql {
+            sqlite: concat!($($query),+),
+            postgres: concat!($($query,)+ " FOR NO KEY UPDATE"),
+        }
+    };
+}
+pub(crate) use locking;
+
+/// A value for a placeholder. Each kind knows its type when it is null too, which PostgreSQL wants.
+#[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
     Integer(Option<i64>),
     Text(Option<&'a str>),
     Bytes(Option<&'a [u8]>),
     Boolean(Option<bool>),
+    /// Arrays are PostgreSQL's alone.
+    Integers(Vec<i64>),
+    Texts(Vec<Option<&'a str>>),
+    ByteStrings(Vec<&'a [u8]>),
 }
 
 macro_rules! value_from {
@@ -62,6 +94,9 @@ value_from! {
     Option<&'a [u8]>, Bytes, value => value;
     bool, Boolean, value => Some(value);
     Option<bool>, Boolean, value => value;
+    Vec<i64>, Integers, value => value;
+    Vec<Option<&'a str>>, Texts, value => value;
+    Vec<&'a [u8]>, ByteStrings, value => value;
 }
 
 /// The values of a statement's placeholders, in order.
@@ -95,7 +130,11 @@ pub(crate) use from_row;
 /// A database; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum Database {
-    Sqlite(SqlitePool),
+    Sqlite {
+        /// One connection.
+        writer: SqlitePool,
+        readers: SqlitePool,
+    },
     Postgres(PgPool),
 }
 
@@ -110,26 +149,31 @@ pub struct Connections {
     pub max: u32,
 }
 
-/// A transaction; rolled back when dropped.
-pub(crate) enum Tx {
+/// A transaction; rolled back when dropped. Its steps are functions in the files of their tables.
+#[derive(Debug)]
+pub struct Tx(Open);
+
+#[derive(Debug)]
+enum Open {
     Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
 }
 
-/// The same statement on whichever database it is.
+/// Runs a statement on whichever database it is: the patterns name what runs it there.
 macro_rules! on {
-    ($what:expr, $values:expr, $enum:ident, $on:ident, $arguments:ident => $body:expr) => {
+    ($what:expr, $sqlite:pat, $postgres:pat, $sql:ident, $values:ident, $arguments:ident => $body:expr) => {{
+        $crate::statements::note($sql);
         match $what {
-            $enum::Sqlite($on) => {
-                let $arguments: SqliteArguments = arguments($values)?;
+            $sqlite => {
+                let ($sql, $arguments): (_, SqliteArguments) = ($sql.sqlite, arguments($values)?);
                 $body
             }
-            $enum::Postgres($on) => {
-                let $arguments: PgArguments = arguments($values)?;
+            $postgres => {
+                let ($sql, $arguments): (_, PgArguments) = ($sql.postgres, arguments($values)?);
                 answered(async { $body }).await
             }
         }
-    };
+    }};
 }
 
 /// Waits for PostgreSQL, but not for ever.
@@ -141,20 +185,18 @@ async fn answered<T>(call: impl Future<Output = sqlx::Result<T>>) -> sqlx::Resul
 impl Database {
     /// Opens a SQLite file that is there.
     pub(crate) async fn sqlite(options: SqliteConnectOptions) -> Result<Database> {
-        let options = options
-            .journal_mode(SqliteJournalMode::Wal)
-            // full: what was charged stays charged after a power cut
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .foreign_keys(true);
-        let pool = SqlitePoolOptions::new()
-            .max_connections(SQLITE_CONNECTIONS_MAX)
-            .acquire_timeout(BUSY_TIMEOUT)
-            // a file does not hang up
-            .test_before_acquire(false)
-            .connect_with(options)
-            .await?;
-        Ok(Database::Sqlite(pool))
+        // full: what was charged stays charged after a power cut
+        let options = options.synchronous(SqliteSynchronous::Full).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
+        let pool = |connections_max| {
+            SqlitePoolOptions::new()
+                .max_connections(connections_max)
+                .acquire_timeout(BUSY_TIMEOUT)
+                // a file does not hang up
+                .test_before_acquire(false)
+        };
+        let writer = pool(1).connect_with(options.clone().journal_mode(SqliteJournalMode::Wal)).await?;
+        let readers = pool(SQLITE_READERS_MAX).connect_with(options.pragma("query_only", "ON")).await?;
+        Ok(Database::Sqlite { writer, readers })
     }
 
     /// Connects to PostgreSQL.
@@ -183,14 +225,24 @@ impl Database {
     /// How health calls it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Database::Sqlite(_) => "sqlite",
+            Database::Sqlite { .. } => "sqlite",
             Database::Postgres(_) => "postgres",
+        }
+    }
+
+    /// How long a call waits for its turn.
+    pub(crate) fn patience(&self) -> Duration {
+        match self {
+            Database::Sqlite { .. } => BUSY_TIMEOUT,
+            Database::Postgres(_) => ACQUIRE_TIMEOUT,
         }
     }
 
     pub(crate) fn connections(&self) -> Connections {
         let (size, idle, max) = match self {
-            Database::Sqlite(pool) => (pool.size(), pool.num_idle(), SQLITE_CONNECTIONS_MAX),
+            Database::Sqlite { writer, readers } => {
+                (writer.size() + readers.size(), writer.num_idle() + readers.num_idle(), SQLITE_READERS_MAX + 1)
+            }
             Database::Postgres(pool) => (pool.size(), pool.num_idle(), POSTGRES_CONNECTIONS_MAX),
         };
         let idle = u32::try_from(idle).unwrap_or(u32::MAX);
@@ -199,88 +251,109 @@ impl Database {
 
     pub(crate) async fn close(&self) {
         match self {
-            Database::Sqlite(pool) => pool.close().await,
+            Database::Sqlite { writer, readers } => {
+                readers.close().await;
+                // the last to close puts the log into the file
+                writer.close().await;
+            }
             Database::Postgres(pool) => pool.close().await,
         }
     }
 
-    /// Runs a statement; rows it changed.
-    pub(crate) async fn execute(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
-        reach_alone(sql, Moment::Before);
-        let changed = on!(self, values, Database, pool, arguments => {
+    /// Runs a statement that writes; rows it changed.
+    pub(crate) async fn execute(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<u64> {
+        let sql = sql.into();
+        reach(Moment::Before);
+        let changed = on!(self, Database::Sqlite { writer: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
             sqlx::query_with(sql, arguments).execute(pool).await.map(|done| done.rows_affected())
         })?;
-        reach_alone(sql, Moment::After);
+        reach(Moment::After);
         Ok(changed)
     }
 
     /// The row of a statement that only reads, as the next two.
-    pub(crate) async fn fetch_one<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
-        Ok(on!(self, values, Database, pool, arguments => sqlx::query_as_with(sql, arguments).fetch_one(pool).await)?)
+    pub(crate) async fn fetch_one<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<T> {
+        self.fetch_optional(sql, values).await?.ok_or_else(|| sqlx::Error::RowNotFound.into())
     }
 
-    pub(crate) async fn fetch_optional<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<T>> {
-        Ok(on!(self, values, Database, pool, arguments => {
+    pub(crate) async fn fetch_optional<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Option<T>> {
+        let sql = sql.into();
+        Ok(on!(self, Database::Sqlite { readers: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
             sqlx::query_as_with(sql, arguments).fetch_optional(pool).await
         })?)
     }
 
-    pub(crate) async fn fetch_all<T: Row>(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<T>> {
-        Ok(on!(self, values, Database, pool, arguments => sqlx::query_as_with(sql, arguments).fetch_all(pool).await)?)
+    pub(crate) async fn fetch_all<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
+        let sql = sql.into();
+        Ok(on!(self, Database::Sqlite { readers: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
+            sqlx::query_as_with(sql, arguments).fetch_all(pool).await
+        })?)
     }
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx> {
-        Ok(match self {
-            Database::Sqlite(pool) => Tx::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
-            Database::Postgres(pool) => Tx::Postgres(answered(pool.begin()).await?),
-        })
+        Ok(Tx(match self {
+            // at once the writer: a transaction that has read first cannot become it when another has written meanwhile
+            Database::Sqlite { writer, .. } => Open::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
+            Database::Postgres(pool) => Open::Postgres(answered(pool.begin()).await?),
+        }))
     }
 }
 
 impl Tx {
-    pub(crate) async fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
-        Ok(on!(self, values, Tx, tx, arguments => {
+    /// Whether statements may take arrays.
+    pub(crate) fn has_arrays(&self) -> bool {
+        matches!(self.0, Open::Postgres(_))
+    }
+
+    pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<u64> {
+        let sql = sql.into();
+        Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
             sqlx::query_with(sql, arguments).execute(&mut **tx).await.map(|done| done.rows_affected())
         })?)
     }
 
-    pub(crate) async fn fetch_one<T: Row>(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<T> {
-        Ok(on!(self, values, Tx, tx, arguments => sqlx::query_as_with(sql, arguments).fetch_one(&mut **tx).await)?)
+    pub(crate) async fn fetch_one<T: Row>(&mut self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<T> {
+        self.fetch_optional(sql, values).await?.ok_or_else(|| sqlx::Error::RowNotFound.into())
     }
 
     pub(crate) async fn fetch_optional<T: Row>(
         &mut self,
-        sql: &'static str,
+        sql: impl Into<Sql>,
         values: &[Value<'_>],
     ) -> Result<Option<T>> {
-        Ok(on!(self, values, Tx, tx, arguments => {
+        let sql = sql.into();
+        Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
             sqlx::query_as_with(sql, arguments).fetch_optional(&mut **tx).await
         })?)
     }
 
-    pub(crate) async fn fetch_all<T: Row>(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<T>> {
-        Ok(on!(self, values, Tx, tx, arguments => sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await)?)
+    pub(crate) async fn fetch_all<T: Row>(&mut self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
+        let sql = sql.into();
+        Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
+            sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await
+        })?)
     }
 
-    /// Makes whoever else writes to this account wait until this transaction ends.
+    /// Makes all others who write to this account wait until this transaction ends.
     pub(crate) async fn lock_account(&mut self, account_id: &str) -> Result<()> {
-        let sql = "UPDATE accounts SET created_at = created_at WHERE account_id = $1";
-        self.execute(sql, values![account_id]).await.map(drop)
+        let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1");
+        self.fetch_optional::<(String,)>(sql, values![account_id]).await.map(drop)
     }
 
     pub(crate) async fn commit(self) -> Result<()> {
         reach(Moment::Before);
-        match self {
-            Tx::Sqlite(tx) => tx.commit().await?,
-            Tx::Postgres(tx) => answered(tx.commit()).await?,
+        match self.0 {
+            Open::Sqlite(tx) => tx.commit().await?,
+            Open::Postgres(tx) => answered(tx.commit()).await?,
         }
         reach(Moment::After);
         Ok(())
     }
 }
 
-fn arguments<A: Arguments>(values: &[Value<'_>]) -> Result<A>
+/// The values of a statement's placeholders, as a database's driver takes them.
+fn arguments<A: ArrayArguments>(values: &[Value<'_>]) -> Result<A>
 where
     for<'q> Option<i64>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
     for<'q> Option<&'q str>: sqlx::Encode<'q, A::Database> + sqlx::Type<A::Database>,
@@ -289,13 +362,36 @@ where
 {
     let mut arguments = A::default();
     for value in values {
-        match *value {
-            Value::Integer(value) => arguments.add(value),
-            Value::Text(value) => arguments.add(value),
-            Value::Bytes(value) => arguments.add(value),
-            Value::Boolean(value) => arguments.add(value),
+        match value {
+            Value::Integer(value) => arguments.add(*value),
+            Value::Text(value) => arguments.add(*value),
+            Value::Bytes(value) => arguments.add(*value),
+            Value::Boolean(value) => arguments.add(*value),
+            array => arguments.add_array(array),
         }
         .map_err(|error| Error::Database(sqlx::Error::Encode(error)))?;
     }
     Ok(arguments)
+}
+
+/// Arguments to which an array may be added, where the database has them.
+trait ArrayArguments: Arguments {
+    fn add_array(&mut self, array: &Value<'_>) -> std::result::Result<(), sqlx::error::BoxDynError>;
+}
+
+impl ArrayArguments for SqliteArguments {
+    fn add_array(&mut self, _: &Value<'_>) -> std::result::Result<(), sqlx::error::BoxDynError> {
+        Err("SQLite has no arrays".into())
+    }
+}
+
+impl ArrayArguments for PgArguments {
+    fn add_array(&mut self, array: &Value<'_>) -> std::result::Result<(), sqlx::error::BoxDynError> {
+        match array {
+            Value::Integers(array) => self.add(array.as_slice()),
+            Value::Texts(array) => self.add(array.as_slice()),
+            Value::ByteStrings(array) => self.add(array.as_slice()),
+            _ => Err("not an array".into()),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Gate sessions and the usage record of their gates.
 
-use crate::database::{Tx, from_row, values};
-use crate::kept_answers::{KeptAnswer, keep};
+use std::collections::BTreeMap;
+
+use crate::database::{Tx, from_row, locking, values};
 use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
@@ -117,19 +118,19 @@ pub enum SessionOpened {
 
 /// What one operation used and costs.
 #[derive(Clone, Debug)]
-pub struct GateUsage<'a> {
+pub struct GateUsage {
     /// `use_...`
-    pub usage_id: &'a str,
+    pub usage_id: String,
     /// Its session.
-    pub session_digest: &'a [u8; 32],
+    pub session_digest: [u8; 32],
     /// Owner.
-    pub account_id: &'a str,
+    pub account_id: String,
     /// Environment of the key that asked.
-    pub environment: &'a str,
+    pub environment: &'static str,
     /// Gates of the operation.
     pub gates: i64,
     /// JSON object: gate name to count.
-    pub by_gate: &'a str,
+    pub by_gate: String,
     /// Bootstrap operations by the tariff.
     pub bootstrap_ops: i64,
     /// Bootstraps really done.
@@ -154,6 +155,35 @@ macro_rules! select_sessions {
     };
 }
 
+/// Ends those active sessions for which a condition holds. PostgreSQL locks them by their digests first, as charges of several
+/// sessions do: else each of two transactions could wait for a row that the other has locked.
+macro_rules! end_sessions {
+    ($state:literal, $ended_at:literal, $condition:literal) => {
+        $crate::database::Sql {
+            sqlite: concat!(
+                "UPDATE gate_sessions SET state = ",
+                $state,
+                ", ended_at = ",
+                $ended_at,
+                ", sealed_id = NULL ",
+                "WHERE state = 'active' AND ",
+                $condition
+            ),
+            postgres: concat!(
+                "UPDATE gate_sessions SET state = ",
+                $state,
+                ", ended_at = ",
+                $ended_at,
+                ", sealed_id = NULL ",
+                "WHERE digest IN (SELECT digest FROM gate_sessions WHERE state = 'active' AND ",
+                $condition,
+                " ORDER BY digest FOR NO KEY UPDATE)"
+            ),
+        }
+    };
+}
+pub(crate) use end_sessions;
+
 /// The open sessions of account `$1` at `$2`, as node `$3` sees them: those of a node that does not answer any more are
 /// lost (readings G13).
 macro_rules! open_of_account {
@@ -163,48 +193,40 @@ macro_rules! open_of_account {
     };
 }
 
-impl Store {
-    /// Remembers an opened session, and the answer that tells of it, if the account may have one more.
-    pub async fn insert_gate_session(
-        &self,
-        session: &NewGateSession<'_>,
-        kept: Option<&KeptAnswer>,
-    ) -> Result<SessionOpened> {
-        let mut tx = self.db.begin().await?;
+impl Tx {
+    /// Remembers an opened session if the account may have one more; else nothing is done.
+    pub async fn insert_gate_session(&mut self, session: &NewGateSession<'_>) -> Result<SessionOpened> {
         // of two sessions at once the second counts the first
-        let lock = "UPDATE accounts SET created_at = created_at WHERE account_id = $1 AND erased_at IS NULL";
-        if tx.execute(lock, values![session.account_id]).await? == 0 {
+        let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1 AND erased_at IS NULL");
+        if self.fetch_optional::<(String,)>(sql, values![session.account_id]).await?.is_none() {
             return Ok(SessionOpened::NoAccount);
         }
         let sql = concat!("SELECT COUNT(*), MIN(expires_at) FROM gate_sessions WHERE ", open_of_account!());
         let (open, first_ends_at): (i64, Option<i64>) =
-            tx.fetch_one(sql, values![session.account_id, session.created_at, session.node_id]).await?;
+            self.fetch_one(sql, values![session.account_id, session.created_at, session.node_id]).await?;
         if session.open_max.is_some_and(|max| open >= max) {
             return Ok(SessionOpened::TooMany { first_ends_at });
         }
         let sql = "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
              node_id, sealed_id, imported) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8, $9, $10)";
-        tx.execute(
-            sql,
-            values![
-                session.digest,
-                session.account_id,
-                session.environment,
-                session.preset,
-                session.is_blind,
-                session.created_at,
-                session.expires_at,
-                session.node_id,
-                session.sealed_id,
-                session.imported
-            ],
-        )
-        .await?;
-        keep(&mut tx, kept).await?;
-        tx.commit().await?;
+        let values = values![
+            session.digest,
+            session.account_id,
+            session.environment,
+            session.preset,
+            session.is_blind,
+            session.created_at,
+            session.expires_at,
+            session.node_id,
+            session.sealed_id,
+            session.imported
+        ];
+        self.execute(sql, values).await?;
         Ok(SessionOpened::Opened)
     }
+}
 
+impl Store {
     /// A session of this account, in whatever state.
     pub async fn gate_session(&self, account_id: &str, digest: &[u8; 32]) -> Result<Option<GateSession>> {
         let sql = select_sessions!(" FROM gate_sessions WHERE digest = $1 AND account_id = $2");
@@ -256,20 +278,19 @@ impl Store {
 
     /// Ends the sessions of this node whose time is over, in one statement. Returns how many.
     pub async fn expire_gate_sessions(&self, node_id: &str, now: i64) -> Result<u64> {
-        let sql = "UPDATE gate_sessions SET state = 'expired', ended_at = $2, sealed_id = NULL \
-             WHERE state = 'active' AND node_id = $1 AND expires_at <= $2";
+        let sql = end_sessions!("'expired'", "$2", "node_id = $1 AND expires_at <= $2");
         self.db.execute(sql, values![node_id, now]).await
     }
 
     /// Ends the sessions of an account on this node as deleted. Returns how many.
     pub async fn end_gate_sessions_of(&self, account_id: &str, node_id: &str, at: i64) -> Result<u64> {
-        let sql = "UPDATE gate_sessions SET state = 'deleted', ended_at = $3, sealed_id = NULL \
-             WHERE state = 'active' AND account_id = $1 AND node_id = $2";
+        let sql = end_sessions!("'deleted'", "$3", "account_id = $1 AND node_id = $2");
         self.db.execute(sql, values![account_id, node_id, at]).await
     }
 
     /// Removes sessions that ended before this time and that no usage and no run of a circuit names. Returns how many.
     pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
+        // they ended long ago: no charge locks their rows
         let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
              AND gates_used = 0 AND NOT EXISTS (SELECT 1 FROM gate_usage u WHERE u.session_digest = gate_sessions.digest) \
              AND NOT EXISTS (SELECT 1 FROM circuit_operations o WHERE o.session_digest = gate_sessions.digest)";
@@ -279,8 +300,7 @@ impl Store {
     /// Ends every active session of this node as lost (readings G13): their keys are in no process any more. So are those
     /// from before nodes had names. Returns how many.
     pub async fn lose_gate_sessions(&self, node_id: &str, at: i64) -> Result<u64> {
-        let sql = "UPDATE gate_sessions SET state = 'lost', ended_at = $2, sealed_id = NULL \
-             WHERE state = 'active' AND (node_id = $1 OR node_id IS NULL)";
+        let sql = end_sessions!("'lost'", "$2", "(node_id = $1 OR node_id IS NULL)");
         self.db.execute(sql, values![node_id, at]).await
     }
 
@@ -290,15 +310,6 @@ impl Store {
         let sql = "SELECT digest FROM gate_sessions WHERE node_id = $1 AND state = 'active'";
         let rows: Vec<(Vec<u8>,)> = self.db.fetch_all(sql, values![node_id]).await?;
         Ok(rows.into_iter().map(|(digest,)| digest).collect())
-    }
-
-    /// Charges an operation: its usage row, its session's totals and the answer to keep, all or nothing. A session that
-    /// ended while the operation ran is charged too: the work was completed (readings P24).
-    pub async fn charge_gates(&self, usage: &GateUsage<'_>, kept: Option<&KeptAnswer>) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        charge(&mut tx, usage).await?;
-        keep(&mut tx, kept).await?;
-        tx.commit().await
     }
 
     /// Gates, tariff bootstraps and milli-yen of all usage rows of an account.
@@ -344,36 +355,88 @@ impl Store {
     }
 }
 
-/// Adds to the session's totals and writes the usage row, within the caller's transaction.
-pub(crate) async fn charge(tx: &mut Tx, usage: &GateUsage<'_>) -> Result<()> {
-    let session = tx
-        .execute(
-            "UPDATE gate_sessions SET gates_used = gates_used + $2, \
-         total_cost_milli_yen = total_cost_milli_yen + $3 WHERE digest = $1",
-            values![usage.session_digest, usage.gates, usage.cost_milli_yen],
-        )
-        .await?;
-    if session != 1 {
+/// Adds to the sessions' totals and writes the usage rows.
+pub(crate) async fn charge_all(tx: &mut Tx, charges: Vec<&GateUsage>) -> Result<()> {
+    if charges.is_empty() {
+        return Ok(());
+    }
+    let mut sums: BTreeMap<&[u8], (i64, i64)> = BTreeMap::new();
+    for charge in &charges {
+        let (gates, cost) = sums.entry(&charge.session_digest).or_default();
+        *gates += charge.gates;
+        *cost += charge.cost_milli_yen;
+    }
+    let charged = add_to_sessions(tx, &sums).await?;
+    if charged != sums.len() as u64 {
         return Err(sqlx::Error::RowNotFound.into());
     }
-    let sql = "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
-         bootstraps_done, cost_milli_yen, compute_us, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-    tx.execute(
-        sql,
-        values![
-            usage.usage_id,
-            usage.session_digest,
-            usage.account_id,
-            usage.environment,
-            usage.gates,
-            usage.by_gate,
-            usage.bootstrap_ops,
-            usage.bootstraps_done,
-            usage.cost_milli_yen,
-            usage.compute_us,
-            usage.created_at
-        ],
-    )
-    .await?;
+    insert_usage(tx, &charges).await
+}
+
+/// Adds gates and milli-yen to the totals of sessions. How many there were.
+async fn add_to_sessions(tx: &mut Tx, sums: &BTreeMap<&[u8], (i64, i64)>) -> Result<u64> {
+    if tx.has_arrays() && sums.len() > 1 {
+        let digests: Vec<&[u8]> = sums.keys().copied().collect();
+        let (gates, costs): (Vec<i64>, Vec<i64>) = sums.values().copied().unzip();
+        // an update of many rows locks them in any order
+        let sql = "SELECT 1 FROM gate_sessions WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
+        tx.execute(sql, values![digests.clone()]).await?;
+        let sql = "UPDATE gate_sessions s SET gates_used = gates_used + a.gates, \
+             total_cost_milli_yen = total_cost_milli_yen + a.cost \
+             FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS a (digest, gates, cost) WHERE s.digest = a.digest";
+        return tx.execute(sql, values![digests, gates, costs]).await;
+    }
+    let mut found = 0;
+    for (digest, (gates, cost)) in sums {
+        let sql = "UPDATE gate_sessions SET gates_used = gates_used + $2, \
+             total_cost_milli_yen = total_cost_milli_yen + $3 WHERE digest = $1";
+        found += tx.execute(sql, values![*digest, *gates, *cost]).await?;
+    }
+    Ok(found)
+}
+
+async fn insert_usage(tx: &mut Tx, charges: &[&GateUsage]) -> Result<()> {
+    if tx.has_arrays() && charges.len() > 1 {
+        let texts = |of: fn(&GateUsage) -> &str| charges.iter().map(|charge| Some(of(charge))).collect::<Vec<_>>();
+        let integers = |of: fn(&GateUsage) -> i64| charges.iter().map(|charge| of(charge)).collect::<Vec<_>>();
+        let sessions: Vec<&[u8]> = charges.iter().map(|charge| &charge.session_digest[..]).collect();
+        let sql = "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
+             bootstraps_done, cost_milli_yen, compute_us, created_at) \
+             SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], \
+             $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])";
+        let values = values![
+            texts(|charge| &charge.usage_id),
+            sessions,
+            texts(|charge| &charge.account_id),
+            texts(|charge| charge.environment),
+            integers(|charge| charge.gates),
+            texts(|charge| &charge.by_gate),
+            integers(|charge| charge.bootstrap_ops),
+            integers(|charge| charge.bootstraps_done),
+            integers(|charge| charge.cost_milli_yen),
+            integers(|charge| charge.compute_us),
+            integers(|charge| charge.created_at),
+        ];
+        return tx.execute(sql, values).await.map(drop);
+    }
+    for charge in charges {
+        let sql = "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
+             bootstraps_done, cost_milli_yen, compute_us, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        let values = values![
+            &charge.usage_id,
+            &charge.session_digest,
+            &charge.account_id,
+            charge.environment,
+            charge.gates,
+            &charge.by_gate,
+            charge.bootstrap_ops,
+            charge.bootstraps_done,
+            charge.cost_milli_yen,
+            charge.compute_us,
+            charge.created_at,
+        ];
+        tx.execute(sql, values).await?;
+    }
     Ok(())
 }

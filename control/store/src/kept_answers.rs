@@ -1,25 +1,30 @@
 //! Requests that carry an `Idempotency-Key` (readings I1-I6): claimed while they run, then their kept answers.
 //!
-//! Transactions with effects take an optional [`KeptAnswer`] and write it with their effect: both or neither. Of two
+//! An answer is kept in the transaction of its effect ([`crate::Unit::keep`], [`Tx::keep`]): both or neither. Of two
 //! requests with one claim the second finds the claim taken; a request that has lost its claim (its node was thought dead)
 //! has no effect, since its answer finds no row.
 
+use std::collections::HashSet;
+
 use crate::database::{Tx, values};
+use crate::writers::{Job, Waiting, Work};
 use crate::{Error, Result, Store};
 
 /// A request that wants to run.
 #[derive(Clone, Debug)]
-pub struct NewClaim<'a> {
+pub struct NewClaim {
     /// SHA-256 over account, method, path and key.
-    pub digest: &'a [u8; 32],
+    pub digest: [u8; 32],
     /// Whose request it is.
-    pub account_id: &'a str,
+    pub account_id: String,
     /// Random: names this attempt.
-    pub claim: &'a [u8; 16],
+    pub claim: [u8; 16],
     /// The node it runs on.
-    pub node_id: &'a str,
+    pub node_id: String,
     /// Until when it runs at most, in microseconds since 1970.
     pub held_until: i64,
+    /// Now: older claims and answers count until then at least.
+    pub now: i64,
 }
 
 /// What became of a claim.
@@ -53,53 +58,30 @@ pub struct KeptAnswer {
     pub held_until: i64,
 }
 
+/// A claim that ends without an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    digest: [u8; 32],
+    claim: [u8; 16],
+}
+
 /// Times that a claim is tried again when the one in its way has just been released.
 const CLAIM_ATTEMPTS: u32 = 5;
 
 impl Store {
-    /// Claims a request unless somebody holds it.
-    pub async fn claim(&self, claim: &NewClaim<'_>, now: i64) -> Result<Claimed> {
-        for _ in 0..CLAIM_ATTEMPTS {
-            let held: Option<(Option<Vec<u8>>, Option<String>)> = self
-                .db
-                .fetch_optional(
-                    "SELECT answer, blob FROM kept_answers WHERE digest = $1 AND held_until > $2",
-                    values![claim.digest, now],
-                )
-                .await?;
-            match held {
-                Some((Some(answer), blob)) => return Ok(Claimed::Kept { answer, blob }),
-                Some((None, _)) => return Ok(Claimed::Running),
-                None => {}
-            }
-            let sql = "INSERT INTO kept_answers (digest, account_id, claim, node_id, held_until) \
-                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (digest) DO UPDATE SET account_id = excluded.account_id, \
-                 claim = excluded.claim, node_id = excluded.node_id, held_until = excluded.held_until, answer = NULL, \
-                 blob = NULL WHERE kept_answers.held_until <= $6";
-            let of = values![claim.digest, claim.account_id, &claim.claim[..], claim.node_id, claim.held_until, now];
-            if self.db.execute(sql, of).await? == 1 {
-                return Ok(Claimed::Mine);
-            }
-        }
-        Ok(Claimed::Running)
+    /// Claims a request unless another one holds it. A claim that is granted though its caller has left ends by its time.
+    pub async fn claim(&self, claim: NewClaim) -> Result<Claimed> {
+        self.writers.submit(claim).await
     }
 
     /// Ends a claim without an answer. Kept answers and others' claims stay.
     pub async fn release_claim(&self, digest: &[u8; 32], claim: &[u8; 16]) -> Result<()> {
-        let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND answer IS NULL";
-        self.db.execute(sql, values![digest, &claim[..]]).await.map(drop)
+        self.writers.submit(Release { digest: *digest, claim: *claim }).await
     }
 
     /// Ends all claims of a node, which has just started: its requests are gone. Returns how many.
     pub async fn release_claims_of(&self, node_id: &str) -> Result<u64> {
         self.db.execute("DELETE FROM kept_answers WHERE node_id = $1 AND answer IS NULL", values![node_id]).await
-    }
-
-    /// Keeps the answer to a request that had no effect here.
-    pub async fn keep_answer(&self, kept: &KeptAnswer) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        keep(&mut tx, Some(kept)).await?;
-        tx.commit().await
     }
 
     /// Forgets answers, and claims of lost nodes, whose time is over. Returns how many.
@@ -115,14 +97,163 @@ impl Store {
     }
 }
 
-/// Puts an answer in place of its claim, within the transaction of its effect.
-pub(crate) async fn keep(tx: &mut Tx, kept: Option<&KeptAnswer>) -> Result<()> {
-    let Some(kept) = kept else { return Ok(()) };
-    let sql = "UPDATE kept_answers SET answer = $3, blob = $4, held_until = $5 \
-         WHERE digest = $1 AND claim = $2 AND answer IS NULL";
-    let of = values![&kept.digest, &kept.claim[..], &kept.answer, kept.blob.as_deref(), kept.held_until];
-    match tx.execute(sql, of).await? {
-        1 => Ok(()),
-        _ => Err(Error::ClaimLost),
+impl Tx {
+    /// Puts an answer in the place of its claim.
+    ///
+    /// # Errors
+    /// [`Error::ClaimLost`], which must undo the effect that the answer tells of.
+    pub async fn keep(&mut self, kept: Option<&KeptAnswer>) -> Result<()> {
+        keep_all(self, kept.into_iter().collect()).await
+    }
+}
+
+/// Puts answers in the places of their claims.
+pub(crate) async fn keep_all(tx: &mut Tx, mut answers: Vec<&KeptAnswer>) -> Result<()> {
+    answers.sort_by_key(|kept| kept.digest);
+    let kept = match &answers[..] {
+        answers if tx.has_arrays() && answers.len() > 1 => keep_arrays(tx, answers).await?,
+        answers => {
+            let mut found = 0;
+            for kept in answers {
+                let sql = "UPDATE kept_answers SET answer = $3, blob = $4, held_until = $5 \
+                     WHERE digest = $1 AND claim = $2 AND answer IS NULL";
+                let of = values![&kept.digest, &kept.claim[..], &kept.answer, kept.blob.as_deref(), kept.held_until];
+                found += tx.execute(sql, of).await?;
+            }
+            found
+        }
+    };
+    if kept == answers.len() as u64 { Ok(()) } else { Err(Error::ClaimLost) }
+}
+
+async fn keep_arrays(tx: &mut Tx, answers: &[&KeptAnswer]) -> Result<u64> {
+    let bytes = |of: fn(&KeptAnswer) -> &[u8]| answers.iter().map(|kept| of(kept)).collect::<Vec<_>>();
+    let digests = bytes(|kept| &kept.digest);
+    let blobs: Vec<Option<&str>> = answers.iter().map(|kept| kept.blob.as_deref()).collect();
+    let ends: Vec<i64> = answers.iter().map(|kept| kept.held_until).collect();
+    // an update of many rows locks them in any order
+    let sql = "SELECT 1 FROM kept_answers WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
+    tx.execute(sql, values![digests.clone()]).await?;
+    let sql = "UPDATE kept_answers k SET answer = a.answer, blob = a.blob, held_until = a.held_until \
+         FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bigint[]) \
+         AS a (digest, claim, answer, blob, held_until) \
+         WHERE k.digest = a.digest AND k.claim = a.claim AND k.answer IS NULL";
+    let values = values![digests, bytes(|kept| &kept.claim), bytes(|kept| &kept.answer), blobs, ends];
+    tx.execute(sql, values).await
+}
+
+impl Work for NewClaim {
+    type Answer = Claimed;
+
+    fn shard(&self) -> &[u8] {
+        &self.digest
+    }
+
+    fn job(waiting: Waiting<Self>) -> Job {
+        Job::Claim(waiting)
+    }
+
+    async fn run(tx: &mut Tx, claims: &[&Self]) -> Result<Vec<Claimed>> {
+        let mut claimed = vec![None; claims.len()];
+        for _ in 0..CLAIM_ATTEMPTS {
+            let mut open: Vec<usize> = (0..claims.len()).filter(|&at| claimed[at].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            open.sort_by_key(|&at| claims[at].digest);
+            let of_requests: Vec<&[usize]> = open.chunk_by(|&a, &b| claims[a].digest == claims[b].digest).collect();
+            // of several claims of one request the first may be granted
+            let firsts: Vec<&NewClaim> = of_requests.iter().map(|same| claims[same[0]]).collect();
+            let granted = insert_claims(tx, &firsts).await?;
+            for same in of_requests {
+                for (rank, &at) in same.iter().enumerate() {
+                    claimed[at] = match rank == 0 && granted.contains(&claims[at].digest) {
+                        true => Some(Claimed::Mine),
+                        false => held(tx, claims[at]).await?,
+                    };
+                }
+            }
+        }
+        Ok(claimed.into_iter().map(|claimed| claimed.unwrap_or(Claimed::Running)).collect())
+    }
+}
+
+/// Inserts claims of different requests, sorted by their digests, unless others are in their way. The digests of those
+/// that were granted.
+async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8; 32]>> {
+    macro_rules! insert_claims {
+        ($rows:literal, $now:literal) => {
+            concat!(
+                "INSERT INTO kept_answers (digest, account_id, claim, node_id, held_until) ",
+                $rows,
+                " ON CONFLICT (digest) DO UPDATE SET account_id = excluded.account_id, claim = excluded.claim, ",
+                "node_id = excluded.node_id, held_until = excluded.held_until, answer = NULL, blob = NULL ",
+                "WHERE kept_answers.held_until <= ",
+                $now,
+                " RETURNING digest"
+            )
+        };
+    }
+    let granted: Vec<(Vec<u8>,)> = if tx.has_arrays() && claims.len() > 1 {
+        let bytes = |of: fn(&NewClaim) -> &[u8]| claims.iter().map(|claim| of(claim)).collect::<Vec<_>>();
+        let texts = |of: fn(&NewClaim) -> &str| claims.iter().map(|claim| Some(of(claim))).collect::<Vec<_>>();
+        let ends: Vec<i64> = claims.iter().map(|claim| claim.held_until).collect();
+        let values = values![
+            bytes(|claim| &claim.digest),
+            texts(|claim| &claim.account_id),
+            bytes(|claim| &claim.claim),
+            texts(|claim| &claim.node_id),
+            ends,
+            // all of them are claimed at the moment of the last
+            claims.iter().map(|claim| claim.now).max(),
+        ];
+        tx.fetch_all(
+            insert_claims!(
+                "SELECT * FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::text[], $5::bigint[])",
+                "$6"
+            ),
+            values,
+        )
+        .await?
+    } else {
+        let mut granted = Vec::new();
+        for claim in claims {
+            let NewClaim { digest, account_id, claim, node_id, held_until, now } = claim;
+            let values = values![digest, account_id, &claim[..], node_id, *held_until, *now];
+            let sql = insert_claims!("VALUES ($1, $2, $3, $4, $5)", "$6");
+            granted.extend(tx.fetch_optional(sql, values).await?);
+        }
+        granted
+    };
+    Ok(granted.into_iter().filter_map(|(digest,)| digest.try_into().ok()).collect())
+}
+
+/// What is in the way of a claim. `None`: it has just gone.
+async fn held(tx: &mut Tx, claim: &NewClaim) -> Result<Option<Claimed>> {
+    let sql = "SELECT answer, blob FROM kept_answers WHERE digest = $1 AND held_until > $2";
+    let row: Option<(Option<Vec<u8>>, Option<String>)> =
+        tx.fetch_optional(sql, values![&claim.digest, claim.now]).await?;
+    Ok(row.map(|(answer, blob)| answer.map_or(Claimed::Running, |answer| Claimed::Kept { answer, blob })))
+}
+
+impl Work for Release {
+    type Answer = ();
+
+    fn shard(&self) -> &[u8] {
+        &self.digest
+    }
+
+    fn job(waiting: Waiting<Self>) -> Job {
+        Job::Release(waiting)
+    }
+
+    async fn run(tx: &mut Tx, releases: &[&Self]) -> Result<Vec<()>> {
+        let mut sorted = releases.to_vec();
+        sorted.sort_by_key(|release| release.digest);
+        for Release { digest, claim } in sorted {
+            let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND answer IS NULL";
+            tx.execute(sql, values![digest, &claim[..]]).await?;
+        }
+        Ok(vec![(); releases.len()])
     }
 }

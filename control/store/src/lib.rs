@@ -1,7 +1,7 @@
 //! What the service remembers, in SQL: one file per table, for SQLite and PostgreSQL alike (`database.rs`).
 //!
 //! No clock and no randomness here: times (microseconds since 1970) and identifiers come in. Effects that belong together
-//! are one function and one transaction.
+//! are one transaction: of their own ([`Store::write`]), or shared with other callers ([`Store::submit`], `writers.rs`).
 
 pub mod accounts;
 pub mod api_keys;
@@ -20,24 +20,29 @@ pub mod schema;
 pub mod server_secret;
 pub mod sign_ins;
 pub mod signing_keys;
+pub mod statements;
 pub mod trials;
 pub mod user_keys;
 pub mod users;
 
 mod database;
+mod units;
+mod writers;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
 
 use database::{Database, values};
+use writers::Writers;
 
 pub use accounts::Account;
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
-pub use database::Connections;
+pub use database::{Connections, Tx};
 pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, SessionOpened, UsageTotals};
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use lockouts::{Locked, Lockout};
@@ -47,6 +52,7 @@ pub use schema::Schema;
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
+pub use units::Unit;
 pub use user_keys::{UserKeyMade, UserKeysSeen};
 pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
 
@@ -73,6 +79,12 @@ pub enum Error {
     /// A request ran so long that its claim was taken for lost; what it did is undone.
     #[error("the request's claim was lost")]
     ClaimLost,
+    /// A run of a circuit had ended before; nothing was done.
+    #[error("the run had ended before")]
+    OperationEnded,
+    /// The transaction failed that this write shared with others; none of them was done.
+    #[error(transparent)]
+    OfGroup(Arc<Error>),
 }
 
 impl From<sqlx::Error> for Error {
@@ -88,6 +100,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug)]
 pub struct Store {
     db: Database,
+    writers: Writers,
 }
 
 impl Store {
@@ -117,7 +130,7 @@ impl Store {
             }
             Url::Postgres => Database::postgres(url).await?,
         };
-        Ok(Store { db })
+        Ok(Store { writers: Writers::start(&db), db })
     }
 
     /// `sqlite` or `postgres`.
@@ -132,7 +145,26 @@ impl Store {
 
     /// Asks the database for the smallest possible answer.
     pub async fn probe(&self) -> Result<()> {
-        self.db.execute("SELECT 1", values![]).await.map(drop)
+        self.db.fetch_one::<(i64,)>("SELECT CAST(1 AS BIGINT)", values![]).await.map(drop)
+    }
+
+    /// A unit of work that decides as it goes: all of its steps in one transaction. An error undoes them, and so does a
+    /// caller that leaves. Other calls of the store must not be awaited within: they would wait for this transaction.
+    ///
+    /// ```ignore
+    /// store.write(async |tx| {
+    ///     tx.end_token(&digest, expires_at, None, now).await?;
+    ///     tx.keep(kept.as_ref()).await
+    /// })
+    /// ```
+    pub async fn write<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Tx) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut tx = self.db.begin().await?;
+        let done = work(&mut tx).await?;
+        tx.commit().await?;
+        Ok(done)
     }
 
     /// Closes all connections; later calls fail.

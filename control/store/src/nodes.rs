@@ -1,6 +1,7 @@
 //! The nodes of a database: until when each is surely there.
 
 use crate::database::values;
+use crate::gate_sessions::end_sessions;
 use crate::{Result, Store};
 
 impl Store {
@@ -18,8 +19,7 @@ impl Store {
 
     /// Ends sessions that expired before this and that their node did not end: it is gone. How many.
     pub async fn lose_forsaken_sessions(&self, before: i64) -> Result<u64> {
-        let sql = "UPDATE gate_sessions SET state = 'lost', ended_at = expires_at, sealed_id = NULL \
-             WHERE state = 'active' AND expires_at < $1";
+        let sql = end_sessions!("'lost'", "expires_at", "expires_at < $1");
         self.db.execute(sql, values![before]).await
     }
 

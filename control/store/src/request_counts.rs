@@ -4,7 +4,7 @@
 //! nodes ever let more pass together than the limit, and what was used is exact. Leases of a node that died are void
 //! after a while, and at the turn of the day.
 
-use crate::database::{from_row, values};
+use crate::database::{Tx, from_row, locking, values};
 use crate::{Result, Store};
 
 /// What a node tells about one subject, and what it asks for.
@@ -126,15 +126,7 @@ impl Store {
         let mut tx = self.db.begin().await?;
         for at in order {
             let told = &settlements[at];
-            // the update changes nothing: it makes others wait and gives the row
-            let mut row: Counts = tx
-                .fetch_one(
-                    "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
-                     VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
-                     RETURNING day, day_used, month, month_used, leased, leased_until",
-                    values![&told.subject, told.day, told.month],
-                )
-                .await?;
+            let mut row = locked_counts(&mut tx, told).await?;
             let before = row;
             settled[at] = row.settle(told, now, leased_until);
             if row != before {
@@ -162,6 +154,21 @@ impl Store {
     pub async fn forget_request_counts(&self, month: i64) -> Result<u64> {
         self.db.execute("DELETE FROM request_counts WHERE month < $1", values![month]).await
     }
+}
+
+/// The counts of a subject, made if they are not there, locked until the transaction ends.
+async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
+    let sql = locking!(
+        "SELECT day, day_used, month, month_used, leased, leased_until FROM request_counts WHERE subject = $1"
+    );
+    if let Some(counts) = tx.fetch_optional(sql, values![&told.subject]).await? {
+        return Ok(counts);
+    }
+    // another node may make the row meanwhile: then the update, which changes nothing, locks it and gives it
+    let sql = "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
+         VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
+         RETURNING day, day_used, month, month_used, leased, leased_until";
+    tx.fetch_one(sql, values![&told.subject, told.day, told.month]).await
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Executor, SqlStr};
 
-use crate::database::{Database, from_row, values};
+use crate::database::{Database, Sql, from_row, values};
 use crate::{Result, Store};
 
 /// The migrations of this build, made by `build.rs`: `SQLITE` and `POSTGRES`, each `(version, description, text)` in order.
@@ -76,7 +76,7 @@ impl Store {
         // else a node could not start again once a newer one has migrated
         migrator.set_ignore_missing(true);
         match &self.db {
-            Database::Sqlite(pool) => migrator.run(pool).await?,
+            Database::Sqlite { writer, .. } => migrator.run(writer).await?,
             Database::Postgres(pool) => {
                 let mut connection = pool.acquire().await?;
                 // a migration may take longer than any statement of a node, and so may the one that it waits for
@@ -89,11 +89,9 @@ impl Store {
     }
 
     async fn applied(&self) -> Result<BTreeMap<i64, Applied>> {
-        let sql = match &self.db {
-            Database::Sqlite(_) => {
-                "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'"
-            }
-            Database::Postgres(_) => "SELECT COUNT(to_regclass('_sqlx_migrations'))",
+        let sql = Sql {
+            sqlite: "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'",
+            postgres: "SELECT COUNT(to_regclass('_sqlx_migrations'))",
         };
         let (tables,): (i64,) = self.db.fetch_one(sql, values![]).await?;
         if tables == 0 {
@@ -107,7 +105,7 @@ impl Store {
 
 fn known(db: &Database) -> impl Iterator<Item = Migration> {
     let migrations = match db {
-        Database::Sqlite(_) => migrations::SQLITE,
+        Database::Sqlite { .. } => migrations::SQLITE,
         Database::Postgres(_) => migrations::POSTGRES,
     };
     migrations.iter().map(|&(version, description, text)| {

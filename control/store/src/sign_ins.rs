@@ -1,7 +1,6 @@
 //! Sign-ins: what a refresh token is exchanged under, and access tokens that ended before their time.
 
-use crate::database::{from_row, values};
-use crate::kept_answers::{KeptAnswer, keep};
+use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
 /// A sign-in that has just been earned.
@@ -90,6 +89,25 @@ pub struct TokenStanding {
 
 from_row!(TokenStanding { plan, role, disabled_at, revoked_at });
 
+impl Tx {
+    /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11).
+    pub async fn end_token(
+        &mut self,
+        digest: &[u8; 32],
+        expires_at: i64,
+        sign_in_id: Option<&str>,
+        now: i64,
+    ) -> Result<()> {
+        let sql = "INSERT INTO ended_tokens (digest, expires_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING";
+        self.execute(sql, values![digest, expires_at]).await?;
+        if let Some(sign_in_id) = sign_in_id {
+            let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1 AND revoked_at IS NULL";
+            self.execute(sql, values![sign_in_id, now]).await?;
+        }
+        Ok(())
+    }
+}
+
 impl Store {
     /// Writes a sign-in down, and makes the user's account if there is none yet (readings A24). Returns the account;
     /// `None`: there is no such user, or they are shut out.
@@ -159,27 +177,6 @@ impl Store {
         tx.execute(sql, values![&sign_in_id, now]).await?;
         tx.commit().await?;
         Ok(Refreshed::Reused)
-    }
-
-    /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11), and keeps the
-    /// answer that says so.
-    pub async fn end_token(
-        &self,
-        digest: &[u8; 32],
-        expires_at: i64,
-        sign_in_id: Option<&str>,
-        kept: Option<&KeptAnswer>,
-        now: i64,
-    ) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        let sql = "INSERT INTO ended_tokens (digest, expires_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING";
-        tx.execute(sql, values![digest, expires_at]).await?;
-        if let Some(sign_in_id) = sign_in_id {
-            let sql = "UPDATE sign_ins SET revoked_at = $2 WHERE sign_in_id = $1 AND revoked_at IS NULL";
-            tx.execute(sql, values![sign_in_id, now]).await?;
-        }
-        keep(&mut tx, kept).await?;
-        tx.commit().await
     }
 
     /// Whether a token was ended before its time.

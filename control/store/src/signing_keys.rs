@@ -1,6 +1,6 @@
 //! The keys that access tokens are signed with, sealed: one that signs, and those before it until their tokens have ended.
 
-use crate::database::{from_row, values};
+use crate::database::{from_row, locking, values};
 use crate::{Result, Store};
 
 /// A key that signs no more. Its tokens go on.
@@ -36,7 +36,7 @@ impl Store {
     pub async fn rotate_signing_key(&self, fresh: &[u8], old_ends_at: i64, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         // of two rotations at once the second retires the first's key
-        let sql = "UPDATE signing_keys SET sealed = sealed RETURNING sealed";
+        let sql = locking!("SELECT sealed FROM signing_keys");
         let Some((old,)) = tx.fetch_optional::<(Vec<u8>,)>(sql, values![]).await? else { return Ok(false) };
         tx.execute("DELETE FROM retired_signing_keys WHERE ends_at <= $1", values![now]).await?;
         let sql = "INSERT INTO retired_signing_keys (sealed, ends_at) VALUES ($1, $2)";

@@ -2,6 +2,7 @@
 
 use crate::api_keys::{NewApiKey, insert};
 use crate::database::{Tx, from_row, values};
+use crate::writers::{Job, Waiting, Work};
 use crate::{Result, Store};
 
 /// A trial that is not erased yet.
@@ -96,16 +97,13 @@ impl Store {
 
     /// Counts operations of a trial before they begin. False: that would be more than `max`, and nothing was counted.
     pub async fn take_trial_operations(&self, account_id: &str, count: i64, max: i64) -> Result<bool> {
-        let sql = "UPDATE trials SET operations_used = operations_used + $2 \
-             WHERE account_id = $1 AND operations_used + $2 <= $3";
-        Ok(self.db.execute(sql, values![account_id, count, max]).await? == 1)
+        self.writers.submit(TrialOperations { account_id: account_id.to_owned(), count, max }).await
     }
 
     /// Takes back operations that were counted and not completed.
     pub async fn give_back_trial_operations(&self, account_id: &str, count: i64) -> Result<()> {
-        let sql =
-            "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1 AND operations_used >= $2";
-        self.db.execute(sql, values![account_id, count]).await.map(drop)
+        let back = TrialOperations { account_id: account_id.to_owned(), count: -count, max: i64::MAX };
+        self.writers.submit(back).await.map(drop)
     }
 
     /// Takes back operations that an earlier process of this node counted and did not complete: of its trials only what was
@@ -158,6 +156,43 @@ impl Store {
         tx.execute("UPDATE accounts SET erased_at = $2 WHERE account_id = $1", values![account_id, now]).await?;
         tx.commit().await?;
         Ok(true)
+    }
+}
+
+/// Operations that a trial counts, or gives back where `count` is negative.
+#[derive(Clone, Debug)]
+pub(crate) struct TrialOperations {
+    account_id: String,
+    count: i64,
+    /// What its operations may be afterwards.
+    max: i64,
+}
+
+impl Work for TrialOperations {
+    /// Whether they were counted.
+    type Answer = bool;
+
+    fn shard(&self) -> &[u8] {
+        self.account_id.as_bytes()
+    }
+
+    fn job(waiting: Waiting<Self>) -> Job {
+        Job::Operations(waiting)
+    }
+
+    async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<bool>> {
+        // those of one trial stay in their order
+        let mut order: Vec<usize> = (0..works.len()).collect();
+        order.sort_by_key(|&at| &works[at].account_id);
+        let mut counted = vec![false; works.len()];
+        for at in order {
+            let TrialOperations { account_id, count, max } = works[at];
+            let sql = "UPDATE trials SET operations_used = operations_used + $2 \
+                 WHERE account_id = $1 AND operations_used BETWEEN $3 AND $4";
+            let (lowest, highest) = (-count, max.saturating_sub(*count));
+            counted[at] = tx.execute(sql, values![account_id, *count, lowest, highest]).await? == 1;
+        }
+        Ok(counted)
     }
 }
 

@@ -1,8 +1,7 @@
 //! API keys as users of the dashboard make, list and revoke them.
 
 use crate::api_keys::{ApiKey, NewApiKey, insert, revoke_in_lineage};
-use crate::database::values;
-use crate::kept_answers::{KeptAnswer, keep};
+use crate::database::{Tx, locking, values};
 use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
@@ -33,34 +32,33 @@ pub struct UserKeysSeen<'a> {
 /// do not count.
 const AHEAD_US_MAX: i64 = 60 * 1_000_000;
 
-impl Store {
-    /// Remembers a key that a user made, and the answer that says so, unless they made `max` since `since` (readings A23).
+impl Tx {
+    /// Remembers a key that a user made unless they made `max` since `since` (readings A23).
     pub async fn insert_user_key(
-        &self,
+        &mut self,
         key: &NewApiKey<'_>,
         user_id: &str,
         since: i64,
         max: i64,
-        kept: Option<&KeptAnswer>,
     ) -> Result<UserKeyMade> {
-        let mut tx = self.db.begin().await?;
         // of two requests at once the second counts the first
-        tx.execute("UPDATE users SET created_at = created_at WHERE user_id = $1", values![user_id]).await?;
+        let sql = locking!("SELECT user_id FROM users WHERE user_id = $1");
+        self.fetch_optional::<(String,)>(sql, values![user_id]).await?;
         let sql = "SELECT COUNT(*), MIN(created_at) FROM user_keys \
              WHERE user_id = $1 AND created_at > $2 AND created_at < $3";
         let (made, oldest_at): (i64, Option<i64>) =
-            tx.fetch_one(sql, values![user_id, since, key.created_at + AHEAD_US_MAX]).await?;
+            self.fetch_one(sql, values![user_id, since, key.created_at + AHEAD_US_MAX]).await?;
         if made >= max {
             return Ok(UserKeyMade::TooMany { oldest_at: oldest_at.unwrap_or(since) });
         }
-        insert(&mut tx, key).await?;
+        insert(self, key).await?;
         let sql = "INSERT INTO user_keys (lineage_id, user_id, created_at) VALUES ($1, $2, $3)";
-        tx.execute(sql, values![key.lineage_id, user_id, key.created_at]).await?;
-        keep(&mut tx, kept).await?;
-        tx.commit().await?;
+        self.execute(sql, values![key.lineage_id, user_id, key.created_at]).await?;
         Ok(UserKeyMade::Made)
     }
+}
 
+impl Store {
     /// A page of the keys that a user sees, after this row.
     pub async fn user_keys_page(
         &self,

@@ -2,7 +2,6 @@
 
 use crate::api_keys::{LINEAGES_OF_USER, revoke_all};
 use crate::database::{Tx, from_row, values};
-use crate::kept_answers::{KeptAnswer, keep};
 use crate::{Result, Store};
 
 /// A user with a password.
@@ -113,6 +112,17 @@ pub struct ExternalUser {
 
 from_row!(ExternalUser { user_id, account_id, role, plan, disabled_at });
 
+impl Tx {
+    /// Changes a password and ends every other sign-in of the user.
+    pub async fn set_password(&mut self, user_id: &str, hash: &str, keep_sign_in: &str, at: i64) -> Result<()> {
+        self.execute("UPDATE users SET password_hash = $2 WHERE user_id = $1", values![user_id, hash]).await?;
+        let sql = "UPDATE sign_ins SET revoked_at = $3 \
+             WHERE user_id = $1 AND sign_in_id <> $2 AND revoked_at IS NULL";
+        self.execute(sql, values![user_id, keep_sign_in, at]).await?;
+        Ok(())
+    }
+}
+
 impl Store {
     /// Remembers a user. False: the e-mail is another user's.
     pub async fn insert_user(&self, user: &NewUser<'_>) -> Result<bool> {
@@ -211,24 +221,6 @@ impl Store {
         tx.execute("DELETE FROM users WHERE user_id = $1", values![user_id]).await?;
         tx.commit().await?;
         Ok(revoked)
-    }
-
-    /// Changes a password, ends every other sign-in of the user and keeps the answer that says so.
-    pub async fn set_password(
-        &self,
-        user_id: &str,
-        hash: &str,
-        keep_sign_in: &str,
-        kept: Option<&KeptAnswer>,
-        at: i64,
-    ) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        tx.execute("UPDATE users SET password_hash = $2 WHERE user_id = $1", values![user_id, hash]).await?;
-        let sql = "UPDATE sign_ins SET revoked_at = $3 \
-             WHERE user_id = $1 AND sign_in_id <> $2 AND revoked_at IS NULL";
-        tx.execute(sql, values![user_id, keep_sign_in, at]).await?;
-        keep(&mut tx, kept).await?;
-        tx.commit().await
     }
 
     /// Puts a setup link in place of any unused one.

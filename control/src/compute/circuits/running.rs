@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
 use api::{Code, MilliYen};
 use axum::response::{IntoResponse, Response};
-use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd};
+use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Unit};
 use tokio::sync::oneshot;
 
 use super::PREFERENCE_APPLIED;
@@ -225,7 +225,7 @@ impl Job {
         let booked = async {
             let operation = self.operation(OperationStatus::Completed, total, Some((&price, compute)));
             let (answer, kept) = self.answer(operation, outputs.clone(), room).await?;
-            self.book(&charge, kept.as_ref()).await?;
+            self.book(&charge, kept).await?;
             Ok(answer)
         };
         let answer = booked.await;
@@ -255,8 +255,8 @@ impl Job {
     async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
         let operation = self.operation(OperationStatus::Pending, 0, None);
         let answer = super::without_results(&operation, octets)?;
-        let (answer, kept) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
-        self.node.store.insert_circuit_operation(&self.as_new(), kept.as_ref()).await?;
+        let (answer, keep) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        self.node.store.submit(Unit { operation: Some(self.as_new()), keep, ..Unit::default() }).await?;
         Ok(answer)
     }
 
@@ -272,13 +272,15 @@ impl Job {
     async fn failed(&self, error: ApiError) -> ApiError {
         self.counted.give_back().await;
         if self.reply.is_none() {
-            self.end_uncharged(OperationStatus::Failed, 0, Some((error.code.as_str(), &error.message))).await;
+            let cause = (error.code.as_str().to_owned(), error.message.clone());
+            self.end_uncharged(OperationStatus::Failed, 0, Some(cause)).await;
         }
         error
     }
 
-    async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(&str, &str)>) {
+    async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(String, String)>) {
         let end = CircuitOperationEnd {
+            op_id: self.run.op_id.as_str().to_owned(),
             status: status.as_str(),
             gates_done: gates_done as i64,
             bootstrap_ops: 0,
@@ -288,15 +290,19 @@ impl Job {
             error,
             ended_at: self.node.clock.now().0,
         };
-        if let Err(cause) = self.node.store.end_circuit_operation(&self.as_new(), &end, None, None).await {
-            tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record");
+        // a run that a client waited for has no row yet
+        let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), ..Unit::default() };
+        match self.node.store.submit(unit).await {
+            Ok(()) | Err(store::Error::OperationEnded) => {}
+            Err(cause) => tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record"),
         }
     }
 
     /// The completed end, its charge and its answer, all or nothing.
-    async fn book(&self, charge: &Charge<'_>, kept: Option<&KeptAnswer>) -> Result<(), ApiError> {
-        let (new, done) = (self.as_new(), usage::total(charge.counts));
+    async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
+        let done = usage::total(charge.counts);
         let end = CircuitOperationEnd {
+            op_id: self.run.op_id.as_str().to_owned(),
             status: OperationStatus::Completed.as_str(),
             gates_done: done as i64,
             bootstrap_ops: charge.price.bootstrap_ops as i64,
@@ -306,16 +312,11 @@ impl Job {
             error: None,
             ended_at: self.node.clock.now().0,
         };
-        let store = &self.node.store;
-        let booked = match done {
-            0 => store.end_circuit_operation(&new, &end, None, kept).await?,
-            _ => {
-                let write =
-                    async |row: &store::GateUsage<'_>| store.end_circuit_operation(&new, &end, Some(row), kept).await;
-                charge.book(&self.node, &self.charge_to, write).await?
-            }
-        };
-        booked.then_some(()).ok_or_else(|| ApiError::internal("a run ended twice"))
+        let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, charge: None };
+        match done {
+            0 => Ok(self.node.store.submit(unit).await?),
+            _ => charge.book(&self.node, &self.charge_to, unit).await,
+        }
     }
 
     /// Puts the results where they will be looked for. `None`: the session has ended.
@@ -354,13 +355,13 @@ impl Job {
         }
     }
 
-    fn as_new(&self) -> NewCircuitOperation<'_> {
+    fn as_new(&self) -> NewCircuitOperation {
         NewCircuitOperation {
-            op_id: self.run.op_id.as_str(),
-            account_id: self.charge_to.account.as_str(),
-            session_digest: &self.charge_to.digest,
+            op_id: self.run.op_id.as_str().to_owned(),
+            account_id: self.charge_to.account.as_str().to_owned(),
+            session_digest: self.charge_to.digest,
             gates_total: usage::total(&self.counts) as i64,
-            by_gate: &self.by_gate,
+            by_gate: self.by_gate.clone(),
             levels: self.levels as i64,
             created_at: self.created_at.0,
         }

@@ -6,6 +6,7 @@ use api::circuits::CircuitOutputs;
 use api::gates::BatchGate;
 use api::{Code, HandleId};
 use axum::response::Response;
+use store::Unit;
 
 use crate::access::trials::Counted;
 use crate::app::Node;
@@ -143,9 +144,9 @@ pub async fn run(
         let ran = Ran { gates, key, outcome, price, handle };
         let write = move || (answer.write)(ran, answer.octets);
         let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { node.offload.finish(payer, write).await? }?;
-        let (answer, kept) = claim.keep(answer).await?;
+        let (answer, keep) = claim.keep(answer).await?;
         let charge = Charge { counts: &counts, price: &price, bootstraps, compute };
-        charge.book(&node, &charge_to, async |row| node.store.charge_gates(row, kept.as_ref()).await).await?;
+        charge.book(&node, &charge_to, Unit { keep, ..Unit::default() }).await?;
         counted.keep();
         if let Some(kept) = kept_results {
             kept.stay();

@@ -1,0 +1,62 @@
+//! Units of work as data: effects that become durable together, all or none.
+//!
+//! A unit is plain data and no function, so that many of them run as one statement each kind of step, in the commit that
+//! they share with the units of other callers ([`Store::submit`]). What decides as it goes, and is rarer, is a
+//! transaction of its own ([`Store::write`]).
+
+use crate::circuit_operations::{CircuitOperationEnd, NewCircuitOperation, begin_all, end_all};
+use crate::database::Tx;
+use crate::gate_sessions::{GateUsage, charge_all};
+use crate::kept_answers::{KeptAnswer, keep_all};
+use crate::writers::{Job, Waiting, Work};
+use crate::{Result, Store};
+
+/// The steps of a unit of work; each may be left out.
+#[derive(Clone, Debug, Default)]
+pub struct Unit {
+    /// Puts a run of a circuit on record, unless it is.
+    pub operation: Option<NewCircuitOperation>,
+    /// Ends a run that is on record. One that has ended fails the unit ([`crate::Error::OperationEnded`]).
+    pub operation_end: Option<CircuitOperationEnd>,
+    /// Adds to a session's totals and writes the usage row. A session that ended meanwhile is charged too: the work was
+    /// completed (readings P24). No such session, or a usage row of that id, fails the unit.
+    pub charge: Option<GateUsage>,
+    /// Puts an answer in the place of its claim. A lost claim fails the unit ([`crate::Error::ClaimLost`]).
+    pub keep: Option<KeptAnswer>,
+}
+
+impl Store {
+    /// Writes a unit. It is durable when this returns; the unit goes on if the caller does not wait for it.
+    ///
+    /// # Errors
+    /// Nothing of the unit was done.
+    pub async fn submit(&self, unit: Unit) -> Result<()> {
+        self.writers.submit(unit).await
+    }
+}
+
+impl Work for Unit {
+    type Answer = ();
+
+    fn shard(&self) -> &[u8] {
+        match self {
+            Unit { charge: Some(charge), .. } => charge.account_id.as_bytes(),
+            Unit { operation: Some(operation), .. } => operation.account_id.as_bytes(),
+            Unit { keep: Some(kept), .. } => &kept.digest,
+            _ => &[],
+        }
+    }
+
+    fn job(waiting: Waiting<Self>) -> Job {
+        Job::Unit(waiting)
+    }
+
+    async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
+        // in the order of locks: runs, sessions, kept answers
+        begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
+        end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;
+        charge_all(tx, units.iter().filter_map(|unit| unit.charge.as_ref()).collect()).await?;
+        keep_all(tx, units.iter().filter_map(|unit| unit.keep.as_ref()).collect()).await?;
+        Ok(vec![(); units.len()])
+    }
+}

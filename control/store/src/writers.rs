@@ -1,0 +1,280 @@
+//! Group commit: small works of many callers share a transaction, and so a wait for the disk.
+//!
+//! A writer is a task with a queue. It takes what waits, runs it in one transaction and answers every caller after the
+//! commit. What comes meanwhile is the next group, so a lone work waits for no company. SQLite has one writer, since one
+//! connection writes; PostgreSQL has a few, and works with equal shards go to the same one, in their order.
+//!
+//! A group runs without savepoints, many works as one statement. If one of them fails, which is rare, the transaction is
+//! undone and each work runs in a transaction of its own: the others are committed, and its caller gets its error. A
+//! commit that fails, or a database that does not answer, fails all of the group, and none has an effect.
+//!
+//! Locks are taken in one order by all writers and nodes, and within a table by the rows' keys: trials, runs of
+//! circuits, sessions, kept answers.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::database::{Database, Tx};
+use crate::kept_answers::{NewClaim, Release};
+use crate::trials::TrialOperations;
+use crate::units::Unit;
+use crate::{Error, Result};
+
+/// Works of one commit at most: tens of milliseconds of statements on SQLite.
+const GROUP_MAX: usize = 256;
+/// Works that wait for a writer at most; further callers wait to put theirs there.
+const QUEUE_MAX: usize = 1024;
+/// Writers to PostgreSQL, a connection each.
+const POSTGRES_WRITERS: usize = 4;
+
+/// What a writer does for one caller.
+pub(crate) trait Work: Send + Sync + Sized + 'static {
+    /// What the caller is told after the commit.
+    type Answer: Send + 'static;
+
+    /// Works with equal shards are done in the order in which they came.
+    fn shard(&self) -> &[u8];
+
+    /// As an entry of the queue.
+    fn job(waiting: Waiting<Self>) -> Job;
+
+    /// Runs all of them, or fails as soon as one cannot be done: then the transaction is undone.
+    fn run(tx: &mut Tx, works: &[&Self]) -> impl Future<Output = Result<Vec<Self::Answer>>> + Send;
+}
+
+/// A work of a caller that waits for its answer, or has gone.
+#[derive(Debug)]
+pub(crate) struct Waiting<W: Work> {
+    work: W,
+    /// Set by the first of two: the writer that begins it, or the caller that has waited too long and withdraws it.
+    taken: Arc<AtomicBool>,
+    answer: oneshot::Sender<Result<W::Answer>>,
+}
+
+/// An entry of a writer's queue.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Operations(Waiting<TrialOperations>),
+    Unit(Waiting<Unit>),
+    Claim(Waiting<NewClaim>),
+    Release(Waiting<Release>),
+}
+
+/// The queues of the writers; cheap to clone. The writers end when the last clone is gone and their queues are empty.
+#[derive(Clone, Debug)]
+pub(crate) struct Writers {
+    queues: Arc<[mpsc::Sender<Job>]>,
+    patience: Duration,
+}
+
+impl Writers {
+    /// Starts the writers of a database.
+    pub(crate) fn start(db: &Database) -> Writers {
+        let count = match db {
+            Database::Sqlite { .. } => 1,
+            Database::Postgres(_) => POSTGRES_WRITERS,
+        };
+        let start = |_| {
+            let (queue, jobs) = mpsc::channel(QUEUE_MAX);
+            tokio::spawn(write_groups(db.clone(), jobs));
+            queue
+        };
+        Writers { queues: (0..count).map(start).collect(), patience: db.patience() }
+    }
+
+    /// Does a work with others; returns after the commit. A work that is queued is done though its caller leaves.
+    pub(crate) async fn submit<W: Work>(&self, work: W) -> Result<W::Answer> {
+        let mut hasher = DefaultHasher::new();
+        work.shard().hash(&mut hasher);
+        let queue = &self.queues[(hasher.finish() % self.queues.len() as u64) as usize];
+        let taken = Arc::new(AtomicBool::new(false));
+        let (answer, mut answered) = oneshot::channel();
+        let job = W::job(Waiting { work, taken: taken.clone(), answer });
+        let waited = timeout(self.patience, async {
+            queue.send(job).await.ok()?;
+            (&mut answered).await.ok()
+        });
+        let answer = match waited.await {
+            Ok(answer) => answer,
+            Err(_) if !taken.swap(true, Ordering::AcqRel) => return Err(sqlx::Error::PoolTimedOut.into()),
+            // it has begun: from here on the database's own bounds count
+            Err(_) => answered.await.ok(),
+        };
+        answer.unwrap_or(Err(sqlx::Error::WorkerCrashed.into()))
+    }
+}
+
+/// The life of a writer.
+async fn write_groups(db: Database, mut queue: mpsc::Receiver<Job>) {
+    let mut jobs = Vec::with_capacity(GROUP_MAX);
+    while queue.recv_many(&mut jobs, GROUP_MAX).await > 0 {
+        let mut group = Group::default();
+        jobs.drain(..).for_each(|job| group.add(job));
+        let db = db.clone();
+        // a task of its own: if it panics, only the callers of this group are told so
+        let _ = tokio::spawn(async move { group.write(&db).await }).await;
+    }
+}
+
+/// What goes into one commit, by kind, in the order in which the kinds run.
+#[derive(Default)]
+struct Group {
+    operations: Vec<Waiting<TrialOperations>>,
+    units: Vec<Waiting<Unit>>,
+    claims: Vec<Waiting<NewClaim>>,
+    releases: Vec<Waiting<Release>>,
+}
+
+/// The answers of a group's works, by kind, in their order.
+struct Answers {
+    operations: Vec<bool>,
+    units: Vec<()>,
+    claims: Vec<crate::Claimed>,
+    releases: Vec<()>,
+}
+
+impl Group {
+    fn add(&mut self, job: Job) {
+        match job {
+            Job::Operations(waiting) => waiting.begin_in(&mut self.operations),
+            Job::Unit(waiting) => waiting.begin_in(&mut self.units),
+            Job::Claim(waiting) => waiting.begin_in(&mut self.claims),
+            Job::Release(waiting) => waiting.begin_in(&mut self.releases),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.operations.len() + self.units.len() + self.claims.len() + self.releases.len()
+    }
+
+    /// Writes the group and answers its callers.
+    async fn write(self, db: &Database) {
+        if self.len() < 2 {
+            return self.write_one_by_one(db).await;
+        }
+        let mut tx = match db.begin().await {
+            Ok(tx) => tx,
+            Err(error) => return self.fail(error),
+        };
+        match self.run(&mut tx).await {
+            Ok(answers) => match tx.commit().await {
+                Ok(()) => self.answer(answers),
+                Err(error) => self.fail(error),
+            },
+            Err(error) if concerns_one_work(&error) => {
+                drop(tx);
+                self.write_one_by_one(db).await;
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    async fn run(&self, tx: &mut Tx) -> Result<Answers> {
+        Ok(Answers {
+            operations: run(tx, &self.operations).await?,
+            units: run(tx, &self.units).await?,
+            claims: run(tx, &self.claims).await?,
+            releases: run(tx, &self.releases).await?,
+        })
+    }
+
+    /// Writes each work in a transaction of its own, until the database fails.
+    async fn write_one_by_one(self, db: &Database) {
+        let mut down = None;
+        write_each(db, self.operations, &mut down).await;
+        write_each(db, self.units, &mut down).await;
+        write_each(db, self.claims, &mut down).await;
+        write_each(db, self.releases, &mut down).await;
+    }
+
+    fn answer(self, answers: Answers) {
+        answer(self.operations, answers.operations);
+        answer(self.units, answers.units);
+        answer(self.claims, answers.claims);
+        answer(self.releases, answers.releases);
+    }
+
+    fn fail(self, error: Error) {
+        let error = Arc::new(error);
+        fail(self.operations, &error);
+        fail(self.units, &error);
+        fail(self.claims, &error);
+        fail(self.releases, &error);
+    }
+}
+
+impl<W: Work> Waiting<W> {
+    /// Puts it among those that are begun, unless its caller has withdrawn it.
+    fn begin_in(self, begun: &mut Vec<Self>) {
+        if !self.taken.swap(true, Ordering::AcqRel) {
+            begun.push(self);
+        }
+    }
+
+    fn tell(self, answer: Result<W::Answer>) {
+        // a caller that has gone needs no answer
+        let _ = self.answer.send(answer);
+    }
+}
+
+async fn run<W: Work>(tx: &mut Tx, waiting: &[Waiting<W>]) -> Result<Vec<W::Answer>> {
+    match waiting {
+        [] => Ok(Vec::new()),
+        _ => W::run(tx, &waiting.iter().map(|waiting| &waiting.work).collect::<Vec<_>>()).await,
+    }
+}
+
+fn answer<W: Work>(waiting: Vec<Waiting<W>>, answers: Vec<W::Answer>) {
+    for (waiting, answer) in waiting.into_iter().zip(answers) {
+        waiting.tell(Ok(answer));
+    }
+}
+
+fn fail<W: Work>(waiting: Vec<Waiting<W>>, error: &Arc<Error>) {
+    for waiting in waiting {
+        waiting.tell(Err(Error::OfGroup(error.clone())));
+    }
+}
+
+/// `down`: why the database fails, once it has failed.
+async fn write_each<W: Work>(db: &Database, waiting: Vec<Waiting<W>>, down: &mut Option<Arc<Error>>) {
+    for waiting in waiting {
+        if let Some(error) = down {
+            waiting.tell(Err(Error::OfGroup(error.clone())));
+            continue;
+        }
+        match write_alone(db, &waiting.work).await {
+            Err(error) if !concerns_one_work(&error) => {
+                let error = down.insert(Arc::new(error));
+                waiting.tell(Err(Error::OfGroup(error.clone())));
+            }
+            answer => waiting.tell(answer),
+        }
+    }
+}
+
+async fn write_alone<W: Work>(db: &Database, work: &W) -> Result<W::Answer> {
+    let mut tx = db.begin().await?;
+    let answer = W::run(&mut tx, &[work]).await?.pop();
+    tx.commit().await?;
+    answer.ok_or_else(|| sqlx::Error::RowNotFound.into())
+}
+
+/// Whether the others of a group can be done in spite of this error: a constraint, a row that is not as it should be, data
+/// that the database does not take, or a deadlock.
+fn concerns_one_work(error: &Error) -> bool {
+    match error {
+        Error::ClaimLost | Error::OperationEnded => true,
+        Error::Database(sqlx::Error::RowNotFound | sqlx::Error::Encode(_)) => true,
+        Error::Database(sqlx::Error::Database(cause)) => {
+            let class = |class| cause.code().is_some_and(|code| code.len() == 5 && code.starts_with(class));
+            cause.kind() != sqlx::error::ErrorKind::Other || class("22") || class("40")
+        }
+        _ => false,
+    }
+}

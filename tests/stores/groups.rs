@@ -1,0 +1,229 @@
+//! Units of many callers in one commit: each has the effect and the answer that it has alone.
+
+use std::pin::pin;
+use std::task::Poll;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// What a caller asks for.
+#[derive(Clone, Debug)]
+enum Asked {
+    Take(String, i64),
+    GiveBack(String, i64),
+    Submit(Unit),
+    Claim(NewClaim),
+    Release([u8; 32], [u8; 16]),
+}
+
+impl Asked {
+    /// Asks for it. The answer as a text; of a failure what kind it is.
+    async fn ask(self, store: &Store) -> String {
+        let kind = |error: Error| match error {
+            Error::ClaimLost => "claim lost",
+            Error::OperationEnded => "ended",
+            _ => "refused",
+        };
+        let of = |result: Result<()>| result.map_or_else(kind, |()| "done").to_owned();
+        match self {
+            Asked::Take(account, count) => store.take_trial_operations(&account, count, 10).await.unwrap().to_string(),
+            Asked::GiveBack(account, count) => of(store.give_back_trial_operations(&account, count).await),
+            Asked::Submit(unit) => of(store.submit(unit).await),
+            Asked::Claim(claim) => match store.claim(claim).await {
+                Ok(claimed) => format!("{claimed:?}"),
+                Err(error) => kind(error).to_owned(),
+            },
+            Asked::Release(digest, claim) => of(store.release_claim(&digest, &claim).await),
+        }
+    }
+}
+
+/// Asks for all of them at once: those that one writer does are one group. Their answers.
+async fn at_once(store: &Store, asked: Vec<Asked>) -> Vec<String> {
+    let mut callers = JoinSet::new();
+    for (at, asked) in asked.into_iter().enumerate() {
+        let store = store.clone();
+        callers.spawn(async move { (at, asked.ask(&store).await) });
+    }
+    let mut answers = callers.join_all().await;
+    answers.sort_unstable();
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn one_after_another(store: &Store, asked: Vec<Asked>) -> Vec<String> {
+    let mut answers = Vec::new();
+    for asked in asked {
+        answers.push(asked.ask(store).await);
+    }
+    answers
+}
+
+/// Two trials of ten operations, with three sessions.
+async fn furnish(store: &Store) {
+    for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
+        let (role, environment, expires_at) = ("trial", "trial", Some(1000));
+        store
+            .insert_api_key(&NewApiKey { role, environment, expires_at, ..key(&digest, account, account) })
+            .await
+            .unwrap();
+    }
+    for n in 1..=3 {
+        open(store, &session(&[n; 32], "acct_1")).await;
+    }
+}
+
+/// All that can be seen of what was done.
+async fn seen(store: &Store) -> String {
+    let mut seen = format!("{:?}", store.gate_usage_totals("acct_1").await.unwrap());
+    for n in 1..=3 {
+        let session = store.gate_session("acct_1", &[n; 32]).await.unwrap().unwrap();
+        seen += &format!(" {} {}", session.gates_used, session.total_cost_milli_yen);
+    }
+    for account in ["acct_1", "acct_2"] {
+        seen += &format!(" {}", store.trial(account).await.unwrap().unwrap().operations_used);
+    }
+    for n in 0..12 {
+        seen += &format!(" {:?}", store.circuit_operation("acct_1", &format!("op_{n}")).await.unwrap());
+    }
+    seen
+}
+
+struct Dice(ChaCha8Rng);
+
+impl Dice {
+    fn below(&mut self, count: u32) -> u8 {
+        (self.0.next_u32() % count) as u8
+    }
+
+    fn one_in(&mut self, count: u32) -> bool {
+        self.below(count) == 0
+    }
+
+    fn kept(&mut self, now: i64) -> KeptAnswer {
+        let (digest, claim) = ([self.below(12); 32], [self.below(3); 16]);
+        KeptAnswer { digest, claim, answer: vec![claim[0]; 3], blob: None, held_until: now + 5 }
+    }
+
+    /// Operations and units; some fail: for want of a session, of a claim, or because they were done before.
+    fn effects(&mut self, now: i64) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        for _ in 0..self.below(5) {
+            let (account, count) = (format!("acct_{}", 1 + self.below(2)), i64::from(1 + self.below(4)));
+            asked.push(if self.one_in(3) { Asked::GiveBack(account, count) } else { Asked::Take(account, count) });
+        }
+        let all_fine = self.one_in(2);
+        for at in 0..self.below(20) {
+            let digest = [1 + self.below(if all_fine { 3 } else { 4 }); 32];
+            let id = if all_fine { format!("use_{now}_{at}") } else { format!("use_{}", self.below(200)) };
+            let mut unit = charge(usage(&id, &digest));
+            if !all_fine && self.one_in(2) {
+                unit.keep = Some(self.kept(now));
+            }
+            if !all_fine && self.one_in(3) {
+                let op_id = format!("op_{}", self.below(12));
+                unit.operation = Some(operation(&op_id));
+                unit.operation_end = self.one_in(2).then(|| end(&op_id, "completed", now));
+            }
+            asked.push(Asked::Submit(unit));
+        }
+        asked
+    }
+
+    /// Claims and releases, some of a request that another one of them claims, some of an account that is not there.
+    fn claims(&mut self, now: i64) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        for _ in 0..self.below(16) {
+            let account_id = if self.one_in(20) { "acct_none" } else { "acct_1" }.to_owned();
+            let (digest, claim) = ([self.below(12); 32], [self.below(3); 16]);
+            let (node_id, held_until) = ("node".to_owned(), now + 3);
+            asked.push(Asked::Claim(NewClaim { digest, account_id, claim, node_id, held_until, now }));
+        }
+        for _ in 0..self.below(6) {
+            asked.push(Asked::Release([self.below(12); 32], [self.below(3); 16]));
+        }
+        asked
+    }
+}
+
+async fn groups_do_what_is_done_one_after_another(kind: Kind) {
+    let (Some((_folder, grouped)), Some((_other, single))) = (new_store(kind).await, new_store(kind).await) else {
+        return;
+    };
+    furnish(&grouped).await;
+    furnish(&single).await;
+    let mut dice = Dice(ChaCha8Rng::seed_from_u64(7));
+    for now in 0..60 {
+        for asked in [dice.claims(now), dice.effects(now)] {
+            let expected = one_after_another(&single, asked.clone()).await;
+            assert_eq!(at_once(&grouped, asked.clone()).await, expected, "{now}: {asked:?}");
+        }
+        assert_eq!(seen(&grouped).await, seen(&single).await, "{now}");
+    }
+}
+
+#[tokio::test]
+async fn groups_do_what_is_done_one_after_another_sqlite() {
+    groups_do_what_is_done_one_after_another(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn groups_do_what_is_done_one_after_another_postgres() {
+    groups_do_what_is_done_one_after_another(Kind::Postgres).await;
+}
+
+on_both! {
+    async fn i3_thirty_two_callers_at_once_are_charged_once_each(store: Store) {
+        furnish(&store).await;
+        let mut callers = JoinSet::new();
+        for caller in 0..32_u8 {
+            let store = store.clone();
+            callers.spawn(async move {
+                for round in 0..10_u8 {
+                    let (mut digest, claim) = ([caller; 32], [caller; 16]);
+                    digest[0] = round;
+                    let (account_id, node_id) = ("acct_1".to_owned(), "node".to_owned());
+                    let new = NewClaim { digest, account_id, claim, node_id, held_until: 100, now: 1 };
+                    assert_eq!(store.claim(new.clone()).await.unwrap(), Claimed::Mine);
+                    let keep = KeptAnswer { digest, claim, answer: vec![round], blob: None, held_until: 200 };
+                    let usage = usage(&format!("use_{caller}_{round}"), &[1 + caller % 3; 32]);
+                    store.submit(Unit { keep: Some(keep), ..charge(usage) }).await.unwrap();
+                    let kept = Claimed::Kept { answer: vec![round], blob: None };
+                    assert_eq!(store.claim(new).await.unwrap(), kept);
+                }
+            });
+        }
+        callers.join_all().await;
+        assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (640, 1280, 128_000));
+        let mut gates = 0;
+        for n in 1..=3 {
+            gates += store.gate_session("acct_1", &[n; 32]).await.unwrap().unwrap().gates_used;
+        }
+        assert_eq!(gates, 640);
+    }
+
+    async fn many_units_of_one_group_charge_one_session(store: Store) {
+        furnish(&store).await;
+        let units = (0..100).map(|n| Asked::Submit(charge(usage(&format!("use_{n}"), &[1; 32]))));
+        assert_eq!(at_once(&store, units.collect()).await, vec!["done"; 100]);
+        let session = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
+        assert_eq!((session.gates_used, session.total_cost_milli_yen), (200, 40_000));
+    }
+
+    async fn a_unit_goes_on_though_its_caller_leaves(store: Store) {
+        furnish(&store).await;
+        {
+            let mut left = pin!(store.submit(charge(usage("use_1", &[1; 32]))));
+            std::future::poll_fn(|context| {
+                assert!(left.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        // the same writer does it later
+        store.submit(charge(usage("use_2", &[1; 32]))).await.unwrap();
+        assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (4, 8, 800));
+    }
+}
