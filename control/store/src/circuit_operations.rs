@@ -114,8 +114,8 @@ impl Store {
     /// Ends every run of an earlier process of this node as failed, and of nodes without names. Returns how many.
     pub async fn fail_circuit_operations(&self, node_id: &str, code: &str, message: &str, at: i64) -> Result<u64> {
         let sql = "UPDATE circuit_operations SET status = 'failed', error_code = $2, error_message = $3, ended_at = $4, \
-             bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND session_digest IN \
-             (SELECT digest FROM gate_sessions WHERE node_id = $1 OR node_id IS NULL)";
+             bootstrap_ops = 0, cost_milli_yen = 0, discounted = FALSE WHERE status = 'pending' AND EXISTS (SELECT 1 FROM gate_sessions s \
+             WHERE s.digest = circuit_operations.session_digest AND (s.node_id = $1 OR s.node_id IS NULL))";
         self.db.execute(sql, values![node_id, code, message, at]).await
     }
 

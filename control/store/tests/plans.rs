@@ -1,0 +1,256 @@
+//! No query reads a whole table that grows: every statement of a tour of the store is explained, on both databases.
+#![cfg(debug_assertions)]
+
+use sqlx::sqlite::SqlitePool;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use store::statements;
+use store::*;
+use tests::database::{Kind, new_store};
+
+/// Tables that stay small, and what an operator alone asks for: these may be read as a whole.
+const SMALL: &[&str] = &[
+    "nodes",
+    "signing_keys",
+    "retired_signing_keys",
+    "server_secret",
+    "lockout_version",
+    "setup_links",
+    "password_links",
+    "_sqlx_migrations",
+    "sqlite_master",
+];
+/// Statements that are to read a whole table: a start's, an operator's, and one that asks whether there is any row.
+const WHOLE: &[&str] = &[
+    // what an operator lists
+    "FROM accounts a LEFT JOIN",
+    "ORDER BY k.created_at, key_id",
+    "FROM users ORDER BY",
+    "FROM user_keys",
+    "FROM lockouts LEFT JOIN",
+    "UPDATE lockouts SET failures",
+    // whether there is any
+    "LIMIT 1",
+    "COUNT(*) FROM users",
+    // trials live for half an hour
+    "FROM trials t",
+    // once a start
+    "UPDATE trials SET operations_used = (SELECT",
+    // hourly, over sessions that ended long ago: an index over `gates_used` would make every charge dearer
+    "DELETE FROM gate_sessions WHERE COALESCE",
+];
+
+fn may_read_all(sql: &str) -> bool {
+    WHOLE.iter().any(|part| sql.contains(part))
+}
+
+fn is_query(sql: &str) -> bool {
+    ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb))
+}
+
+fn new_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str, environment: &'a str) -> NewApiKey<'a> {
+    NewApiKey {
+        key_id,
+        account_id,
+        lineage_id: key_id,
+        digest,
+        key_prefix: "svc_test_0123456",
+        role: "developer",
+        environment,
+        office: true,
+        plan: "free",
+        created_at: 5,
+        expires_at: Some(500),
+    }
+}
+
+fn unit(n: u8) -> Unit {
+    let (session_digest, account_id, op_id) = ([1; 32], "acct_1".to_owned(), format!("op_{n}"));
+    Unit {
+        operation: Some(NewCircuitOperation {
+            op_id: op_id.clone(),
+            account_id: account_id.clone(),
+            session_digest,
+            gates_total: 1,
+            by_gate: "{}".to_owned(),
+            levels: 1,
+            created_at: 5,
+        }),
+        operation_end: Some(CircuitOperationEnd {
+            op_id,
+            status: "completed",
+            gates_done: 1,
+            bootstrap_ops: 1,
+            cost_milli_yen: 1,
+            discounted: false,
+            compute_us: 1,
+            error: None,
+            ended_at: 6,
+        }),
+        charge: Some(GateUsage {
+            usage_id: format!("use_{n}"),
+            session_digest: [1 + n % 2; 32],
+            account_id,
+            environment: "live",
+            gates: 1,
+            by_gate: "{}".to_owned(),
+            bootstrap_ops: 1,
+            bootstraps_done: 1,
+            cost_milli_yen: 1,
+            compute_us: 1,
+            created_at: 6,
+        }),
+        keep: Some(KeptAnswer { digest: [n; 32], claim: [n; 16], answer: vec![1], blob: None, held_until: 100 }),
+    }
+}
+
+fn claim(n: u8) -> NewClaim {
+    let (account_id, node_id) = ("acct_1".to_owned(), "node_1".to_owned());
+    NewClaim { digest: [n; 32], account_id, claim: [n; 16], node_id, held_until: 100, now: 1 }
+}
+
+/// Everything that nodes do again and again.
+async fn tour(store: &Store) -> store::Result<()> {
+    for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
+        store.insert_api_key(&new_key(&digest, account, account, "test")).await?;
+    }
+    let window = TrialWindow { network: &[3; 32], keys_max: 5, length: 50 };
+    store.insert_trial_key(&new_key(&[3; 32], "ak_3", "acct_3", "trial"), &[1; 52], window).await?;
+    store.trial_keys("svc_test_0123456", 10).await?;
+    assert!(store.take_trial_operations("acct_3", 1, 10).await?);
+    store.give_back_trial_operations("acct_3", 1).await?;
+    store.api_key(&[1; 32]).await?;
+    store.keys_used(&[("acct_1".to_owned(), 9)]).await?;
+    for n in 1..=2 {
+        let session = NewGateSession {
+            digest: &[n; 32],
+            account_id: "acct_1",
+            environment: "live",
+            node_id: "node_1",
+            preset: "fast_128",
+            is_blind: true,
+            imported: false,
+            created_at: 10,
+            expires_at: 20,
+            sealed_id: b"sealed",
+            open_max: Some(9),
+        };
+        store.write(async |tx| tx.insert_gate_session(&session).await).await?;
+    }
+    store.renew_lease("node_1", 15).await?;
+    store.gate_session("acct_1", &[1; 32]).await?;
+    store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
+    store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
+    store.active_sessions_of("node_1").await?;
+    // alone, and as groups
+    store.claim(claim(1)).await?;
+    store.submit(unit(1)).await?;
+    let (two, three) = tokio::join!(store.claim(claim(2)), store.claim(claim(3)));
+    assert_eq!((two?, three?), (Claimed::Mine, Claimed::Mine));
+    let (two, three) = tokio::join!(store.submit(unit(2)), store.submit(unit(3)));
+    two.and(three)?;
+    store.claim(claim(1)).await?;
+    store.release_claim(&[9; 32], &[9; 16]).await?;
+    store.circuit_operation("acct_1", "op_1").await?;
+    store.usage_between("acct_1", 0, 9).await?;
+    store.gate_usage_totals("acct_1").await?;
+    store.circuits_page("acct_1", None, 9).await?;
+    store.circuit_text("acct_1", "none").await?;
+    store.delete_circuit("acct_1", "none").await?;
+    store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }], 1, 2).await?;
+    store.lockouts_since(0).await?;
+    store.user_of_email("a@b").await?;
+    store.user("usr_1").await?;
+    store.token_standing("usr_1", "sgn_1", "acct_1").await?;
+    store.is_token_ended(&[1; 32]).await?;
+    let next = NextRefreshToken { digest: &[1; 32], sealed: &[], grace_us: 1 };
+    store.exchange_refresh_token(&[2; 32], &next, 1).await?;
+    store.revoke_api_key("acct_2", 10).await?;
+    store.revoke_keys_of_account("acct_2", 10).await?;
+    store.revoke_keys_of_user("usr_1", 10).await?;
+    store.delete_user("usr_1", 10).await?;
+    // what a node does once a while
+    store.expire_gate_sessions("node_1", 30).await?;
+    store.end_gate_sessions_of("acct_1", "node_1", 30).await?;
+    store.lose_gate_sessions("node_1", 30).await?;
+    store.lose_forsaken_sessions(30).await?;
+    store.forget_gate_sessions(5).await?;
+    store.forget_nodes(5).await?;
+    store.fail_circuit_operations("node_1", "", "", 30).await?;
+    store.forget_circuit_operations(5).await?;
+    store.release_claims_of("node_1").await?;
+    store.forget_kept_answers(5).await?;
+    store.kept_blobs().await?;
+    store.forget_lockouts(5).await?;
+    store.forget_request_counts(1).await?;
+    store.forget_trial_windows(5).await?;
+    store.forget_sign_ins(5, 5).await?;
+    store.ended_trials(1000, 9).await?;
+    store.erase_trial("acct_3", 1000, 1000).await?;
+    store.forget_erased_accounts(5).await?;
+    store.give_back_lost_trial_operations("node_1").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn queries_are_served_by_indices_sqlite() {
+    let (folder, store) = new_store(Kind::Sqlite).await.unwrap();
+    tour(&store).await.unwrap();
+    let pool = SqlitePool::connect(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
+    // an index over a part of a table, such as the open sessions, may be read as a whole
+    let partial = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '% WHERE %'";
+    let partial: Vec<String> = sqlx::query_scalar(partial).fetch_all(&pool).await.unwrap();
+    let mut explained = 0;
+    for (sql, _) in statements::seen() {
+        // arrays are PostgreSQL's
+        if !is_query(sql) || sql.contains("unnest") || sql.contains("ANY(") || may_read_all(sql) {
+            continue;
+        }
+        let plan = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(&pool).await.unwrap();
+        let steps: Vec<String> = plan.iter().map(|step| step.get("detail")).collect();
+        let is_partial = |of: &str| of.rsplit(' ').next().is_some_and(|index| partial.iter().any(|name| name == index));
+        let whole = |step: &&String| step.strip_prefix("SCAN ").is_some_and(|of| !is_small(of) && !is_partial(of));
+        assert_eq!(steps.iter().find(whole), None, "{sql}: {steps:#?}");
+        explained += 1;
+    }
+    assert!(explained > 60, "{explained}");
+}
+
+#[tokio::test]
+async fn queries_are_served_by_indices_postgres() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let store = Store::open(&url).await.unwrap();
+    tour(&store).await.unwrap();
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    run(&mut connection, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan".to_owned()).await;
+    let mut explained = 0;
+    for (_, sql) in statements::seen() {
+        if !is_query(sql) || sql.contains("sqlite_master") || may_read_all(sql) {
+            continue;
+        }
+        run(&mut connection, format!("PREPARE asked AS {sql}")).await;
+        let count = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'asked'";
+        let count: i32 = sqlx::query_scalar(count).fetch_one(&mut connection).await.unwrap();
+        let nulls = vec!["NULL"; count as usize].join(", ");
+        let nulls = if count > 0 { format!("({nulls})") } else { nulls };
+        let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE asked{nulls}"));
+        let plan = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
+        let steps: Vec<String> = plan.iter().map(|step| step.get(0)).collect();
+        let whole = |step: &&String| step.split_once("Seq Scan on ").is_some_and(|(_, of)| !is_small(of));
+        assert_eq!(steps.iter().find(whole), None, "{sql}: {steps:#?}");
+        run(&mut connection, "DEALLOCATE asked".to_owned()).await;
+        explained += 1;
+    }
+    assert!(explained > 60, "{explained}");
+}
+
+/// Whether the table that a plan names first is a small one, or no table.
+fn is_small(of: &str) -> bool {
+    let table = of.split(' ').next().unwrap_or_default();
+    SMALL.contains(&table) || of.contains("CONSTANT ROW")
+}
+
+async fn run(connection: &mut PgConnection, sql: String) {
+    let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(connection).await;
+    assert!(done.is_ok(), "{sql}: {done:?}");
+}
