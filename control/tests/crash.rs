@@ -17,7 +17,7 @@ use control::caller::{Environment, Role};
 use control::config::Config;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use store::Store;
+use store::{RecordedState, Store};
 use tempfile::TempDir;
 use tests::database::Kind;
 use tests::http::{Request, Response};
@@ -256,7 +256,7 @@ async fn sessions_are_opened_once_and_deleted_for_good(place: &Place) {
                 let replayed = opened.header("idempotent-replayed").is_some();
                 let session: [u8; 32] = Sha256::digest(text(&opened.json()["session_id"])).into();
                 let record = place.store.gate_session(&place.account, &session).await.unwrap().unwrap();
-                assert_eq!(record.state, if replayed { "lost" } else { "active" });
+                assert_eq!(record.state, if replayed { RecordedState::Lost } else { RecordedState::Active });
                 assert_eq!(open().await["total_count"], u32::from(!replayed));
             },
         )
@@ -271,7 +271,8 @@ async fn sessions_are_opened_once_and_deleted_for_good(place: &Place) {
             async |_, session, _, answer| {
                 let digest = Sha256::digest(session).into();
                 let record = place.store.gate_session(&place.account, &digest).await.unwrap().unwrap();
-                assert!(record.state == "deleted" || (answer.is_none() && record.state == "lost"), "{}", record.state);
+                let died = answer.is_none() && record.state == RecordedState::Lost;
+                assert!(died || record.state == RecordedState::Deleted, "{:?}", record.state);
             },
         )
         .await;

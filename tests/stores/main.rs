@@ -191,12 +191,12 @@ on_both! {
         }
         open(&store, &session(&[1; 32], "acct_1")).await;
         assert_eq!(store.gate_session("acct_2", &[1; 32]).await.unwrap(), None);
-        assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, "active");
+        assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, RecordedState::Active);
         assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap().rows.len(), 1);
         assert!(store.end_gate_session(&[1; 32], SessionEnd::Deleted, 15).await.unwrap());
         assert!(!store.end_gate_session(&[1; 32], SessionEnd::Expired, 16).await.unwrap());
         let ended = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
-        assert_eq!((ended.state.as_str(), ended.ended_at), ("deleted", Some(15)));
+        assert_eq!((ended.state, ended.ended_at), (RecordedState::Deleted, Some(15)));
         assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap(), Rows { rows: Vec::new(), total: 0 });
     }
 
@@ -236,8 +236,8 @@ on_both! {
         store.end_gate_session(&[2; 32], SessionEnd::Deleted, 11).await.unwrap();
         assert_eq!(store.lose_gate_sessions("node_2", 14).await.unwrap(), 0);
         assert_eq!(store.lose_gate_sessions("node_1", 15).await.unwrap(), 1);
-        assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, "lost");
-        assert_eq!(store.gate_session("acct_1", &[2; 32]).await.unwrap().unwrap().state, "deleted");
+        assert_eq!(store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap().state, RecordedState::Lost);
+        assert_eq!(store.gate_session("acct_1", &[2; 32]).await.unwrap().unwrap().state, RecordedState::Deleted);
     }
 
     async fn what_a_node_left_behind_that_does_not_come_back_is_ended_and_forgotten(store: Store) {
@@ -250,7 +250,7 @@ on_both! {
         assert_eq!((store.lose_forsaken_sessions(20).await.unwrap(), store.forget_nodes(15).await.unwrap()), (0, 0));
         assert_eq!((store.lose_forsaken_sessions(21).await.unwrap(), store.forget_nodes(16).await.unwrap()), (1, 1));
         let left = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
-        assert_eq!((left.state.as_str(), left.ended_at, left.sealed_id, left.lease_until), ("lost", Some(20), None, None));
+        assert_eq!((left.state, left.ended_at, left.sealed_id, left.lease_until), (RecordedState::Lost, Some(20), None, None));
     }
 
     async fn an_account_keeps_circuits_by_name_within_its_bounds(store: Store) {

@@ -169,9 +169,9 @@ on_both! {
         assert_eq!(store.expire_gate_sessions("node_1", 30).await.unwrap(), 2);
         assert_eq!(store.expire_gate_sessions("node_1", 30).await.unwrap(), 0);
         let one = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
-        assert_eq!((one.state.as_str(), one.ended_at), ("expired", Some(30)));
+        assert_eq!((one.state, one.ended_at), (RecordedState::Expired, Some(30)));
         assert_eq!(store.end_gate_sessions_of("acct_1", "node_1", 30).await.unwrap(), 1);
-        assert_eq!(store.gate_session("acct_1", &[4; 32]).await.unwrap().unwrap().state, "active");
+        assert_eq!(store.gate_session("acct_1", &[4; 32]).await.unwrap().unwrap().state, RecordedState::Active);
     }
 
     async fn l9_open_sessions_are_counted_with_the_new_one(store: Store) {

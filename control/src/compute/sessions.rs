@@ -16,7 +16,7 @@ use api::gates::{CreatedSession, SecurityClaim, Session, SessionState};
 use api::pages::Page;
 use api::{AccountId, Code, MilliYen, SessionId};
 use sha2::{Digest as _, Sha256};
-use store::{GateSession, KeptAnswer, NewGateSession, SessionEnd, SessionOpened, Store};
+use store::{GateSession, KeptAnswer, NewGateSession, RecordedState, SessionEnd, SessionOpened, Store};
 use tokio::sync::oneshot;
 
 use crate::access::api_key::invalid_key;
@@ -264,14 +264,14 @@ impl Sessions {
         }
         let record = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
         let ended_recently = now.since(Timestamp(record.ended_at.unwrap_or(record.expires_at))) < TOMBSTONE;
-        match record.state.as_str() {
-            "active" if now < Timestamp(record.expires_at) => match record.node_id {
+        match record.state {
+            RecordedState::Active if now < Timestamp(record.expires_at) => match record.node_id {
                 // it is just being ended
                 Some(node_id) if node_id == self.node_id => Err(not_found()),
                 _ => Ok(Place::Elsewhere { digest, lost: record.lease_until.is_none_or(|until| until <= now.0) }),
             },
-            "expired" | "active" if ended_recently => Err(ended(SessionEnd::Expired)),
-            "lost" if ended_recently => Err(ended(SessionEnd::Lost)),
+            RecordedState::Expired | RecordedState::Active if ended_recently => Err(ended(SessionEnd::Expired)),
+            RecordedState::Lost if ended_recently => Err(ended(SessionEnd::Lost)),
             _ => Err(not_found()),
         }
     }

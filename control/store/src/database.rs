@@ -127,6 +127,52 @@ macro_rules! from_row {
 }
 pub(crate) use from_row;
 
+/// Gives the variants of an enum their words in a column: `as_str`, `from_name`, and reading it from a row.
+macro_rules! words {
+    ($name:ident { $($variant:ident = $word:literal),* $(,)? }) => {
+        impl $name {
+            /// Its word in the database.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word),*
+                }
+            }
+
+            /// The one of this word.
+            pub fn from_name(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl<D: sqlx::Database> sqlx::Type<D> for $name
+        where
+            String: sqlx::Type<D>,
+        {
+            fn type_info() -> D::TypeInfo {
+                String::type_info()
+            }
+
+            fn compatible(info: &D::TypeInfo) -> bool {
+                String::compatible(info)
+            }
+        }
+
+        impl<'r, D: sqlx::Database> sqlx::Decode<'r, D> for $name
+        where
+            String: sqlx::Decode<'r, D>,
+        {
+            fn decode(value: D::ValueRef<'r>) -> std::result::Result<Self, sqlx::error::BoxDynError> {
+                let word = String::decode(value)?;
+                $name::from_name(&word).ok_or_else(|| format!("{word:?} is no {}", stringify!($name)).into())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
 /// A database; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum Database {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::database::{Tx, from_row, locking, values};
+use crate::database::{Tx, from_row, locking, values, words};
 use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
@@ -50,8 +50,8 @@ pub struct GateSession {
     pub is_blind: bool,
     /// Another library made its key.
     pub imported: bool,
-    /// `active`, `deleted`, `expired` or `lost`.
-    pub state: String,
+    /// Whether it is open, or how it ended.
+    pub state: RecordedState,
     /// When it was opened.
     pub created_at: i64,
     /// When it ends by itself.
@@ -91,16 +91,30 @@ pub enum SessionEnd {
     Lost,
 }
 
-impl SessionEnd {
-    /// The word in the column `state`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SessionEnd::Deleted => "deleted",
-            SessionEnd::Expired => "expired",
-            SessionEnd::Lost => "lost",
+impl From<SessionEnd> for RecordedState {
+    fn from(end: SessionEnd) -> Self {
+        match end {
+            SessionEnd::Deleted => RecordedState::Deleted,
+            SessionEnd::Expired => RecordedState::Expired,
+            SessionEnd::Lost => RecordedState::Lost,
         }
     }
 }
+
+/// The state of a session on record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedState {
+    /// It has not ended, unless its time is over.
+    Active,
+    /// As [`SessionEnd::Deleted`].
+    Deleted,
+    /// As [`SessionEnd::Expired`].
+    Expired,
+    /// As [`SessionEnd::Lost`].
+    Lost,
+}
+
+words!(RecordedState { Active = "active", Deleted = "deleted", Expired = "expired", Lost = "lost" });
 
 /// How opening a session went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +284,7 @@ impl Store {
             .db
             .execute(
                 "UPDATE gate_sessions SET state = $2, ended_at = $3, sealed_id = NULL WHERE digest = $1 AND state = 'active'",
-                values![digest, end.as_str(), at],
+                values![digest, RecordedState::from(end).as_str(), at],
             )
             .await?;
         Ok(done == 1)

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::database::{Tx, values};
+use crate::database::{Sql, Tx, values};
 use crate::writers::{Job, Waiting, Work};
 use crate::{Error, Result, Store};
 
@@ -86,7 +86,13 @@ impl Store {
 
     /// Forgets answers, and claims of lost nodes, whose time is over. Returns how many.
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
-        self.db.execute("DELETE FROM kept_answers WHERE held_until <= $1", values![now]).await
+        // in the order of the rows, as where answers are kept: none of two transactions waits for the other in a ring
+        let sql = Sql {
+            sqlite: "DELETE FROM kept_answers WHERE held_until <= $1",
+            postgres: "DELETE FROM kept_answers WHERE digest IN \
+                 (SELECT digest FROM kept_answers WHERE held_until <= $1 ORDER BY digest FOR UPDATE)",
+        };
+        self.db.execute(sql, values![now]).await
     }
 
     /// The names of all files that hold answers' bodies.

@@ -43,7 +43,9 @@ pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
 pub use database::{Connections, Tx};
-pub use gate_sessions::{GateSession, GateUsage, NewGateSession, SessionEnd, SessionOpened, UsageTotals};
+pub use gate_sessions::{
+    GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,
+};
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use lockouts::{Locked, Lockout};
 pub use pages::Rows;

@@ -1,7 +1,7 @@
 //! Trials: accounts of one key that end by themselves, with everything they own (readings A12-A15).
 
 use crate::api_keys::{NewApiKey, insert};
-use crate::database::{Tx, from_row, values};
+use crate::database::{Tx, from_row, locking, values};
 use crate::writers::{Job, Waiting, Work};
 use crate::{Result, Store};
 
@@ -135,6 +135,9 @@ impl Store {
     pub async fn erase_trial(&self, account_id: &str, quiet_since: i64, now: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         tx.lock_account(account_id).await?;
+        // before its sessions, as where operations are counted
+        let sql = locking!("SELECT account_id FROM trials WHERE account_id = $1");
+        tx.fetch_optional::<(String,)>(sql, values![account_id]).await?;
         let sql = "SELECT COUNT(*) FROM gate_sessions WHERE account_id = $1 \
              AND (ended_at > $2 OR (state = 'active' AND expires_at > $2))";
         let (open,): (i64,) = tx.fetch_one(sql, values![account_id, quiet_since]).await?;
