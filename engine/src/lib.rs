@@ -99,7 +99,7 @@ impl Engine {
     /// Opens the devices of this machine and starts on them. Beside GPUs the CPU stands in, should they all fail.
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
-        let all_gpus = !devices.iter().any(|device| matches!(device, detect::Device::Cpu(_)));
+        let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));
         let answers = Arc::new(KnownAnswers::compute().map_err(|error| Error::Device(error.to_string()))?);
         let to_serve = || ToServe { answers: answers.clone(), every: Duration::from_secs(config.self_test_s) };
         let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(to_serve())).collect();

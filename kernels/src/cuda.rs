@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::gpu::{Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
-use driver::{Memory, Shape, Together, failed};
+use driver::{LaunchConfiguration, Memory, Together, failed};
 use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};
 use staging::Staging;
@@ -252,8 +252,8 @@ impl Gpu for Cuda {
             _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
             _ => Together::Cluster(cluster),
         };
-        let shape = Shape { groups, threads, shared_bytes, together };
-        launch.module.0.launch(launch.entry, &shape, &bind, launch.args)
+        let configuration = LaunchConfiguration { groups, threads, shared_bytes, together };
+        launch.module.0.launch(launch.entry, &configuration, &bind, launch.args)
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {

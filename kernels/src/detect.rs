@@ -62,7 +62,7 @@ impl FromStr for Choice {
 }
 
 /// A device that computes, whichever kind it is.
-pub enum Device {
+pub enum AnyDevice {
     /// The processor.
     Cpu(Cpu),
     /// One of NVIDIA's cards.
@@ -73,26 +73,26 @@ pub enum Device {
     Wgpu(Box<Evaluator<Wgpu>>),
 }
 
-impl Device {
+impl AnyDevice {
     /// What it is.
     pub fn info(&self) -> &DeviceInfo {
         match self {
-            Device::Cpu(cpu) => cpu.info(),
+            AnyDevice::Cpu(cpu) => cpu.info(),
             #[cfg(feature = "cuda")]
-            Device::Cuda(card) => card.info(),
+            AnyDevice::Cuda(card) => card.info(),
             #[cfg(feature = "wgpu")]
-            Device::Wgpu(card) => card.info(),
+            AnyDevice::Wgpu(card) => card.info(),
         }
     }
 
     /// Hands the device over, its kind spent.
     pub fn with<W: WithDevice>(self, what: W) -> W::Out {
         match self {
-            Device::Cpu(cpu) => what.with(cpu),
+            AnyDevice::Cpu(cpu) => what.with(cpu),
             #[cfg(feature = "cuda")]
-            Device::Cuda(card) => what.with(*card),
+            AnyDevice::Cuda(card) => what.with(*card),
             #[cfg(feature = "wgpu")]
-            Device::Wgpu(card) => what.with(*card),
+            AnyDevice::Wgpu(card) => what.with(*card),
         }
     }
 }
@@ -118,7 +118,7 @@ pub struct PassedOver {
 /// What was found.
 pub struct Detected {
     /// What computes, at least one; all of one kind.
-    pub devices: Vec<Device>,
+    pub devices: Vec<AnyDevice>,
     /// What was looked for before, and is not used.
     pub passed_over: Vec<PassedOver>,
 }
@@ -138,11 +138,11 @@ pub fn detect(choice: Choice, kernel_cache: Option<&Path>) -> Detected {
             return Detected { devices, passed_over };
         }
     }
-    Detected { devices: vec![Device::Cpu(Cpu::open())], passed_over }
+    Detected { devices: vec![AnyDevice::Cpu(Cpu::open())], passed_over }
 }
 
 /// Opens the devices of one kind: those that were proved, and why the others were not.
-type Open = fn(Choice, Option<&Path>) -> (Vec<Device>, Vec<Error>);
+type Open = fn(Choice, Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>);
 
 /// An error as a reason: of [`Error::Unavailable`] its words alone.
 fn reason(error: Error) -> String {
@@ -153,26 +153,26 @@ fn reason(error: Error) -> String {
 }
 
 #[cfg(feature = "cuda")]
-fn open_cuda(_: Choice, kernel_cache: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
-    proved(Cuda::enumerate(kernel_cache), |card| Device::Cuda(Box::new(card)))
+fn open_cuda(_: Choice, kernel_cache: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
+    proved(Cuda::enumerate(kernel_cache), |card| AnyDevice::Cuda(Box::new(card)))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn open_cuda(_: Choice, _: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
+fn open_cuda(_: Choice, _: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
     (Vec::new(), vec![not_built("cuda")])
 }
 
 #[cfg(feature = "wgpu")]
-fn open_wgpu(choice: Choice, _: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
-    let (mut devices, mut refused) = proved(Wgpu::enumerate(false), |card| Device::Wgpu(Box::new(card)));
+fn open_wgpu(choice: Choice, _: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
+    let (mut devices, mut refused) = proved(Wgpu::enumerate(false), |card| AnyDevice::Wgpu(Box::new(card)));
     if devices.is_empty() && choice == Choice::Wgpu {
-        (devices, refused) = proved(Wgpu::enumerate(true), |card| Device::Wgpu(Box::new(card)));
+        (devices, refused) = proved(Wgpu::enumerate(true), |card| AnyDevice::Wgpu(Box::new(card)));
     }
     (devices, refused)
 }
 
 #[cfg(not(feature = "wgpu"))]
-fn open_wgpu(_: Choice, _: Option<&Path>) -> (Vec<Device>, Vec<Error>) {
+fn open_wgpu(_: Choice, _: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
     (Vec::new(), vec![not_built("wgpu")])
 }
 
@@ -183,7 +183,7 @@ fn not_built(backend: &str) -> Error {
 
 /// Of cards that were opened, or not, those that compute what they should.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Evaluator<G>) -> Device) -> (Vec<Device>, Vec<Error>) {
+fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Evaluator<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
     let (mut devices, mut refused) = (Vec::new(), Vec::new());
     for card in cards {
         let named = |card: &Evaluator<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
@@ -333,7 +333,7 @@ mod tests {
             assert!(!devices.is_empty());
             let software = devices.iter().any(|device| device.info().backend == "wgpu-software");
             assert!(!software || choice == Choice::Wgpu, "software Vulkan only when it was asked for");
-            let on_cpu = devices.iter().any(|device| matches!(device, Device::Cpu(_)));
+            let on_cpu = devices.iter().any(|device| matches!(device, AnyDevice::Cpu(_)));
             let wanted: &[&str] = match choice {
                 Choice::Auto => &["cuda", "wgpu"],
                 Choice::Cuda => &["cuda"],

@@ -80,8 +80,8 @@ pub(crate) unsafe trait Simd: Copy + 'static {
 pub(crate) unsafe trait SimdReals: Simd {
     /// Doubles in a vector: `LANES / 2`.
     const REALS: usize;
-    /// Whether sums are added by units of their own, beside those of fused products.
-    const UNITS_FOR_SUMS: bool;
+    /// Whether the processor has adders beside its units for fused products, so that a sum costs no product.
+    const SEPARATE_ADDERS: bool;
     /// The vector.
     type R: Copy;
     /// `REALS` vectors, for [`SimdReals::transpose_reals`].
@@ -168,13 +168,13 @@ impl Isa {
         }
     }
 
-    /// [`SimdReals::UNITS_FOR_SUMS`].
-    pub(crate) fn units_for_sums(self) -> bool {
+    /// [`SimdReals::SEPARATE_ADDERS`].
+    pub(crate) fn separate_adders(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512::Avx512::UNITS_FOR_SUMS,
+            Isa::Avx512 => avx512::Avx512::SEPARATE_ADDERS,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2::Avx2::UNITS_FOR_SUMS,
+            Isa::Avx2 => avx2::Avx2::SEPARATE_ADDERS,
             Isa::Portable => false,
         }
     }

@@ -243,7 +243,7 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 /// What a launch needs beside its function.
-pub struct Shape {
+pub struct LaunchConfiguration {
     pub groups: u32,
     pub threads: u32,
     pub shared_bytes: u32,
@@ -313,15 +313,21 @@ impl Module {
     }
 
     /// Starts an entry with these buffers, then these words as its arguments, in the order of the module's stream.
-    pub fn launch(&self, entry: &'static str, shape: &Shape, bind: &[&Memory], args: &[u32]) -> Result<()> {
+    pub fn launch(
+        &self,
+        entry: &'static str,
+        configuration: &LaunchConfiguration,
+        bind: &[&Memory],
+        args: &[u32],
+    ) -> Result<()> {
         self.stream.bind()?;
-        let function = self.function(entry, shape.shared_bytes)?;
+        let function = self.function(entry, configuration.shared_bytes)?;
         let mut addresses: Vec<sys::CUdeviceptr> = bind.iter().map(|memory| memory.address).collect();
         let mut words = args.to_vec();
         let addresses = addresses.iter_mut().map(|address| (address as *mut sys::CUdeviceptr).cast::<c_void>());
         let words = words.iter_mut().map(|word| (word as *mut u32).cast::<c_void>());
         let mut arguments: Vec<*mut c_void> = addresses.chain(words).collect();
-        let mut attribute = match shape.together {
+        let mut attribute = match configuration.together {
             Together::Alone => None,
             Together::Cluster(_) if has_cluster_of_its_own(function) => None,
             Together::Cluster(x) => Some(sys::CUlaunchAttribute {
@@ -344,25 +350,25 @@ impl Module {
         let launched = unsafe {
             if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {
-                    gridDimX: shape.groups,
+                    gridDimX: configuration.groups,
                     gridDimY: 1,
                     gridDimZ: 1,
-                    blockDimX: shape.threads,
+                    blockDimX: configuration.threads,
                     blockDimY: 1,
                     blockDimZ: 1,
-                    sharedMemBytes: shape.shared_bytes,
+                    sharedMemBytes: configuration.shared_bytes,
                     hStream: self.stream.handle(),
                     attrs: attribute,
                     numAttrs: 1,
                 };
                 sys::cuLaunchKernelEx(&config, function, arguments.as_mut_ptr(), null_mut()).result()
             } else {
-                let (groups, threads) = ((shape.groups, 1, 1), (shape.threads, 1, 1));
+                let (groups, threads) = ((configuration.groups, 1, 1), (configuration.threads, 1, 1));
                 result::launch_kernel(
                     function,
                     groups,
                     threads,
-                    shape.shared_bytes,
+                    configuration.shared_bytes,
                     self.stream.handle(),
                     &mut arguments,
                 )

@@ -55,7 +55,7 @@ impl<G: Gpu> Compiler<G> {
 }
 
 /// The groups of a launch that is not just one group a piece of work.
-pub(crate) struct Shape {
+pub(crate) struct Grid {
     pub groups: u32,
     pub threads: u32,
     pub shared_bytes: u32,
@@ -76,8 +76,8 @@ impl<G: Gpu> Stem<G> {
         if groups == 0 {
             return Ok(());
         }
-        let shape = Shape { groups, threads: self.threads, shared_bytes: 0, cluster: 1 };
-        self.launch_shaped(gpu, entry, shape, bind, args)
+        let grid = Grid { groups, threads: self.threads, shared_bytes: 0, cluster: 1 };
+        self.launch_grid(gpu, entry, grid, bind, args)
     }
 
     /// Starts an entry that needs a group for each piece of its work.
@@ -101,12 +101,12 @@ impl<G: Gpu> Stem<G> {
         gpu.groups_at_once(&self.module, entry, self.threads)
     }
 
-    /// Starts an entry in a shape of its own.
-    pub fn launch_shaped(
+    /// Starts an entry over a grid of its own.
+    pub fn launch_grid(
         &self,
         gpu: &G,
         entry: &'static str,
-        Shape { groups, threads, shared_bytes, cluster }: Shape,
+        Grid { groups, threads, shared_bytes, cluster }: Grid,
         bind: &[&[&G::Buf]],
         args: &[u32],
     ) -> Result<()> {

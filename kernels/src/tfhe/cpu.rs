@@ -1,4 +1,5 @@
-//! Gates on the processor, the reference and the fallback: one plain function per stem, rows in parallel (feature `parallel`).
+//! Gates on the processor, the reference and the fallback: one plain function per stem, rows in parallel (feature
+//! `parallel`).
 
 mod blind_rotate;
 mod evaluate;
@@ -50,7 +51,7 @@ impl Cpu {
     pub fn blind_rotate(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
         let key = &key.bootstrap;
         let p = key.params();
-        let (row_in, row_out) = (p.lwe_dimension + 1, blind_rotate::accumulator_words(p));
+        let (row_in, row_out) = (p.lwe_dimension + 1, p.accumulator_words());
         let rows = inputs.len() / row_in;
         let mut out = vec![0; rows * row_out];
         let turn = self.rows_of_a_turn(rows);
@@ -99,7 +100,7 @@ impl Stems for Cpu {
         let p = key.bootstrap.params();
         let accumulators = self.blind_rotate(key, inputs)?;
         let mut out = vec![0; inputs.len() / (p.lwe_dimension + 1) * (p.extracted_dimension() + 1)];
-        let rows = accumulators.chunks_exact(blind_rotate::accumulator_words(p));
+        let rows = accumulators.chunks_exact(p.accumulator_words());
         for (accumulator, out) in rows.zip(out.chunks_exact_mut(p.extracted_dimension() + 1)) {
             sample_extract::sample_extract(p, accumulator, out);
         }

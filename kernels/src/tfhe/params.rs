@@ -106,6 +106,11 @@ impl ParamsLiteral {
         self.glwe_dimension * self.polynomial_size
     }
 
+    /// Words of one row's accumulator, `[k + 1][N]`.
+    pub fn accumulator_words(&self) -> usize {
+        (self.glwe_dimension + 1) * self.polynomial_size
+    }
+
     /// Rows of one RGSW ciphertext, `(k + 1) l`.
     pub fn rgsw_rows(&self) -> usize {
         (self.glwe_dimension + 1) * self.bootstrap_level_count

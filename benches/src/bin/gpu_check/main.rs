@@ -15,7 +15,7 @@ use client::{Preset, SecretKey};
 use kernels::Backend;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Cache, architecture};
-use kernels::detect::{Choice, Device, detect};
+use kernels::detect::{AnyDevice, Choice, detect};
 use kernels::gpu::Gpu;
 use kernels::tfhe::{EvaluationKey, Gates};
 
@@ -87,13 +87,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let mut all = Vec::new();
     for device in &found.devices {
         let figures = match device {
-            Device::Cpu(cpu) => {
+            AnyDevice::Cpu(cpu) => {
                 let mut figures = Figures::new(cpu.info(), arguments.preset.name(), &arguments.date);
                 gates(&mut figures, arguments, cpu, &key, &secret)?;
                 measure::processor(&mut figures, cpu, &key, &secret, time)?;
                 figures
             }
-            Device::Cuda(card) => {
+            AnyDevice::Cuda(card) => {
                 let (multiprocessors, clock_khz) = (card.gpu().card().multiprocessors, card.gpu().clock_khz()?);
                 let rates = rates::measure(card.gpu(), clock_khz, Rounds::CARD, time)?;
                 let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
@@ -103,7 +103,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
                 measure::stems(&mut figures, card, &key, time)?;
                 figures
             }
-            Device::Wgpu(card) => {
+            AnyDevice::Wgpu(card) => {
                 let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
                 gates(&mut figures, arguments, &**card, &key, &secret)?;
                 measure::stems(&mut figures, card, &key, time)?;
@@ -132,12 +132,12 @@ fn precompile(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Whether a device is of the kind that was asked for, or any would do.
-fn asked_for(choice: Choice, device: &Device) -> bool {
+fn asked_for(choice: Choice, device: &AnyDevice) -> bool {
     match device {
         _ if choice == Choice::Auto => true,
-        Device::Cpu(_) => choice == Choice::Cpu,
-        Device::Cuda(_) => choice == Choice::Cuda,
-        Device::Wgpu(_) => choice == Choice::Wgpu,
+        AnyDevice::Cpu(_) => choice == Choice::Cpu,
+        AnyDevice::Cuda(_) => choice == Choice::Cuda,
+        AnyDevice::Wgpu(_) => choice == Choice::Wgpu,
     }
 }
 

@@ -10,7 +10,7 @@ use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
 use kernels::gpu::{Compiler, Gpu, Shares, Table, ntt, shares};
-use kernels::tfhe::gpu::blind_rotate::{Variant, accumulator_words};
+use kernels::tfhe::gpu::blind_rotate::Variant;
 use kernels::tfhe::gpu::{CompiledStems, Evaluator};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, Params, SlotGate, ring};
 use kernels::{Backend, Result};
@@ -149,7 +149,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
     let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, &table, key)?;
     let exponents = gpu.alloc(rows * (p.lwe_dimension + 1))?;
     gpu.write(&exponents, 0, &any_exponents(p, rows))?;
-    let accumulators = gpu.alloc(rows * accumulator_words(p))?;
+    let accumulators = gpu.alloc(rows * p.accumulator_words())?;
     let rows_max = stems.blind_rotate.rows_of_a_share(&[rows]);
     let words = shares(&[(rows, [0; 2])], rows_max);
     let (shared, count) = (gpu.alloc(words.len())?, words.len() / 4);

@@ -158,7 +158,7 @@ unsafe impl Simd for Avx2 {
 unsafe impl SimdReals for Avx2 {
     const REALS: usize = 4;
     /// AMD's have since Zen, Intel's without AVX-512 since Golden Cove.
-    const UNITS_FOR_SUMS: bool = true;
+    const SEPARATE_ADDERS: bool = true;
     type R = __m256d;
     type SquareOfReals = [__m256d; 4];
 

@@ -169,7 +169,7 @@ unsafe impl Simd for Avx512 {
 // SAFETY: called where the instruction set is enabled; pointers are used as the trait says.
 unsafe impl SimdReals for Avx512 {
     const REALS: usize = 8;
-    const UNITS_FOR_SUMS: bool = false;
+    const SEPARATE_ADDERS: bool = false;
     type R = __m512d;
     type SquareOfReals = [__m512d; 8];
 

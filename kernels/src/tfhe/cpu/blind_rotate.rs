@@ -120,11 +120,6 @@ impl Scratch {
     }
 }
 
-/// Words of one row's accumulator, `[k + 1][N]`.
-pub fn accumulator_words(params: &Params) -> usize {
-    (params.glwe_dimension + 1) * params.polynomial_size
-}
-
 /// The constants of the digits' decomposition: `y = (u + offset) >> shift` holds all digits, each raised by `B/2`.
 #[derive(Clone, Copy)]
 pub struct Decomposition {
@@ -391,7 +386,7 @@ unsafe fn steps<S: Simd, const COMPONENTS: usize>(
 ) {
     let params = &key.params;
     let d = Decomposition::new(params);
-    let words = accumulator_words(params);
+    let words = params.accumulator_words();
     let step_words = key.words.len() / params.lwe_dimension;
     for (i, key_step) in key.words.chunks_exact(step_words).enumerate() {
         // the first rows of the group call the next step's key in; it then waits in the cache for all of them

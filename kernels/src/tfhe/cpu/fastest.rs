@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cpu::simd::Isa;
 use crate::error::Result;
-use crate::tfhe::cpu::blind_rotate::{accumulator_words, reals, start};
+use crate::tfhe::cpu::blind_rotate::{reals, start};
 use crate::tfhe::{Params, ParamsLiteral, Preset};
 
 /// Steps of blind rotation of a run: a tenth of a millisecond or two with [`ROWS`].
@@ -57,8 +57,8 @@ struct Run {
 
 impl Run {
     fn new(isa: Isa, params: Params) -> Result<Run> {
-        let mut accumulators = vec![0; ROWS * accumulator_words(&params)];
-        for (row, accumulator) in accumulators.chunks_exact_mut(accumulator_words(&params)).enumerate() {
+        let mut accumulators = vec![0; ROWS * params.accumulator_words()];
+        for (row, accumulator) in accumulators.chunks_exact_mut(params.accumulator_words()).enumerate() {
             start(&params, row, accumulator);
         }
         Ok(Run {

@@ -7,23 +7,25 @@
 //!
 //! Memory: `[M / REALS][2][REALS]`, a vector of real parts and one of imaginary parts in turn.
 //!
-//! `forward` is Cooley-Tukey with the twist folded into the roots, as in `ntt.rs`: a root a group. How the stages are
+//! `forward` is Cooley-Tukey, decimated in time: twiddle factors before butterflies, with the twist folded into them, as in
+//! `ntt.rs`, so that a group has one set. Passes take several stages at once, by butterflies of a higher radix. How they are
 //! taken depends on the processor:
 //!
-//! - Where sums are done by the units of fused products ([`powers`]), `inverse` is the textbook's: a root a place, and the
-//!   twist at the end. Passes are of three stages where vectors have 8 reals (and registers are 32), squares of six.
-//! - Where sums have units of their own ([`sums`]), `inverse` is `forward` undone, with the same roots and no twist. Passes
-//!   are of two stages, whose three products and eight sums are not as deep as four butterflies: such passes wait for
-//!   their own results rather than for units.
+//! - Without separate adders twiddle factors are in tangent form ([`tangent`]). `inverse` is the textbook's: a twiddle factor
+//!   a place, and the twist at the end. Passes are of radix 8 where vectors have 8 reals (and registers are 32), squares of
+//!   six stages.
+//! - With them twiddle factors are real and imaginary parts ([`cartesian`]). `inverse` is `forward` undone, decimated in
+//!   frequency, with the same twiddle factors and no twist. Passes are of radix 4, whose three products and eight sums are not
+//!   as deep as four butterflies: such passes wait for their own results rather than for units.
 //!
-//! Every output of a stage is rounded once or twice and its root once, each to `2^-53` of its size; what comes of that is
-//! counted in `blind_rotate/representation.rs` and measured in `blind_rotate/reals.rs`. Keys go by [`precise`], with the same
-//! order of values.
+//! Every output of a stage is rounded once or twice and its twiddle factor once, each to `2^-53` of its size; what comes of
+//! that is counted in `blind_rotate/representation.rs` and measured in `blind_rotate/reals/tests.rs`. Keys go by
+//! [`precise`], with the same order of values.
 
-mod powers;
+mod cartesian;
 pub(super) mod precise;
-mod sums;
 mod tables;
+mod tangent;
 
 use crate::cpu::simd::SimdReals;
 pub use tables::{Tables, vectors};
@@ -113,34 +115,34 @@ unsafe fn sum_and_difference_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>) ->
     }
 }
 
-/// RADIX vectors through as many forward stages as halve it to one; `factor`: their numbers, by place.
+/// RADIX vectors through as many forward stages as halve it to one; `twiddle`: the reals of its twiddle factors.
 #[inline(always)]
 unsafe fn stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    unsafe { if S::UNITS_FOR_SUMS { sums::stages(v, factor) } else { powers::stages(v, factor) } }
+    unsafe { if S::SEPARATE_ADDERS { cartesian::stages(v, twiddle) } else { tangent::stages(v, twiddle) } }
 }
 
-/// RADIX vectors back through as many stages, times RADIX, by the same factors where there are units for sums, else by
+/// RADIX vectors back through as many stages, times RADIX, by the same twiddles where there are separate adders, else by
 /// those of places.
 #[inline(always)]
 unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
-    unsafe { if S::UNITS_FOR_SUMS { sums::undo_stages(v, factor) } else { powers::inverse_stages(v, factor) } }
+    unsafe { if S::SEPARATE_ADDERS { cartesian::undo_stages(v, twiddle) } else { tangent::inverse_stages(v, twiddle) } }
 }
 
-/// The factors of a group, one for all lanes. (They are read before a loop that stores: for all that the compiler knows, a
+/// The twiddles of a group, one for all lanes. (They are read before a loop that stores: for all that the compiler knows, a
 /// store might change the tables.)
 #[inline(always)]
-unsafe fn broadcast<S: SimdReals, const RADIX: usize>(factors: *const f64) -> [S::R; powers::FACTORS] {
+unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [S::R; tangent::TWIDDLE_REALS] {
     unsafe {
-        let mut out = [S::splat_real(0.0); powers::FACTORS];
-        let number = if S::UNITS_FOR_SUMS { sums::number(RADIX) } else { powers::number(RADIX) };
+        let mut out = [S::splat_real(0.0); tangent::TWIDDLE_REALS];
+        let number = if S::SEPARATE_ADDERS { cartesian::reals_of(RADIX) } else { tangent::reals_of(RADIX) };
         for i in 0..number {
-            out[i] = S::splat_real(*factors.add(i));
+            out[i] = S::splat_real(*twiddles.add(i));
         }
         out
     }
@@ -152,13 +154,13 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &Tables, words: *
     unsafe {
         let points = tables.polynomial_size / 2;
         let stride = points / RADIX;
-        let factors = broadcast::<S, RADIX>(tables.first.as_ptr());
+        let twiddles = broadcast::<S, RADIX>(tables.first.as_ptr());
         for at in (0..stride).step_by(S::REALS) {
             let v: [Complex<S>; RADIX] = std::array::from_fn(|i| {
                 let from = words.add(at + i * stride);
                 Complex { re: S::from_words(from), im: S::from_words(from.add(points)) }
             });
-            let v = stages(v, |i| factors[i]);
+            let v = stages(v, |i| twiddles[i]);
             for i in 0..RADIX {
                 v[i].store(out.add(2 * (at + i * stride)));
             }
@@ -173,11 +175,11 @@ unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f
         let length = tables.polynomial_size / groups;
         let stride = length / RADIX;
         for group in 0..groups {
-            let factors = broadcast::<S, RADIX>(tables.of_group::<S>(groups + group));
+            let twiddles = broadcast::<S, RADIX>(tables.of_group::<S>(groups + group));
             for at in (0..stride).step_by(2 * S::REALS) {
                 let base = values.add(group * length + at);
                 let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(base.add(i * stride)));
-                let v = stages(v, |i| factors[i]);
+                let v = stages(v, |i| twiddles[i]);
                 for i in 0..RADIX {
                     v[i].store(base.add(i * stride));
                 }
@@ -195,20 +197,20 @@ struct InversePass {
 }
 
 impl InversePass {
-    /// The factors of a group, where inverse stages go by them.
+    /// The twiddles of a group, where inverse stages go by them.
     #[inline(always)]
     unsafe fn of_group<S: SimdReals, const RADIX: usize>(
         self,
         tables: &Tables,
         group: usize,
-    ) -> [S::R; powers::FACTORS] {
+    ) -> [S::R; tangent::TWIDDLE_REALS] {
         unsafe {
-            if !S::UNITS_FOR_SUMS {
-                return [S::splat_real(0.0); powers::FACTORS];
+            if !S::SEPARATE_ADDERS {
+                return [S::splat_real(0.0); tangent::TWIDDLE_REALS];
             }
             let groups = tables.polynomial_size / 2 / (self.half * RADIX);
-            let factors = if self.last { tables.first.as_ptr() } else { tables.of_group::<S>(groups + group) };
-            broadcast::<S, RADIX>(factors)
+            let twiddles = if self.last { tables.first.as_ptr() } else { tables.of_group::<S>(groups + group) };
+            broadcast::<S, RADIX>(twiddles)
         }
     }
 
@@ -219,16 +221,16 @@ impl InversePass {
         tables: &Tables,
         values: *const f64,
         at: usize,
-        of_group: &[S::R; powers::FACTORS],
+        of_group: &[S::R; tangent::TWIDDLE_REALS],
     ) -> [Complex<S>; RADIX] {
         unsafe {
             let from = values.add(2 * at);
             let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(from.add(2 * i * self.half)));
-            if S::UNITS_FOR_SUMS {
+            if S::SEPARATE_ADDERS {
                 inverse_stages(v, |i| of_group[i])
             } else {
-                let factors = tables.of_places(self.number).add(at * powers::number(RADIX));
-                inverse_stages(v, |i| S::load_reals(factors.add(i * S::REALS)))
+                let twiddles = tables.of_places(self.number).add(at * tangent::reals_of(RADIX));
+                inverse_stages(v, |i| S::load_reals(twiddles.add(i * S::REALS)))
             }
         }
     }
@@ -267,7 +269,7 @@ impl InversePass {
                     let v = self.vectors::<S, RADIX>(tables, values, at, &of_group);
                     for i in 0..RADIX {
                         let twist = tables.twist.as_ptr().add(2 * (at + i * self.half));
-                        let x = if S::UNITS_FOR_SUMS { v[i] } else { v[i].mul(Complex::load(twist)) };
+                        let x = if S::SEPARATE_ADDERS { v[i] } else { v[i].mul(Complex::load(twist)) };
                         pair[second][i] = sink.prepare(x);
                     }
                 }
@@ -356,7 +358,7 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
         let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
         let of_group = tables.of_group::<S>(squares + square);
         let of_group = |i: usize| S::splat_real(*of_group.add(i));
-        let v = if RADIX == 4 { sums::second_stage(v, of_group) } else { stages(v, of_group) };
+        let v = if RADIX == 4 { cartesian::second_stage(v, of_group) } else { stages(v, of_group) };
         let of_lane = tables.of_lanes::<S>(square);
         let v = stages(transpose(v), |i| S::load_reals(of_lane.add(i * S::REALS)));
         for i in 0..RADIX {
@@ -389,10 +391,10 @@ unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &Tables
             let squares = tables.polynomial_size / 2 / (RADIX * RADIX);
             let (of_lane, of_group) = (tables.of_lanes::<S>(square), tables.of_group::<S>(squares + square));
             let v = inverse_stages(v, |i| S::load_reals(of_lane.add(i * S::REALS)));
-            sums::undo_second_stage(transpose(v), |i| S::splat_real(*of_group.add(i)))
+            cartesian::undo_second_stage(transpose(v), |i| S::splat_real(*of_group.add(i)))
         } else {
             let of_place = tables.of_places(0);
-            inverse_stages(transpose(powers::first_inverse_stages(v)), |i| S::load_reals(of_place.add(i * S::REALS)))
+            inverse_stages(transpose(tangent::first_inverse_stages(v)), |i| S::load_reals(of_place.add(i * S::REALS)))
         };
         for i in 0..RADIX {
             v[i].store(values.add(2 * S::REALS * i));

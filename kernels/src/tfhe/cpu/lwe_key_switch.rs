@@ -4,16 +4,16 @@
 //! Tiles of columns run over a block of key rows for every input, with the sums in registers: a key row is read once for
 //! all inputs of a call.
 //!
-//! Where there are several inputs and the base is small, no input multiplies: all multiples of a key row (of two rows, all
-//! sums of their multiples) are made once, and each input subtracts the one its digits name.
+//! Where there are several inputs and the base is small, no input multiplies: a lookup table ([`lookup`]) has the multiples
+//! of key rows by all digits, and each input subtracts its entries.
 
-mod multiples;
+mod lookup;
 
 use crate::cpu::memory::Words;
 use crate::cpu::simd::{Isa, Simd};
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Params};
-use multiples::Names;
+use lookup::Lookup;
 
 /// Vectors of a tile: sums that stay in registers.
 const TILE_VECTORS: usize = 8;
@@ -27,7 +27,7 @@ pub struct KeySwitchKey {
     words: Words,
     params: Params,
     isa: Isa,
-    names: Option<Names>,
+    lookup: Option<Lookup>,
 }
 
 impl KeySwitchKey {
@@ -46,7 +46,7 @@ impl KeySwitchKey {
                 }
             }
         }
-        Ok(KeySwitchKey { words, params: p, isa, names: Names::of(&p) })
+        Ok(KeySwitchKey { words, params: p, isa, lookup: Lookup::of(&p) })
     }
 
     /// Its parameters.
@@ -96,8 +96,8 @@ pub fn key_switch(key: &KeySwitchKey, inputs: &[u32], out: &mut [u32]) -> Result
         // (4) the sample's body goes to the body
         sums[p.lwe_dimension] = input[dimension];
     }
-    match &key.names {
-        Some(names) if rows >= multiples::INPUTS_MIN => names.subtract(key, inputs, dimension, &mut sums)?,
+    match &key.lookup {
+        Some(lookup) if rows >= lookup::INPUTS_MIN => lookup.subtract(key, inputs, dimension, &mut sums)?,
         _ => {
             let mut all_digits = vec![0i32; rows * dimension * levels];
             for (input, digits_of_row) in

@@ -49,19 +49,14 @@ impl Variant {
     }
 }
 
-/// Words of a row's accumulator, `[k + 1][N]`.
-pub fn accumulator_words(params: &Params) -> usize {
-    (params.glwe_dimension + 1) * params.polynomial_size
-}
-
 /// Whether a group's memory has room for a row's accumulator beside the polynomial under transformation.
 fn accumulator_is_shared(card: &Card, params: &Params) -> bool {
-    4 * (accumulator_words(params) + params.polynomial_size) <= card.shared_bytes_max as usize
+    4 * (params.accumulator_words() + params.polynomial_size) <= card.shared_bytes_max as usize
 }
 
 /// Words of a step's key, in any order.
 fn step_words(params: &Params) -> usize {
-    params.rgsw_rows() * accumulator_words(params)
+    params.rgsw_rows() * params.accumulator_words()
 }
 
 /// Words of a bootstrapping key on the card.
@@ -91,7 +86,7 @@ impl<G: Gpu> BlindRotate<G> {
                 let more = [
                     ("WORDS", params.polynomial_size as u32 / threads),
                     ("ACC_SHARED", u32::from(shared)),
-                    ("ACC_WORDS", if shared { accumulator_words(params) as u32 } else { 1 }),
+                    ("ACC_WORDS", if shared { params.accumulator_words() as u32 } else { 1 }),
                 ];
                 Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, &constants(params), threads, &more)?)
             }

@@ -202,7 +202,7 @@ impl<G: Gpu> Evaluator<G> {
     /// Bootstraps that go through the kernels together: neither more groups nor larger buffers than the card has.
     fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
         let (card, p) = (self.gpu.card(), &key.params);
-        let row_words = blind_rotate::accumulator_words(p).max(p.lwe_dimension + 1);
+        let row_words = p.accumulator_words().max(p.lwe_dimension + 1);
         let fit = (card.buffer_bytes_max / (4 * row_words as u64)) as usize;
         let rows = fit.min(card.groups_max as usize).min(key.stems.key_switch.gates_max(card.groups_max, batches));
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
@@ -342,7 +342,7 @@ impl<G: Gpu> Evaluator<G> {
     ) -> Result<()> {
         let (gpu, stems, p) = (&self.gpu, &key.stems, &key.params);
         let exponents = scratch.exponents.of(gpu, 0)?;
-        let accumulators = scratch.accumulators.of(gpu, rows * blind_rotate::accumulator_words(p))?;
+        let accumulators = scratch.accumulators.of(gpu, rows * p.accumulator_words())?;
         stems.mod_switch.run(gpu, exponents, rows * (p.lwe_dimension + 1))?;
         let shares = scratch.tables.shares(rotations);
         stems.blind_rotate.run(gpu, keys, &key.roots, exponents, accumulators, &shares)?;

@@ -16,13 +16,13 @@ use crate::cpu::memory::{Doubles, Words};
 use crate::error::Result;
 use crate::tfhe::Params;
 use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
-use crate::tfhe::cpu::blind_rotate::{Decomposition, accumulator_words, rotated_digits};
+use crate::tfhe::cpu::blind_rotate::{Decomposition, rotated_digits};
 use crate::tfhe::cpu::fft;
 use digits::HighDigits;
 use exact::add_exact_sums;
 use key::step_values;
 pub use key::{Key, serve};
-use products::{Ahead, LINE, sums_of_rows};
+use products::{KeyAhead, LINE, sums_of_rows};
 use sums::QUARTERS;
 pub(super) use sums::add_sums;
 
@@ -77,7 +77,7 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
         let n = tables.polynomial_size();
         let blocks = n / (2 * fft::BLOCK_POINTS);
         let at_once = ahead.len().div_ceil(blocks * d.levels * COMPONENTS);
-        let mut ahead = Ahead { values: ahead, at_once };
+        let mut ahead = KeyAhead { values: ahead, at_once };
         for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
             let to = HighDigits::<S>::new(scratch.digits.as_mut_ptr(), n, d);
             rotated_digits::<S>(polynomial, exponent, d.offset, to);
@@ -138,7 +138,7 @@ unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
     scratch: &mut Scratch,
 ) {
     let params = &key.params;
-    let words = accumulator_words(params);
+    let words = params.accumulator_words();
     // each row calls its share of the next step's key
     let share = step_values(params).div_ceil(accumulators.len() / words);
     for i in 0..params.lwe_dimension {

@@ -102,7 +102,7 @@ impl Roundings {
         let mut out = Roundings { forward: 0.0, products: Vec::new(), factors: 0.0 };
         let mut done = 0;
         for (number, stages) in fft::stages_of_passes(reals, points).into_iter().enumerate() {
-            if isa.units_for_sums() {
+            if isa.separate_adders() {
                 // a butterfly's sum is rounded twice and passes its error to the difference, in all 2 sqrt 2 and 1; of four
                 // vectors two are multiplied instead; the second stage's sums; a factor a pass
                 out.forward += if stages == 2 { 5.83 } else { 4.83 };
@@ -123,7 +123,7 @@ impl Roundings {
             }
             done += stages;
         }
-        if !isa.units_for_sums() {
+        if !isa.separate_adders() {
             // the twist
             out.products.extend([1; 2]);
             out.factors += 1.0;

@@ -1,22 +1,22 @@
-//! Roots of the double-precision transform, as its passes read them.
+//! Twiddle factors of the double-precision transform, as its passes read them.
 
-use super::{BLOCK_POINTS, powers, precise, stages_of_first_pass, sums};
+use super::{BLOCK_POINTS, cartesian, precise, stages_of_first_pass, tangent};
 use crate::cpu::memory::Doubles;
 use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
 
-/// Roots of one ring degree as one vector width reads them: the factors of `stages` and `inverse_stages`, a number or a
+/// Twiddle factors of one ring degree as one vector width reads them: those of `stages` and `inverse_stages`, a number or a
 /// vector each.
 pub struct Tables {
     isa: Isa,
     pub(super) polynomial_size: usize,
     /// Of the first forward and, undone, the last inverse pass.
     pub(super) first: Vec<f64>,
-    /// `[groups][factors]`: of group `g` of `m`, for as many stages as vectors have reals in bits, the set `m + g`.
+    /// `[groups][twiddles]`: of group `g` of `m`, for as many stages as vectors have reals in bits, the set `m + g`.
     groups: Vec<f64>,
-    /// `[squares][factors][REALS]`: of the stages within vectors.
+    /// `[squares][twiddles][REALS]`: of the stages within vectors.
     lanes: Doubles,
-    /// `[places][factors][REALS]` for every inverse pass after the first stages. Nothing where inverse stages are forward
+    /// `[places][twiddles][REALS]` for every inverse pass after the first stages. Nothing where inverse stages are forward
     /// ones undone.
     places: Vec<Doubles>,
     /// What is left to multiply after the inverse stages: `r^-j`, `r^M = i`, laid out as the points. Not read where inverse
@@ -35,15 +35,15 @@ impl Tables {
     pub fn new(isa: Isa, polynomial_size: usize) -> Result<Tables> {
         let points = polynomial_size / 2;
         let (isa, reals) = vectors(isa, polynomial_size).expect("vectors of doubles");
-        let (factors, undone) = match isa.units_for_sums() {
-            true => (sums::factors as Factors, true),
-            false => (powers::factors as Factors, false),
+        let (twiddles, undone) = match isa.separate_adders() {
+            true => (cartesian::twiddles as Twiddles, true),
+            false => (tangent::twiddles as Twiddles, false),
         };
         let of_group = |radix: usize, group: usize| {
             let (index, groups) = index_of_group(group);
-            factors(radix, index, (4 * radix * groups) as i64)
+            twiddles(radix, index, (4 * radix * groups) as i64)
         };
-        // a vector of each factor
+        // a vector of each twiddle
         let of_vector = |of_lane: &dyn Fn(usize) -> Vec<f64>| {
             let lanes: Vec<Vec<f64>> = (0..reals).map(of_lane).collect();
             (0..lanes[0].len())
@@ -62,7 +62,7 @@ impl Tables {
             while half < points {
                 let radix = if half * first_radix == points { first_radix } else { reals };
                 let of_place =
-                    |place: usize| of_vector(&|lane| factors(radix, (place + lane) as i64, (radix * half) as i64));
+                    |place: usize| of_vector(&|lane| twiddles(radix, (place + lane) as i64, (radix * half) as i64));
                 let pass: Vec<f64> = (0..half).step_by(reals).flat_map(of_place).collect();
                 places.push(Doubles::copy_of(&pass)?);
                 half *= radix;
@@ -93,16 +93,16 @@ impl Tables {
         self.isa
     }
 
-    /// The factors of a group.
+    /// The twiddles of a group.
     #[inline(always)]
     pub(super) unsafe fn of_group<S: SimdReals>(&self, group: usize) -> *const f64 {
-        unsafe { self.groups.as_ptr().add((group - 1) * factors_of_a_set::<S>()) }
+        unsafe { self.groups.as_ptr().add((group - 1) * twiddle_reals::<S>()) }
     }
 
     /// Those of the lanes of a square.
     #[inline(always)]
     pub(super) unsafe fn of_lanes<S: SimdReals>(&self, square: usize) -> *const f64 {
-        unsafe { self.lanes.as_ptr().add(square * factors_of_a_set::<S>() * S::REALS) }
+        unsafe { self.lanes.as_ptr().add(square * twiddle_reals::<S>() * S::REALS) }
     }
 
     /// Those of the places of an inverse pass: after the first stages of all, by number.
@@ -119,12 +119,12 @@ impl Tables {
 }
 
 /// Of a radix and a root, in turns.
-type Factors = fn(usize, i64, i64) -> Vec<f64>;
+type Twiddles = fn(usize, i64, i64) -> Vec<f64>;
 
 /// Factors of as many stages as vectors have reals in bits.
 #[inline(always)]
-fn factors_of_a_set<S: SimdReals>() -> usize {
-    if S::UNITS_FOR_SUMS { sums::FACTORS } else { powers::FACTORS }
+fn twiddle_reals<S: SimdReals>() -> usize {
+    if S::SEPARATE_ADDERS { cartesian::TWIDDLE_REALS } else { tangent::TWIDDLE_REALS }
 }
 
 /// Group `g` of `m` splits `X^2h - w^2`, `h = M / 2m`, with `w = r_g^h`, `r_g` the `4M`-th root of unity with this index,

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
 use crate::error::{Error, Result};
-use crate::gpu::stem::{Compiler, Shape, Stem};
+use crate::gpu::stem::{Compiler, Grid, Stem};
 use crate::gpu::{Card, Gpu, Language, Shares, alloc, upload};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
@@ -131,14 +131,14 @@ impl<G: Gpu> Registers<G> {
             let steps = steps_max.min(p.lwe_dimension - first);
             upload(gpu, &part, steps, step_words(p), CHUNK_WORDS, |i, out| key.expand_bootstrap(first + i, out))?;
             let polynomials = (steps * step_words(p) / p.polynomial_size) as u32;
-            let shape = Shape {
+            let grid = Grid {
                 groups: polynomials.div_ceil(KEY_WARPS),
                 threads: 32 * KEY_WARPS,
                 shared_bytes: 4 * (2 * p.polynomial_size as u32 + KEY_WARPS * padded(p)),
                 cluster: 1,
             };
             let args = [polynomials, first as u32];
-            stem.launch_shaped(gpu, "blind_rotate_warp_key", shape, &[&[&part], &[roots], &[loaded]], &args)?;
+            stem.launch_grid(gpu, "blind_rotate_warp_key", grid, &[&[&part], &[roots], &[loaded]], &args)?;
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl<G: Gpu> Registers<G> {
         }
         let kernel = self.warp.iter().find(|(gates, _)| *gates as usize >= shares.rows_max);
         let (gates, stem) = kernel.expect("shares are as large as those of one of the kernels");
-        let shape = Shape {
+        let grid = Grid {
             groups: shares.count as u32,
             threads: threads(&self.params, *gates),
             shared_bytes: shared_bytes(&self.params, *gates, self.tiles),
@@ -182,7 +182,7 @@ impl<G: Gpu> Registers<G> {
         };
         let args = [self.params.lwe_dimension as u32, shares.table.first as u32];
         let [keys, roots, exponents, acc] = bind;
-        stem.launch_shaped(gpu, "blind_rotate_warp", shape, &[keys, roots, exponents, acc, &[shares.table.buf]], &args)
+        stem.launch_grid(gpu, "blind_rotate_warp", grid, &[keys, roots, exponents, acc, &[shares.table.buf]], &args)
     }
 
     fn ways(&self) -> Ways {
@@ -228,7 +228,7 @@ impl<G: Gpu> Cluster<G> {
             gpu.copy(&shown.zeros, &shown.counts, rows)?;
         }
         let groups = p.rgsw_rows() as u32;
-        let shape = Shape {
+        let grid = Grid {
             groups: rows as u32 * groups,
             threads: p.polynomial_size as u32 / 8,
             shared_bytes: 0,
@@ -236,7 +236,7 @@ impl<G: Gpu> Cluster<G> {
         };
         let bind = [keys, roots, exponents, acc, &[&shown.values], &[&shown.counts], &[shares.table.buf]];
         let args = [p.lwe_dimension as u32, shares.table.first as u32];
-        let started = self.stem.launch_shaped(gpu, "blind_rotate_cluster", shape, &bind, &args);
+        let started = self.stem.launch_grid(gpu, "blind_rotate_cluster", grid, &bind, &args);
         if matches!(started, Err(Error::Unavailable(_))) {
             self.rows_max.store(0, Ordering::Relaxed);
         }

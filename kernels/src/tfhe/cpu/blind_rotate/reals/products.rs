@@ -10,12 +10,12 @@ use super::{Scratch, row_distance};
 pub(super) const LINE: usize = 8;
 
 /// The next step's key, called into the cache a few lines at a time, so that memory and arithmetic overlap.
-pub(super) struct Ahead<'a> {
+pub(super) struct KeyAhead<'a> {
     pub(super) values: &'a [f64],
     pub(super) at_once: usize,
 }
 
-impl Ahead<'_> {
+impl KeyAhead<'_> {
     #[inline(always)]
     unsafe fn call<S: Simd>(&mut self) {
         let (now, later) = self.values.split_at(self.values.len().min(self.at_once.next_multiple_of(LINE)));
@@ -75,7 +75,7 @@ pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KE
     key_row: *const f64,
     level: usize,
     scratch: &mut Scratch,
-    ahead: &mut Ahead,
+    ahead: &mut KeyAhead,
     first: bool,
 ) {
     unsafe {

@@ -68,7 +68,7 @@ fn key(params: Params, isa: Isa, representation: Representation, mut word: impl 
 /// The accumulator whose difference from its rotation by `N` is `d`.
 fn accumulator(params: &Params, d: impl FnMut(usize) -> u32) -> Vec<u32> {
     let minus_half = RING_MODULUS - MODULUS.inverse(2);
-    (0..accumulator_words(params)).map(d).map(|d| MODULUS.mul(d, minus_half)).collect()
+    (0..params.accumulator_words()).map(d).map(|d| MODULUS.mul(d, minus_half)).collect()
 }
 
 /// Sums in turns against residues: the largest distance.
@@ -274,7 +274,7 @@ impl Search {
         let mut bodies: Vec<u32> =
             (0..params.bootstrap_body_words()).map(pattern(start.min(4), &params, words)).collect();
         let differences: Vec<u32> =
-            (0..accumulator_words(&params)).map(pattern(start.min(3), &params, digits)).collect();
+            (0..params.accumulator_words()).map(pattern(start.min(3), &params, digits)).collect();
         if start == PATTERNS.len() {
             let components = params.glwe_dimension + 1;
             for (at, body) in bodies.iter_mut().enumerate() {

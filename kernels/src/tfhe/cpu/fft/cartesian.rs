@@ -1,28 +1,28 @@
-//! Stages where sums have units of their own: full products, then sums, one or two stages at a time; back the other way
-//! round.
+//! Butterflies of radix 2 and 4 with twiddle factors as real and imaginary parts: full products, then sums, where sums
+//! have adders of their own. `stages` decimates in time (products first), `undo_stages` in frequency (sums first).
 
 use super::tables::root;
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
-/// Factors of four vectors.
-pub const FACTORS: usize = number(4);
+/// Reals of the twiddle factors of radix 4.
+pub const TWIDDLE_REALS: usize = reals_of(4);
 
-/// Factors of a radix.
-pub const fn number(radix: usize) -> usize {
+/// Reals of the twiddle factors of a radix: two for each vector but the first.
+pub const fn reals_of(radix: usize) -> usize {
     2 * (radix - 1)
 }
 
 /// What [`stages`] and [`undo_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `s`, then its square and
 /// its cube; real and imaginary parts.
-pub fn factors(radix: usize, turn: i64, of: i64) -> Vec<f64> {
+pub fn twiddles(radix: usize, turn: i64, of: i64) -> Vec<f64> {
     (1..radix as i64).flat_map(|j| root(j * turn, of)).collect()
 }
 
 /// `s^j`.
 #[inline(always)]
-unsafe fn power<S: SimdReals>(factor: &impl Fn(usize) -> S::R, j: usize) -> Complex<S> {
-    Complex { re: factor(2 * j - 2), im: factor(2 * j - 1) }
+unsafe fn power<S: SimdReals>(twiddle: &impl Fn(usize) -> S::R, j: usize) -> Complex<S> {
+    Complex { re: twiddle(2 * j - 2), im: twiddle(2 * j - 1) }
 }
 
 impl<S: SimdReals> Complex<S> {
@@ -73,15 +73,15 @@ unsafe fn butterfly_by_i<S: SimdReals>(x: Complex<S>, y: Complex<S>, w: Complex<
 #[inline(always)]
 pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
     unsafe {
         if RADIX == 2 {
-            (v[0], v[1]) = butterfly(v[0], v[1], power(&factor, 1));
+            (v[0], v[1]) = butterfly(v[0], v[1], power(&twiddle, 1));
             return v;
         }
-        let (x, y) = butterfly(v[0], v[2], power(&factor, 2));
-        let (z, t) = sum_and_difference(v[1].mul(power(&factor, 1)), v[3].mul(power(&factor, 3)));
+        let (x, y) = butterfly(v[0], v[2], power(&twiddle, 2));
+        let (z, t) = sum_and_difference(v[1].mul(power(&twiddle, 1)), v[3].mul(power(&twiddle, 3)));
         (v[0], v[1]) = sum_and_difference(x, z);
         (v[2], v[3]) = sum_and_difference_by_i(y, t);
         v
@@ -92,12 +92,12 @@ pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
 #[inline(always)]
 pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
     unsafe {
         if RADIX == 2 {
             let (sum, difference) = sum_and_difference(v[0], v[1]);
-            (v[0], v[1]) = (sum, difference.mul_conjugate(power(&factor, 1)));
+            (v[0], v[1]) = (sum, difference.mul_conjugate(power(&twiddle, 1)));
             return v;
         }
         let ((x, z), (y, t)) = (sum_and_difference(v[0], v[1]), sum_and_difference(v[2], v[3]));
@@ -105,9 +105,9 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
         let (sum, two) = sum_and_difference(x, y);
         v[0] = sum;
         // the square first: registers are few
-        v[2] = two.mul_conjugate(power(&factor, 2));
-        v[1] = one.mul_conjugate(power(&factor, 1));
-        v[3] = three.mul_conjugate(power(&factor, 3));
+        v[2] = two.mul_conjugate(power(&twiddle, 2));
+        v[1] = one.mul_conjugate(power(&twiddle, 1));
+        v[3] = three.mul_conjugate(power(&twiddle, 3));
         v
     }
 }
@@ -116,10 +116,10 @@ pub unsafe fn undo_stages<S: SimdReals, const RADIX: usize>(
 #[inline(always)]
 pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
     unsafe {
-        let w = power(&factor, 1);
+        let w = power(&twiddle, 1);
         (v[0], v[1]) = butterfly(v[0], v[1], w);
         (v[2], v[3]) = butterfly_by_i(v[2], v[3], w);
         v
@@ -130,10 +130,10 @@ pub unsafe fn second_stage<S: SimdReals, const RADIX: usize>(
 #[inline(always)]
 pub unsafe fn undo_second_stage<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
     unsafe {
-        let w = power(&factor, 1);
+        let w = power(&twiddle, 1);
         let (x, y) = sum_and_difference(v[0], v[1]);
         (v[0], v[1]) = (x, y.mul_conjugate(w));
         let (x, y) = sum_and_difference(v[3], v[2]);

@@ -1,7 +1,8 @@
-//! Key switch by multiples of key rows, made once for all inputs.
+//! Key switch by a lookup table: multiples of key rows, computed once for all inputs of a call.
 //!
-//! Key rows are taken in groups of one or two; a group has `base` or `base^2` multiples, and the digits that an input has
-//! there name one of them. With `r` inputs, a group costs `base^2 / r + 1` subtractions each, and no product.
+//! Key rows are taken in groups of one or two. The table of a group has `base` or `base^2` entries, all sums of multiples of
+//! its rows by a digit; the digits that an input has there are the index. With `r` inputs, a group costs `base^2 / r + 1`
+//! subtractions each, and no product.
 
 use super::{KeySwitchKey, TILE_VECTORS, digits_of_rounded, padded_columns, tile_words};
 use crate::cpu::memory::Words;
@@ -9,17 +10,17 @@ use crate::cpu::simd::Simd;
 use crate::error::Result;
 use crate::tfhe::Params;
 
-/// From so many inputs of a call on, making the multiples is worth it.
+/// From so many inputs of a call on, a table is worth computing.
 pub const INPUTS_MIN: usize = 8;
 
-/// Multiples of a block of groups: with the widest vectors they take 36 KiB, most of a first-level cache.
-const MULTIPLES_MAX: usize = 72;
+/// Entries of the tables of a block of groups: with the widest vectors they take 36 KiB, most of a first-level cache.
+const ENTRIES_MAX: usize = 72;
 
 /// Torus words rounded to `base^levels` are this many at most where their digits are kept.
 const ROUNDED_MAX: u64 = 1 << 16;
 
-/// What names the multiples.
-pub struct Names {
+/// How inputs are looked up: digits of all rounded words, and what a group is.
+pub struct Lookup {
     /// Digits of all rounded words, each raised by `base / 2` to start from zero: `[base^levels + 1][levels]`.
     digits: Vec<u8>,
     base: usize,
@@ -28,13 +29,13 @@ pub struct Names {
     group_rows: usize,
 }
 
-impl Names {
-    /// Nothing where there would be too many multiples or digits to keep.
-    pub fn of(params: &Params) -> Option<Names> {
+impl Lookup {
+    /// Nothing where there would be too many entries or digits to keep.
+    pub fn of(params: &Params) -> Option<Lookup> {
         let (base, levels) = (params.key_switch_base as usize, params.key_switch_level_count);
         let covered = (base as u64).checked_pow(levels as u32).filter(|&covered| covered <= ROUNDED_MAX)?;
-        let group_rows = if base * base <= MULTIPLES_MAX / 8 { 2 } else { 1 };
-        if base > MULTIPLES_MAX / 4 {
+        let group_rows = if base * base <= ENTRIES_MAX / 8 { 2 } else { 1 };
+        if base > ENTRIES_MAX / 4 {
             return None;
         }
         let mut kept = Vec::with_capacity((covered as usize + 1) * levels);
@@ -43,18 +44,19 @@ impl Names {
             digits_of_rounded(base as u64, rounded, &mut out);
             kept.extend(out.iter().map(|&digit| (digit + base as i32 / 2) as u8));
         }
-        Some(Names { digits: kept, base, levels, group_rows })
+        Some(Lookup { digits: kept, base, levels, group_rows })
     }
 
-    fn multiples(&self) -> usize {
+    /// Entries of a group's table.
+    fn entries(&self) -> usize {
         self.base.pow(self.group_rows as u32)
     }
 
-    /// One name a group and input: `[inputs][groups]`.
+    /// An index a group and input: `[inputs][groups]`.
     fn of_inputs(&self, inputs: &[u32], dimension: usize) -> Vec<u8> {
         let covered = self.digits.len() / self.levels - 1;
         let groups = (dimension * self.levels).div_ceil(self.group_rows);
-        let mut names = Vec::with_capacity(inputs.len() / (dimension + 1) * groups);
+        let mut indices = Vec::with_capacity(inputs.len() / (dimension + 1) * groups);
         let mut digits = Vec::with_capacity(dimension * self.levels);
         for input in inputs.chunks_exact(dimension + 1) {
             digits.clear();
@@ -62,47 +64,47 @@ impl Names {
                 let rounded = ((u64::from(a) * covered as u64 + (1 << 31)) >> 32) as usize;
                 digits.extend_from_slice(&self.digits[rounded * self.levels..][..self.levels]);
             }
-            let name = |group: &[u8]| group.iter().fold(0, |name, &digit| name * self.base as u8 + digit);
-            names.extend(digits.chunks(self.group_rows).map(name));
+            let index = |group: &[u8]| group.iter().fold(0, |index, &digit| index * self.base as u8 + digit);
+            indices.extend(digits.chunks(self.group_rows).map(index));
         }
-        names
+        indices
     }
 
     /// `sums[input] -= sum over i of digits[input][i] * key[i]`; `inputs` is `[inputs][dimension + 1]`, `sums` is
     /// `[inputs][columns]`.
     pub fn subtract(&self, key: &KeySwitchKey, inputs: &[u32], dimension: usize, sums: &mut [u32]) -> Result<()> {
-        let names = self.of_inputs(inputs, dimension);
+        let indices = self.of_inputs(inputs, dimension);
         // aligned, as the key is
-        let mut table = Words::zeroed(MULTIPLES_MAX * tile_words(key.isa))?;
-        subtract_named(key.isa, self, key, &names, &mut table, sums);
+        let mut table = Words::zeroed(ENTRIES_MAX * tile_words(key.isa))?;
+        subtract_entries(key.isa, self, key, &indices, &mut table, sums);
         Ok(())
     }
 }
 
 #[inline(always)]
-unsafe fn subtract<S: Simd>(of: &Names, key: &KeySwitchKey, names: &[u8], table: &mut [u32], sums: &mut [u32]) {
+unsafe fn subtract<S: Simd>(of: &Lookup, key: &KeySwitchKey, indices: &[u8], table: &mut [u32], sums: &mut [u32]) {
     let columns = padded_columns(&key.params);
     let tile = TILE_VECTORS * S::LANES;
     let key_rows = key.words.len() / columns;
-    let (multiples, groups) = (of.multiples(), key_rows.div_ceil(of.group_rows));
-    let block_groups = MULTIPLES_MAX / multiples;
+    let (entries, groups) = (of.entries(), key_rows.div_ceil(of.group_rows));
+    let block_groups = ENTRIES_MAX / entries;
     for (t, tile_key) in key.words.chunks_exact(key_rows * tile).enumerate() {
         for (block, block_key) in tile_key.chunks(block_groups * of.group_rows * tile).enumerate() {
-            for (rows, table) in block_key.chunks(of.group_rows * tile).zip(table.chunks_exact_mut(multiples * tile)) {
-                // SAFETY: the caller enabled the instruction set; the table has room for a group's multiples.
-                unsafe { make::<S>(of.base, rows, table) };
+            for (rows, table) in block_key.chunks(of.group_rows * tile).zip(table.chunks_exact_mut(entries * tile)) {
+                // SAFETY: the caller enabled the instruction set; the table has room for a group's entries.
+                unsafe { compute::<S>(of.base, rows, table) };
             }
-            for (sums, names) in sums.chunks_exact_mut(columns).zip(names.chunks_exact(groups)) {
-                let names = &names[block * block_groups..][..block_key.len().div_ceil(of.group_rows * tile)];
-                // SAFETY: the tile lies within the padded columns; names are below the number of multiples.
+            for (sums, indices) in sums.chunks_exact_mut(columns).zip(indices.chunks_exact(groups)) {
+                let indices = &indices[block * block_groups..][..block_key.len().div_ceil(of.group_rows * tile)];
+                // SAFETY: the tile lies within the padded columns; indices are below the number of entries.
                 unsafe {
                     let at = sums[t * tile..].as_mut_ptr();
                     let mut sum: [S::V; TILE_VECTORS] = std::array::from_fn(|v| S::load(at.add(v * S::LANES)));
-                    for (group, &name) in names.iter().enumerate() {
+                    for (group, &index) in indices.iter().enumerate() {
                         // (3) sum <- sum - digits * key rows
-                        let multiple = table.as_ptr().add((group * multiples + name as usize) * tile);
+                        let entry = table.as_ptr().add((group * entries + index as usize) * tile);
                         for v in 0..TILE_VECTORS {
-                            sum[v] = S::sub(sum[v], S::load(multiple.add(v * S::LANES)));
+                            sum[v] = S::sub(sum[v], S::load(entry.add(v * S::LANES)));
                         }
                     }
                     for v in 0..TILE_VECTORS {
@@ -114,9 +116,9 @@ unsafe fn subtract<S: Simd>(of: &Names, key: &KeySwitchKey, names: &[u8], table:
     }
 }
 
-/// All multiples of the one or two `rows` of a group, in the order of their names: the last row's digit counts fastest.
+/// The entries of the one or two `rows` of a group, in the order of their indices: the last row's digit counts fastest.
 #[inline(always)]
-unsafe fn make<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
+unsafe fn compute<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
     let tile = TILE_VECTORS * S::LANES;
     unsafe {
         for v in 0..TILE_VECTORS {
@@ -146,7 +148,7 @@ unsafe fn make<S: Simd>(base: usize, rows: &[u32], table: &mut [u32]) {
 }
 
 crate::cpu::simd::dispatch! {
-    fn subtract_named = subtract(of: &Names, key: &KeySwitchKey, names: &[u8], table: &mut [u32], sums: &mut [u32])
+    fn subtract_entries = subtract(of: &Lookup, key: &KeySwitchKey, indices: &[u8], table: &mut [u32], sums: &mut [u32])
 }
 
 #[cfg(test)]
@@ -157,7 +159,7 @@ mod tests {
     use crate::tfhe::{ParamsLiteral, Preset};
 
     #[test]
-    fn multiples_give_what_products_give_for_every_base_and_for_rows_that_leave_half_a_group() {
+    fn a_table_gives_what_products_give_for_every_base_and_for_rows_that_leave_half_a_group() {
         let mut state = 7u32;
         let mut word = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -168,7 +170,7 @@ mod tests {
             // only the shape of the key switch matters: `dimension` ring coefficients of the preset's
             let literal = ParamsLiteral { key_switch_base: base, key_switch_level_count: levels, ..*params };
             let params = Params::try_from(literal).expect("parameters");
-            let names = Names::of(&params).expect("a small base");
+            let lookup = Lookup::of(&params).expect("a small base");
             let rounded_words = [0, u32::MAX, 1 << 31, (1 << 31) - 1];
             let inputs: Vec<u32> = (0..3 * (dimension + 1)).map(|i| *rounded_words.get(i).unwrap_or(&word())).collect();
             for isa in Isa::available() {
@@ -189,19 +191,19 @@ mod tests {
                         }
                     }
                 }
-                let key = KeySwitchKey { words: Words::copy_of(&key).expect("memory"), params, isa, names: None };
-                names.subtract(&key, &inputs, dimension, &mut sums).expect("memory");
+                let key = KeySwitchKey { words: Words::copy_of(&key).expect("memory"), params, isa, lookup: None };
+                lookup.subtract(&key, &inputs, dimension, &mut sums).expect("memory");
                 assert!(sums == expected, "base {base}, {}", isa.name());
             }
         }
     }
 
     #[test]
-    fn large_bases_and_many_levels_have_no_names() {
+    fn large_bases_and_many_levels_have_no_table() {
         for (base, levels) in [(19, 3), (2, 17), (65_536, 1)] {
             let literal =
                 ParamsLiteral { key_switch_base: base, key_switch_level_count: levels, ..*Preset::Fast128.params() };
-            assert!(Names::of(&Params::try_from(literal).expect("parameters")).is_none(), "{base}^{levels}");
+            assert!(Lookup::of(&Params::try_from(literal).expect("parameters")).is_none(), "{base}^{levels}");
         }
     }
 }

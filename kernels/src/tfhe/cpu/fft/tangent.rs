@@ -1,4 +1,5 @@
-//! Stages where sums are done by the units of fused products: few operations, in short chains.
+//! Butterflies of radix 2, 4 and 8 with twiddle factors in tangent form: few operations, in short chains, where sums and
+//! products are the work of the same units.
 //!
 //! RADIX vectors through their stages are a transform of `s^j v_j`, `s` the root of the last stage. A turn by
 //! `s^j = c_j (1 + i t_j)` is two fused operations, `u_j = (1 + i t_j) v_j`, and its cosine waits for the next sum,
@@ -17,11 +18,11 @@ use super::precise::{Pair, root};
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
-/// Factors of eight vectors.
-pub const FACTORS: usize = number(8);
+/// Reals of the twiddle factors of radix 8.
+pub const TWIDDLE_REALS: usize = reals_of(8);
 
-/// Factors of a radix.
-pub const fn number(radix: usize) -> usize {
+/// Reals of the twiddle factors of a radix: a tangent for each vector but the first, and what is left of the cosines.
+pub const fn reals_of(radix: usize) -> usize {
     match radix {
         2 => 2,
         4 => 6,
@@ -34,7 +35,7 @@ const COSINE_MIN: Pair = Pair::of(1.0 / (1u64 << 60) as f64);
 
 /// What [`stages`] and [`inverse_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `t_1 ..`, then what is
 /// left of the cosines for each stage. Each is rounded once.
-pub fn factors(radix: usize, turn: i64, of: i64) -> Vec<f64> {
+pub fn twiddles(radix: usize, turn: i64, of: i64) -> Vec<f64> {
     let powers: Vec<[Pair; 2]> = (0..radix as i64).map(|j| root(j * turn, of)).collect();
     let cosine = |j: usize| if powers[j][0].high.abs() < COSINE_MIN.high { COSINE_MIN } else { powers[j][0] };
     let tangents = (1..radix).map(|j| powers[j][1].over(cosine(j)));
@@ -47,7 +48,7 @@ pub fn factors(radix: usize, turn: i64, of: i64) -> Vec<f64> {
             vec![c(4, 0), c(5, 1), c(6, 2), c(7, 3), c(2, 0), c(3, 1), c(1, 0), c(1, 0).times(of_an_eighth)]
         }
     };
-    tangents.chain(cosines).map(|factor| factor.high).collect()
+    tangents.chain(cosines).map(|twiddle| twiddle.high).collect()
 }
 
 /// `(1 + i t) y`.
@@ -84,13 +85,13 @@ unsafe fn eighth_turn<S: SimdReals>(y: Complex<S>) -> Complex<S> {
 #[inline(always)]
 pub unsafe fn stages<S: SimdReals, const RADIX: usize>(
     mut v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
     unsafe {
         for j in 1..RADIX {
-            v[j] = turn(v[j], factor(j - 1));
+            v[j] = turn(v[j], twiddle(j - 1));
         }
-        let c = |i: usize| factor(RADIX - 1 + i);
+        let c = |i: usize| twiddle(RADIX - 1 + i);
         match RADIX {
             2 => (v[0], v[1]) = plus_minus(v[0], v[1], c(0)),
             4 => {
@@ -124,12 +125,12 @@ const REVERSED: [[usize; 8]; 3] = [[0, 1, 0, 0, 0, 0, 0, 0], [0, 2, 1, 3, 0, 0, 
 #[inline(always)]
 pub unsafe fn inverse_stages<S: SimdReals, const RADIX: usize>(
     v: [Complex<S>; RADIX],
-    factor: impl Fn(usize) -> S::R,
+    twiddle: impl Fn(usize) -> S::R,
 ) -> [Complex<S>; RADIX] {
     let places = REVERSED[RADIX.ilog2() as usize - 1];
     let exchanged =
         |v: [Complex<S>; RADIX]| std::array::from_fn(|i| Complex { re: v[places[i]].im, im: v[places[i]].re });
-    unsafe { exchanged(stages(exchanged(v), factor)) }
+    unsafe { exchanged(stages(exchanged(v), twiddle)) }
 }
 
 /// The first of all inverse stages, of eight vectors, whose root is one.
