@@ -4,8 +4,8 @@
 use std::sync::OnceLock;
 
 use kernels::container::{Tag, frame, read_evaluation_key, write_evaluation_key};
-use kernels::tfhe::{RING_MODULUS, EvaluationKey, Preset};
 use kernels::tfhe::keys::Masks;
+use kernels::tfhe::{EvaluationKey, Preset, RING_MODULUS};
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes of a change: where (from the start or from the end), how, and with what.
