@@ -3,7 +3,6 @@
 //! [`require`] stands in front of every route that is not public and leaves a [`Caller`] for the handler.
 
 pub mod api_key;
-pub mod attempts;
 pub mod issuer;
 pub mod key_set;
 pub mod limits;
@@ -24,39 +23,124 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use store::Store;
 
-use crate::app::Node;
+use crate::cache_store::{CacheStore, Follower, News};
 use crate::caller::{Caller, Level, Plan};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
+use crate::sealing::Seal;
+use crate::secrets::Pepper;
 use crate::web::edge::Identified;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
-use api_key::{Area, invalid_key};
-use limits::Quota;
+use api_key::{ApiKeys, Area, invalid_key};
+use key_set::ExternalIssuer;
+use limits::{Limits, Quota};
+use passwords::Passwords;
+use session_token::SessionTokens;
+use trials::Trials;
+
+/// Settings of users and their tokens.
+#[derive(Clone, Debug)]
+pub struct AuthConfig {
+    /// Whether anybody may become a user (readings A24).
+    pub allow_signup: bool,
+    /// Whether users may make keys of the environment dev (readings A16).
+    pub allow_dev_keys: bool,
+    /// Who else issues session tokens instead of the node (readings A10).
+    pub external_issuer: Option<ExternalIssuer>,
+}
+
+/// Keys, users and limits of a access.
+pub struct Access {
+    pub(crate) clock: Clock,
+    pub(crate) store: Store,
+    pub(crate) config: AuthConfig,
+    /// Whether trial keys are given.
+    pub(crate) trial_keys: bool,
+    pub(crate) api_keys: ApiKeys,
+    pub(crate) session_tokens: SessionTokens,
+    pub(crate) passwords: Passwords,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) trials: Arc<Trials>,
+    /// Makes what is stored of refresh tokens and of the tokens of links.
+    pub(crate) token_pepper: Pepper,
+    /// Seals the next refresh token to the one before.
+    pub(crate) refresh_seal: Seal,
+    pub(crate) cache_store: Option<CacheStore>,
+}
+
+impl Access {
+    /// Has every node ask the database about keys of this lineage: they were revoked or rotated.
+    async fn forget_keys(&self, lineage: &str) {
+        self.api_keys.forget(lineage);
+        self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
+    }
+
+    /// Has every node ask the database about session tokens: some have ended.
+    async fn forget_tokens(&self) {
+        self.session_tokens.forget_checked();
+        self.tell_others(News::Tokens).await;
+    }
+
+    /// Tells the other nodes what they would see in the database a second later.
+    async fn tell_others(&self, news: News) {
+        if let Some(cache) = &self.cache_store {
+            cache.publish(news).await;
+        }
+    }
+
+    /// Removes records whose time is over.
+    pub(crate) async fn forget_old(&self) {
+        users::forget_old(self).await;
+        trial_keys::forget_old(self).await;
+    }
+}
+
+impl Follower for Access {
+    async fn before_opening(&self) {
+        self.limits.tell_database(self.clock.now()).await;
+    }
+
+    fn opened(&self) {
+        // news were missed
+        self.api_keys.forget_all();
+        self.session_tokens.forget_checked();
+        self.limits.look_at_lockouts();
+    }
+
+    fn hear(&self, news: News) {
+        match news {
+            News::Keys { lineage } => self.api_keys.forget(&lineage),
+            News::Tokens => self.session_tokens.forget_checked(),
+            News::Lockouts => self.limits.look_at_lockouts(),
+        }
+    }
+}
 
 /// Lets a request pass when its key is valid and its role permits the route.
 pub async fn require(
     level: Level,
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let now = node.clock.now();
+    let now = access.clock.now();
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
     // a locked network is refused whatever it shows (readings A21)
-    node.limits.check_lockout(address, None, now)?;
+    access.limits.check_lockout(address, None, now)?;
     let shown = presented_key(request.headers())?;
-    node.limits.check_lockout(None, Some(shown), now)?;
+    access.limits.check_lockout(None, Some(shown), now)?;
     let caller = match (session_token::looks_like_a_token(shown), level) {
-        (true, _) => node.session_tokens.caller(shown, now).await,
+        (true, _) => access.session_tokens.caller(shown, now).await,
         // an API key in the wrong place: nothing was tried, and nothing learned of it (readings A8, A21)
         (false, Level::Session) => return Err(session_token::invalid_token()),
-        (false, _) => node.api_keys.caller(shown, Area::Platform, now).await,
+        (false, _) => access.api_keys.caller(shown, Area::Platform, now).await,
     };
     let caller = caller.inspect_err(|refused| {
         tracing::info!(target: "security", code = refused.code.as_str(), "credential refused");
-        node.limits.failed(refused.code, address, shown, now);
+        access.limits.failed(refused.code, address, shown, now);
     })?;
     if let Some(identified) = request.extensions().get::<Identified>() {
         identified.is(&caller);
@@ -70,16 +154,16 @@ pub async fn require(
     }
     let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
     if caller.plan == Plan::Trial {
-        return of_trial(&node, &quota, caller, request, next, now).await;
+        return of_trial(&access, &quota, caller, request, next, now).await;
     }
-    node.limits.admit(&quota, &caller, now).await?;
+    access.limits.admit(&quota, &caller, now).await?;
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 
 /// A trial's operations are counted in the database; its headers show what is left of them afterwards (readings L1).
 async fn of_trial(
-    node: &Arc<Node>,
+    access: &Access,
     quota: &Quota,
     caller: Caller,
     mut request: Request,
@@ -87,14 +171,14 @@ async fn of_trial(
     now: Timestamp,
 ) -> Result<Response, ApiError> {
     let account = caller.account.clone();
-    let answer = match node.limits.admit(quota, &caller, now).await {
+    let answer = match access.limits.admit(quota, &caller, now).await {
         Ok(()) => {
             request.extensions_mut().insert(caller);
             Ok(next.run(request).await)
         }
         Err(refused) => Err(refused),
     };
-    quota.show_trial(trials::operations_left(node, account.as_str()).await?);
+    quota.show_trial(access.trials.operations_left(&account).await?);
     answer
 }
 

@@ -97,7 +97,7 @@ async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secre
         Some(_) => DataDir::at(&config.data_dir),
         None => DataDir::of_node(&config.data_dir)?,
     };
-    let secrets = Secrets::load(config, &folder, has_keys)?;
+    let secrets = Secrets::load(config.secret.as_ref(), &folder, has_keys)?;
     secrets.check(store, has_keys).await?;
     Ok(secrets)
 }

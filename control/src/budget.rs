@@ -12,15 +12,13 @@
 //! recently. A request that cannot be granted yet blocks no other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::AccountId;
-use axum::http::Extensions;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-
-use crate::caller::{Caller, Plan};
 
 /// All trials together may have one part in so many.
 const TRIALS_PART: u64 = 10;
@@ -49,17 +47,6 @@ impl Payer {
     /// A caller without a key; strangers share with trials.
     pub fn stranger() -> Payer {
         Payer { account: None, is_trial: true }
-    }
-
-    /// Who sent this request, as far as its key was checked.
-    pub fn of(extensions: &Extensions) -> Payer {
-        extensions.get::<Caller>().map_or_else(Payer::stranger, Payer::from)
-    }
-}
-
-impl From<&Caller> for Payer {
-    fn from(caller: &Caller) -> Payer {
-        Payer { account: Some(caller.account.clone()), is_trial: caller.plan == Plan::Trial }
     }
 }
 
@@ -155,6 +142,11 @@ impl Budget {
         Budget { inner: Arc::new(Inner { kind, total, trials_max, account_max, reserve, books }) }
     }
 
+    /// All there is of it.
+    pub fn total(&self) -> u64 {
+        self.inner.total
+    }
+
     /// What is used of it now.
     pub fn used(&self) -> u64 {
         self.books().used
@@ -207,7 +199,7 @@ impl Budget {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.inner.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.books.lock()
     }
 
     /// Whether the shares leave room for this.

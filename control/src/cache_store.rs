@@ -10,11 +10,12 @@ mod counts;
 mod keep;
 mod news;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::Stream;
+use parking_lot::{Mutex, MutexGuard};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError, RedisResult, Script};
 use tokio::sync::Notify;
@@ -24,7 +25,7 @@ use zeroize::Zeroizing;
 use crate::ids;
 
 pub use counts::{Floor, Unknown};
-pub use keep::keep;
+pub use keep::{Follower, keep};
 pub use news::{News, ping_once, publish_once};
 
 /// Longest time for opening a connection.
@@ -129,7 +130,7 @@ impl CacheStore {
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.current.lock()
     }
 
     /// Makes a call on the connection, if there is one. If it fails or takes too long there is none any more.

@@ -4,7 +4,9 @@ mod plan;
 mod role;
 
 use api::{AccountId, KeyId, LineageId, SignInId, UserId};
+use axum::http::Extensions;
 
+use crate::budget::Payer;
 use crate::clock::Timestamp;
 
 pub use plan::{Plan, PlanLimits, PlanTable, UNLIMITED};
@@ -56,4 +58,16 @@ impl Credential {
             Credential::Token { user_id, .. } => user_id.as_str(),
         }
     }
+}
+
+impl From<&Caller> for Payer {
+    fn from(caller: &Caller) -> Payer {
+        let account = caller.account.clone();
+        if caller.plan == Plan::Trial { Payer::trial(account) } else { Payer::account(account) }
+    }
+}
+
+/// On whose behalf a request uses memory and cores, as far as its credential was checked.
+pub fn payer(extensions: &Extensions) -> Payer {
+    extensions.get::<Caller>().map_or_else(Payer::stranger, Payer::from)
 }

@@ -14,6 +14,7 @@ mod progress;
 
 mod admin;
 mod backups;
+mod common;
 mod config;
 mod serve;
 mod users;
@@ -25,8 +26,7 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parse
 use store::Schema;
 
 use crate::config::{Config, ConfigError, SETTINGS};
-use crate::database;
-use crate::web::openapi;
+use crate::{database, router};
 
 /// Computes on encrypted bits that the server cannot read.
 #[derive(Debug, Parser)]
@@ -129,7 +129,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Some(Subcommands::Migrate(settings)) => migrate(&settings.config()?).await,
             Some(Subcommands::Admin(command)) => admin::run(command).await,
             Some(Subcommands::Devices(args)) => devices::run(args),
-            Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(openapi::json().as_bytes())?),
+            Some(Subcommands::Openapi) => Ok(std::io::stdout().write_all(router::openapi_json().as_bytes())?),
             #[cfg(feature = "client-tools")]
             Some(Subcommands::Client(args)) => self::client::run(args).await,
             #[cfg(feature = "client-tools")]

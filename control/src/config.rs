@@ -15,9 +15,17 @@ use zeroize::Zeroizing;
 pub use crate::blobs::BucketConfig;
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::{Plan, PlanTable};
-use crate::compute::engine::{BackendChoice, GATES_MAX, PORT_BITS_MAX};
+use crate::compute::engine::{self, GATES_MAX, PORT_BITS_MAX};
 use crate::data_dir::OWN_DATABASE;
+
+pub use crate::access::AuthConfig;
+pub use crate::access::key_set::ExternalIssuer;
+pub use crate::compute::engine::ComputeConfig;
+pub use crate::compute::{CircuitsConfig, SessionsConfig};
+pub use crate::secrets::ServerSecret;
 pub use crate::tls::TlsConfig;
+pub use crate::web::RequestsConfig;
+pub use crate::web::cors::CorsOrigins;
 
 use addresses::{cors_origins, external_issuer, networks, public_url};
 
@@ -101,122 +109,6 @@ impl std::fmt::Debug for AdminKey {
     }
 }
 
-/// The server's secret: 256 bits. It hides itself from logs.
-#[derive(Clone)]
-pub struct ServerSecret(pub Zeroizing<[u8; 32]>);
-
-impl std::fmt::Debug for ServerSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ServerSecret(..)")
-    }
-}
-
-/// Origins whose pages may call the API from a browser.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CorsOrigins {
-    /// None but the API's own.
-    None,
-    /// Those in the list, each as a browser writes it: `https://console.example.org`.
-    Listed(Vec<String>),
-    /// Every origin.
-    Any,
-}
-
-/// Settings of users and their tokens.
-#[derive(Clone, Debug)]
-pub struct AuthConfig {
-    /// Whether anybody may become a user (readings A24).
-    pub allow_signup: bool,
-    /// Whether users may make keys of the environment dev (readings A16).
-    pub allow_dev_keys: bool,
-    /// Who else issues session tokens instead of the node (readings A10).
-    pub external_issuer: Option<ExternalIssuer>,
-}
-
-/// An OpenID issuer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExternalIssuer {
-    /// The `iss` of its tokens.
-    pub address: String,
-    /// One of their `aud`.
-    pub audience: String,
-    /// Where its keys are; by discovery when unset.
-    pub jwks_url: Option<String>,
-    /// Whether an `account_id` claim that is one of this node's account ids opens that account.
-    pub trusts_account_ids: bool,
-    /// Users and accounts together that it may bring into being.
-    pub accounts_max: u32,
-}
-
-/// Settings of gate sessions.
-#[derive(Clone, Debug)]
-pub struct SessionsConfig {
-    /// Life of a session (readings G2).
-    pub ttl: Duration,
-    /// Whether the server may make and hold secret keys (readings G8).
-    pub allow_server_held_key: bool,
-    /// Open sessions of an account on each plan, in the order of [`Plan::ALL`]; `None`: any number (readings L9).
-    pub open_max: [Option<u32>; Plan::ALL.len()],
-}
-
-impl SessionsConfig {
-    /// Open sessions of an account on this plan.
-    pub fn open_max(&self, plan: Plan) -> Option<u32> {
-        self.open_max[plan as usize]
-    }
-}
-
-/// Bounds on requests.
-#[derive(Clone, Debug)]
-pub struct RequestsConfig {
-    /// Longest time for one request (readings E9).
-    pub deadline: Duration,
-    /// Open connections at most.
-    pub connections_max: usize,
-    /// Memory for bodies in transit.
-    pub body_memory_bytes: u64,
-}
-
-/// Bounds on computing, as the engine names them.
-#[derive(Clone, Debug)]
-pub struct ComputeConfig {
-    /// Where gates are computed.
-    pub backend: BackendChoice,
-    /// Rows waiting on the node.
-    pub queue_rows_max: usize,
-    /// Rows waiting for one session.
-    pub session_rows_max: usize,
-    /// How long a lone row waits for company, in microseconds.
-    pub wait_us_max: u64,
-    /// Memory for seeded keys of open sessions.
-    pub key_bytes_max: u64,
-    /// Memory for prepared keys; `None`: the device's own figure.
-    pub resident_bytes_max: Option<u64>,
-}
-
-/// Bounds on circuits.
-#[derive(Clone, Debug)]
-pub struct CircuitsConfig {
-    /// Gates of one circuit.
-    pub gates_max: u64,
-    /// The same for trial keys.
-    pub gates_max_trial: u64,
-    /// Bits that a circuit takes, and bits that it gives.
-    pub bits_max: usize,
-    /// Longest time for a circuit that nobody waits for.
-    pub deadline: Duration,
-    /// Circuits of one session at once.
-    pub running_max: usize,
-    /// Uploaded circuits of one account.
-    pub kept_max: u64,
-    /// Bytes of the uploaded circuits of one account.
-    pub kept_bytes_max: u64,
-    /// Memory for values of all sessions.
-    pub value_bytes_max: u64,
-    /// Memory for values of one session.
-    pub session_value_bytes_max: u64,
-}
-
 /// Settings of the log.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
@@ -231,7 +123,7 @@ impl Config {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let read = Reader { lookup };
         let data_dir: PathBuf = read.text("ANGO_DATA_DIR").into();
-        let eighth = crate::compute::engine::memory_bytes() / 8;
+        let eighth = engine::memory_bytes() / 8;
         let value_bytes_max = read.memory("ANGO_VALUE_MEMORY_MB", 1, 24, eighth.min(1 << 30))?;
         let config = Config {
             listen: read.parsed("ANGO_LISTEN", "an address such as 127.0.0.1:8080")?,
@@ -270,12 +162,7 @@ impl Config {
                 queue_rows_max: read.number("ANGO_QUEUE_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 session_rows_max: read.number("ANGO_SESSION_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 wait_us_max: read.number("ANGO_BATCH_WAIT_US", 0, 1_000_000)?,
-                key_bytes_max: read.memory(
-                    "ANGO_KEY_MEMORY_MB",
-                    16,
-                    24,
-                    crate::compute::engine::key_bytes_max_default(),
-                )?,
+                key_bytes_max: read.memory("ANGO_KEY_MEMORY_MB", 16, 24, engine::key_bytes_max_default())?,
                 resident_bytes_max: match read.text("ANGO_RESIDENT_MEMORY_MB").as_str() {
                     "" => None,
                     _ => Some(read.number("ANGO_RESIDENT_MEMORY_MB", 128, 1 << 24)? << 20),

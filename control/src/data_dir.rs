@@ -78,7 +78,7 @@ impl DataDir {
         if kept.len() == 2 * NODE_ID_BYTES && kept.bytes().all(|c| c.is_ascii_hexdigit()) {
             return Ok(kept);
         }
-        let id: String = ids::random::<NODE_ID_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex::encode(ids::random::<NODE_ID_BYTES>());
         let mut options = OpenOptions::new();
         let mut file = private_file(options.create(true).write(true).truncate(true), &path)
             .with_context(|| format!("cannot write {}", path.display()))?;

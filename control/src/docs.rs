@@ -4,8 +4,10 @@ pub mod health;
 pub mod models;
 pub mod operations;
 pub mod params;
+pub mod pricing;
 
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use api::Code;
 use axum::extract::{Path, State};
@@ -13,9 +15,24 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
-use crate::app::Node;
+use crate::access::Access;
+use crate::compute::Compute;
+use crate::probe::Probe;
+use crate::web::Web;
 use crate::web::error::ApiError;
-use crate::web::openapi;
+
+/// What the node says of itself is taken from the other areas.
+pub struct Docs {
+    pub(crate) web: Arc<Web>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) compute: Arc<Compute>,
+    /// Health says that there is no GPU (readings O6).
+    pub(crate) hide_gpu: bool,
+    /// When the node started.
+    pub(crate) started: Instant,
+    pub(crate) database_probe: Probe,
+    pub(crate) cache_store_probe: Probe,
+}
 
 /// Redoc, from the npm package of that name; licence beside it.
 static REDOC: &[u8] = include_bytes!("../assets/redoc/redoc.standalone.js");
@@ -30,15 +47,8 @@ const OWN_ORIGIN_ONLY: (HeaderName, HeaderValue) = (
     ),
 );
 
-static OPENAPI_JSON: LazyLock<String> = LazyLock::new(openapi::json);
-
 static SWAGGER: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true)));
-
-/// The machine-readable description (specification, Versioning 4).
-pub async fn openapi_json() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI_JSON.as_str()).into_response()
-}
 
 /// The interactive reference lives under a folder, so that its assets have relative paths.
 pub async fn swagger_redirect() -> Redirect {
@@ -143,8 +153,8 @@ const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
     the connection is closed.</p>\n";
 
 /// The way from nothing to a first gate (readings O9): with nothing but this node and a shell.
-pub async fn quickstart(State(node): State<Arc<Node>>) -> Response {
-    let (url, trials) = (escape(&node.base_url), node.config.trials);
+pub async fn quickstart(State(docs): State<Arc<Docs>>) -> Response {
+    let (url, trials) = (escape(&docs.web.base_url), docs.access.trial_keys);
     let key = match trials {
         true => {
             "<p>A trial key lives half an hour and does ten operations; it needs no operator:</p>\n\
@@ -156,7 +166,7 @@ pub async fn quickstart(State(node): State<Arc<Node>>) -> Response {
             <pre>export ANGO_API_KEY=svc_live_...</pre>\n"
         }
     };
-    let held = match node.config.sessions.allow_server_held_key {
+    let held = match docs.compute.sessions.config.allow_server_held_key {
         true => QUICK_LOOK,
         false => "",
     };

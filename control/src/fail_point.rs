@@ -6,8 +6,10 @@
 //! for it, and release builds do not look at it.
 
 #[cfg(debug_assertions)]
-use std::{fs, sync::Mutex};
+use std::fs;
 
+#[cfg(debug_assertions)]
+use parking_lot::Mutex;
 #[cfg(debug_assertions)]
 use store::commits::{self, Moment};
 
@@ -17,7 +19,7 @@ pub fn watch() {
     if let Some(file) = std::env::var_os("ANGO_FAIL_POINT") {
         let orders = Mutex::new(Orders::default());
         commits::watch(move |moment| {
-            let mut orders = orders.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut orders = orders.lock();
             if orders.reached(&fs::read_to_string(&file).unwrap_or_default(), moment) {
                 // as a power cut would
                 std::process::abort();

@@ -17,14 +17,11 @@ pub fn random<const N: usize>() -> [u8; N] {
 pub fn random_hex<const N: usize>(prefix: &str) -> Zeroizing<String> {
     let bytes = Zeroizing::new(random::<N>());
     // as large as it will be: growing would leave a copy
-    let mut text = Zeroizing::new(String::with_capacity(prefix.len() + 2 * N));
-    text.push_str(prefix);
-    for byte in bytes.iter() {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(digit.into(), 16).expect("four bits are a hex digit"));
-        }
-    }
-    text
+    let mut text = vec![0; prefix.len() + 2 * N];
+    let (head, digits) = text.split_at_mut(prefix.len());
+    head.copy_from_slice(prefix.as_bytes());
+    hex::encode_to_slice(&*bytes, digits).expect("two digits a byte");
+    Zeroizing::new(String::from_utf8(text).expect("digits are ASCII"))
 }
 
 /// 128 bits that sort by time: 48 bits of milliseconds, 80 random ones.

@@ -13,6 +13,7 @@ pub mod cli;
 pub mod clock;
 pub mod compute;
 pub mod config;
+pub mod router;
 pub mod secrets;
 pub mod web;
 
@@ -26,7 +27,6 @@ mod ids;
 mod in_flight;
 mod listener;
 mod probe;
-mod router;
 mod sealing;
 mod telemetry;
 mod tls;

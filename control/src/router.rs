@@ -1,30 +1,42 @@
 //! Every route on one page, grouped by who may call.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use api::Code;
 use axum::Router;
+use axum::extract::FromRef;
+use axum::http::header;
 use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tower::util::option_layer;
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use api::Code;
-
-use crate::access::{self, limits, rotation, sign_in, trial_keys, user_keys};
-use crate::app::Node;
+use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::caller::Level;
-use crate::compute::{circuits, gates};
-use crate::docs::{self, health, models, params};
+use crate::compute::{Compute, circuits, gates};
+use crate::docs::{self, Docs, health, models, params, pricing};
+use crate::web::cors::{self, CorsOrigins};
 use crate::web::error::ApiError;
-use crate::web::{cors, edge, idempotency, openapi};
+use crate::web::{Web, edge, idempotency, openapi};
+
+/// The states of all areas: each handler takes its own.
+#[derive(Clone, FromRef)]
+pub struct Areas {
+    pub(crate) web: Arc<Web>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) compute: Arc<Compute>,
+    pub(crate) docs: Arc<Docs>,
+}
 
 /// The API's routes and their description.
 fn api(
-    guard: impl Fn(Level, UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
-    anybody: impl Fn(UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
-    signing_in: impl Fn(UtoipaMethodRouter<Arc<Node>>) -> UtoipaMethodRouter<Arc<Node>>,
-) -> OpenApiRouter<Arc<Node>> {
+    guard: impl Fn(Level, UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    anybody: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    signing_in: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+) -> OpenApiRouter<Areas> {
     let own = |routes| guard(Level::Own, routes);
     let any_key = |routes| guard(Level::Trial, routes);
     let readers = |routes| guard(Level::Read, routes);
@@ -36,7 +48,7 @@ fn api(
         .routes(routes!(health::brief))
         .routes(routes!(health::full))
         .routes(anybody(routes!(models::list)))
-        .routes(anybody(routes!(gates::pricing)))
+        .routes(anybody(routes!(pricing::list)))
         .routes(anybody(routes!(params::suggest)))
         // has a limit of its own, which is lower
         .routes(routes!(trial_keys::create))
@@ -78,9 +90,9 @@ fn api(
 }
 
 /// The pages around the API, for everybody.
-fn pages() -> Router<Arc<Node>> {
+fn pages() -> Router<Areas> {
     Router::new()
-        .route("/openapi.json", get(docs::openapi_json))
+        .route("/openapi.json", get(openapi_page))
         .route("/docs", get(docs::swagger_redirect))
         .route("/docs/", get(docs::swagger_file))
         .route("/docs/{*file}", get(docs::swagger_file))
@@ -95,37 +107,53 @@ fn pages() -> Router<Arc<Node>> {
 }
 
 /// The whole service of one listener.
-pub fn router(node: Arc<Node>) -> Router {
-    let guard = |level: Level, (schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
-        let layer =
-            from_fn_with_state(node.clone(), move |state, request, next| access::require(level, state, request, next));
-        let once = from_fn_with_state(node.clone(), idempotency::once);
+pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
+    let Areas { web, access, .. } = areas.clone();
+    let limits = &access.limits;
+    let guard = |level: Level, (schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+        let layer = from_fn_with_state(access.clone(), move |state, request, next| {
+            access::require(level, state, request, next)
+        });
+        let once = from_fn_with_state(web.clone(), idempotency::once);
         // of the handlers only: a wrong method is told as such before anybody asks for a key
         (schemas, paths, methods.route_layer(once).route_layer(layer))
     };
-    let anybody = |(schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
-        (schemas, paths, methods.route_layer(from_fn_with_state(node.clone(), limits::anonymous)))
+    let anybody = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+        (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::anonymous)))
     };
-    let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Arc<Node>>| {
-        (schemas, paths, methods.route_layer(from_fn_with_state(node.clone(), limits::anonymous_paced)))
+    let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+        (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::anonymous_paced)))
     };
     let (api, _) = api(guard, anybody, signing_in).split_for_parts();
+    // the last layer is the outermost
     api.merge(pages())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(node.clone(), edge::edge))
-        // outermost: a page of another origin shall read refusals too
-        .layer(option_layer(cors::layer(&node.config.cors_origins)))
-        .with_state(node)
+        .layer(from_fn_with_state(web.clone(), edge::answer))
+        .layer(from_fn_with_state(limits.clone(), limits::counted))
+        .layer(from_fn_with_state(web.clone(), edge::arrive))
+        // a page of another origin shall read refusals too
+        .layer(option_layer(cors::layer(cors_origins)))
+        .with_state(areas)
 }
 
 /// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
-pub fn description() -> utoipa::openapi::OpenApi {
-    let told = |level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Arc<Node>>| {
+pub fn description() -> OpenApi {
+    let told = |level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
         openapi::tell_access(&mut paths, level);
         (schemas, paths, methods)
     };
     api(told, |routes| routes, |routes| routes).into_openapi()
+}
+
+/// The machine-readable description as it is served and committed (specification, Versioning 4).
+pub fn openapi_json() -> &'static str {
+    static PAGE: LazyLock<String> = LazyLock::new(|| openapi::json(&openapi::document(description())));
+    &PAGE
+}
+
+async fn openapi_page() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], openapi_json()).into_response()
 }
 
 async fn not_found() -> ApiError {

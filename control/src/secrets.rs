@@ -4,17 +4,38 @@
 
 use anyhow::bail;
 use hkdf::Hkdf;
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use store::Store;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::access::api_key::Pepper;
-use crate::config::Config;
 use crate::data_dir::DataDir;
 
 /// A 256-bit key that overwrites itself.
 pub type Key = Zeroizing<[u8; 32]>;
+
+/// The server's secret: 256 bits. It hides itself from logs.
+#[derive(Clone)]
+pub struct ServerSecret(pub Zeroizing<[u8; 32]>);
+
+impl std::fmt::Debug for ServerSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerSecret(..)")
+    }
+}
+
+/// A key that digests of secrets are made with.
+pub struct Pepper(pub Key);
+
+impl Pepper {
+    /// What is stored of a key.
+    pub fn digest(&self, key: &str) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
+        mac.update(key.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+}
 
 /// The server's secret.
 pub struct Secrets {
@@ -65,8 +86,8 @@ impl Secrets {
     ///
     /// # Errors
     /// When the folder has another one, under which there are API keys.
-    pub fn load(config: &Config, folder: &DataDir, has_keys: bool) -> anyhow::Result<Secrets> {
-        let Some(given) = &config.secret else {
+    pub fn load(given: Option<&ServerSecret>, folder: &DataDir, has_keys: bool) -> anyhow::Result<Secrets> {
+        let Some(given) = given else {
             return Ok(Secrets { root: folder.pepper(has_keys)? });
         };
         if has_keys
@@ -112,7 +133,6 @@ impl Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServerSecret;
 
     const PURPOSES: [Purpose; 9] = [
         Purpose::KeptAnswers,
@@ -126,10 +146,8 @@ mod tests {
         Purpose::Recognition,
     ];
 
-    fn config(folder: &std::path::Path, secret: Option<[u8; 32]>) -> Config {
-        let mut config = Config::in_folder(folder);
-        config.secret = secret.map(|bytes| ServerSecret(Zeroizing::new(bytes)));
-        config
+    fn given(secret: [u8; 32]) -> ServerSecret {
+        ServerSecret(Zeroizing::new(secret))
     }
 
     #[test]
@@ -149,7 +167,7 @@ mod tests {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let digests = [first.path(), second.path()].map(|path| {
             let folder = DataDir::open(path).unwrap();
-            let secrets = Secrets::load(&config(path, Some([3; 32])), &folder, true).unwrap();
+            let secrets = Secrets::load(Some(&given([3; 32])), &folder, true).unwrap();
             assert!(!folder.pepper_path().exists());
             secrets.pepper().digest("k")
         });
@@ -160,10 +178,10 @@ mod tests {
     fn a3_keys_that_were_made_under_the_folder_s_secret_go_on_under_the_same_one_given() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::open(folder.path()).unwrap();
-        let own = Secrets::load(&config(folder.path(), None), &data, false).unwrap();
-        let same = Secrets::load(&config(folder.path(), Some(*own.root)), &data, true).unwrap();
+        let own = Secrets::load(None, &data, false).unwrap();
+        let same = Secrets::load(Some(&given(*own.root)), &data, true).unwrap();
         assert_eq!(own.pepper().digest("k"), same.pepper().digest("k"));
-        let error = Secrets::load(&config(folder.path(), Some([1; 32])), &data, true).err().unwrap().to_string();
+        let error = Secrets::load(Some(&given([1; 32])), &data, true).err().unwrap().to_string();
         assert!(error.starts_with("ANGO_SECRET: "), "{error}");
     }
 }

@@ -1,14 +1,10 @@
 //! Figures of one node for Prometheus. Labels hold route patterns and names from fixed lists, never ids (readings X16).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Code;
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use store::Connections;
-
-use crate::compute::engine::{Device, DeviceState, Gate, Usage};
 
 /// Bounds of the histograms' buckets, in seconds: from a probe to the deadline.
 const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
@@ -91,10 +87,10 @@ impl Telemetry {
     }
 
     /// Gates were charged.
-    pub fn gates_charged(&self, counts: impl Iterator<Item = (Gate, u64)>) {
+    pub fn gates_charged(&self, counts: impl Iterator<Item = (&'static str, u64)>) {
         self.record(|| {
             for (gate, count) in counts {
-                counter!("ango_gates_total", "gate" => gate.name()).increment(count);
+                counter!("ango_gates_total", "gate" => gate).increment(count);
             }
         });
     }
@@ -114,52 +110,8 @@ impl Telemetry {
         self.record(|| counter!("ango_password_hashes_total").increment(1));
     }
 
-    /// Who is locked, by kind, what the database's connections do, and bytes of bodies with their bound.
-    pub fn watched(&self, locked: &BTreeMap<String, u64>, connections: Connections, [bodies, bodies_max]: [u64; 2]) {
-        self.record(|| {
-            for kind in ["address", "key", "sign_up", "user"] {
-                let count = locked.get(kind).copied().unwrap_or_default();
-                gauge!("ango_lockouts", "kind" => kind).set(count as f64);
-            }
-            gauge!("ango_database_connections", "state" => "in_use").set(f64::from(connections.in_use));
-            gauge!("ango_database_connections", "state" => "idle").set(f64::from(connections.idle));
-            gauge!("ango_database_connections_max").set(f64::from(connections.max));
-            gauge!("ango_body_bytes").set(bodies as f64);
-            gauge!("ango_body_bytes_max").set(bodies_max as f64);
-        });
-    }
-
-    /// Whether the cache store is in use.
-    pub fn cache_store(&self, open: bool) {
-        self.record(|| gauge!("ango_cache_store_open").set(f64::from(u8::from(open))));
-    }
-
-    /// The text that Prometheus reads, with the figures of the moment: the engine's, its devices', and bytes of values
-    /// with their bound.
-    pub fn render(&self, usage: &Usage, devices: &[Device], [values, values_max]: [u64; 2]) -> String {
-        self.record(|| {
-            counter!("ango_bootstraps_total").absolute(usage.bootstraps_done);
-            counter!("ango_batches_total").absolute(usage.batches_done);
-            for (name, value) in [
-                ("ango_sessions", usage.sessions),
-                ("ango_operations", usage.operations),
-                ("ango_queue_rows", usage.queued_rows),
-                ("ango_running_rows", usage.running_rows),
-                ("ango_resident_bytes", usage.resident_bytes),
-                ("ango_resident_bytes_max", usage.resident_bytes_max),
-                ("ango_key_bytes", usage.key_bytes),
-                ("ango_circuits", usage.circuits),
-                ("ango_arena_bytes", usage.arena_bytes),
-                ("ango_value_bytes", values),
-                ("ango_value_bytes_max", values_max),
-            ] {
-                gauge!(name).set(value as f64);
-            }
-            for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
-                let count = devices.iter().filter(|device| device.state == state).count();
-                gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
-            }
-        });
+    /// The text that Prometheus reads.
+    pub fn render(&self) -> String {
         self.handle.render()
     }
 
@@ -168,7 +120,8 @@ impl Telemetry {
         self.handle.run_upkeep();
     }
 
-    fn record(&self, what: impl FnOnce()) {
+    /// Lets figures be set by the macros of the crate `metrics`.
+    pub fn record(&self, what: impl FnOnce()) {
         metrics::with_local_recorder(&self.recorder, what);
     }
 }

@@ -6,10 +6,11 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -50,7 +51,7 @@ impl Tls {
 
     /// For a connection that has just come.
     pub fn acceptor(&self) -> TlsAcceptor {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let written = self.config.written().ok();
         if written.is_some() && written != state.read {
             state.read = written;

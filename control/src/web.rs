@@ -15,3 +15,63 @@ pub(crate) mod octets;
 pub(crate) mod offload;
 pub(crate) mod pagination;
 pub(crate) mod path;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::budget::Budget;
+use crate::clock::Clock;
+use crate::in_flight::InFlight;
+use crate::secrets::Key;
+use crate::telemetry::Telemetry;
+use idempotency::Answers;
+use offload::Offload;
+
+/// Bounds on requests.
+#[derive(Clone, Debug)]
+pub struct RequestsConfig {
+    /// Longest time for one request (readings E9).
+    pub deadline: Duration,
+    /// Open connections at most.
+    pub connections_max: usize,
+    /// Memory for bodies in transit.
+    pub body_memory_bytes: u64,
+}
+
+/// What requests of every area share on a node.
+pub struct Web {
+    pub(crate) clock: Clock,
+    /// Base of documentation links.
+    pub(crate) base_url: String,
+    /// Longest time for one request.
+    pub(crate) deadline: Duration,
+    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Memory for bodies in transit.
+    pub(crate) bodies: Budget,
+    pub(crate) offload: Offload,
+    /// Authenticates cursors of lists.
+    pub(crate) cursors: Key,
+    /// Answers to requests with an `Idempotency-Key`.
+    pub(crate) answers: Answers,
+    pub(crate) in_flight: InFlight,
+    pub(crate) telemetry: Arc<Telemetry>,
+    /// An unnamed proxy is on the log.
+    pub(crate) unnamed_proxy_logged: AtomicBool,
+    pub(crate) draining: AtomicBool,
+}
+
+impl Web {
+    /// The node finishes what it has and takes nothing new.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// From now on the node takes nothing new.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}

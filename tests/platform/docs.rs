@@ -8,7 +8,7 @@ use tests::http::Request;
 fn the_committed_openapi_page_is_the_one_that_is_served() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
-    let served = control::web::openapi::json();
+    let served = control::router::openapi_json();
     if committed != served {
         let new = std::env::temp_dir().join("ango-openapi.json");
         std::fs::write(&new, served).expect("the page is written");
@@ -21,7 +21,7 @@ async fn the_openapi_page_is_served_whole() {
     let server = TestServer::start().await;
     let page = server.send(Request::get("/openapi.json")).await;
     assert_eq!(page.header("content-type"), Some("application/json"));
-    assert_eq!(page.text(), control::web::openapi::json());
+    assert_eq!(page.text(), control::router::openapi_json());
     let page = page.json();
     assert_eq!(page["openapi"], "3.1.0");
     let gate = &page["paths"]["/api/v1/tfhe/gate"]["post"];

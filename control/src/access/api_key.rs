@@ -1,18 +1,17 @@
 //! API keys: how they look, how they are remembered, how they are found again (readings A1-A3, A17).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Code;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use parking_lot::{Mutex, MutexGuard};
 use store::{ApiKey, Store};
 use zeroize::Zeroizing;
 
 use crate::caller::{Caller, Credential, Environment, Plan, Role};
 use crate::clock::Timestamp;
 use crate::ids;
+use crate::secrets::Pepper;
 use crate::web::error::ApiError;
 
 /// Characters of a key that may be shown again.
@@ -29,18 +28,6 @@ const USED_MAX: usize = 1000;
 
 /// A digest of a key under the node's pepper.
 type Digest = [u8; 32];
-
-/// The node's secret that digests of keys are made with.
-pub struct Pepper(pub Zeroizing<[u8; 32]>);
-
-impl Pepper {
-    /// What is stored of a key.
-    pub fn digest(&self, key: &str) -> Digest {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
-        mac.update(key.as_bytes());
-        mac.finalize().into_bytes().into()
-    }
-}
 
 /// A key that was just made. Shown once.
 pub struct FreshKey {
@@ -190,12 +177,12 @@ impl ApiKeys {
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     /// Puts on record when keys were last used. Called once a minute and at the end, never by requests.
     pub async fn record_use(&self) {
-        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let used = std::mem::take(&mut *self.used.lock());
         let used: Vec<_> = used.into_iter().collect();
         for some in used.chunks(USED_MAX) {
             if let Err(error) = self.store.keys_used(some).await {
@@ -207,7 +194,7 @@ impl ApiKeys {
 
     /// What could not be written is tried again with the next record, unless the key was used since.
     fn use_is_untold(&self, untold: &[(String, i64)]) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         for (key_id, at) in untold {
             let known = used.entry(key_id.clone()).or_insert(*at);
             *known = (*known).max(*at);
@@ -228,7 +215,7 @@ impl ApiKeys {
         let known = Known::read(&record).ok_or_else(broken)?;
         // once a second and key is often enough to tell the minute
         if known.expires_at.is_none_or(|end| now < end) {
-            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(record.key_id, now.0);
+            self.used.lock().insert(record.key_id, now.0);
         }
         let mut cache = self.cache();
         if cache.keys.len() >= CACHE_KEYS_MAX {

@@ -2,7 +2,7 @@
 //! makes and the operator may rotate.
 
 use std::iter;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,11 +11,10 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, ThumbprintHash};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
 use p256::SecretKey;
 use p256::pkcs8::EncodePrivateKey;
+use parking_lot::{RwLock, RwLockReadGuard};
 use serde::Serialize;
 use store::Store;
 
-use super::session_token::LEEWAY;
-use super::users::ACCESS_TTL;
 use crate::clock::Timestamp;
 use crate::ids;
 use crate::sealing::Seal;
@@ -23,6 +22,10 @@ use crate::secrets::{Purpose, Secrets};
 
 /// The `aud` of this node's own tokens.
 pub const AUDIENCE: &str = "ango";
+/// Life of an access token.
+pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
+/// How wrong the issuer's clock may be.
+pub(super) const LEEWAY: Duration = Duration::from_secs(60);
 /// What the signing key is sealed to.
 const SEALED_NAME: &str = "access_token";
 /// How long the keys are believed before the database is asked again.
@@ -163,7 +166,7 @@ impl EmbeddedIssuer {
     }
 
     fn keys(&self) -> RwLockReadGuard<'_, Keys> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+        self.keys.read()
     }
 
     /// Asks the database again if the last time was longer ago than this. If it does not answer, the keys stay as they are.
@@ -172,9 +175,9 @@ impl EmbeddedIssuer {
             return;
         }
         // whoever comes meanwhile goes by what is known
-        self.keys.write().unwrap_or_else(PoisonError::into_inner).read_at = now;
+        self.keys.write().read_at = now;
         match read(&self.store, &self.seal, now).await {
-            Ok(keys) => *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys,
+            Ok(keys) => *self.keys.write() = keys,
             Err(error) => {
                 tracing::warn!(cause = %format!("{error:#}"), "the keys of session tokens were not read again")
             }

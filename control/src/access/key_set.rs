@@ -2,20 +2,20 @@
 //! answer, its last keys are believed for some hours: users go on working, and a key that it drops meanwhile goes later.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use api::Code;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::Timestamp;
-use crate::config::ExternalIssuer;
 use crate::web::error::ApiError;
 
 /// How long fetched keys are believed.
@@ -33,6 +33,21 @@ const KEYS_MAX: usize = 1000;
 /// Longest time for a connection, and for an answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An OpenID issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalIssuer {
+    /// The `iss` of its tokens.
+    pub address: String,
+    /// One of their `aud`.
+    pub audience: String,
+    /// Where its keys are; by discovery when unset.
+    pub jwks_url: Option<String>,
+    /// Whether an `account_id` claim that is one of this node's account ids opens that account.
+    pub trusts_account_ids: bool,
+    /// Users and accounts together that it may bring into being.
+    pub accounts_max: u32,
+}
 
 /// A public key, and the one algorithm it is for if it says so.
 pub struct IssuerKey {
@@ -152,7 +167,7 @@ impl KeySet {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     async fn fetch(&self) -> anyhow::Result<HashMap<String, Arc<IssuerKey>>> {

@@ -18,7 +18,7 @@ mod period;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::Code;
@@ -27,14 +27,14 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::{Mutex, MutexGuard};
 use store::Store;
 use tokio::sync::{Notify, watch};
 
 use crate::access::trials;
-use crate::app::Node;
 use crate::cache_store::{CacheStore, News};
 use crate::caller::{Caller, Plan, PlanLimits, PlanTable};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::secrets::Secrets;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
@@ -60,6 +60,7 @@ const FLUSHES_A_SWEEP: u64 = 600;
 
 /// The node's limits.
 pub struct Limits {
+    clock: Clock,
     plans: PlanTable,
     bursts: Bursts,
     counters: Arc<Counters>,
@@ -70,7 +71,7 @@ pub struct Limits {
     look: Notify,
 }
 
-/// What one request uses; cheap to clone. `edge` puts one into every request's extensions.
+/// What one request uses; cheap to clone. [`counted`] puts one into every request's extensions.
 #[derive(Clone, Default)]
 pub struct Quota(Arc<Mutex<Held>>);
 
@@ -86,7 +87,7 @@ struct Held {
 
 impl Quota {
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Has the headers show what a trial key has left (readings L1): its operations are counted elsewhere.
@@ -106,8 +107,9 @@ impl<S: Sync> FromRequestParts<S> for Quota {
 
 impl Limits {
     /// Nothing counted yet; counts of before are read when they are needed.
-    pub fn new(plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
+    pub fn new(clock: Clock, plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
         Limits {
+            clock,
             plans,
             bursts: Bursts::new(cache.clone()),
             counters: Arc::new(Counters::new(store.clone(), cache.clone())),
@@ -141,6 +143,20 @@ impl Limits {
         };
         self.lockouts.failed(address.map(|address| self.digests.address(address)), shown, now);
         self.tell_failures();
+    }
+
+    /// Makes an attempt to sign in, unless its network is locked, and counts it against the network if it was wrong.
+    pub async fn attempt<T>(
+        &self,
+        ClientAddress(address): ClientAddress,
+        attempt: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        let now = self.clock.now();
+        self.check_lockout(Some(address), None, now)?;
+        attempt.await.inspect_err(|refused| {
+            tracing::info!(target: "security", code = refused.code.as_str(), "sign-in refused");
+            self.failed(refused.code, Some(address), "", now);
+        })
     }
 
     /// Refuses an attempt with a user's password while the user has to wait. An e-mail that is no user's waits like others.
@@ -240,13 +256,7 @@ impl Limits {
     }
 
     /// Gives back what a request took if it was refused; what its answer's headers show.
-    pub fn settle(
-        &self,
-        quota: &Quota,
-        status: StatusCode,
-        address: Option<ClientAddress>,
-        now: Timestamp,
-    ) -> Standing {
+    fn settle(&self, quota: &Quota, status: StatusCode, address: Option<ClientAddress>, now: Timestamp) -> Standing {
         let mut held = quota.held();
         let anonymous = || {
             let subject = address.map_or("".into(), |address| self.digests.address_subject(address.0));
@@ -301,49 +311,59 @@ impl Limits {
         self.counters.close(now).await;
         self.exchange_lockouts(now).await;
     }
-}
 
-/// Tells what was used and who failed, and learns from the other nodes, until the node stops.
-pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    let mut tick = tokio::time::interval(FLUSH_PERIOD);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let flushes_an_exchange = (node.config.believed_for.as_micros() / FLUSH_PERIOD.as_micros()).max(1) as u64;
-    for ticks in 1u64.. {
-        tokio::select! {
-            _ = tick.tick() => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+    /// Tells what was used and who failed, and learns from the other nodes, until the node stops. `exchange_period`: from one
+    /// exchange of lockouts to the next.
+    pub async fn keep(self: Arc<Self>, exchange_period: Duration, mut stopped: watch::Receiver<bool>) {
+        let mut tick = tokio::time::interval(FLUSH_PERIOD);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let flushes_an_exchange = (exchange_period.as_micros() / FLUSH_PERIOD.as_micros()).max(1) as u64;
+        for ticks in 1u64.. {
+            tokio::select! {
+                _ = tick.tick() => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+            self.counters.flush(self.clock.now()).await;
+            if self.cache.as_ref().is_some_and(|cache| ticks % FLUSHES_A_FOLLOW == 0 || !cache.is_open()) {
+                self.counters.follow(self.clock.now()).await;
+            }
+            if ticks % flushes_an_exchange == 0 {
+                self.exchange_lockouts(self.clock.now()).await;
+            }
+            if ticks % FLUSHES_A_SWEEP == 0 {
+                self.sweep(self.clock.now()).await;
+            }
         }
-        let limits = &node.limits;
-        limits.counters.flush(node.clock.now()).await;
-        if limits.cache.as_ref().is_some_and(|cache| ticks % FLUSHES_A_FOLLOW == 0 || !cache.is_open()) {
-            limits.counters.follow(node.clock.now()).await;
-        }
-        if ticks % flushes_an_exchange == 0 {
-            limits.exchange_lockouts(node.clock.now()).await;
-        }
-        if ticks % FLUSHES_A_SWEEP == 0 {
-            limits.sweep(node.clock.now()).await;
+    }
+
+    /// Exchanges lockouts when there are news of them, until the node stops.
+    pub async fn look(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                () = self.look.notified() => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+            self.exchange_lockouts(self.clock.now()).await;
+            tokio::time::sleep(NEWS_PERIOD).await;
         }
     }
 }
 
-/// Exchanges lockouts when there are news of them, until the node stops.
-pub async fn look(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    loop {
-        tokio::select! {
-            () = node.limits.look.notified() => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-        }
-        node.limits.exchange_lockouts(node.clock.now()).await;
-        tokio::time::sleep(NEWS_PERIOD).await;
-    }
+/// The layer around all routes: gives back what a refused request took, and writes the headers.
+pub async fn counted(State(limits): State<Arc<Limits>>, mut request: Request, next: Next) -> Response {
+    let (quota, address) = (Quota::default(), request.extensions().get::<ClientAddress>().copied());
+    request.extensions_mut().insert(quota.clone());
+    let mut response = next.run(request).await;
+    let standing = limits.settle(&quota, response.status(), address, limits.clock.now());
+    standing.write(response.headers_mut());
+    response
 }
 
 /// A layer for public routes of the API: counted by the caller's network (readings L6).
-pub async fn anonymous(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+pub async fn anonymous(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
     let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
     if let Some(ClientAddress(address)) = request.extensions().get().copied()
-        && let Err(refused) = node.limits.admit_anonymous(&quota, address, node.clock.now()).await
+        && let Err(refused) = limits.admit_anonymous(&quota, address, limits.clock.now()).await
     {
         return refused.into_response();
     }
@@ -352,10 +372,10 @@ pub async fn anonymous(State(node): State<Arc<Node>>, request: Request, next: Ne
 
 /// A layer for signing in and the keys of its tokens: bursts and lockouts hold back a stranger, while the many users behind
 /// one address refresh their tokens all day.
-pub async fn anonymous_paced(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+pub async fn anonymous_paced(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
     let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
     if let Some(ClientAddress(address)) = request.extensions().get().copied()
-        && let Err(refused) = node.limits.pace_anonymous(&quota, address, node.clock.now()).await
+        && let Err(refused) = limits.pace_anonymous(&quota, address, limits.clock.now()).await
     {
         return refused.into_response();
     }

@@ -10,9 +10,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use store::NewApiKey;
 
+use super::Access;
 use super::trial_keys::prefix_tags;
 use crate::access::api_key::{FreshKey, invalid_key};
-use crate::app::Node;
 use crate::caller::{Caller, Credential, Environment};
 use crate::clock::Timestamp;
 use crate::ids;
@@ -33,12 +33,12 @@ const GRACE: Duration = Duration::from_secs(24 * 3600);
     tag = "API keys",
     responses((status = 200, description = "The new key.", body = RotatedKey))
 )]
-pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
+pub async fn rotate(State(access): State<Arc<Access>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
     let Credential::Key { key_id: old_id, lineage_id } = &caller.credential else {
         return Err(ApiError::new(Code::InvalidRequest, "a session token is not rotated: show the API key itself"));
     };
-    let now = node.clock.now();
-    let old = node.store.api_key_of_id(old_id.as_str()).await?;
+    let now = access.clock.now();
+    let old = access.store.api_key_of_id(old_id.as_str()).await?;
     let old = old.filter(|old| old.revoked_at.is_none()).ok_or_else(invalid_key)?;
     let old_ends_at = now.plus(GRACE).0.min(old.expires_at.unwrap_or(i64::MAX));
 
@@ -48,7 +48,7 @@ pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim)
         key_id: key_id.as_str(),
         account_id: &old.account_id,
         lineage_id: lineage_id.as_str(),
-        digest: &node.api_keys.digest(&fresh.secret),
+        digest: &access.api_keys.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
         role: &old.role,
         environment: &old.environment,
@@ -57,7 +57,7 @@ pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim)
         created_at: now.0,
         expires_at: old.expires_at,
     };
-    let tags = (caller.environment == Environment::Trial).then(|| prefix_tags(node.api_keys.pepper(), &fresh.secret));
+    let tags = (caller.environment == Environment::Trial).then(|| prefix_tags(access.api_keys.pepper(), &fresh.secret));
     let answer = RotatedKey {
         key: fresh.secret.to_string(),
         key_id: key_id.clone(),
@@ -69,7 +69,8 @@ pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim)
         old_key_expires_at: Timestamp(old_ends_at).rfc3339(),
     };
     let (answer, kept) = claim.keep_secret(Answer(answer).into_response()).await?;
-    node.store
+    access
+        .store
         .write(async |tx| match tx.rotate_api_key(old_id.as_str(), old_ends_at, &new, tags.as_deref()).await? {
             true => Ok(tx.keep(kept.as_ref()).await?),
             false => Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor")),
@@ -82,6 +83,6 @@ pub async fn rotate(State(node): State<Arc<Node>>, caller: Caller, claim: Claim)
         new_key_id = new.key_id,
         "key rotated"
     );
-    node.forget_keys(lineage_id.as_str()).await;
+    access.forget_keys(lineage_id.as_str()).await;
     Ok(answer)
 }

@@ -3,16 +3,16 @@
 //! A token that was checked is believed for a second, like a key: so long may it take until every node knows of its end.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::{AccountId, Code};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use store::{KeptAnswer, NewExternalUser, Store};
 
-use super::issuer::{AUDIENCE, EmbeddedIssuer};
+use super::issuer::{AUDIENCE, EmbeddedIssuer, LEEWAY};
 use super::key_set::KeySet;
 use crate::caller::{Caller, Credential, Environment, Plan, Role};
 use crate::clock::Timestamp;
@@ -21,8 +21,6 @@ use crate::web::error::ApiError;
 
 /// Bytes of a token at most.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// How wrong the issuer's clock may be.
-pub(super) const LEEWAY: Duration = Duration::from_secs(60);
 /// Tokens remembered at once.
 const CACHE_TOKENS_MAX: usize = 10_000;
 /// The algorithms we take. None of them has a shared secret.
@@ -168,7 +166,7 @@ impl SessionTokens {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     fn remembered(&self, digest: &Digest, now: Timestamp) -> Result<Option<Caller>, ApiError> {

@@ -13,9 +13,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use zeroize::Zeroizing;
 
+use super::Access;
 use crate::access::issuer::EmbeddedIssuer;
-use crate::access::{attempts, users};
-use crate::app::Node;
+use crate::access::users;
 use crate::caller::Caller;
 use crate::web::body::{self, JsonBody};
 use crate::web::error::ApiError;
@@ -53,13 +53,13 @@ impl JsonBody for ResetRequest {
     responses((status = 200, description = "Signed in.", body = SignedIn))
 )]
 pub async fn log_in(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     address: ClientAddress,
     body: body::Json<SignInRequest>,
 ) -> Result<Json<SignedIn>, ApiError> {
     let SignInRequest { email, password } = body.value;
-    let signing_in = users::log_in(&node, &email, secret(password));
-    attempts::count(&node, address, signing_in).await.map(|done| Json(told("password", done)))
+    let signing_in = users::log_in(&access, &email, secret(password));
+    access.limits.attempt(address, signing_in).await.map(|done| Json(told("password", done)))
 }
 
 /// Exchange a refresh token for the next tokens.
@@ -76,12 +76,12 @@ pub async fn log_in(
     responses((status = 200, description = "The next tokens.", body = SignedIn))
 )]
 pub async fn refresh(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     address: ClientAddress,
     body: body::Json<RefreshRequest>,
 ) -> Result<Json<SignedIn>, ApiError> {
-    let refreshing = users::refresh(&node, secret(body.value.refresh_token));
-    attempts::count(&node, address, refreshing).await.map(Json)
+    let refreshing = users::refresh(&access, secret(body.value.refresh_token));
+    access.limits.attempt(address, refreshing).await.map(Json)
 }
 
 /// Create the first administrator.
@@ -96,13 +96,13 @@ pub async fn refresh(
     responses((status = 201, description = "The administrator is created and signed in.", body = SignedIn))
 )]
 pub async fn set_up(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     address: ClientAddress,
     body: body::Json<SetupRequest>,
 ) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
     let SetupRequest { token, email, password } = body.value;
-    let setting_up = users::set_up(&node, secret(token), &email, secret(password));
-    let signed_in = told("setup link", attempts::count(&node, address, setting_up).await?);
+    let setting_up = users::set_up(&access, secret(token), &email, secret(password));
+    let signed_in = told("setup link", access.limits.attempt(address, setting_up).await?);
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 
@@ -116,12 +116,12 @@ pub async fn set_up(
     responses((status = 201, description = "The user is created and signed in.", body = SignedIn))
 )]
 pub async fn sign_up(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     ClientAddress(address): ClientAddress,
     body: body::Json<SignInRequest>,
 ) -> Result<(StatusCode, Json<SignedIn>), ApiError> {
     let SignInRequest { email, password } = body.value;
-    let signed_in = told("signing up", users::sign_up(&node, address, &email, secret(password)).await?);
+    let signed_in = told("signing up", users::sign_up(&access, address, &email, secret(password)).await?);
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 
@@ -135,7 +135,7 @@ pub async fn sign_up(
     responses((status = 200, description = "The password is changed.", body = PasswordChanged))
 )]
 pub async fn change_password(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     address: ClientAddress,
     caller: Caller,
     claim: Claim,
@@ -145,7 +145,7 @@ pub async fn change_password(
     let changed = PasswordChanged { status: "changed".to_owned() };
     let (response, kept) = claim.keep(Json(changed).into_response()).await?;
     let (current, new) = (secret(current_password), secret(new_password));
-    attempts::count(&node, address, users::change_password(&node, &caller, current, new, kept.as_ref())).await?;
+    access.limits.attempt(address, users::change_password(&access, &caller, current, new, kept.as_ref())).await?;
     tracing::info!(target: "security", account_id = caller.account.as_str(), "password changed");
     Ok(response)
 }
@@ -162,12 +162,12 @@ pub async fn change_password(
     responses((status = 200, description = "The password is changed.", body = PasswordChanged))
 )]
 pub async fn reset_password(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     address: ClientAddress,
     body: body::Json<ResetRequest>,
 ) -> Result<Json<PasswordChanged>, ApiError> {
     let ResetRequest { token, new_password } = body.value;
-    attempts::count(&node, address, users::reset_password(&node, secret(token), secret(new_password))).await?;
+    access.limits.attempt(address, users::reset_password(&access, secret(token), secret(new_password))).await?;
     tracing::info!(target: "security", "password reset by a link");
     Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
@@ -180,8 +180,8 @@ pub async fn reset_password(
     tag = "Signing in",
     responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
 )]
-pub async fn issuer_metadata(State(node): State<Arc<Node>>) -> Result<Json<IssuerMetadata>, ApiError> {
-    let address = &embedded(&node)?.address;
+pub async fn issuer_metadata(State(access): State<Arc<Access>>) -> Result<Json<IssuerMetadata>, ApiError> {
+    let address = &embedded(&access)?.address;
     Ok(Json(IssuerMetadata {
         issuer: address.clone(),
         jwks_uri: format!("{address}/.well-known/jwks.json"),
@@ -198,8 +198,8 @@ pub async fn issuer_metadata(State(node): State<Arc<Node>>) -> Result<Json<Issue
     tag = "Signing in",
     responses((status = 200, description = "The issuer and where its keys are.", body = IssuerMetadata))
 )]
-pub async fn openid_configuration(node: State<Arc<Node>>) -> Result<Json<IssuerMetadata>, ApiError> {
-    issuer_metadata(node).await
+pub async fn openid_configuration(access: State<Arc<Access>>) -> Result<Json<IssuerMetadata>, ApiError> {
+    issuer_metadata(access).await
 }
 
 /// The public keys of this node's session tokens.
@@ -210,12 +210,12 @@ pub async fn openid_configuration(node: State<Arc<Node>>) -> Result<Json<IssuerM
     tag = "Signing in",
     responses((status = 200, description = "The keys (RFC 7517).", body = KeySet))
 )]
-pub async fn key_set(State(node): State<Arc<Node>>) -> Result<Json<KeySet>, ApiError> {
-    Ok(Json(KeySet { keys: embedded(&node)?.public_keys(node.clock.now()).await }))
+pub async fn key_set(State(access): State<Arc<Access>>) -> Result<Json<KeySet>, ApiError> {
+    Ok(Json(KeySet { keys: embedded(&access)?.public_keys(access.clock.now()).await }))
 }
 
-fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {
-    let issuer = node.session_tokens.embedded();
+fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
+    let issuer = access.session_tokens.embedded();
     issuer.ok_or_else(|| ApiError::new(Code::NotFound, "this node does not issue session tokens"))
 }
 

@@ -10,12 +10,13 @@ use axum::extract::State;
 use store::{NewApiKey, TrialKeyMade, TrialWindow};
 use subtle::ConstantTimeEq;
 
-use crate::access::api_key::{DISPLAY_CHARACTERS, FreshKey, KEY_CHARACTERS_MAX, Pepper};
+use super::Access;
+use crate::access::api_key::{DISPLAY_CHARACTERS, FreshKey, KEY_CHARACTERS_MAX};
 use crate::access::trials;
-use crate::app::Node;
 use crate::caller::{Environment, Plan, Role};
 use crate::clock::Timestamp;
 use crate::ids;
+use crate::secrets::Pepper;
 use crate::web::error::ApiError;
 use crate::web::path::PathParts;
 use crate::web::peer::ClientAddress;
@@ -35,13 +36,13 @@ const KEYS_WINDOW: Duration = Duration::from_secs(60);
     responses((status = 200, description = "The key.", body = TrialKey))
 )]
 pub async fn create(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     ClientAddress(address): ClientAddress,
 ) -> Result<Answer<TrialKey>, ApiError> {
-    if !node.config.trials {
+    if !access.trial_keys {
         return Err(ApiError::new(Code::FeatureDisabled, "trial keys are switched off here"));
     }
-    let now = node.clock.now();
+    let now = access.clock.now();
     let fresh = FreshKey::generate(Environment::Trial);
     let (key_id, account_id, lineage_id) = (ids::key(now), ids::account(now), ids::lineage(now));
     let expires_at = now.plus(trials::TTL);
@@ -49,7 +50,7 @@ pub async fn create(
         key_id: key_id.as_str(),
         account_id: account_id.as_str(),
         lineage_id: lineage_id.as_str(),
-        digest: &node.api_keys.digest(&fresh.secret),
+        digest: &access.api_keys.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
         role: Role::Trial.as_str(),
         environment: Environment::Trial.as_str(),
@@ -58,10 +59,10 @@ pub async fn create(
         created_at: now.0,
         expires_at: Some(expires_at.0),
     };
-    let network = node.limits.network(address);
+    let network = access.limits.network(address);
     let window = TrialWindow { network: &network, keys_max: KEYS_MAX, length: KEYS_WINDOW.as_micros() as i64 };
-    let tags = prefix_tags(node.api_keys.pepper(), &fresh.secret);
-    if let TrialKeyMade::TooMany { oldest_at } = node.store.insert_trial_key(&record, &tags, window).await? {
+    let tags = prefix_tags(access.api_keys.pepper(), &fresh.secret);
+    if let TrialKeyMade::TooMany { oldest_at } = access.store.insert_trial_key(&record, &tags, window).await? {
         let message = format!("{KEYS_MAX} trial keys a minute from one address");
         let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
         return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
@@ -93,7 +94,7 @@ pub async fn create(
     responses((status = 200, description = "It is revoked.", body = RevokedTrialKey))
 )]
 pub async fn revoke(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     ClientAddress(address): ClientAddress,
     path: PathParts,
 ) -> Result<Answer<RevokedTrialKey>, ApiError> {
@@ -102,15 +103,15 @@ pub async fn revoke(
         let message = format!("send the first {DISPLAY_CHARACTERS} characters of a trial key, or more");
         return Err(ApiError::new(Code::InvalidRequest, message).at("key_prefix", "not the beginning of a trial key"));
     }
-    let (key_prefix, now) = (&given[..DISPLAY_CHARACTERS], node.clock.now());
-    let mut keys = node.store.trial_keys(key_prefix, now.0).await?;
-    keys.retain(|key| continues(node.api_keys.pepper(), given, key.prefix_tags.as_deref()));
+    let (key_prefix, now) = (&given[..DISPLAY_CHARACTERS], access.clock.now());
+    let mut keys = access.store.trial_keys(key_prefix, now.0).await?;
+    keys.retain(|key| continues(access.api_keys.pepper(), given, key.prefix_tags.as_deref()));
     let missing = || ApiError::new(Code::KeyNotFound, "there is no such trial key");
     let key = match keys.as_slice() {
         [key] => key,
         [] => {
             // a guess (readings A13)
-            node.limits.failed(Code::KeyNotFound, Some(address), given, now);
+            access.limits.failed(Code::KeyNotFound, Some(address), given, now);
             return Err(missing());
         }
         _ => {
@@ -118,11 +119,11 @@ pub async fn revoke(
             return Err(ApiError::new(Code::Conflict, message));
         }
     };
-    if node.store.revoke_lineage(&key.lineage_id, now.0).await? == 0 {
+    if access.store.revoke_lineage(&key.lineage_id, now.0).await? == 0 {
         return Err(missing());
     }
     tracing::info!(target: "security", lineage_id = key.lineage_id, "trial key revoked");
-    node.forget_keys(&key.lineage_id).await;
+    access.forget_keys(&key.lineage_id).await;
     Ok(Answer(RevokedTrialKey { key_prefix: key_prefix.to_owned(), status: "revoked".to_owned() }))
 }
 
@@ -130,12 +131,12 @@ pub async fn revoke(
 const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Forgets which networks got keys too long ago to matter, and accounts of trials that were erased a day ago.
-pub async fn forget_old(node: &Node) {
-    let now = node.clock.now();
-    if let Err(error) = node.store.forget_trial_windows(now.0).await {
+pub async fn forget_old(access: &Access) {
+    let now = access.clock.now();
+    if let Err(error) = access.store.forget_trial_windows(now.0).await {
         tracing::error!(cause = %error, "who got trial keys is remembered for too long");
     }
-    if let Err(error) = node.store.forget_erased_accounts(now.0 - ERASED_KEPT.as_micros() as i64).await {
+    if let Err(error) = access.store.forget_erased_accounts(now.0 - ERASED_KEPT.as_micros() as i64).await {
         tracing::error!(cause = %error, "accounts of erased trials stay");
     }
 }

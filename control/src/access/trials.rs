@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::{AccountId, Code};
+use store::Store;
 
-use crate::app::Node;
-use crate::billing::usage::ChargeTo;
 use crate::caller::Environment;
 use crate::clock::Timestamp;
+use crate::in_flight::InFlight;
 use crate::web::error::ApiError;
 
 /// Life of a trial (specification, Limits).
@@ -21,33 +21,77 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Trials that are ended at once.
 const ENDED_MAX: i64 = 100;
 
+/// The trials of the database, as this node sees them.
+pub struct Trials {
+    store: Store,
+    /// What must end before the node stops: operations that are given back.
+    unfinished: InFlight,
+}
+
 /// Operations that were counted; given back unless they are kept.
 pub struct Counted {
-    node: Arc<Node>,
+    trials: Arc<Trials>,
     account: AccountId,
     operations: u64,
     settled: AtomicBool,
 }
 
-impl Counted {
-    /// Counts operations, each gate as one, if the key is a trial's (readings A14). In the database, in one statement:
-    /// of requests at once no more pass than may.
-    pub async fn take(node: &Arc<Node>, of: &ChargeTo, operations: u64) -> Result<Counted, ApiError> {
-        let account = &of.account;
-        let counted = of.environment == Environment::Trial && operations > 0;
-        if counted {
-            let wanted = i64::try_from(operations).unwrap_or(i64::MAX);
-            let (store, account) = (&node.store, account.as_str());
-            // no sum of the two overflows
-            let fits = operations <= OPERATIONS_MAX
-                && store.take_trial_operations(account, wanted, OPERATIONS_MAX as i64).await?;
-            if !fits {
-                return Err(exhausted(operations, operations_left(node, account).await?));
-            }
-        }
-        Ok(Counted { node: node.clone(), account: account.clone(), operations, settled: AtomicBool::new(!counted) })
+impl Trials {
+    /// Trials of this database; the node waits for `unfinished` before it stops.
+    pub fn new(store: Store, unfinished: InFlight) -> Trials {
+        Trials { store, unfinished }
     }
 
+    /// Counts operations, each gate as one, if the key is a trial's (readings A14). In the database, in one statement:
+    /// of requests at once no more pass than may.
+    pub async fn take(
+        self: &Arc<Self>,
+        account: &AccountId,
+        environment: Environment,
+        operations: u64,
+    ) -> Result<Counted, ApiError> {
+        let counted = environment == Environment::Trial && operations > 0;
+        if counted {
+            let wanted = i64::try_from(operations).unwrap_or(i64::MAX);
+            // no sum of the two overflows
+            let fits = operations <= OPERATIONS_MAX
+                && self.store.take_trial_operations(account.as_str(), wanted, OPERATIONS_MAX as i64).await?;
+            if !fits {
+                return Err(exhausted(operations, self.operations_left(account).await?));
+            }
+        }
+        let settled = AtomicBool::new(!counted);
+        Ok(Counted { trials: self.clone(), account: account.clone(), operations, settled })
+    }
+
+    /// Operations that a trial has left; none when it has ended.
+    pub async fn operations_left(&self, account: &AccountId) -> Result<u64, ApiError> {
+        let trial = self.store.trial(account.as_str()).await?;
+        Ok(trial.map_or(0, |trial| OPERATIONS_MAX.saturating_sub(trial.operations_used.unsigned_abs())))
+    }
+
+    /// Some of the accounts whose trial has expired or whose key was revoked, and that are not erased yet.
+    pub async fn ended(&self, now: Timestamp) -> Vec<String> {
+        let ended = self.store.ended_trials(now.0, ENDED_MAX).await;
+        ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be looked for")).unwrap_or_default()
+    }
+
+    /// Erases what an ended trial owns, if no session of it has been open on any node for a moment.
+    pub async fn erase(&self, account: &str, now: Timestamp) {
+        let quiet_since = Timestamp(now.0 - QUIET.as_micros() as i64);
+        if let Err(error) = self.store.erase_trial(account, quiet_since.0, now.0).await {
+            tracing::warn!(%error, account, "an ended trial could not be erased");
+        }
+    }
+
+    async fn give_back(&self, account: &AccountId, operations: u64) {
+        if let Err(error) = self.store.give_back_trial_operations(account.as_str(), operations as i64).await {
+            tracing::error!(%error, account = account.as_str(), operations, "operations of a trial were not given back");
+        }
+    }
+}
+
+impl Counted {
     /// They are completed.
     pub fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
@@ -56,7 +100,7 @@ impl Counted {
     /// They failed: they are not counted.
     pub async fn give_back(&self) {
         if !self.settled.swap(true, Ordering::Relaxed) {
-            give_back(&self.node, &self.account, self.operations).await;
+            self.trials.give_back(&self.account, self.operations).await;
         }
     }
 }
@@ -67,25 +111,13 @@ impl Drop for Counted {
         if *self.settled.get_mut() {
             return;
         }
-        let (node, account, operations) = (self.node.clone(), self.account.clone(), self.operations);
-        let running = node.circuits_running.enter();
+        let (trials, account, operations) = (self.trials.clone(), self.account.clone(), self.operations);
+        let unfinished = trials.unfinished.enter();
         tokio::spawn(async move {
-            give_back(&node, &account, operations).await;
-            drop(running);
+            trials.give_back(&account, operations).await;
+            drop(unfinished);
         });
     }
-}
-
-async fn give_back(node: &Node, account: &AccountId, operations: u64) {
-    if let Err(error) = node.store.give_back_trial_operations(account.as_str(), operations as i64).await {
-        tracing::error!(%error, account = account.as_str(), operations, "operations of a trial were not given back");
-    }
-}
-
-/// Operations that a trial has left; none when it has ended.
-pub async fn operations_left(node: &Node, account: &str) -> Result<u64, ApiError> {
-    let trial = node.store.trial(account).await?;
-    Ok(trial.map_or(0, |trial| OPERATIONS_MAX.saturating_sub(trial.operations_used.unsigned_abs())))
 }
 
 fn exhausted(wanted: u64, left: u64) -> ApiError {
@@ -94,21 +126,4 @@ fn exhausted(wanted: u64, left: u64) -> ApiError {
         _ => format!("{wanted} operations; the trial key has {left} of its {OPERATIONS_MAX} left, and none were used"),
     };
     ApiError::new(Code::TrialOpsExhausted, message)
-}
-
-/// Ends trials that have expired or whose key was revoked: closes their sessions on this node at once, and erases what they
-/// own when no session of theirs is open on any node.
-pub async fn end_trials(node: &Node) {
-    let now = node.clock.now();
-    let ended = match node.store.ended_trials(now.0, ENDED_MAX).await {
-        Ok(ended) => ended,
-        Err(error) => return tracing::warn!(%error, "ended trials could not be looked for"),
-    };
-    let quiet_since = Timestamp(now.0 - QUIET.as_micros() as i64);
-    for account in ended {
-        node.sessions.end_all_of(&account).await;
-        if let Err(error) = node.store.erase_trial(&account, quiet_since.0, now.0).await {
-            tracing::warn!(%error, account, "an ended trial could not be erased");
-        }
-    }
 }

@@ -14,8 +14,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use store::{ApiKey, NewApiKey, UserKeyMade, UserKeysSeen};
 
+use super::Access;
 use crate::access::api_key::FreshKey;
-use crate::app::Node;
 use crate::cache_store::News;
 use crate::caller::{Caller, Credential, Environment, Role};
 use crate::clock::Timestamp;
@@ -46,20 +46,20 @@ impl JsonBody for CreateUserKey {
     responses((status = 201, description = "The key.", body = CreatedUserKey))
 )]
 pub async fn create_key(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     caller: Caller,
     claim: Claim,
     body: body::Json<CreateUserKey>,
 ) -> Result<Response, ApiError> {
-    let (environment, role) = wanted(&node, &caller, &body.value)?;
-    let now = node.clock.now();
+    let (environment, role) = wanted(&access, &caller, &body.value)?;
+    let now = access.clock.now();
     let fresh = FreshKey::generate(environment);
     let (key_id, lineage_id) = (ids::key(now), ids::lineage(now));
     let key = NewApiKey {
         key_id: key_id.as_str(),
         account_id: caller.account.as_str(),
         lineage_id: lineage_id.as_str(),
-        digest: &node.api_keys.digest(&fresh.secret),
+        digest: &access.api_keys.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
         role: role.as_str(),
         environment: environment.as_str(),
@@ -82,7 +82,8 @@ pub async fn create_key(
     let (response, kept) = claim.keep_secret((StatusCode::CREATED, Json(created)).into_response()).await?;
     let window_start = Timestamp(now.0 - KEYS_WINDOW.as_micros() as i64);
     let user_id = user_of(&caller)?;
-    node.store
+    access
+        .store
         .write(async |tx| match tx.insert_user_key(&key, user_id.as_str(), window_start.0, KEYS_MAX).await? {
             UserKeyMade::Made => Ok(tx.keep(kept.as_ref()).await?),
             UserKeyMade::TooMany { oldest_at } => {
@@ -110,15 +111,15 @@ pub async fn create_key(
     responses((status = 200, description = "A page of keys.", body = UserKeyPage))
 )]
 pub async fn list_keys(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     caller: Caller,
     query: PageQuery,
 ) -> Result<Json<UserKeyPage>, ApiError> {
-    let now = node.clock.now();
+    let now = access.clock.now();
     let seen = seen(&caller, now)?;
-    let rows = node.store.user_keys_page(seen, query.after_text()?, query.rows_wanted()).await?;
+    let rows = access.store.user_keys_page(seen, query.after_text()?, query.rows_wanted()).await?;
     let position = |key: &ApiKey| Position { created_at: key.created_at, id: key.key_id.clone().into_bytes() };
-    let Page { items, next_cursor, has_more, total_count } = query.page(&node, rows, position);
+    let Page { items, next_cursor, has_more, total_count } = query.page(rows, position);
     let items = items.into_iter().map(|key| view(key, now)).collect();
     Ok(Json(UserKeyPage { items, next_cursor, has_more, total_count }))
 }
@@ -133,12 +134,12 @@ pub async fn list_keys(
     responses((status = 204, description = "The key is revoked."))
 )]
 pub async fn revoke_key(
-    State(node): State<Arc<Node>>,
+    State(access): State<Arc<Access>>,
     caller: Caller,
     path: PathParts,
 ) -> Result<StatusCode, ApiError> {
-    let now = node.clock.now();
-    let revoked = node.store.revoke_user_key(seen(&caller, now)?, path.get("key_id"), now.0).await?;
+    let now = access.clock.now();
+    let revoked = access.store.revoke_user_key(seen(&caller, now)?, path.get("key_id"), now.0).await?;
     let unknown = || ApiError::new(Code::KeyNotFound, "there is no such API key that is not revoked yet");
     let lineage = revoked.ok_or_else(unknown)?;
     tracing::info!(
@@ -148,7 +149,7 @@ pub async fn revoke_key(
         lineage_id = lineage,
         "key revoked"
     );
-    node.forget_keys(&lineage).await;
+    access.forget_keys(&lineage).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -160,17 +161,17 @@ pub async fn revoke_key(
     tag = "Signing in",
     responses((status = 200, description = "Logged out.", body = LoggedOut))
 )]
-pub async fn log_out(State(node): State<Arc<Node>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
+pub async fn log_out(State(access): State<Arc<Access>>, caller: Caller, claim: Claim) -> Result<Response, ApiError> {
     let logged_out = LoggedOut { status: "logged_out".to_owned() };
     let (response, kept) = claim.keep(Json(logged_out).into_response()).await?;
     tracing::info!(target: "security", user_id = user_of(&caller)?.as_str(), "signed out");
-    node.session_tokens.end(&caller, kept.as_ref(), node.clock.now()).await?;
-    node.tell_others(News::Tokens).await;
+    access.session_tokens.end(&caller, kept.as_ref(), access.clock.now()).await?;
+    access.tell_others(News::Tokens).await;
     Ok(response)
 }
 
 /// Environment and role of a key that is asked for, if the caller may have it.
-fn wanted(node: &Node, caller: &Caller, request: &CreateUserKey) -> Result<(Environment, Role), ApiError> {
+fn wanted(access: &Access, caller: &Caller, request: &CreateUserKey) -> Result<(Environment, Role), ApiError> {
     let invalid = |field: &str, allowed: &str| {
         ApiError::new(Code::InvalidRequest, format!("{field} must be one of {allowed}")).at(field, "not in the set")
     };
@@ -187,7 +188,7 @@ fn wanted(node: &Node, caller: &Caller, request: &CreateUserKey) -> Result<(Envi
         let message = format!("a user with the role {} cannot make a key with more", caller.role.as_str());
         return Err(ApiError::new(Code::InsufficientRole, message));
     }
-    if environment == Environment::Dev && !node.config.auth.allow_dev_keys {
+    if environment == Environment::Dev && !access.config.allow_dev_keys {
         return Err(ApiError::new(
             Code::FeatureDisabled,
             "this node's operator does not permit keys of the environment dev",

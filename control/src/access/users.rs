@@ -8,19 +8,15 @@ use api::{Code, SignInId};
 use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, NextRefreshToken, Refreshed, Store, User};
 use zeroize::Zeroizing;
 
-use super::api_key::Pepper;
-use super::issuer::{AUDIENCE, EmbeddedIssuer, OwnClaims};
+use super::Access;
+use super::issuer::{ACCESS_TTL, AUDIENCE, EmbeddedIssuer, OwnClaims};
 use super::passwords;
-use crate::app::Node;
 use crate::caller::{Caller, Credential, Plan, Role};
 use crate::clock::Timestamp;
 use crate::ids;
-use crate::sealing::Seal;
-use crate::secrets::{Purpose, Secrets};
+use crate::secrets::{Pepper, Purpose, Secrets};
 use crate::web::error::ApiError;
 
-/// Life of an access token.
-pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 /// Life of a sign-in, however often it is refreshed.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// For so long a refresh token that was exchanged gives the same successor again: an answer may get lost, and two tabs of
@@ -38,27 +34,27 @@ const SETUP_PREFIX: &str = "st_";
 const RESET_PREFIX: &str = "pt_";
 
 /// Tokens for an e-mail and its password.
-pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
-    let issuer = embedded(node)?;
-    node.limits.check_user(email, node.clock.now())?;
+pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
+    let issuer = embedded(access)?;
+    access.limits.check_user(email, access.clock.now())?;
     // what is no e-mail is nobody's, and takes as long to find out
     let user = match normal_email(email) {
-        Some(email) => node.store.user_of_email(&email).await?,
+        Some(email) => access.store.user_of_email(&email).await?,
         None => None,
     };
     let user = user.filter(|user| user.disabled_at.is_none());
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-    let right = node.passwords.is_right(password, hash).await?;
-    let now = node.clock.now();
+    let right = access.passwords.is_right(password, hash).await?;
+    let now = access.clock.now();
     // attempts that ran at the same time may have failed: of many at once no more are answered than one after another
-    node.limits.check_user(email, now)?;
+    access.limits.check_user(email, now)?;
     match user {
         Some(user) if right => {
-            node.limits.right_password(email, now).await;
-            begin(node, issuer, &user).await
+            access.limits.right_password(email, now).await;
+            begin(access, issuer, &user).await
         }
         _ => {
-            node.limits.wrong_password(email, now);
+            access.limits.wrong_password(email, now);
             Err(ApiError::new(Code::InvalidCredentials, "the e-mail or the password is wrong"))
         }
     }
@@ -66,29 +62,29 @@ pub async fn log_in(node: &Node, email: &str, password: Zeroizing<String>) -> Re
 
 /// The first administrator, and tokens for them.
 pub async fn set_up(
-    node: &Node,
+    access: &Access,
     token: Zeroizing<String>,
     email: &str,
     password: Zeroizing<String>,
 ) -> Result<SignedIn, ApiError> {
-    let issuer = embedded(node)?;
+    let issuer = embedded(access)?;
     let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or too old");
     let not_the_first = || ApiError::new(Code::Conflict, "there is an administrator already: sign in");
-    let link = node.token_digest(&token);
+    let link = access.token_pepper.digest(&token);
     // before anything is hashed, which is dear
-    if !node.store.is_setup_link(&link, node.clock.now().0).await? {
+    if !access.store.is_setup_link(&link, access.clock.now().0).await? {
         return Err(bad_link());
     }
-    if node.store.has_users().await? {
+    if access.store.has_users().await? {
         return Err(not_the_first());
     }
     let email = new_email(email)?;
-    let hash = node.passwords.hash(password).await?;
-    let now = node.clock.now();
+    let hash = access.passwords.hash(password).await?;
+    let now = access.clock.now();
     let user_id = ids::user(now);
     let user = new_user(user_id.as_str(), &email, &hash, Role::AccountAdmin, now);
-    match node.store.insert_first_user(&link, &user).await? {
-        FirstUser::Made => begin(node, issuer, &made(&user)).await,
+    match access.store.insert_first_user(&link, &user).await? {
+        FirstUser::Made => begin(access, issuer, &made(&user)).await,
         FirstUser::BadLink => Err(bad_link()),
         FirstUser::NotTheFirst => Err(not_the_first()),
     }
@@ -96,47 +92,47 @@ pub async fn set_up(
 
 /// A new user with an account of their own, where the operator permits it.
 pub async fn sign_up(
-    node: &Node,
+    access: &Access,
     address: IpAddr,
     email: &str,
     password: Zeroizing<String>,
 ) -> Result<SignedIn, ApiError> {
-    let issuer = embedded(node)?;
-    if !node.config.auth.allow_signup {
+    let issuer = embedded(access)?;
+    if !access.config.allow_signup {
         return Err(ApiError::new(Code::FeatureDisabled, "this node's operator creates the users"));
     }
     let email = new_email(email)?;
     passwords::accept(&password)?;
     // each costs a hash, and says whether there is a user with this e-mail
-    node.limits.sign_up(address, node.clock.now())?;
-    let hash = node.passwords.hash(password).await?;
-    let now = node.clock.now();
+    access.limits.sign_up(address, access.clock.now())?;
+    let hash = access.passwords.hash(password).await?;
+    let now = access.clock.now();
     let user_id = ids::user(now);
     let user = new_user(user_id.as_str(), &email, &hash, Role::AccountAdmin, now);
-    match node.store.insert_user(&user).await? {
-        true => begin(node, issuer, &made(&user)).await,
+    match access.store.insert_user(&user).await? {
+        true => begin(access, issuer, &made(&user)).await,
         false => Err(ApiError::new(Code::Conflict, "there is a user with this e-mail: sign in")),
     }
 }
 
 /// The next tokens for a refresh token.
-pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, ApiError> {
-    let issuer = embedded(node)?;
+pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<SignedIn, ApiError> {
+    let issuer = embedded(access)?;
     let refused = || ApiError::new(Code::InvalidCredentials, "the refresh token is unknown, used or too old");
     if !token.starts_with(REFRESH_PREFIX) {
         return Err(refused());
     }
-    let now = node.clock.now();
-    let (seal, fresh) = (Seal::new(&node.secrets.key(Purpose::RefreshTokens)), random_token(REFRESH_PREFIX));
-    let old = node.token_digest(&token);
+    let now = access.clock.now();
+    let (seal, fresh) = (&access.refresh_seal, random_token(REFRESH_PREFIX));
+    let old = access.token_pepper.digest(&token);
     // sealed to the old one: it opens for it only
     let name = hex::encode(old);
     let next = NextRefreshToken {
-        digest: &node.token_digest(&fresh),
+        digest: &access.token_pepper.digest(&fresh),
         sealed: &seal.seal(&name, fresh.as_bytes()),
         grace_us: REFRESH_GRACE.as_micros() as i64,
     };
-    let (sign_in_id, user_id, ends, next) = match node.store.exchange_refresh_token(&old, &next, now.0).await? {
+    let (sign_in_id, user_id, ends, next) = match access.store.exchange_refresh_token(&old, &next, now.0).await? {
         Refreshed::Exchanged { sign_in_id, user_id, expires_at } => (sign_in_id, user_id, Timestamp(expires_at), fresh),
         Refreshed::Repeated { sign_in_id, user_id, expires_at, successor } => {
             let opened = seal.open(&name, &successor).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
@@ -144,13 +140,13 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
             (sign_in_id, user_id, Timestamp(expires_at), Zeroizing::new(same))
         }
         Refreshed::Reused => {
-            node.forget_tokens().await;
+            access.forget_tokens().await;
             tracing::warn!(target: "security", "a refresh token came a second time: its sign-in is ended");
             return Err(refused());
         }
         Refreshed::Unknown => return Err(refused()),
     };
-    let user = node.store.user(&user_id).await?.ok_or_else(refused)?;
+    let user = access.store.user(&user_id).await?.ok_or_else(refused)?;
     let account_id = user.account_id.clone().ok_or_else(refused)?;
     let sign_in_id = sign_in_id.parse().map_err(|_| ApiError::internal("the record of a sign-in is broken"))?;
     tokens(issuer, &user, account_id, &sign_in_id, next, now, ends).await
@@ -158,64 +154,65 @@ pub async fn refresh(node: &Node, token: Zeroizing<String>) -> Result<SignedIn, 
 
 /// Another password for the caller, and the answer that says so is kept. Their other sign-ins end.
 pub async fn change_password(
-    node: &Node,
+    access: &Access,
     caller: &Caller,
     current: Zeroizing<String>,
     new: Zeroizing<String>,
     kept: Option<&KeptAnswer>,
 ) -> Result<(), ApiError> {
-    embedded(node)?;
+    embedded(access)?;
     let Credential::Token { user_id, sign_in_id: Some(sign_in_id), .. } = &caller.credential else {
         return Err(ApiError::internal("a user of this node without a sign-in"));
     };
-    let user = node.store.user(user_id.as_str()).await?;
+    let user = access.store.user(user_id.as_str()).await?;
     let (email, hash) = user.map_or((None, None), |user| (user.email, user.password_hash));
     let email = email.unwrap_or_default();
-    node.limits.check_user(&email, node.clock.now())?;
-    let right = node.passwords.is_right(current, hash).await?;
-    node.limits.check_user(&email, node.clock.now())?;
+    access.limits.check_user(&email, access.clock.now())?;
+    let right = access.passwords.is_right(current, hash).await?;
+    access.limits.check_user(&email, access.clock.now())?;
     if !right {
-        node.limits.wrong_password(&email, node.clock.now());
+        access.limits.wrong_password(&email, access.clock.now());
         return Err(ApiError::new(Code::InvalidCredentials, "the current password is wrong"));
     }
-    let hash = node.passwords.hash(new).await?;
-    let now = node.clock.now();
-    node.store
+    let hash = access.passwords.hash(new).await?;
+    let now = access.clock.now();
+    access
+        .store
         .write(async |tx| {
             tx.set_password(user_id.as_str(), &hash, sign_in_id.as_str(), now.0).await?;
             tx.keep(kept).await
         })
         .await?;
-    node.forget_tokens().await;
+    access.forget_tokens().await;
     Ok(())
 }
 
 /// Another password for whoever has the link. Their sign-ins end.
-pub async fn reset_password(node: &Node, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
-    embedded(node)?;
+pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
+    embedded(access)?;
     let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old");
-    let link = node.token_digest(&token);
+    let link = access.token_pepper.digest(&token);
     // before anything is hashed, which is dear
-    if !node.store.is_password_link(&link, node.clock.now().0).await? {
+    if !access.store.is_password_link(&link, access.clock.now().0).await? {
         return Err(bad_link());
     }
-    let hash = node.passwords.hash(new).await?;
-    if !node.store.use_password_link(&link, &hash, node.clock.now().0).await? {
+    let hash = access.passwords.hash(new).await?;
+    if !access.store.use_password_link(&link, &hash, access.clock.now().0).await? {
         return Err(bad_link());
     }
-    node.forget_tokens().await;
+    access.forget_tokens().await;
     Ok(())
 }
 
 /// Forgets sign-ins, links and ended tokens that could no longer be used anyway.
-pub async fn forget_old(node: &Node) {
-    let now = node.clock.now();
+pub async fn forget_old(access: &Access) {
+    let now = access.clock.now();
     // an access token may outlive its sign-in's refresh tokens
     let before = Timestamp(now.0 - 2 * ACCESS_TTL.as_micros() as i64);
-    if let Err(error) = node.store.forget_sign_ins(before.0, now.0).await {
+    if let Err(error) = access.store.forget_sign_ins(before.0, now.0).await {
         tracing::error!(cause = %error, "old sign-ins stay");
     }
-    if let Err(error) = node.store.forget_password_links(now.0).await {
+    if let Err(error) = access.store.forget_password_links(now.0).await {
         tracing::error!(cause = %error, "old links stay");
     }
 }
@@ -223,12 +220,12 @@ pub async fn forget_old(node: &Node) {
 /// A link that creates the first administrator, in place of any unused one.
 pub async fn new_setup_link(
     store: &Store,
-    secrets: &Secrets,
+    tokens: &Pepper,
     base_url: &str,
     now: Timestamp,
 ) -> Result<Zeroizing<String>, store::Error> {
     let token = random_token(SETUP_PREFIX);
-    store.put_setup_link(&token_digest(secrets, &token), now.0, now.plus(LINK_TTL).0).await?;
+    store.put_setup_link(&tokens.digest(&token), now.0, now.plus(LINK_TTL).0).await?;
     // behind the #, so that it stays in the browser: no proxy logs it
     Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
 }
@@ -236,19 +233,19 @@ pub async fn new_setup_link(
 /// A link that resets a user's password, in place of any other.
 pub async fn new_reset_link(
     store: &Store,
-    secrets: &Secrets,
+    tokens: &Pepper,
     base_url: &str,
     user_id: &str,
     now: Timestamp,
 ) -> Result<Zeroizing<String>, store::Error> {
     let token = random_token(RESET_PREFIX);
-    store.put_password_link(&token_digest(secrets, &token), user_id, now.plus(LINK_TTL).0).await?;
+    store.put_password_link(&tokens.digest(&token), user_id, now.plus(LINK_TTL).0).await?;
     Ok(Zeroizing::new(format!("{base_url}/reset#{}", *token)))
 }
 
-/// What is stored of a refresh token or the token of a link.
-pub fn token_digest(secrets: &Secrets, token: &str) -> [u8; 32] {
-    Pepper(secrets.key(Purpose::Tokens)).digest(token)
+/// What digests of refresh tokens and of the tokens of links are made with.
+pub fn token_pepper(secrets: &Secrets) -> Pepper {
+    Pepper(secrets.key(Purpose::Tokens))
 }
 
 /// An e-mail as it is stored and compared: lower case. `None`: it is none.
@@ -261,8 +258,8 @@ pub fn normal_email(text: &str) -> Option<String> {
 }
 
 /// The embedded issuer; refused where the operator has chosen another one.
-fn embedded(node: &Node) -> Result<&EmbeddedIssuer, ApiError> {
-    let issuer = node.session_tokens.embedded();
+fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
+    let issuer = access.session_tokens.embedded();
     issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "users of this node sign in with another issuer"))
 }
 
@@ -293,8 +290,8 @@ fn made(user: &NewUser<'_>) -> User {
 }
 
 /// Begins a sign-in of a user who has shown that they are the one.
-async fn begin(node: &Node, issuer: &EmbeddedIssuer, user: &User) -> Result<SignedIn, ApiError> {
-    let now = node.clock.now();
+async fn begin(access: &Access, issuer: &EmbeddedIssuer, user: &User) -> Result<SignedIn, ApiError> {
+    let now = access.clock.now();
     let (sign_in_id, account_id, ends) = (ids::sign_in(now), ids::account(now), now.plus(SIGN_IN_TTL));
     let refresh = random_token(REFRESH_PREFIX);
     let sign_in = NewSignIn {
@@ -302,11 +299,11 @@ async fn begin(node: &Node, issuer: &EmbeddedIssuer, user: &User) -> Result<Sign
         user_id: &user.user_id,
         account_id: account_id.as_str(),
         plan: Plan::Free.as_str(),
-        refresh: &node.token_digest(&refresh),
+        refresh: &access.token_pepper.digest(&refresh),
         now: now.0,
         expires_at: ends.0,
     };
-    let account_id = node.store.begin_sign_in(&sign_in).await?;
+    let account_id = access.store.begin_sign_in(&sign_in).await?;
     // shut out since the password was checked
     let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is shut out"))?;
     tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends).await
@@ -351,7 +348,7 @@ async fn tokens(
 }
 
 /// 256 random bits in hexadecimal.
-pub fn random_token(prefix: &str) -> Zeroizing<String> {
+fn random_token(prefix: &str) -> Zeroizing<String> {
     ids::random_hex::<32>(prefix)
 }
 

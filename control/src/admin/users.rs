@@ -186,7 +186,14 @@ impl Operator {
         tracing::info!(target: "security", user_id = user.user_id, "password link made by the operator");
         let secrets = checked_secrets(config, &self.store).await?;
         let base_url = base_url(config);
-        let link = users::new_reset_link(&self.store, &secrets, &base_url, &user.user_id, self.clock.now()).await?;
+        let link = users::new_reset_link(
+            &self.store,
+            &users::token_pepper(&secrets),
+            &base_url,
+            &user.user_id,
+            self.clock.now(),
+        )
+        .await?;
         Ok((facts(user), link))
     }
 
@@ -217,7 +224,8 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     }
     let secrets = checked_secrets(config, &store).await?;
     tracing::info!(target: "security", "setup link made by the operator");
-    let link = users::new_setup_link(&store, &secrets, &base_url(config), Clock::system().now()).await?;
+    let link =
+        users::new_setup_link(&store, &users::token_pepper(&secrets), &base_url(config), Clock::system().now()).await?;
     store.close().await;
     Ok(link)
 }

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::AccountId;
-use store::{GateUsage, Unit};
+use store::{GateUsage, Store, Unit};
 
-use crate::app::Node;
 use crate::billing::tariff::Price;
 use crate::caller::Environment;
+use crate::clock::Timestamp;
 use crate::compute::engine::Gate;
-use crate::compute::sessions::SessionDigest;
 use crate::ids;
+use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 
 /// Whom an operation is charged to.
 #[derive(Clone, Debug)]
 pub struct ChargeTo {
-    /// Its session.
-    pub digest: SessionDigest,
+    /// Digest of its session's id.
+    pub digest: [u8; 32],
     /// Owner.
     pub account: AccountId,
     /// Environment of the key that asked.
@@ -39,8 +39,14 @@ pub struct Charge<'a> {
 
 impl Charge<'_> {
     /// Writes the usage row in one step with the rest of the unit, then counts the gates.
-    pub async fn book(&self, node: &Node, to: &ChargeTo, unit: Unit) -> Result<(), ApiError> {
-        let now = node.clock.now();
+    pub async fn book(
+        &self,
+        now: Timestamp,
+        telemetry: &Telemetry,
+        store: &Store,
+        to: &ChargeTo,
+        unit: Unit,
+    ) -> Result<(), ApiError> {
         let charge = GateUsage {
             usage_id: ids::usage(now).as_str().to_owned(),
             session_digest: to.digest,
@@ -54,8 +60,8 @@ impl Charge<'_> {
             compute_us: microseconds(self.compute),
             created_at: now.0,
         };
-        node.store.submit(Unit { charge: Some(charge), ..unit }).await?;
-        node.telemetry.gates_charged(self.counts.iter().copied());
+        store.submit(Unit { charge: Some(charge), ..unit }).await?;
+        telemetry.gates_charged(self.counts.iter().map(|(gate, count)| (gate.name(), *count)));
         Ok(())
     }
 }
@@ -83,4 +89,9 @@ pub fn by_gate(counts: &[(Gate, u64)]) -> Result<String, ApiError> {
 /// A time as it is stored.
 pub fn microseconds(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A time as answers tell it: milliseconds with three decimals (readings G12).
+pub fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
 }

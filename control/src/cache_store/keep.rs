@@ -9,23 +9,39 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::{CacheStore, News};
-use crate::app::Node;
 
 /// From one attempt to open a connection to the next.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a connection is tried that nobody may be using.
 const CHECK: Duration = Duration::from_secs(1);
 
+/// What follows the news of other nodes.
+pub trait Follower: Send + Sync + 'static {
+    /// A connection is about to be used: tells the database what was counted without it.
+    fn before_opening(&self) -> impl Future<Output = ()> + Send;
+
+    /// A connection is used from now on. News from before it were missed.
+    fn opened(&self);
+
+    /// Does what news say.
+    fn hear(&self, news: News);
+}
+
 /// Opens connections, and follows the news on them, until the node stops; `tried` hears of the first attempt.
-pub async fn keep(node: Arc<Node>, cache: CacheStore, tried: oneshot::Sender<()>, mut stopped: watch::Receiver<bool>) {
+pub async fn keep(
+    cache: CacheStore,
+    follower: Arc<impl Follower>,
+    tried: oneshot::Sender<()>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut tried = Some(tried);
     loop {
-        let opened = open(&node, &cache).await;
+        let opened = open(&*follower, &cache).await;
         tried.take().map(|tried| tried.send(()));
         match opened {
             Err(failure) => cache.away(&failure),
             Ok((number, news)) => tokio::select! {
-                () = follow(&node, &cache, news) => drop(cache.close(number, "the connection ended")),
+                () = follow(&*follower, &cache, news) => drop(cache.close(number, "the connection ended")),
                 () = closed(&cache) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             },
@@ -44,19 +60,19 @@ async fn closed(cache: &CacheStore) {
     }
 }
 
-async fn open(node: &Node, cache: &CacheStore) -> Result<(u64, impl Stream<Item = redis::Msg> + use<>), String> {
+async fn open<F: Follower>(
+    follower: &F,
+    cache: &CacheStore,
+) -> Result<(u64, impl Stream<Item = redis::Msg> + use<F>), String> {
     let (connection, news) = cache.connect().await?;
-    node.limits.tell_database(node.clock.now()).await;
+    follower.before_opening().await;
     let number = cache.begin(connection).await?;
-    // news were missed
-    node.api_keys.forget_all();
-    node.session_tokens.forget_checked();
-    node.limits.look_at_lockouts();
+    follower.opened();
     Ok((number, news))
 }
 
 /// Does what news say until there are no more.
-async fn follow(node: &Node, cache: &CacheStore, news: impl Stream<Item = redis::Msg>) {
+async fn follow(follower: &impl Follower, cache: &CacheStore, news: impl Stream<Item = redis::Msg>) {
     let mut news = pin!(news);
     let mut check = tokio::time::interval(CHECK);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,9 +87,7 @@ async fn follow(node: &Node, cache: &CacheStore, news: impl Stream<Item = redis:
         let Some(message) = message else { return };
         match cache.read(message.get_payload_bytes()) {
             Ok(None) => {}
-            Ok(Some(News::Keys { lineage })) => node.api_keys.forget(&lineage),
-            Ok(Some(News::Tokens)) => node.session_tokens.forget_checked(),
-            Ok(Some(News::Lockouts)) => node.limits.look_at_lockouts(),
+            Ok(Some(news)) => follower.hear(news),
             Err(why) => tracing::warn!(why, "a message on the cache store's channel is ignored"),
         }
     }

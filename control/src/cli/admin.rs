@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use api::{AccountId, KeyId};
 use clap::{Args, Subcommand};
-use comfy_table::Table;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Settings, backups, serve, users};
+use super::common::Common;
+use super::{backups, serve, users};
 use crate::admin::lockouts::Forgiven;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -143,49 +143,6 @@ pub struct ClearLockout {
     all: bool,
     #[command(flatten)]
     common: Common,
-}
-
-/// What every command takes.
-#[derive(Debug, Args)]
-pub struct Common {
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-impl Common {
-    /// The database.
-    pub async fn operator(&self) -> anyhow::Result<Operator> {
-        Operator::open(&self.settings.config()?).await
-    }
-
-    /// Prints what was done: as JSON, or as this line.
-    pub fn done(&self, done: Value, line: String) {
-        match self.json {
-            true => println!("{done}"),
-            false => println!("{line}"),
-        }
-    }
-
-    /// Prints a list: as JSON, or its members in columns.
-    pub fn list<const N: usize>(&self, columns: [&str; N], rows: Vec<Value>) {
-        if self.json {
-            println!("{}", Value::from(rows));
-            return;
-        }
-        let mut table = Table::new();
-        table.load_preset(comfy_table::presets::NOTHING).set_header(columns);
-        for row in &rows {
-            table.add_row(columns.map(|column| match &row[column] {
-                Value::Null => "-".to_owned(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            }));
-        }
-        println!("{table}");
-    }
 }
 
 /// Does it.

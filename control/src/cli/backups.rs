@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::admin::Common;
+use super::common::Common;
 use crate::admin::backup::{self, Manifest};
 
 /// What an operator may do with backups.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::admin::Common;
+use super::common::Common;
 use crate::admin::users;
 use crate::caller::Role;
 use crate::ids;

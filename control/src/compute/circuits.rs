@@ -5,10 +5,9 @@
 
 mod found;
 mod kept;
+mod netlist;
 mod prepare;
 mod running;
-
-pub use prepare::{may_keep, no_room, unknown_handle};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,11 +26,11 @@ use axum::response::Response;
 use store::{CircuitRecord, Store};
 
 use crate::access::limits::Quota;
-use crate::app::Node;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
+use crate::compute::Compute;
 use crate::compute::engine::{self, OpenKey};
-use crate::compute::workbench::{Output, Room};
+use crate::compute::workbench::{Output, Room, VALUES_BYTES_MAX, no_room, unknown_handle};
 use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
@@ -49,9 +48,6 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 const RESPOND_ASYNC: &str = "respond-async";
 const PREFERENCE_APPLIED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("preference-applied"), HeaderValue::from_static(RESPOND_ASYNC));
-
-/// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
-pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
 impl JsonBody for CircuitRequest {
     /// A netlist's line breaks are two characters in JSON.
@@ -87,12 +83,12 @@ impl OctetsHead for CircuitRequest {
     )
 )]
 pub async fn put(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     path: PathParts,
     text: CircuitText,
 ) -> Result<(StatusCode, Answer<CircuitFacts>), ApiError> {
-    let (created, facts) = kept::put(&node, &caller, path.get("name"), text).await?;
+    let (created, facts) = kept::put(&compute, &caller, path.get("name"), text).await?;
     Ok((if created { StatusCode::CREATED } else { StatusCode::OK }, Answer(facts)))
 }
 
@@ -109,13 +105,13 @@ pub async fn put(
     responses((status = 200, description = "The circuits, newest names first.", body = Circuits))
 )]
 pub async fn list(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     query: PageQuery,
 ) -> Result<Answer<Circuits>, ApiError> {
-    let rows = node.store.circuits_page(caller.account.as_str(), query.after_text()?, query.rows_wanted()).await?;
+    let rows = compute.store.circuits_page(caller.account.as_str(), query.after_text()?, query.rows_wanted()).await?;
     let position = |row: &CircuitRecord| Position { created_at: row.created_at, id: row.name.clone().into_bytes() };
-    let Page { items, next_cursor, has_more, total_count } = query.page(&node, rows, position);
+    let Page { items, next_cursor, has_more, total_count } = query.page(rows, position);
     let circuits = items.into_iter().map(kept::facts).collect::<Result<_, _>>()?;
     Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
 }
@@ -130,12 +126,12 @@ pub async fn list(
     responses((status = 200, description = "Its facts.", body = CircuitFacts))
 )]
 pub async fn show(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<CircuitFacts>, ApiError> {
-    let record = node.store.circuit(caller.account.as_str(), path.get("name")).await?;
-    Ok(Answer(kept::facts(record.ok_or_else(kept::unknown)?)?))
+    let record = compute.store.circuit(caller.account.as_str(), path.get("name")).await?;
+    Ok(Answer(kept::facts(record.ok_or_else(unknown_circuit)?)?))
 }
 
 /// Forget a kept circuit.
@@ -147,10 +143,14 @@ pub async fn show(
     params(("name" = String, Path, description = "A circuit of the account.")),
     responses((status = 204, description = "It is gone."))
 )]
-pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<StatusCode, ApiError> {
-    match node.store.delete_circuit(caller.account.as_str(), path.get("name")).await? {
+pub async fn delete(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<StatusCode, ApiError> {
+    match compute.store.delete_circuit(caller.account.as_str(), path.get("name")).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(kept::unknown()),
+        false => Err(unknown_circuit()),
     }
 }
 
@@ -158,7 +158,7 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
 ///
 /// `circuit` is a netlist in Bristol Fashion or the name of a kept one; a text with a line break is a netlist. Each input is
 /// a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session, which then need not leave the
-/// node. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
+/// compute. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
 /// are deleted or the session ends; in a session's last five minutes nothing new is kept.
 ///
 /// Charged by the tariff of the circuit's gates, 30 percent off from 32 gates on, once all are done. A run that fails,
@@ -182,7 +182,7 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
         headers(("Preference-Applied" = Option<String>, description = "`respond-async` where it was applied."))))
 )]
 pub async fn run(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     claim: Claim,
     Extension(Deadline(deadline)): Extension<Deadline>,
@@ -196,10 +196,10 @@ pub async fn run(
     };
     let reply = Reply { claim, octets: octets::wanted(&headers) };
     if nobody_waits(&headers) {
-        let deadline = Instant::now() + node.config.circuits.deadline;
-        return running::begin(&node, caller, given, deadline, reply).await;
+        let deadline = Instant::now() + compute.circuits.deadline;
+        return running::begin(&compute, caller, given, deadline, reply).await;
     }
-    running::run(&node, caller, given, deadline, reply).await
+    running::run(&compute, caller, given, deadline, reply).await
 }
 
 /// How far a circuit's run is, and its results when it is completed.
@@ -216,19 +216,19 @@ pub async fn run(
         content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
 )]
 pub async fn operation(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     headers: HeaderMap,
     path: PathParts,
 ) -> Result<Response, ApiError> {
-    let found = Found::find(&node, &caller, path.get("op_id")).await?;
-    let operation = found.operation(&node)?;
+    let found = Found::find(&compute, &caller, path.get("op_id")).await?;
+    let operation = found.operation(&compute)?;
     let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
     let (Some(session), Some(outputs)) = (&found.session, results) else {
         return without_results(&operation, octets::wanted(&headers));
     };
     let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(no_room)?;
-    answer(&node, *session.key, operation, outputs, room, octets::wanted(&headers)).await
+    answer(&compute, *session.key, operation, outputs, room, octets::wanted(&headers)).await
 }
 
 /// Cancel a circuit's run, or drop the results of one that has ended.
@@ -243,11 +243,11 @@ pub async fn operation(
     responses((status = 200, description = "Whether it was cancelled.", body = CancelledOperation))
 )]
 pub async fn cancel(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<CancelledOperation>, ApiError> {
-    Ok(Answer(found::cancel(&node, &caller, path.get("op_id")).await?))
+    Ok(Answer(found::cancel(&compute, &caller, path.get("op_id")).await?))
 }
 
 /// A result that the node keeps.
@@ -264,25 +264,28 @@ pub async fn cancel(
         content((KeptValue = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
 )]
 pub async fn read_handle(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     headers: HeaderMap,
     path: PathParts,
 ) -> Result<Response, ApiError> {
-    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let handle: HandleId = path.get("handle").parse().map_err(|_| unknown_handle(None))?;
     let value = session.bench.value(&handle).ok_or_else(|| unknown_handle(None))?;
     let key = *session.key;
     let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(no_room)?;
     let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
-    let written = node.offload.run((&caller).into(), move || match octets {
-        true => octets::write_octets(&KeptValue { handle, bits, ciphertexts_b64: None }, vec![value.bits.clone()]),
+    let written = compute.offload.run((&caller).into(), move || match octets {
+        true => octets::write_octets(
+            &KeptValue { handle, bits, ciphertexts_b64: None },
+            vec![value.bits.clone().into_words()],
+        ),
         false => {
             let ciphertexts_b64 = Some(engine::write_value(&key, &value.bits, value.form));
             octets::write_json(&KeptValue { handle, bits, ciphertexts_b64 })
         }
     });
-    Ok(written.await??.respond(StatusCode::OK, Some(room)))
+    Ok(written.await??.respond_within(StatusCode::OK, room))
 }
 
 /// Drop a result that the node keeps.
@@ -298,11 +301,11 @@ pub async fn read_handle(
     responses((status = 204, description = "It is gone."))
 )]
 pub async fn delete_handle(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     path: PathParts,
 ) -> Result<StatusCode, ApiError> {
-    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let handle: Option<HandleId> = path.get("handle").parse().ok();
     match handle.is_some_and(|handle| session.bench.forget(&handle)) {
         true => Ok(StatusCode::NO_CONTENT),
@@ -325,12 +328,12 @@ fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Respons
         true => octets::write_octets(operation, Vec::new()),
         false => octets::write_json(operation),
     };
-    Ok(written?.respond(StatusCode::OK, None))
+    Ok(written?.respond(StatusCode::OK))
 }
 
 /// A run with its outputs, in the form that is wanted.
 async fn answer(
-    node: &Node,
+    compute: &Compute,
     key: OpenKey,
     mut operation: CircuitOperation,
     outputs: Vec<Output>,
@@ -338,18 +341,18 @@ async fn answer(
     octets: bool,
 ) -> Result<Response, ApiError> {
     let payer = room.payer().clone();
-    let written = node.offload.finish(payer, move || {
+    let written = compute.offload.finish(payer, move || {
         operation.outputs = Some(outputs.iter().map(|output| described(&key, output, octets)).collect());
         if !octets {
             return octets::write_json(&operation);
         }
         let values = outputs.iter().filter_map(|output| match output {
             Output::Handle(_) => None,
-            Output::Value(value) => Some(value.bits.clone()),
+            Output::Value(value) => Some(value.bits.clone().into_words()),
         });
         octets::write_octets(&operation, values.collect())
     });
-    Ok(written.await??.respond(StatusCode::OK, Some(room)))
+    Ok(written.await??.respond_within(StatusCode::OK, room))
 }
 
 /// An output as a member of the answer; in an octet-stream's head its ciphertexts are only counted.
@@ -375,6 +378,11 @@ fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
     (bits * engine::words_bytes(key)) as u64
 }
 
+/// The answer to a name under which the account keeps nothing (readings X14).
+fn unknown_circuit() -> ApiError {
+    ApiError::new(Code::NotFound, "there is no circuit of this name")
+}
+
 /// Ends the runs of an earlier process on record: they are told as failed, not lost silently.
 pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
     let code = Code::ServiceUnavailable.as_str();
@@ -388,10 +396,10 @@ pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Re
 }
 
 /// Forgets runs that are remembered no longer.
-pub async fn forget_old(node: &Node) {
-    let Timestamp(now) = node.clock.now();
+pub async fn forget_old(compute: &Compute) {
+    let Timestamp(now) = compute.clock.now();
     let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
-    if let Err(error) = node.store.forget_circuit_operations(before).await {
+    if let Err(error) = compute.store.forget_circuit_operations(before).await {
         tracing::error!(%error, "old runs of circuits were not forgotten");
     }
 }

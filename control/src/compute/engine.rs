@@ -2,27 +2,29 @@
 //!
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
+mod ciphertexts;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Code;
-use api::gates::{CIPHERTEXT_BYTES_MAX, EVALUATION_KEY_BYTES_MAX};
+use api::gates::EVALUATION_KEY_BYTES_MAX;
 use api::params::PresetFacts;
 use engine::container;
-use engine::{Circuit, Engine, GateList, Plan};
+use engine::{Circuit, GateList, Plan};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use crate::budget::{Budget, Full, Grant, Payer};
 use crate::caller;
-use crate::compute::seeds::Seeds;
-use crate::config::ComputeConfig;
-use crate::web::base64_text::{self, Fault};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
-use crate::web::octets::Words;
 
+pub use ciphertexts::{
+    check_fingerprint, empty_list, program, program_of_places, read_program, read_seeded_value, read_single,
+    read_value, read_words, words_bytes, write_results, write_single, write_value,
+};
 pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
 pub use engine::container::Form;
@@ -30,6 +32,23 @@ pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
+
+/// Bounds on computing, as the engine names them.
+#[derive(Clone, Debug)]
+pub struct ComputeConfig {
+    /// Where gates are computed.
+    pub backend: BackendChoice,
+    /// Rows waiting on the node.
+    pub queue_rows_max: usize,
+    /// Rows waiting for one session.
+    pub session_rows_max: usize,
+    /// How long a lone row waits for company, in microseconds.
+    pub wait_us_max: u64,
+    /// Memory for seeded keys of open sessions.
+    pub key_bytes_max: u64,
+    /// Memory for prepared keys; `None`: the device's own figure.
+    pub resident_bytes_max: Option<u64>,
+}
 
 /// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
 /// together (readings P31).
@@ -59,7 +78,7 @@ pub struct OpenKey {
 
 /// A key in the engine that is closed when this is dropped: wherever a request ends early, no key stays behind.
 pub struct OwnedKey {
-    compute: Compute,
+    engine: Engine,
     key: OpenKey,
     /// Its part of the memory for keys.
     _room: Grant,
@@ -76,7 +95,7 @@ impl std::ops::Deref for OwnedKey {
 impl Drop for OwnedKey {
     fn drop(&mut self) {
         // closing twice does no harm
-        drop(self.compute.close(&self.key));
+        drop(self.engine.close(&self.key));
     }
 }
 
@@ -196,7 +215,7 @@ pub enum CircuitEnd {
         /// Bootstraps really done.
         bootstraps: u64,
     },
-    /// By [`Compute::cancel`], after these gates.
+    /// By [`Engine::cancel`], after these gates.
     Cancelled(Vec<(Gate, u64)>),
     /// Without results.
     Failed(RunError),
@@ -210,7 +229,7 @@ pub struct Detected {
     pub passed_over: Vec<engine::PassedOver>,
 }
 
-/// Looks for devices as [`Compute::start`] does, and lets go of them again.
+/// Looks for devices as [`Engine::start`] does, and lets go of them again.
 pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
     let found = engine::detect::detect(choice, kernel_cache);
     let devices = found.devices.iter().map(|device| device.info().clone()).collect();
@@ -265,19 +284,19 @@ impl From<engine::DeviceState> for Device {
 
 /// The engine of this node. Cheap to clone.
 #[derive(Clone)]
-pub struct Compute {
-    engine: Engine,
+pub struct Engine {
+    inner: engine::Engine,
     /// Memory for keys of open sessions, shared out. The engine has the same bound, which is of what is really there.
     keys: Budget,
 }
 
-impl Compute {
+impl Engine {
     /// Starts on the devices of this machine that the settings ask for. `kernel_cache`: folder of kernels that were compiled
     /// at an earlier start. A device that is passed over is a line of the log. Seconds of work for a GPU without the cache.
-    pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Compute> {
+    pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Engine> {
         let bounds = engine::Config { kernel_cache: Some(kernel_cache), ..bounds(config) };
-        let engine = Engine::start(bounds, config.backend)?;
-        for passed in engine.passed_over() {
+        let inner = engine::Engine::start(bounds, config.backend)?;
+        for passed in inner.passed_over() {
             let (backend, reason) = (passed.backend, &passed.reason);
             match config.backend {
                 BackendChoice::Auto => tracing::info!(backend, reason, "backend passed over"),
@@ -288,32 +307,32 @@ impl Compute {
                 ),
             }
         }
-        Ok(Compute { engine, keys: key_memory(config) })
+        Ok(Engine { inner, keys: key_memory(config) })
     }
 
     /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
-    pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Compute> {
-        Ok(Compute { engine: Engine::with_devices(bounds(config), devices)?, keys: key_memory(config) })
+    pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
+        Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)?, keys: key_memory(config) })
     }
 
     /// Build string of the backend (readings O7).
     pub fn backend(&self) -> &str {
-        &self.engine.device().backend
+        &self.inner.device().backend
     }
 
     /// The device's own name.
     pub fn device_name(&self) -> &str {
-        &self.engine.device().name
+        &self.inner.device().name
     }
 
     /// All devices, those taken out of service too.
     pub fn devices(&self) -> Vec<Device> {
-        self.engine.devices().into_iter().map(Device::from).collect()
+        self.inner.devices().into_iter().map(Device::from).collect()
     }
 
     /// Figures of the moment.
     pub fn usage(&self) -> Usage {
-        self.engine.usage()
+        self.inner.usage()
     }
 
     /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds, and the
@@ -340,8 +359,8 @@ impl Compute {
             Full::TooMuch => too_large_key(),
         })?;
         let (preset, imported, fingerprint) = (key.preset, key.is_imported(), key.fingerprint);
-        let session = self.engine.open(key, share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { compute: self.clone(), key: OpenKey { session, preset, imported, fingerprint }, _room: room })
+        let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
+        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, fingerprint }, _room: room })
     }
 
     /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
@@ -351,7 +370,7 @@ impl Compute {
             // nobody may be listening any more
             let _ = erased.send(());
         };
-        self.engine.close(key.session, Box::new(tell));
+        self.inner.close(key.session, Box::new(tell));
         hears
     }
 
@@ -360,7 +379,7 @@ impl Compute {
         let (done, result) = oneshot::channel();
         let Program { list, forms } = program;
         let submitted = Instant::now();
-        self.engine.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
+        self.inner.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
         let done = done.map_err(|failed| failed.error)?;
         let waited = submitted.elapsed().saturating_sub(done.compute);
@@ -391,23 +410,23 @@ impl Compute {
             drop(tell.send(end));
         };
         let plan = circuit.plan.clone();
-        let operation = self.engine.submit_circuit(key.session, plan, inputs, Some(deadline), Box::new(told))?;
+        let operation = self.inner.submit_circuit(key.session, plan, inputs, Some(deadline), Box::new(told))?;
         Ok((operation, hears))
     }
 
     /// Gates done of a circuit that has not ended.
     pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
-        self.engine.progress(operation).map(|progress| progress.gates_done)
+        self.inner.progress(operation).map(|progress| progress.gates_done)
     }
 
     /// Ends a circuit, unless it ends by itself first.
     pub fn cancel(&self, operation: EngineOperation) {
-        self.engine.cancel(operation);
+        self.inner.cancel(operation);
     }
 
     /// Finishes what is queued, overwrites all keys and stops. Blocks.
     pub fn shutdown(&self) {
-        self.engine.shutdown();
+        self.inner.shutdown();
     }
 }
 
@@ -488,188 +507,6 @@ fn refused(error: engine::Error) -> ApiError {
 
 fn too_large_key() -> ApiError {
     ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
-}
-
-/// Reads a request's gates for a key: all of them or none (readings G10). `place` says where gate `i` stands in the
-/// request, with a dot at the end. CPU work for large batches.
-pub fn read_program(
-    key: &OpenKey,
-    gates: &[GateText<'_>],
-    place: impl Fn(usize) -> String,
-) -> Result<Program, ApiError> {
-    let mut operands = empty_list(key, gates.iter().map(|gate| gate.operands.len()).sum());
-    let mut forms = Vec::with_capacity(gates.len());
-    for (i, gate) in gates.iter().enumerate() {
-        for (at, (member, text)) in gate.operands.iter().enumerate() {
-            let form = match *text {
-                OperandText::Kept(words, form) => {
-                    operands.push(words);
-                    form
-                }
-                OperandText::Text(text) => {
-                    let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
-                    operands.push(lwe.words());
-                    form
-                }
-            };
-            if at == 0 {
-                forms.push(form);
-            }
-        }
-    }
-    Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
-}
-
-/// Gates on operands that were read, gate after gate; results are written in our own form.
-pub fn program(gates: &[Gate], operands: LweList) -> Program {
-    folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
-}
-
-/// Gates on operands from these blocks, at least one: a place an operand, gate after gate, as many as the gates take, each a
-/// ciphertext of a block: assertion otherwise. Results are written in our own form.
-pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
-    folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
-}
-
-/// Folding looks at all operands: it is for the thread that has just read them, in whose cache they are.
-fn folded(list: GateList, forms: Vec<Form>) -> Program {
-    Program { list: list.folded(), forms }
-}
-
-/// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
-pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
-    let named = (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(u64::to_be_bytes);
-    let Some(named) = named else {
-        return Err(ApiError::new(Code::InvalidParams, "fingerprint must be 16 hexadecimal digits")
-            .at("fingerprint", "not 16 hexadecimal digits"));
-    };
-    match key.fingerprint {
-        Some(wanted) if wanted != named => {
-            let issue = "the ciphertexts were made under another key";
-            Err(invalid_ciphertext("fingerprint".to_owned(), issue))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
-pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
-    outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
-}
-
-/// One ciphertext of a key.
-pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiError> {
-    read_ciphertext(key, text, || member.to_owned()).map(|(lwe, _)| lwe)
-}
-
-/// One ciphertext of a key, as base64 in our own form.
-pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
-    write(key, lwe.words(), Form::Ango)
-}
-
-/// Room for ciphertexts of a key.
-pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
-    LweList::with_capacity(key.preset.params().lwe_dimension, count)
-}
-
-/// A value that is one container of seeded ciphertexts, all its bits in one; `None` for what is another form, or a faulty
-/// text, which [`read_value`] says.
-pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
-    /// Characters of the bytes that tell.
-    const BEGINNING: usize = 12;
-    let [text] = texts else { return Ok(None) };
-    let beginning = text.get(..BEGINNING).and_then(|text| base64_text::decode(text, BEGINNING).ok());
-    if !beginning.is_some_and(|bytes| container::is_seeded(&bytes)) {
-        return Ok(None);
-    }
-    let bytes = decode_ciphertext(text, || format!("{place}[0]"))?;
-    let seeded = container::read_seeded(&bytes, key.preset, key.fingerprint);
-    seeded.map(Some).map_err(|error| invalid_ciphertext(format!("{place}[0]"), &error.to_string()))
-}
-
-/// Appends a value's ciphertexts; the form of the first, which is `None` for a value without bits. `place` says where the
-/// value stands in the request. CPU work for wide ones.
-pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
-    let mut first = None;
-    for (bit, text) in texts.iter().enumerate() {
-        let (lwe, form) = read_ciphertext(key, text, || format!("{place}[{bit}]"))?;
-        first.get_or_insert(form);
-        list.push(lwe.words());
-    }
-    Ok(first)
-}
-
-/// A value's ciphertexts as base64. CPU work for wide ones.
-pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
-    bits.iter().map(|words| write(key, words, form)).collect()
-}
-
-/// Bytes of a ciphertext as bare words.
-pub fn words_bytes(key: &OpenKey) -> usize {
-    4 * (key.preset.params().lwe_dimension + 1)
-}
-
-/// As many ciphertexts as there must be, as bare words one after another; with seeds, as bare bodies. Every word is a
-/// ciphertext's: only the length can be wrong. CPU work where masks are to be made.
-pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
-    if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
-        let message = format!("the seeds are of {seeds} ciphertexts, {ciphertexts} belong behind the head");
-        return Err(ApiError::new(Code::InvalidCiphertext, message).at("seeds", format!("{ciphertexts} wanted")));
-    }
-    let (each, found) = (if seeds.is_some() { 4 } else { words_bytes(key) }, words.bytes());
-    if ciphertexts.checked_mul(each) == Some(found) {
-        let dimension = key.preset.params().lwe_dimension;
-        return Ok(match seeds {
-            None => LweList::from_words(dimension, words.into_words()),
-            Some(Seeds(seeds)) => expanded(dimension, seeds, words.into_words()),
-        });
-    }
-    if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
-        return Err(secret_key_rejected());
-    }
-    let message = format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes");
-    Err(ApiError::new(Code::InvalidCiphertext, message))
-}
-
-/// Seeded ciphertexts with their masks: the whole request's in one block.
-fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> LweList {
-    if let &[(seed, _)] = seeds {
-        return SeededLweList::new(seed, bodies).expand(dimension);
-    }
-    let mut list = LweList::with_capacity(dimension, bodies.len());
-    let mut rest = &bodies[..];
-    for &(seed, count) in seeds {
-        let (of_seed, after) = rest.split_at(count);
-        list.append_seeded(&SeededLweList::new(seed, of_seed.to_vec()));
-        rest = after;
-    }
-    list
-}
-
-fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
-    base64_text::encode(&container::write_ciphertext(&Lwe::new(words.to_vec()), key.preset, key.fingerprint, form))
-}
-
-fn decode_ciphertext(text: &str, field: impl Fn() -> String) -> Result<Zeroizing<Vec<u8>>, ApiError> {
-    let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
-        Fault::NotBase64 => invalid_ciphertext(field(), "not base64"),
-        Fault::TooLarge => {
-            ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
-        }
-    })?;
-    Ok(Zeroizing::new(bytes))
-}
-
-fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {
-    let bytes = decode_ciphertext(text, &field)?;
-    container::read_ciphertext(&bytes, key.preset, key.fingerprint).map_err(|error| match error {
-        container::Error::SecretKey => secret_key_rejected(),
-        error => invalid_ciphertext(field(), &error.to_string()),
-    })
-}
-
-fn invalid_ciphertext(field: String, issue: &str) -> ApiError {
-    ApiError::new(Code::InvalidCiphertext, format!("{field}: {issue}")).at(field, issue)
 }
 
 /// What a preset is and costs (readings section 14, `params/suggest`).

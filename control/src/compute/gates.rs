@@ -4,14 +4,13 @@ mod evaluation;
 mod operands;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::Code;
 use api::circuits::CircuitOutputs;
 use api::gates::{
     BATCH_GATES_MAX, BatchGate, BatchHead, BatchRequest, BatchResult, BatchResultHead, CIPHERTEXT_BYTES_MAX,
     CreateEvalSession, CreateSession, CreatedSession, DecryptRequest, DecryptResult, EncryptRequest, EncryptResult,
-    GateRequest, GateResult, Pricing, Session, Sessions,
+    GateRequest, GateResult, Session, Sessions,
 };
 use api::pages::Page;
 use axum::Extension;
@@ -21,10 +20,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use crate::access::limits::Quota;
-use crate::app::Node;
-use crate::billing::tariff;
+use crate::billing::usage::milliseconds;
 use crate::budget::Payer;
 use crate::caller::Caller;
+use crate::compute::Compute;
 use crate::compute::engine::{self, OwnedKey, Preset, Share};
 use crate::compute::held_keys::HeldKey;
 use crate::compute::key_upload::{KeyOctets, KeyUpload};
@@ -76,18 +75,6 @@ impl JsonBody for DecryptRequest {
     const BYTES_MAX: usize = base64_ceiling(CIPHERTEXT_BYTES_MAX);
 }
 
-/// The price of every gate.
-#[utoipa::path(
-    get,
-    path = "/api/v1/tfhe/pricing",
-    operation_id = "getGatePricing",
-    tag = "Health, models, pricing",
-    responses((status = 200, description = "The price list.", body = Pricing))
-)]
-pub async fn pricing() -> Answer<Pricing> {
-    Answer(tariff::pricing())
-}
-
 /// Open a demonstration session whose secret key the server makes and holds.
 ///
 /// For trying things out: the server can decrypt everything in it. Use `POST /api/v1/tfhe/eval-session` for real data.
@@ -101,13 +88,13 @@ pub async fn pricing() -> Answer<Pricing> {
         headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
 )]
 pub async fn create_managed(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     claim: Claim,
     Json { value: request, .. }: Json<CreateSession>,
 ) -> Result<Response, ApiError> {
     let disabled = || ApiError::new(Code::FeatureDisabled, "sessions with a server-held key are switched off here");
-    if !node.config.sessions.allow_server_held_key {
+    if !compute.sessions.config.allow_server_held_key {
         return Err(disabled());
     }
     let preset = Preset::from_name(&request.preset).ok_or_else(|| {
@@ -115,34 +102,34 @@ pub async fn create_managed(
         ApiError::new(Code::InvalidRequest, format!("preset must be one of {names}"))
             .at("preset", format!("not one of {names}"))
     })?;
-    let (compute, payer) = (node.compute.clone(), Payer::from(&caller));
+    let (engine, payer) = (compute.engine.clone(), Payer::from(&caller));
     let share = Share::of(&caller.account, caller.plan);
-    let opening = node.offload.run(payer.clone(), move || {
+    let opening = compute.offload.run(payer.clone(), move || {
         let (held, key) = HeldKey::generate(preset).ok_or_else(disabled)?;
-        Ok::<_, ApiError>((held, compute.open(key, share, &payer)?))
+        Ok::<_, ApiError>((held, engine.open(key, share, &payer)?))
     });
     let (held, key) = opening.await??;
-    open(node, caller, claim, key, Some(held)).await
+    open(compute, caller, claim, key, Some(held)).await
 }
 
 /// Opens a session and answers with it. A task: a client that goes away now leaves a session that its answer tells of, or
 /// none.
 async fn open(
-    node: Arc<Node>,
+    compute: Arc<Compute>,
     caller: Caller,
     claim: Claim,
     key: OwnedKey,
     held: Option<HeldKey>,
 ) -> Result<Response, ApiError> {
     let opened = tokio::spawn(async move {
-        let session = node.sessions.make(&caller, key, held).await?;
+        let session = compute.sessions.make(&caller, key, held).await?;
         let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
         if !session.is_blind() {
             let (name, words) = SECURITY_WARNING;
             answer.headers_mut().insert(name, HeaderValue::from_static(words));
         }
         let (answer, kept) = claim.keep(answer).await?;
-        node.sessions.open(&caller, session, kept.as_ref()).await?;
+        compute.sessions.open(&caller, session, kept.as_ref()).await?;
         Ok(answer)
     });
     opened.await?
@@ -161,20 +148,20 @@ async fn open(
     responses((status = 201, description = "The session is open.", body = CreatedSession))
 )]
 pub async fn create_blind(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     claim: Claim,
     KeyUpload { bytes, reserved }: KeyUpload,
 ) -> Result<Response, ApiError> {
-    let (compute, payer) = (node.compute.clone(), Payer::from(&caller));
+    let (engine, payer) = (compute.engine.clone(), Payer::from(&caller));
     let share = Share::of(&caller.account, caller.plan);
-    let opening = node.offload.run(payer.clone(), move || {
-        let opened = compute.open_upload(bytes, share, &payer);
+    let opening = compute.offload.run(payer.clone(), move || {
+        let opened = engine.open_upload(bytes, share, &payer);
         drop(reserved);
         opened
     });
     let key = opening.await??;
-    open(node, caller, claim, key, None).await
+    open(compute, caller, claim, key, None).await
 }
 
 /// Evaluate one gate.
@@ -187,7 +174,7 @@ pub async fn create_blind(
     responses((status = 200, description = "The result.", body = GateResult))
 )]
 pub async fn evaluate(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     claim: Claim,
     Extension(deadline): Extension<Deadline>,
@@ -197,7 +184,7 @@ pub async fn evaluate(
     let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
     let (outputs, answer) = (CircuitOutputs::Ciphertexts, AnswerForm { octets: false, write: write_gate });
     let asked = Asked { session_id, work, outputs, reserved, answer };
-    run(node, caller, claim, asked, deadline).await
+    run(compute, caller, claim, asked, deadline).await
 }
 
 fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
@@ -214,7 +201,7 @@ fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
-/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the node, as one value
+/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the compute, as one value
 /// under one handle, a bit a gate; operands of later gates name its bits, and circuits take it as an input.
 ///
 /// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate, or the
@@ -231,7 +218,7 @@ fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
         content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
 )]
 pub async fn evaluate_batch(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     claim: Claim,
     Extension(deadline): Extension<Deadline>,
@@ -253,9 +240,9 @@ pub async fn evaluate_batch(
         }
     };
     let outputs = outputs.unwrap_or_default();
-    node.limits.count_gates(&quota, work.gates(), node.clock.now()).await?;
+    compute.limits.count_gates(&quota, work.gates(), compute.clock.now()).await?;
     let answer = AnswerForm { octets: octets::wanted(&headers), write: write_batch };
-    run(node, caller, claim, Asked { session_id, work, outputs, reserved, answer }, deadline).await
+    run(compute, caller, claim, Asked { session_id, work, outputs, reserved, answer }, deadline).await
 }
 
 /// Refuses a batch of no gates or of too many.
@@ -284,7 +271,7 @@ fn write_batch(Ran { key, outcome, price, gates, handle }: Ran, octets: bool) ->
             total_compute_ms,
             batch_discount_applied,
         };
-        return Ok(octets::write_octets(&head, vec![outcome.into_results()])?.respond(StatusCode::OK, None));
+        return Ok(octets::write_octets(&head, vec![outcome.into_results().into_words()])?.respond(StatusCode::OK));
     }
     let written = octets::write_json(&BatchResult {
         results_b64: engine::write_results(&key, &outcome),
@@ -294,7 +281,7 @@ fn write_batch(Ran { key, outcome, price, gates, handle }: Ran, octets: bool) ->
         total_compute_ms,
         batch_discount_applied,
     });
-    Ok(written?.respond(StatusCode::OK, None))
+    Ok(written?.respond(StatusCode::OK))
 }
 
 /// Encrypt a bit with the key that the server holds.
@@ -309,12 +296,12 @@ fn write_batch(Ran { key, outcome, price, gates, handle }: Ran, octets: bool) ->
         headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
 )]
 pub async fn encrypt(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     path: PathParts,
     Json { value: request, .. }: Json<EncryptRequest>,
 ) -> Result<([(HeaderName, &'static str); 1], Answer<EncryptResult>), ApiError> {
-    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let ciphertext = held(&session)?.encrypt(request.bit);
     let ciphertext_b64 = engine::write_single(&session.key, &ciphertext);
     Ok(([SECURITY_WARNING], Answer(EncryptResult { ciphertext_b64 })))
@@ -332,12 +319,12 @@ pub async fn encrypt(
         headers(("X-Security-Warning" = String, description = "The server holds the secret key."))))
 )]
 pub async fn decrypt(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     path: PathParts,
     Json { value: request, .. }: Json<DecryptRequest>,
 ) -> Result<([(HeaderName, &'static str); 1], Answer<DecryptResult>), ApiError> {
-    let session = node.sessions.find(&caller.account, path.get("session_id")).await?;
+    let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let key = held(&session)?;
     let ciphertext = engine::read_single(&session.key, &request.ciphertext_b64, "ciphertext_b64")?;
     Ok(([SECURITY_WARNING], Answer(DecryptResult { bit: key.decrypt(&ciphertext) })))
@@ -352,8 +339,12 @@ pub async fn decrypt(
     params(("session_id" = String, Path, description = "A session of the account.")),
     responses((status = 200, description = "The session.", body = Session))
 )]
-pub async fn show(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<Answer<Session>, ApiError> {
-    Ok(Answer(node.sessions.describe(&caller.account, path.get("session_id")).await?))
+pub async fn show(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<Session>, ApiError> {
+    Ok(Answer(compute.sessions.describe(&caller.account, path.get("session_id")).await?))
 }
 
 /// End a session and overwrite its key.
@@ -365,8 +356,12 @@ pub async fn show(State(node): State<Arc<Node>>, caller: Caller, path: PathParts
     params(("session_id" = String, Path, description = "A session of the account.")),
     responses((status = 204, description = "The session is gone."))
 )]
-pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathParts) -> Result<StatusCode, ApiError> {
-    node.sessions.delete(&caller.account, path.get("session_id")).await?;
+pub async fn delete(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<StatusCode, ApiError> {
+    compute.sessions.delete(&caller.account, path.get("session_id")).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -383,13 +378,13 @@ pub async fn delete(State(node): State<Arc<Node>>, caller: Caller, path: PathPar
     responses((status = 200, description = "The sessions, newest first.", body = Sessions))
 )]
 pub async fn list(
-    State(node): State<Arc<Node>>,
+    State(compute): State<Arc<Compute>>,
     caller: Caller,
     query: PageQuery,
 ) -> Result<Answer<Sessions>, ApiError> {
     // the specification's list is whole: pages are there for those who ask for them (readings I8)
     let query = query.whole_up_to(SESSIONS_LISTED_MAX);
-    let Page { items, next_cursor, has_more, total_count } = node.sessions.list(&node, &caller.account, &query).await?;
+    let Page { items, next_cursor, has_more, total_count } = compute.sessions.list(&caller.account, &query).await?;
     Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))
 }
 
@@ -401,9 +396,4 @@ fn held(session: &OpenSession) -> Result<&HeldKey, ApiError> {
             "this is a blind session: the server holds no key to encrypt or decrypt with",
         )
     })
-}
-
-/// Milliseconds with three decimals (readings G12).
-pub(super) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
 }

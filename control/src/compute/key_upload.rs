@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use api::Code;
 use api::gates::{CreateEvalSession, EVALUATION_KEY_BYTES_MAX};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
-use crate::app::Node;
+use crate::web::Web;
 use crate::web::base64_text::{self, Decoder, Fault};
 use crate::web::body::{Pieces, Reserved, base64_ceiling, media_type};
 use crate::web::error::ApiError;
@@ -50,13 +50,17 @@ pub struct KeyUpload {
     pub reserved: Reserved,
 }
 
-impl FromRequest<Arc<Node>> for KeyUpload {
+impl<S: Send + Sync> FromRequest<S> for KeyUpload
+where
+    Arc<Web>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let web = Arc::<Web>::from_ref(state);
         match media_type(request.headers()).as_deref() {
-            Some("application/json") => from_json(request, node).await,
-            Some("application/octet-stream") => from_octets(request, node).await,
+            Some("application/json") => from_json(request, &web).await,
+            Some("application/octet-stream") => from_octets(request, &web).await,
             _ => Err(ApiError::new(
                 Code::InvalidRequest,
                 "the content type must be application/json or application/octet-stream",
@@ -65,8 +69,8 @@ impl FromRequest<Arc<Node>> for KeyUpload {
     }
 }
 
-async fn from_octets(request: Request, node: &Node) -> Result<KeyUpload, ApiError> {
-    let mut pieces = Pieces::kept(node, request, EVALUATION_KEY_BYTES_MAX, |bytes| COPIES * bytes)?;
+async fn from_octets(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
+    let mut pieces = Pieces::kept(web, request, EVALUATION_KEY_BYTES_MAX, |bytes| COPIES * bytes)?;
     let expected = pieces.bytes_max();
     // room for all of it at once: growing would hold it twice
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
@@ -76,9 +80,9 @@ async fn from_octets(request: Request, node: &Node) -> Result<KeyUpload, ApiErro
     Ok(KeyUpload { bytes, reserved: pieces.take_reserved() })
 }
 
-async fn from_json(request: Request, node: &Node) -> Result<KeyUpload, ApiError> {
+async fn from_json(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     let needs = |bytes: u64| COPIES * (bytes / 4 * 3).min(EVALUATION_KEY_BYTES_MAX as u64);
-    let mut pieces = Pieces::kept(node, request, base64_ceiling(EVALUATION_KEY_BYTES_MAX), needs)?;
+    let mut pieces = Pieces::kept(web, request, base64_ceiling(EVALUATION_KEY_BYTES_MAX), needs)?;
     let expected = (pieces.bytes_max() / 4 * 3).min(EVALUATION_KEY_BYTES_MAX);
     let mut splitter = Splitter::new(expected);
     while let Some(piece) = pieces.next().await? {

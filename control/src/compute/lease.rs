@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::app::Node;
+use super::Compute;
 use crate::clock::Timestamp;
 
 /// Length of a lease: longer than a database is away while it changes its leader.
@@ -30,7 +30,7 @@ pub async fn renew(store: &store::Store, node_id: &str, now: Timestamp) -> Resul
 }
 
 /// Renews the lease, and ends the sessions that were deleted by way of other nodes, until the node stops.
-pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(LOOK_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for looks in 0u64.. {
@@ -39,24 +39,24 @@ pub async fn keep(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
         if looks % RENEW_LOOKS == 0
-            && let Err(error) = renew(&node.store, &node.answers.node_id, node.clock.now()).await
+            && let Err(error) = renew(&compute.store, &compute.sessions.node_id, compute.clock.now()).await
         {
             tracing::warn!(cause = %error, "other nodes may take this one's sessions to be lost: the database failed");
         }
         if looks % FORGET_LOOKS == 0
-            && let Err(error) = forget(&node).await
+            && let Err(error) = forget(&compute).await
         {
             tracing::warn!(cause = %error, "what lost nodes left behind stays");
         }
-        if let Err(error) = node.sessions.end_what_was_deleted_elsewhere().await {
+        if let Err(error) = compute.sessions.end_what_was_deleted_elsewhere().await {
             tracing::warn!(code = error.code.as_str(), "sessions that were deleted on other nodes are not known");
         }
     }
 }
 
 /// Removes what nodes left behind that do not come back: their leases, and the records of sessions that none of them ended.
-async fn forget(node: &Node) -> Result<(), store::Error> {
-    let before = node.clock.now().0 - LEFT_BEHIND.as_micros() as i64;
-    node.store.lose_forsaken_sessions(before).await?;
-    node.store.forget_nodes(before).await.map(drop)
+async fn forget(compute: &Compute) -> Result<(), store::Error> {
+    let before = compute.clock.now().0 - LEFT_BEHIND.as_micros() as i64;
+    compute.store.lose_forsaken_sessions(before).await?;
+    compute.store.forget_nodes(before).await.map(drop)
 }

@@ -25,9 +25,10 @@ impl Seeds {
                 let field = format!("seeds[{at}].{member}");
                 Err(ApiError::new(code, format!("{field}: {issue}")).at(field, issue))
             };
-            let Some(seed) = bytes(&given.seed) else {
+            let mut seed = [0; 32];
+            if hex::decode_to_slice(&given.seed, &mut seed).is_err() {
                 return refused(Code::InvalidRequest, "seed", "not 64 hexadecimal digits");
-            };
+            }
             if !met.insert(seed) {
                 return refused(Code::InvalidCiphertext, "seed", "the same seed twice: a seed serves once");
             }
@@ -43,19 +44,6 @@ impl Seeds {
     pub fn ciphertexts(&self) -> usize {
         self.0.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count))
     }
-}
-
-fn bytes(digits: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    if pairs.len() != bytes.len() || !rest.is_empty() {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = (digit(high)? << 4 | digit(low)?) as u8;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

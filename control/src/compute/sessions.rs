@@ -8,27 +8,26 @@
 //! another node says that it is the wrong one. Which nodes are there is told by their leases ([`crate::compute::lease`]).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use api::gates::{CreatedSession, SecurityClaim, Session, SessionState};
 use api::pages::Page;
 use api::{AccountId, Code, MilliYen, SessionId};
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use store::{GateSession, KeptAnswer, NewGateSession, RecordedState, SessionEnd, SessionOpened, Store};
 use tokio::sync::oneshot;
 
+use super::{CircuitsConfig, SessionsConfig};
 use crate::access::api_key::invalid_key;
-use crate::app::Node;
 use crate::budget::Budget;
 use crate::caller::{Caller, Environment, Plan};
 use crate::clock::{Clock, Timestamp};
-use crate::compute::circuits::VALUES_BYTES_MAX;
-use crate::compute::engine::{Compute, OpenKey, OwnedKey};
+use crate::compute::engine::{Engine, OpenKey, OwnedKey};
 use crate::compute::held_keys::HeldKey;
-use crate::compute::workbench::{Memory, Workbench};
-use crate::config::{CircuitsConfig, SessionsConfig};
+use crate::compute::workbench::{Memory, VALUES_BYTES_MAX, Workbench};
 use crate::ids;
 use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
@@ -88,8 +87,17 @@ impl OpenSession {
         }
     }
 
+    /// Refuses to keep results for a session that is about to end.
+    pub fn may_keep(&self, now: Timestamp) -> Result<(), ApiError> {
+        if self.state(now) != SessionState::Idle {
+            return Ok(());
+        }
+        let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
+        Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
+    }
+
     /// Phase of its life.
-    pub fn state(&self, now: Timestamp) -> SessionState {
+    fn state(&self, now: Timestamp) -> SessionState {
         state(self.created_at, self.expires_at, now)
     }
 }
@@ -142,11 +150,12 @@ enum Place {
 /// The sessions of this node.
 pub struct Sessions {
     store: Store,
-    node_id: String,
-    compute: Compute,
+    /// Names this node, from one start to the next.
+    pub node_id: String,
+    engine: Engine,
     clock: Clock,
     telemetry: Arc<Telemetry>,
-    config: SessionsConfig,
+    pub config: SessionsConfig,
     circuits: CircuitsConfig,
     /// Seals the ids of sessions in their records, to their account.
     seal: Seal,
@@ -163,7 +172,7 @@ impl Sessions {
     pub async fn start(
         store: Store,
         node_id: String,
-        compute: Compute,
+        engine: Engine,
         clock: Clock,
         telemetry: Arc<Telemetry>,
         config: SessionsConfig,
@@ -176,7 +185,7 @@ impl Sessions {
         }
         let values = Budget::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = Default::default();
-        Ok(Self { store, node_id, compute, clock, telemetry, config, circuits, seal, values, open, unrecorded })
+        Ok(Self { store, node_id, engine, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
 
     /// A session on a key that is in the engine already; nobody finds it yet.
@@ -236,7 +245,7 @@ impl Sessions {
                 SessionOpened::NoAccount => Err(invalid_key()),
             })
             .await?;
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(session.digest, session);
+        self.open.write().insert(session.digest, session);
         Ok(())
     }
 
@@ -255,7 +264,7 @@ impl Sessions {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
         let digest = digest(&id);
-        let found = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned();
+        let found = self.open.read().get(&digest).cloned();
         let now = self.clock.now();
         match found.filter(|session| session.account == *account) {
             Some(session) if now < session.expires_at => return Ok(Place::Here(session)),
@@ -285,7 +294,7 @@ impl Sessions {
     /// The open session of this digest, if it is the account's.
     pub fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Option<Arc<OpenSession>> {
         let digest: &SessionDigest = digest.try_into().ok()?;
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read();
         open.get(digest).filter(|session| session.account == *account).cloned()
     }
 
@@ -298,12 +307,12 @@ impl Sessions {
     }
 
     /// A page of an account's open sessions with their totals, on whichever node they are.
-    pub async fn list(&self, node: &Node, account: &AccountId, query: &PageQuery) -> Result<Page<Session>, ApiError> {
+    pub async fn list(&self, account: &AccountId, query: &PageQuery) -> Result<Page<Session>, ApiError> {
         let now = self.clock.now();
         let (after, wanted) = (query.after_bytes(), query.rows_wanted());
         let rows = self.store.gate_sessions_page(account.as_str(), &self.node_id, now.0, after, wanted).await?;
         let position = |row: &GateSession| Position { created_at: row.created_at, id: row.digest.clone() };
-        let page = query.page(node, rows, position);
+        let page = query.page(rows, position);
         // one of a node that does not seal ids yet is not shown
         let sessions =
             page.items.iter().filter_map(|record| Some(described(record, self.id_of(account, record)?, now)));
@@ -363,6 +372,15 @@ impl Sessions {
         Ok(())
     }
 
+    /// Removes records of sessions that ended long ago and charged nothing; those of the others stay with the usage that names
+    /// them, those of trials go with the trial.
+    pub async fn forget_old(&self) {
+        let before = Timestamp(self.clock.now().0 - FORGOTTEN.as_micros() as i64);
+        if let Err(error) = self.store.forget_gate_sessions(before.0).await {
+            tracing::error!(cause = %error, "records of ended sessions stay");
+        }
+    }
+
     /// The id in a session's record.
     fn id_of(&self, account: &AccountId, record: &GateSession) -> Option<SessionId> {
         let id = self.seal.open(account.as_str(), record.sealed_id.as_ref()?)?;
@@ -386,14 +404,14 @@ impl Sessions {
     }
 
     fn matching(&self, wanted: impl Fn(&OpenSession) -> bool) -> Vec<Arc<OpenSession>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read();
         open.values().filter(|session| wanted(session)).cloned().collect()
     }
 
     /// Takes sessions out and closes their keys, all of them before anything else is done; how many.
     fn take_out(&self, end: SessionEnd, wanted: impl Fn(&OpenSession) -> bool) -> usize {
         let taken: Vec<_> = {
-            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.open.write();
             open.extract_if(|_, session| wanted(session)).map(|(_, session)| session).collect()
         };
         for session in &taken {
@@ -405,7 +423,7 @@ impl Sessions {
 
     /// Takes a session out, closes its key and records why. `None`: another caller was faster.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
-        let mine = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&session.digest).is_some();
+        let mine = self.open.write().remove(&session.digest).is_some();
         session.bench.close(end);
         let erased = mine.then(|| self.close(&session.key));
         self.store.end_gate_session(&session.digest, end, self.clock.now().0).await?;
@@ -415,7 +433,7 @@ impl Sessions {
     /// Closes a key and keeps the time until it is overwritten.
     fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (closed_at, telemetry) = (Instant::now(), self.telemetry.clone());
-        let erased = self.compute.close(key);
+        let erased = self.engine.close(key);
         let (tell, hears) = oneshot::channel();
         tokio::spawn(async move {
             if erased.await.is_ok() {
@@ -424,15 +442,6 @@ impl Sessions {
             let _ = tell.send(());
         });
         hears
-    }
-}
-
-/// Removes records of sessions that ended long ago and charged nothing; those of the others stay with the usage that names
-/// them, those of trials go with the trial.
-pub async fn forget_old(node: &Node) {
-    let before = Timestamp(node.clock.now().0 - FORGOTTEN.as_micros() as i64);
-    if let Err(error) = node.store.forget_gate_sessions(before.0).await {
-        tracing::error!(cause = %error, "records of ended sessions stay");
     }
 }
 
@@ -484,13 +493,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::in_folder(folder.path());
         let store = Store::open(&config.database_url).await.unwrap();
-        let compute = Compute::start(&config.compute, folder.path().join("kernels")).unwrap();
+        let engine = Engine::start(&config.compute, folder.path().join("kernels")).unwrap();
         let telemetry = Arc::new(Telemetry::new().unwrap());
         let clock = Clock::system();
         let sessions = Sessions::start(
             store.clone(),
             "node".to_owned(),
-            compute.clone(),
+            engine.clone(),
             clock,
             telemetry,
             config.sessions.clone(),
@@ -503,18 +512,18 @@ mod tests {
         let (account, plan) = (AccountId::from_bits(1), Plan::Free);
         let caller = Caller { account, environment: Environment::Test, role: Role::Developer, plan, credential };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
-        let key = compute.open(key, Share::of(&caller.account, caller.plan), &Payer::from(&caller)).unwrap();
-        assert_eq!(compute.usage().sessions, 1);
+        let key = engine.open(key, Share::of(&caller.account, caller.plan), &Payer::from(&caller)).unwrap();
+        assert_eq!(engine.usage().sessions, 1);
         // there is no such account, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();
         let refused = sessions.open(&caller, session, None).await.err().unwrap();
         assert_eq!(refused.code, Code::InvalidApiKey);
         let closed = async {
-            while compute.usage().sessions > 0 {
+            while engine.usage().sessions > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the key is closed");
-        assert_eq!(compute.usage().key_bytes, 0);
+        assert_eq!(engine.usage().key_bytes, 0);
     }
 }

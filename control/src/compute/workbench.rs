@@ -5,14 +5,19 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use api::{HandleId, OperationId};
+use api::{Code, HandleId, OperationId};
+use parking_lot::{Mutex, MutexGuard};
 use store::SessionEnd;
 use tokio::sync::watch;
 
 use crate::budget::{self, Budget, Grant, Payer};
 use crate::compute::engine::{EngineOperation, Form, LweList};
+use crate::web::error::ApiError;
+
+/// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
+pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
 /// A session's bound on bytes, within its owner's share of the node's; clones count together.
 #[derive(Clone, Debug)]
@@ -146,7 +151,7 @@ impl Run {
 
     /// What came of it, if it was completed and its results are here.
     pub fn results(&self) -> Option<Vec<Output>> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.results.lock().clone()
     }
 
     /// Waits until it has ended and that is on record.
@@ -207,7 +212,7 @@ impl Workbench {
     pub fn complete(&self, run: &Run, results: Vec<Output>) {
         let shelf = self.shelf();
         if shelf.closed.is_none() {
-            *run.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(results);
+            *run.results.lock() = Some(results);
         }
     }
 
@@ -259,12 +264,32 @@ impl Workbench {
         let closed = Some(self.closed().unwrap_or(end));
         let emptied = std::mem::replace(&mut *self.shelf(), Shelf { closed, ..Shelf::default() });
         for run in emptied.runs.values() {
-            *run.results.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *run.results.lock() = None;
         }
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelf.lock()
+    }
+}
+
+/// The answer to a handle that names nothing in its session: somebody else's and an unknown one are the same.
+pub fn unknown_handle(place: Option<&str>) -> ApiError {
+    let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
+    match place {
+        Some(place) => error.at(place, "unknown handle"),
+        None => error,
+    }
+}
+
+/// The answer when there is no memory for inputs and results.
+pub fn no_room(full: Full) -> ApiError {
+    match full {
+        Full::Session => ApiError::new(
+            Code::QuotaExceeded,
+            "the session has no memory left for inputs and results: delete handles and results of runs",
+        ),
+        Full::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
     }
 }
 

@@ -10,9 +10,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::app::Node;
+use super::Docs;
 use crate::compute::engine::{Device, DeviceState};
 use crate::probe::Probed;
+use crate::web::openapi::VERSION;
 
 /// A database that answers more slowly is degraded (specification, Health).
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
@@ -21,24 +22,18 @@ pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
 /// Use of device memory from which eviction is near, in percent (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
-/// Semantic version of the API (readings O10).
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// What answers even when the node takes no other requests: to say that it does not.
-pub const ROUTES: [&str; 2] = ["/health", "/api/v1/health"];
-
 /// When to ask again after a 503.
 const RETRY_AFTER_S: u64 = 2;
 
 /// How the database does.
-pub async fn database(node: &Node) -> Probed {
-    node.database_probe.ask(node.store.probe()).await
+pub async fn database(docs: &Docs) -> Probed {
+    docs.database_probe.ask(docs.access.store.probe()).await
 }
 
 /// How the cache store does, if there is to be one.
-async fn cache_store(node: &Node) -> Option<Probed> {
-    let cache = node.cache_store.as_ref()?;
-    Some(node.cache_store_probe.ask(cache.probe()).await)
+async fn cache_store(docs: &Docs) -> Option<Probed> {
+    let cache = docs.access.cache_store.as_ref()?;
+    Some(docs.cache_store_probe.ask(cache.probe()).await)
 }
 
 /// Health in short, for load balancers.
@@ -52,9 +47,9 @@ async fn cache_store(node: &Node) -> Option<Probed> {
         (status = 503, description = "A critical dependency does not answer.", body = BriefHealth),
     )
 )]
-pub async fn brief(State(node): State<Arc<Node>>) -> Response {
-    let (database, cache_store) = tokio::join!(database(&node), cache_store(&node));
-    let status = overall(&node, &database, cache_store.as_ref(), &node.compute.devices());
+pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
+    let (database, cache_store) = tokio::join!(database(&docs), cache_store(&docs));
+    let status = overall(&docs, &database, cache_store.as_ref(), &docs.compute.engine.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -74,26 +69,26 @@ pub async fn brief(State(node): State<Arc<Node>>) -> Response {
         (status = 503, description = "A critical dependency does not answer.", body = Health),
     )
 )]
-pub async fn full(State(node): State<Arc<Node>>) -> Response {
-    let (database, cache_store) = tokio::join!(database(&node), cache_store(&node));
-    let usage = node.compute.usage();
-    let devices = node.compute.devices();
+pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
+    let (database, cache_store) = tokio::join!(database(&docs), cache_store(&docs));
+    let usage = docs.compute.engine.usage();
+    let devices = docs.compute.engine.devices();
     let computes = computing(&devices);
-    let gpu = shown_gpu(&devices, node.config.hide_gpu);
+    let gpu = shown_gpu(&devices, docs.hide_gpu);
     let cache_pct = (usage.resident_bytes_max > 0)
         .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
     // an embedded database is no dependency (readings O3)
-    let (mut dependencies, storage) = match node.store.database() {
+    let (mut dependencies, storage) = match docs.access.store.database() {
         name @ "postgres" => (vec![dependency(name, database.clone())], None),
         name => (Vec::new(), Some(storage(name, &database))),
     };
-    let status = overall(&node, &database, cache_store.as_ref(), &devices);
+    let status = overall(&docs, &database, cache_store.as_ref(), &devices);
     dependencies.extend(cache_store.map(|probed| dependency("redis", probed)));
     let health = Health {
         status,
         version: VERSION.to_owned(),
-        uptime_seconds: node.started.elapsed().as_millis() as f64 / 1000.0,
-        fhe_engine: shown_engine(computes, node.config.hide_gpu),
+        uptime_seconds: docs.started.elapsed().as_millis() as f64 / 1000.0,
+        fhe_engine: shown_engine(computes, docs.hide_gpu),
         gpu_available: gpu.is_some(),
         gpu_name: gpu.map(|device| device.name.clone()),
         active_sessions: usage.sessions,
@@ -114,8 +109,8 @@ fn storage(backend: &str, probed: &Probed) -> Storage {
     Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
 }
 
-fn overall(node: &Node, database: &Probed, cache_store: Option<&Probed>, devices: &[Device]) -> HealthStatus {
-    worst(database.status, cache_store.map(|probed| probed.status), devices, node.is_draining())
+fn overall(docs: &Docs, database: &Probed, cache_store: Option<&Probed>, devices: &[Device]) -> HealthStatus {
+    worst(database.status, cache_store.map(|probed| probed.status), devices, docs.web.is_draining())
 }
 
 /// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when the cache

@@ -7,39 +7,72 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use metrics::{counter, gauge};
 
-use crate::app::Node;
-use crate::docs::health;
+use super::{Docs, health};
+use crate::compute::engine::DeviceState;
 
 /// The routes of the second listener.
-pub fn router(node: Arc<Node>) -> Router {
+pub fn router(docs: Arc<Docs>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
-        .with_state(node)
+        .with_state(docs)
 }
 
-async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&node))
+async fn metrics(State(docs): State<Arc<Docs>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&docs))
 }
 
-/// The figures of the moment, as Prometheus reads them.
-pub fn page(node: &Node) -> String {
-    let values = [node.sessions.values.used(), node.config.circuits.value_bytes_max];
-    let bodies = [node.body_budget.used(), node.config.requests.body_memory_bytes];
-    node.telemetry.watched(&node.limits.locked(node.clock.now()), node.store.connections(), bodies);
-    if let Some(cache) = &node.cache_store {
-        node.telemetry.cache_store(cache.is_open());
-    }
-    node.telemetry.render(&node.compute.usage(), &node.compute.devices(), values)
+/// The page of metrics, with the figures of the moment.
+pub fn page(docs: &Docs) -> String {
+    let Docs { web, access, compute, .. } = docs;
+    let (usage, devices) = (compute.engine.usage(), compute.engine.devices());
+    let (connections, locked) = (compute.store.connections(), access.limits.locked(access.clock.now()));
+    web.telemetry.record(|| {
+        counter!("ango_bootstraps_total").absolute(usage.bootstraps_done);
+        counter!("ango_batches_total").absolute(usage.batches_done);
+        for (name, value) in [
+            ("ango_sessions", usage.sessions),
+            ("ango_operations", usage.operations),
+            ("ango_queue_rows", usage.queued_rows),
+            ("ango_running_rows", usage.running_rows),
+            ("ango_resident_bytes", usage.resident_bytes),
+            ("ango_resident_bytes_max", usage.resident_bytes_max),
+            ("ango_key_bytes", usage.key_bytes),
+            ("ango_circuits", usage.circuits),
+            ("ango_arena_bytes", usage.arena_bytes),
+            ("ango_value_bytes", compute.sessions.values.used()),
+            ("ango_value_bytes_max", compute.sessions.values.total()),
+            ("ango_body_bytes", web.bodies.used()),
+            ("ango_body_bytes_max", web.bodies.total()),
+            ("ango_database_connections_max", connections.max.into()),
+        ] {
+            gauge!(name).set(value as f64);
+        }
+        for (state, count) in [("in_use", connections.in_use), ("idle", connections.idle)] {
+            gauge!("ango_database_connections", "state" => state).set(f64::from(count));
+        }
+        for kind in ["address", "key", "sign_up", "user"] {
+            gauge!("ango_lockouts", "kind" => kind).set(locked.get(kind).copied().unwrap_or_default() as f64);
+        }
+        for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
+            let count = devices.iter().filter(|device| device.state == state).count();
+            gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
+        }
+        if let Some(cache) = &access.cache_store {
+            gauge!("ango_cache_store_open").set(f64::from(u8::from(cache.is_open())));
+        }
+    });
+    web.telemetry.render()
 }
 
 /// Ready: neither stopping nor without its database.
-async fn readyz(State(node): State<Arc<Node>>) -> (StatusCode, &'static str) {
-    if node.is_draining() {
+async fn readyz(State(docs): State<Arc<Docs>>) -> (StatusCode, &'static str) {
+    if docs.web.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else if health::database(&node).await.status == api::health::HealthStatus::Unavailable {
+    } else if health::database(&docs).await.status == api::health::HealthStatus::Unavailable {
         (StatusCode::SERVICE_UNAVAILABLE, "database unavailable\n")
     } else {
         (StatusCode::OK, "ok\n")

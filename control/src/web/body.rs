@@ -11,7 +11,7 @@ use std::time::Duration;
 use api::Code;
 use api::gates::EVALUATION_KEY_BYTES_MAX;
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -21,8 +21,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use crate::app::Node;
+use super::Web;
 use crate::budget::{Budget, Full, Grant, Payer};
+use crate::caller;
 use crate::web::error::ApiError;
 use crate::web::json;
 
@@ -120,9 +121,9 @@ impl Pieces {
 
     /// Pieces of a request's body that is kept. `needs`: the memory that so many bytes of it need, which is set aside as
     /// they arrive. Refused at once: a declared length that could never have it.
-    pub fn kept(node: &Node, request: Request, ceiling: usize, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
-        let payer = Payer::of(request.extensions());
-        Pieces::new(request.into_body(), ceiling)?.paid(&node.body_budget, payer, needs)
+    pub fn kept(web: &Web, request: Request, ceiling: usize, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
+        let payer = caller::payer(request.extensions());
+        Pieces::new(request.into_body(), ceiling)?.paid(&web.bodies, payer, needs)
     }
 
     fn paid(self, budget: &Budget, payer: Payer, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
@@ -220,21 +221,25 @@ pub const OFF_THREAD_BYTES_MIN: usize = 256 << 10;
 /// Memory that a JSON request needs for each byte of its body: the body, its strings, what they decode to.
 const JSON_COPIES: u64 = 3;
 
-impl<T: JsonBody> FromRequest<Arc<Node>> for Json<T> {
+impl<S: Send + Sync, T: JsonBody> FromRequest<S> for Json<T>
+where
+    Arc<Web>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let web = Arc::<Web>::from_ref(state);
         if media_type(request.headers()) != Some("application/json".to_owned()) {
             return Err(ApiError::new(Code::InvalidRequest, "the content type must be application/json"));
         }
-        let payer = Payer::of(request.extensions());
-        let mut pieces = Pieces::kept(node, request, T::BYTES_MAX, |bytes| JSON_COPIES * bytes)?;
+        let payer = caller::payer(request.extensions());
+        let mut pieces = Pieces::kept(&web, request, T::BYTES_MAX, |bytes| JSON_COPIES * bytes)?;
         let bytes = pieces.all().await?;
         let reserved = pieces.take_reserved();
         // whatever happens, the bytes are overwritten: they might hold what must not be here (readings K5)
         let value = match bytes.len() {
             0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
-            _ => node.offload.run(payer, move || json::parse(&bytes)).await??,
+            _ => web.offload.run(payer, move || json::parse(&bytes)).await??,
         };
         Ok(Json { value, reserved })
     }

@@ -8,7 +8,16 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use crate::config::CorsOrigins;
+/// Origins whose pages may call the API from a browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CorsOrigins {
+    /// None but the API's own.
+    None,
+    /// Those in the list, each as a browser writes it: `https://console.example.org`.
+    Listed(Vec<String>),
+    /// Every origin.
+    Any,
+}
 
 /// How long a browser may remember what it was allowed.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);

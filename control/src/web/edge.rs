@@ -12,10 +12,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use crate::access::limits::Quota;
-use crate::app::Node;
+use super::Web;
 use crate::caller::{Caller, Credential};
-use crate::docs::health;
 use crate::ids;
 use crate::web::envelope::{self, Area};
 use crate::web::error::ApiError;
@@ -27,6 +25,9 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// Characters of a caller's own request id that are logged.
 const CLIENT_ID_CHARACTERS_MAX: usize = 64;
+
+/// What answers even when the node takes no other requests: health, to say that it does not.
+const ANSWERED_WHILE_DRAINING: [&str; 2] = ["/health", "/api/v1/health"];
 
 /// When the work of a request must be done (readings E9).
 #[derive(Clone, Copy, Debug)]
@@ -63,43 +64,45 @@ impl Identified {
     }
 }
 
-/// The layer around all routes.
-pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Next) -> Response {
-    let _in_flight = node.in_flight.enter();
+/// The outermost layer: counts the request among those that the node finishes before it stops, and finds out where it comes
+/// from.
+pub async fn arrive(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
+    let _in_flight = web.in_flight.enter();
+    if let Some(peer) = request.extensions().get::<Peer>().copied() {
+        let address = ClientAddress::of(peer, request.headers(), &web.trusted_proxies);
+        request.extensions_mut().insert(address);
+        if peer.forwards_untrusted(request.headers(), &web.trusted_proxies) {
+            web.telemetry.forwarded_untrusted();
+            if !web.unnamed_proxy_logged.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "X-Forwarded-For comes from an address that ANGO_TRUSTED_PROXIES does not name, and is not believed: behind \
+                     a proxy all clients are one address then, with one burst and one lockout"
+                );
+            }
+        }
+    }
+    next.run(request).await
+}
+
+/// The layer around all routes: sees to it that there is an answer in time, in the form of its area, and logs it.
+pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let id = ids::request(node.clock.now());
+    let id = ids::request(web.clock.now());
     let method = known_method(request.method());
     // the pattern, never the path: paths hold session ids (readings X16)
     let route =
         request.extensions().get::<MatchedPath>().map_or("unmatched".to_owned(), |path| path.as_str().to_owned());
     let area = Area::of(request.uri().path());
     let client_id = client_request_id(request.headers()).map(str::to_owned);
-    let deadline = node.config.requests.deadline;
-    request.extensions_mut().insert(Deadline(started + deadline));
-    let peer = request.extensions().get::<Peer>().copied();
-    let address = peer.map(|peer| ClientAddress::of(peer, request.headers(), &node.config.trusted_proxies));
-    if let Some(address) = address {
-        request.extensions_mut().insert(address);
-    }
-    if peer.is_some_and(|peer| peer.forwards_untrusted(request.headers(), &node.config.trusted_proxies)) {
-        node.telemetry.forwarded_untrusted();
-        if !node.unnamed_proxy_told.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "X-Forwarded-For comes from an address that ANGO_TRUSTED_PROXIES does not name, and is not believed: behind \
-                 a proxy all clients are one address then, with one burst and one lockout"
-            );
-        }
-    }
-    let quota = Quota::default();
-    request.extensions_mut().insert(quota.clone());
+    request.extensions_mut().insert(Deadline(started + web.deadline));
     let identified = Identified::default();
     request.extensions_mut().insert(identified.clone());
 
-    let response = if node.is_draining() && !health::ROUTES.contains(&route.as_str()) {
+    let response = if web.is_draining() && !ANSWERED_WHILE_DRAINING.contains(&route.as_str()) {
         ApiError::draining().into_response()
     } else {
         let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
-        match tokio::time::timeout(deadline + AFTERMATH, answer).await {
+        match tokio::time::timeout(web.deadline + AFTERMATH, answer).await {
             Ok(Ok(response)) => response,
             // the panic itself is on the error stream
             Ok(Err(_)) => ApiError::internal("a handler panicked").into_response(),
@@ -108,22 +111,20 @@ pub async fn edge(State(node): State<Arc<Node>>, mut request: Request, next: Nex
     };
 
     if let Some(error) = response.extensions().get::<Arc<ApiError>>() {
-        node.telemetry.refused(error.code, error.reason);
+        web.telemetry.refused(error.code, error.reason);
     }
-    let mut response = with_error_object(response, area, &id, &node.base_url);
-    let standing = node.limits.settle(&quota, response.status(), address, node.clock.now());
+    let mut response = with_error_object(response, area, &id, &web.base_url);
     let headers = response.headers_mut();
-    standing.write(headers);
     headers.insert(X_REQUEST_ID, HeaderValue::from_str(id.as_str()).expect("ids are ASCII"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // answers hold ciphertexts and session ids; pages and their assets say otherwise themselves
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if node.is_draining() {
+    if web.is_draining() {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
 
     let (status, took) = (response.status().as_u16(), started.elapsed());
-    node.telemetry.answered(method, &route, status, took);
+    web.telemetry.answered(method, &route, status, took);
     let ms = took.as_micros() as f64 / 1000.0;
     tracing::info!(
         method,

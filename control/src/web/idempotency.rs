@@ -7,7 +7,7 @@
 //! ```ignore
 //! // `claim: Claim` is an argument of the handler, in front of the body
 //! let (response, kept) = claim.keep((StatusCode::CREATED, Answer(created)).into_response()).await?;
-//! node.store
+//! compute.store
 //!     .write(async |tx| {
 //!         tx.insert_thing(&thing).await?;
 //!         tx.keep(kept.as_ref()).await
@@ -38,7 +38,7 @@ use http_body_util::BodyExt;
 use sha2::{Digest as _, Sha256};
 use store::{Claimed, KeptAnswer, NewClaim, Unit};
 
-use crate::app::Node;
+use super::Web;
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::ids;
@@ -60,7 +60,7 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
 
 /// Lets a request with an `Idempotency-Key` have its effect once.
-pub async fn once(State(node): State<Arc<Node>>, request: Request, next: Next) -> Result<Response, ApiError> {
+pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> Result<Response, ApiError> {
     if !matches!(*request.method(), Method::POST | Method::PATCH) {
         return Ok(next.run(request).await);
     }
@@ -69,12 +69,12 @@ pub async fn once(State(node): State<Arc<Node>>, request: Request, next: Next) -
     let caller = caller.clone();
     let digest = scope(&caller.account, request.method(), request.uri().path(), key);
     // a task: a claim that is granted to a client that has gone away must be released
-    let claiming = tokio::spawn(Held::claim(node.clone(), digest, caller.clone()));
+    let claiming = tokio::spawn(Held::claim(web.clone(), digest, caller.clone()));
     match claiming.await?? {
         Outcome::Running => Err(ApiError::in_progress()),
         Outcome::Kept { answer, blob } => {
             let fingerprint = fingerprint_of(request.into_body()).await?;
-            let replay = node.answers.open(&node, &Payer::from(&caller), &digest, answer, blob).await?;
+            let replay = web.answers.open(&web, &Payer::from(&caller), &digest, answer, blob).await?;
             if !replay.fits(fingerprint, &caller) {
                 let message =
                     "this Idempotency-Key was used before with another body, role or credential: use a new key";
@@ -171,7 +171,7 @@ const ENDED: u8 = 2;
 
 /// A granted claim. Dropped before its end (the client went away, the handler panicked) it releases the key.
 struct Held {
-    node: Arc<Node>,
+    web: Arc<Web>,
     digest: [u8; 32],
     claim: [u8; 16],
     caller: Caller,
@@ -180,22 +180,22 @@ struct Held {
 }
 
 impl Held {
-    async fn claim(node: Arc<Node>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
-        let (now, claim) = (node.clock.now(), ids::random());
+    async fn claim(web: Arc<Web>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
+        let (now, claim) = (web.clock.now(), ids::random());
         let new = NewClaim {
             digest,
             account_id: caller.account.as_str().to_owned(),
             claim,
-            node_id: node.answers.node_id.clone(),
-            held_until: now.plus(node.config.requests.deadline + CLAIM_MARGIN).0,
+            node_id: web.answers.node_id.clone(),
+            held_until: now.plus(web.deadline + CLAIM_MARGIN).0,
             now: now.0,
         };
-        Ok(match node.store.claim(new).await? {
+        Ok(match web.answers.store.claim(new).await? {
             Claimed::Running => Outcome::Running,
             Claimed::Kept { answer, blob } => Outcome::Kept { answer, blob },
             Claimed::Mine => {
                 let (fingerprint, state) = (Fingerprint::default(), AtomicU8::new(RUNNING));
-                Outcome::Mine(Arc::new(Held { node, digest, claim, caller, fingerprint, state }))
+                Outcome::Mine(Arc::new(Held { web, digest, claim, caller, fingerprint, state }))
             }
         })
     }
@@ -210,8 +210,8 @@ impl Held {
             credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
         };
         let (answer, blob) =
-            self.node.answers.seal(&self.node, &Payer::from(&self.caller), &self.digest, &parts, &body, asked).await?;
-        let held_until = self.node.clock.now().plus(KEPT).0;
+            self.web.answers.seal(&self.web, &Payer::from(&self.caller), &self.digest, &parts, &body, asked).await?;
+        let held_until = self.web.clock.now().plus(KEPT).0;
         self.state.store(ANSWERED, Ordering::Release);
         let kept = KeptAnswer { digest: self.digest, claim: self.claim, answer, blob, held_until };
         Ok((Response::from_parts(parts, Body::from(body)), kept))
@@ -221,10 +221,10 @@ impl Held {
     async fn conclude(&self, response: Response) -> Result<Response, ApiError> {
         let mut response = response;
         if !response.status().is_success() {
-            self.node.store.release_claim(&self.digest, &self.claim).await?;
+            self.web.answers.store.release_claim(&self.digest, &self.claim).await?;
         } else if self.state.load(Ordering::Acquire) == RUNNING {
             let (same, kept) = self.keep(response, Audience::Account).await?;
-            self.node.store.submit(Unit { keep: Some(kept), ..Unit::default() }).await?;
+            self.web.answers.store.submit(Unit { keep: Some(kept), ..Unit::default() }).await?;
             response = same;
         }
         self.state.store(ENDED, Ordering::Release);
@@ -238,25 +238,13 @@ impl Drop for Held {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (node, digest, claim) = (self.node.clone(), self.digest, self.claim);
+        let (store, digest, claim) = (self.web.answers.store.clone(), self.digest, self.claim);
         runtime.spawn(async move {
             // what was kept stays; what cannot be released now ends with its time
-            if let Err(error) = node.store.release_claim(&digest, &claim).await {
+            if let Err(error) = store.release_claim(&digest, &claim).await {
                 tracing::error!(%error, "a claim was not released");
             }
         });
-    }
-}
-
-/// Forgets answers whose time is over, and objects that no answer names any more.
-pub async fn forget_old(node: &Arc<Node>) {
-    let forgotten = async {
-        node.store.forget_kept_answers(node.clock.now().0).await?;
-        let named = node.store.kept_blobs().await?;
-        node.answers.blobs.sweep(&named).await.map_err(ApiError::internal)
-    };
-    if let Err(error) = forgotten.await {
-        tracing::error!(message = error.message, "old answers were not forgotten");
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use api::Code;
 use api::octets::{self, Fault};
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -21,10 +21,8 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
-use crate::app::Node;
-use crate::budget::Payer;
-use crate::compute::engine::LweList;
-use crate::compute::workbench::Room;
+use super::Web;
+use crate::caller;
 use crate::web::body::{Json, JsonBody, OFF_THREAD_BYTES_MIN, Pieces, Reserved, media_type};
 use crate::web::error::ApiError;
 use crate::web::json;
@@ -123,13 +121,16 @@ pub enum Upload<J, H> {
     },
 }
 
-impl<J: JsonBody, H: OctetsHead> FromRequest<Arc<Node>> for Upload<J, H> {
+impl<S: Send + Sync, J: JsonBody, H: OctetsHead> FromRequest<S> for Upload<J, H>
+where
+    Arc<Web>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         match media_type(request.headers()).as_deref() {
-            Some("application/json") => Ok(Upload::Json(Json::from_request(request, node).await?)),
-            Some(OCTET_STREAM) => from_octets(request, node).await,
+            Some("application/json") => Ok(Upload::Json(Json::from_request(request, state).await?)),
+            Some(OCTET_STREAM) => from_octets(request, &Arc::<Web>::from_ref(state)).await,
             _ => Err(ApiError::new(
                 Code::InvalidRequest,
                 "the content type must be application/json or application/octet-stream",
@@ -138,9 +139,9 @@ impl<J: JsonBody, H: OctetsHead> FromRequest<Arc<Node>> for Upload<J, H> {
     }
 }
 
-async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<Upload<J, H>, ApiError> {
-    let payer = Payer::of(request.extensions());
-    let mut pieces = Pieces::kept(node, request, H::BYTES_MAX, |bytes| COPIES * bytes)?;
+async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Upload<J, H>, ApiError> {
+    let payer = caller::payer(request.extensions());
+    let mut pieces = Pieces::kept(web, request, H::BYTES_MAX, |bytes| COPIES * bytes)?;
     let mut begun = Zeroizing::new(Vec::new());
     let start = loop {
         match octets::split(&begun, H::HEAD_BYTES_MAX) {
@@ -160,7 +161,7 @@ async fn from_octets<J, H: OctetsHead>(request: Request, node: &Node) -> Result<
         words.push(&piece);
     }
     let parse = move || json::parse(&begun[octets::LENGTH_BYTES..start]);
-    let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { node.offload.run(payer, parse).await?? };
+    let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { web.offload.run(payer, parse).await?? };
     Ok(Upload::Octets { head, words, reserved: pieces.take_reserved() })
 }
 
@@ -186,10 +187,10 @@ pub fn write_json(answer: &impl Serialize) -> Result<Written, ApiError> {
 }
 
 /// An answer of a head and ciphertexts, whose words are sent from where they are.
-pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<LweList>) -> Result<Written, ApiError> {
+pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<Vec<u32>>) -> Result<Written, ApiError> {
     let head = serde_json::to_vec(head).map_err(ApiError::internal)?;
     let begin = Bytes::from(octets::begin(&head, 0));
-    let words = ciphertexts.into_iter().map(|list| Bytes::from_owner(LittleEndian::of(list.into_words())));
+    let words = ciphertexts.into_iter().map(|words| Bytes::from_owner(LittleEndian::of(words)));
     Ok(Written { content_type: OCTET_STREAM, pieces: std::iter::once(begin).chain(words).collect() })
 }
 
@@ -210,20 +211,25 @@ impl AsRef<[u8]> for LittleEndian {
 }
 
 impl Written {
-    /// The answer. The room is given back when all of it is sent, or nobody takes it any more.
-    pub fn respond(self, status: StatusCode, room: Option<Room>) -> Response {
+    /// The answer.
+    pub fn respond(self, status: StatusCode) -> Response {
+        self.respond_within(status, ())
+    }
+
+    /// The answer, and the room that its bytes take: dropped when all are sent or the client has gone.
+    pub fn respond_within(self, status: StatusCode, room: impl Send + Unpin + 'static) -> Response {
         let body = Held { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
     }
 }
 
 /// A body that is there as a whole, and the memory that is set aside for it.
-struct Held {
+struct Held<R> {
     pieces: VecDeque<Bytes>,
-    _room: Option<Room>,
+    _room: R,
 }
 
-impl HttpBody for Held {
+impl<R: Unpin> HttpBody for Held<R> {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -259,8 +265,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::budget::Budget;
-    use crate::compute::workbench::Memory;
+    use crate::budget::{Budget, Payer};
 
     #[test]
     fn the_form_is_wanted_when_accept_names_it() {
@@ -307,11 +312,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_holds_its_memory_until_it_is_sent() {
-        let memory = Memory::of_session(Budget::memory(1 << 20, 1 << 20), Payer::stranger(), 1 << 20);
-        let room = memory.reserve(700_000).unwrap();
-        let ciphertexts = LweList::from_words(2, vec![0x0102_0304; 150_000]);
+        let memory = Budget::memory(1 << 20, 1 << 20);
+        let room = memory.try_take(&Payer::stranger(), 700_000).unwrap();
+        let ciphertexts = vec![0x0102_0304; 150_000];
         let written = write_octets(&"head", vec![ciphertexts]).unwrap();
-        let response = written.respond(StatusCode::OK, Some(room));
+        let response = written.respond_within(StatusCode::OK, room);
         assert_eq!(response.headers()[header::CONTENT_TYPE], OCTET_STREAM);
         assert_eq!(memory.used(), 700_000);
         let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -23,8 +23,9 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::caller::{Level, Role};
-use crate::docs::health::VERSION;
-use crate::router;
+
+/// Semantic version of the API (readings O10).
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Names of the security schemes.
 const API_KEY: &str = "api_key";
@@ -96,9 +97,8 @@ fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     schemas
 }
 
-/// The whole page.
-pub fn document() -> OpenApi {
-    let mut document = router::description();
+/// The whole page: what the routes say of themselves, completed.
+pub fn document(mut document: OpenApi) -> OpenApi {
     let examples = examples();
     for item in document.paths.paths.values_mut() {
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
@@ -144,9 +144,9 @@ fn schema_name(content: &Content) -> Option<&str> {
     }
 }
 
-/// The page as it is served and committed.
-pub fn json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).expect("the page is JSON");
+/// A page as it is served and committed.
+pub fn json(document: &OpenApi) -> String {
+    let mut text = serde_json::to_string_pretty(document).expect("the page is JSON");
     text.push('\n');
     text
 }
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn every_body_has_an_example_that_its_schema_admits() {
         let mut unused = examples();
-        let mut document = document();
+        let mut document = document(crate::router::description());
         let mut page = serde_json::to_value(&document).unwrap();
         for item in document.paths.paths.values_mut() {
             for operation in operations(item) {
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn every_operation_documents_its_answers_and_who_may_call_it() {
         let mut operations_seen = 0;
-        let mut document = document();
+        let mut document = document(crate::router::description());
         for item in document.paths.paths.values_mut() {
             for operation in operations(item) {
                 operations_seen += 1;

@@ -4,8 +4,8 @@
 //! alters one or takes one elsewhere is refused. A handler takes a [`PageQuery`] after its caller:
 //!
 //! ```ignore
-//! let rows = node.store.things_page(account, query.after_text()?, query.rows_wanted()).await?;
-//! let page = query.page(&node, rows, |row| Position { created_at: row.created_at, id: row.id.clone().into_bytes() });
+//! let rows = compute.store.things_page(account, query.after_text()?, query.rows_wanted()).await?;
+//! let page = query.page(rows, |row| Position { created_at: row.created_at, id: row.id.clone().into_bytes() });
 //! Ok(Answer(page.with(page.items.iter().map(facts).collect())))
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use api::pages::{PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, Page};
 use api::{AccountId, Code};
-use axum::extract::{FromRequestParts, MatchedPath, Query};
+use axum::extract::{FromRef, FromRequestParts, MatchedPath, Query};
 use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,9 +21,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use store::Rows;
 
-use crate::app::Node;
+use super::Web;
 use crate::caller::Caller;
-use crate::secrets::{Key, Purpose};
+use crate::secrets::Key;
 use crate::web::error::ApiError;
 
 /// Bytes of a cursor's authentication.
@@ -48,6 +48,8 @@ pub struct PageQuery {
     /// The row that the page comes after; none for the first page.
     after: Option<Position>,
     scope: Scope,
+    /// Authenticates the next cursor.
+    key: Key,
 }
 
 /// What cursors are good for: a route's list of an account.
@@ -87,12 +89,12 @@ impl PageQuery {
     }
 
     /// The page of these rows.
-    pub fn page<T>(&self, node: &Node, rows: Rows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
+    pub fn page<T>(&self, rows: Rows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
         let Rows { rows: mut items, total } = rows;
         let has_more = items.len() > self.limit as usize;
         items.truncate(self.limit as usize);
         let last = items.last().filter(|_| has_more);
-        let next_cursor = last.map(|last| self.scope.write(&node.secrets.key(Purpose::Cursors), &position(last)));
+        let next_cursor = last.map(|last| self.scope.write(&self.key, &position(last)));
         Page { items, next_cursor, has_more, total_count: total.unsigned_abs() }
     }
 }
@@ -127,11 +129,16 @@ impl Scope {
     }
 }
 
-impl FromRequestParts<Arc<Node>> for PageQuery {
+impl<S: Sync> FromRequestParts<S> for PageQuery
+where
+    Arc<Web>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
-        let account = Caller::from_request_parts(parts, node).await?.account;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let key = Arc::<Web>::from_ref(state).cursors.clone();
+        let account = parts.extensions.get::<Caller>().map(|caller| caller.account.clone());
+        let account = account.ok_or_else(|| ApiError::internal("a list without a caller"))?;
         let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let scope = Scope { account, route: route.ok_or_else(|| ApiError::internal("a list without a route"))? };
         let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
@@ -145,9 +152,9 @@ impl FromRequestParts<Arc<Node>> for PageQuery {
                     .at("cursor", "not a cursor of this list")
                     .in_query()
             };
-            scope.read(&node.secrets.key(Purpose::Cursors), cursor).ok_or_else(unknown)
+            scope.read(&key, cursor).ok_or_else(unknown)
         });
-        Ok(PageQuery { limit, limit_is_given, after: after.transpose()?, scope })
+        Ok(PageQuery { limit, limit_is_given, after: after.transpose()?, scope, key })
     }
 }
 

@@ -4,8 +4,9 @@
 //! A bucket is one number, the moment when it is full again, so one that is full need not be remembered.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
@@ -70,7 +71,7 @@ impl Bursts {
     }
 
     fn buckets(&self) -> MutexGuard<'_, HashMap<Box<str>, i64>> {
-        self.full_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.full_at.lock()
     }
 }
 

@@ -13,9 +13,10 @@
 mod entry;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use store::{Settled, Settlement, Store};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -108,7 +109,7 @@ impl Counters {
     }
 
     fn subjects(&self) -> MutexGuard<'_, HashMap<Subject, Entry>> {
-        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subjects.lock()
     }
 
     /// Counts units if the limits leave room for them; when they were counted.

@@ -8,17 +8,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Code;
+use parking_lot::{Mutex, MutexGuard};
 use store::{Lockout, Store};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::Subject;
-use crate::access::api_key::Pepper;
 use crate::clock::Timestamp;
-use crate::secrets::{Purpose, Secrets};
+use crate::secrets::{Pepper, Purpose, Secrets};
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
@@ -182,7 +181,7 @@ impl Lockouts {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Refuses a locked network, and a locked text from wherever it comes.

@@ -7,10 +7,10 @@ use api::circuits::{CancelledOperation, CircuitOperation, OperationError, Operat
 use api::{Code, MilliYen, OperationId};
 use store::CircuitOperationRecord;
 
-use crate::app::Node;
+use crate::billing::usage::milliseconds;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
-use crate::compute::gates::milliseconds;
+use crate::compute::Compute;
 use crate::compute::sessions::OpenSession;
 use crate::compute::workbench::{Output, Run};
 use crate::web::error::ApiError;
@@ -29,25 +29,25 @@ pub struct Found {
 
 impl Found {
     /// The run on record under this id. Somebody else's and an unknown one are the same (readings X14).
-    pub async fn find(node: &Node, caller: &Caller, op_id: &str) -> Result<Found, ApiError> {
+    pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<Found, ApiError> {
         let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
         let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
-        let record = node.store.circuit_operation(caller.account.as_str(), op_id.as_str()).await?;
-        let now = node.clock.now();
+        let record = compute.store.circuit_operation(caller.account.as_str(), op_id.as_str()).await?;
+        let now = compute.clock.now();
         let remembered = |ended_at: Option<i64>| ended_at.is_none_or(|at| now.since(Timestamp(at)) < REMEMBERED);
         let record = record.filter(|record| remembered(record.ended_at)).ok_or_else(unknown)?;
-        let session = node.sessions.by_digest(&caller.account, &record.session_digest);
+        let session = compute.sessions.by_digest(&caller.account, &record.session_digest);
         let run = session.as_ref().and_then(|session| session.bench.run(&op_id));
         Ok(Found { op_id, record, session, run })
     }
 
     /// As it is told, without its outputs.
-    pub fn operation(&self, node: &Node) -> Result<CircuitOperation, ApiError> {
+    pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
         let recorded = OperationStatus::from_name(&record.status)
             .ok_or_else(|| ApiError::internal(format!("a run with the status {}", record.status)))?;
         let engine = self.run.as_ref().and_then(|run| run.engine.get());
-        let (status, gates_done) = match (recorded, engine.and_then(|&engine| node.compute.gates_done(engine))) {
+        let (status, gates_done) = match (recorded, engine.and_then(|&engine| compute.engine.gates_done(engine))) {
             (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, done),
             _ => (recorded, record.gates_done.unsigned_abs()),
         };
@@ -79,8 +79,8 @@ impl Found {
 }
 
 /// Cancels a run and waits for its end; of one that has ended drops the results (readings C4, P24).
-pub async fn cancel(node: &Node, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
-    let found = Found::find(node, caller, op_id).await?;
+pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
+    let found = Found::find(compute, caller, op_id).await?;
     if found.has_ended() {
         if let Some(session) = &found.session {
             session.bench.forget_run(&found.op_id);
@@ -92,10 +92,10 @@ pub async fn cancel(node: &Node, caller: &Caller, op_id: &str) -> Result<Cancell
     drop(session);
     if let Some(run) = run {
         if let Some(&engine) = run.engine.get() {
-            node.compute.cancel(engine);
+            compute.engine.cancel(engine);
         }
         run.ended().await;
     }
-    let record = Found::find(node, caller, op_id).await?.record;
+    let record = Found::find(compute, caller, op_id).await?.record;
     Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled.as_str() })
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use api::Code;
 use api::circuits::{CIRCUIT_TEXT_BYTES_MAX, CircuitFacts, is_circuit_name};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use sha2::{Digest as _, Sha256};
 use store::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
 
-use super::prepare::{Limits, read_netlist};
-use crate::app::Node;
+use super::netlist::{Limits, read_netlist};
 use crate::billing::usage;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
 use crate::web::error::ApiError;
 
@@ -26,14 +27,18 @@ pub struct CircuitText {
     _reserved: Reserved,
 }
 
-impl FromRequest<Arc<Node>> for CircuitText {
+impl<S: Send + Sync> FromRequest<S> for CircuitText
+where
+    Arc<Web>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         if media_type(request.headers()).as_deref() != Some("text/plain") {
             return Err(ApiError::new(Code::InvalidRequest, "the content type must be text/plain"));
         }
-        let mut pieces = Pieces::kept(node, request, CIRCUIT_TEXT_BYTES_MAX, |bytes| COPIES * bytes)?;
+        let mut pieces =
+            Pieces::kept(&Arc::<Web>::from_ref(state), request, CIRCUIT_TEXT_BYTES_MAX, |bytes| COPIES * bytes)?;
         let mut bytes = pieces.all().await?;
         let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
@@ -45,7 +50,7 @@ impl FromRequest<Arc<Node>> for CircuitText {
 
 /// Checks a netlist and keeps it; whether its name is new, and its facts.
 pub async fn put(
-    node: &Node,
+    compute: &Compute,
     caller: &Caller,
     name: &str,
     upload: CircuitText,
@@ -54,8 +59,8 @@ pub async fn put(
         let message = "a circuit's name is 1 to 64 of a-z, 0-9, _ and -, with a letter or digit first";
         return Err(ApiError::new(Code::InvalidParams, message).at("name", "not a name"));
     }
-    let limits = Limits::of(&node.config.circuits, caller.role);
-    let measured = node.offload.run(caller.into(), move || {
+    let limits = Limits::of(&compute.circuits, caller.role);
+    let measured = compute.offload.run(caller.into(), move || {
         let netlist = read_netlist(&upload.text, &limits, "")?;
         let (counts, levels) = (netlist.gate_counts(), netlist.levels());
         let sha256: [u8; 32] = Sha256::digest(upload.text.as_bytes()).into();
@@ -73,11 +78,11 @@ pub async fn put(
         levels: levels as i64,
         input_widths: &widths(netlist.input_widths())?,
         output_widths: &widths(netlist.output_widths())?,
-        now: node.clock.now().0,
+        now: compute.clock.now().0,
     };
-    let config = &node.config.circuits;
+    let config = &compute.circuits;
     let max = CircuitsMax { count: config.kept_max as i64, bytes: config.kept_bytes_max as i64 };
-    match node.store.put_circuit(&circuit, max).await? {
+    match compute.store.put_circuit(&circuit, max).await? {
         CircuitKept::Created(record) => Ok((true, facts(record)?)),
         CircuitKept::Replaced(record) => Ok((false, facts(record)?)),
         CircuitKept::TooMuch => {
@@ -93,7 +98,7 @@ pub fn facts(record: CircuitRecord) -> Result<CircuitFacts, ApiError> {
     let widths = |text: &str| serde_json::from_str(text).map_err(ApiError::internal);
     Ok(CircuitFacts {
         bytes: record.bytes.unsigned_abs(),
-        sha256: record.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: hex::encode(&record.sha256),
         gates: serde_json::from_str(&record.by_gate).map_err(ApiError::internal)?,
         gates_total: record.gates.unsigned_abs(),
         levels: record.levels.unsigned_abs(),
@@ -103,9 +108,4 @@ pub fn facts(record: CircuitRecord) -> Result<CircuitFacts, ApiError> {
         updated_at: Timestamp(record.updated_at).rfc3339(),
         name: record.name,
     })
-}
-
-/// The answer to a name under which the account keeps nothing (readings X14).
-pub fn unknown() -> ApiError {
-    ApiError::new(Code::NotFound, "there is no circuit of this name")
 }

@@ -2,21 +2,18 @@
 
 use std::sync::Arc;
 
-use api::circuits::{
-    CIRCUIT_TEXT_BYTES_MAX, CIRCUIT_VALUES_MAX, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name,
-};
-use api::gates::SessionState;
+use api::circuits::{CIRCUIT_TEXT_BYTES_MAX, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name};
 use api::{Code, HandleId};
 
-use super::{kept, value_bytes};
+use super::netlist::{Limits, read_netlist};
+use super::{unknown_circuit, value_bytes};
 use crate::access::limits::Quota;
-use crate::app::Node;
-use crate::caller::{Caller, Role};
+use crate::caller::Caller;
+use crate::compute::Compute;
 use crate::compute::engine::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit, SeededLweList};
 use crate::compute::seeds::Seeds;
 use crate::compute::sessions::OpenSession;
-use crate::compute::workbench::{Full, Memory, Room, Value, Workbench};
-use crate::config::CircuitsConfig;
+use crate::compute::workbench::{Memory, Room, Value, Workbench, no_room, unknown_handle};
 use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
@@ -31,21 +28,6 @@ pub struct Given {
     pub reserved: Reserved,
     /// What the request may use.
     pub quota: Quota,
-}
-
-/// Bounds on a circuit.
-#[derive(Clone, Copy)]
-pub struct Limits {
-    gates_max: u64,
-    bits_max: usize,
-}
-
-impl Limits {
-    /// What a key of this role may ask for.
-    pub fn of(config: &CircuitsConfig, role: Role) -> Limits {
-        let gates_max = if role == Role::Trial { config.gates_max_trial } else { config.gates_max };
-        Limits { gates_max, bits_max: config.bits_max }
-    }
 }
 
 /// A circuit that can be submitted.
@@ -71,11 +53,16 @@ const RECORD_BYTES: u64 = 1024;
 const RECORD_OUTPUT_BYTES: u64 = 64;
 
 /// Checks everything there is to check about a request, cheapest first.
-pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given: Given) -> Result<Prepared, ApiError> {
+pub async fn prepare(
+    compute: &Compute,
+    caller: &Caller,
+    session: &OpenSession,
+    given: Given,
+) -> Result<Prepared, ApiError> {
     let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. }, words, reserved, .. } =
         given;
     if outputs == Some(CircuitOutputs::Handles) {
-        may_keep(node, session)?;
+        session.may_keep(compute.clock.now())?;
     }
     if let Some(fingerprint) = fingerprint {
         engine::check_fingerprint(&session.key, &fingerprint)?;
@@ -86,10 +73,10 @@ pub async fn prepare(node: &Node, caller: &Caller, session: &OpenSession, given:
     }
     let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
     let sources = sources(&session.bench, inputs, words.is_some())?;
-    let text = netlist_text(node, caller, circuit).await?;
-    let limits = Limits::of(&node.config.circuits, caller.role);
+    let text = netlist_text(compute, caller, circuit).await?;
+    let limits = Limits::of(&compute.circuits, caller.role);
     let (key, memory) = (*session.key, session.bench.memory.clone());
-    let prepared = node.offload.run(caller.into(), move || {
+    let prepared = compute.offload.run(caller.into(), move || {
         let netlist = read_netlist(&text, &limits, "circuit")?;
         drop(text);
         let behind = Behind { words: words.unwrap_or_default(), seeds };
@@ -151,7 +138,7 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
 }
 
 /// The netlist itself, or the kept one of that name. A text with a line break is a netlist: no name has one.
-async fn netlist_text(node: &Node, caller: &Caller, circuit: String) -> Result<String, ApiError> {
+async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Result<String, ApiError> {
     if circuit.contains('\n') {
         return match circuit.len() {
             0..=CIRCUIT_TEXT_BYTES_MAX => Ok(circuit),
@@ -163,24 +150,7 @@ async fn netlist_text(node: &Node, caller: &Caller, circuit: String) -> Result<S
         let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
         return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
     }
-    node.store.circuit_text(caller.account.as_str(), &circuit).await?.ok_or_else(kept::unknown)
-}
-
-/// Reads a netlist within its bounds; `member` of the request holds it. CPU work.
-pub fn read_netlist(text: &str, limits: &Limits, member: &str) -> Result<Netlist, ApiError> {
-    let refused = |message: String| ApiError::new(Code::InvalidParams, message.clone()).at(member, message);
-    let netlist = Netlist::read(text, limits.gates_max);
-    let netlist = netlist.map_err(|error| refused(format!("the netlist is refused: {error}")))?;
-    for (widths, what) in [(netlist.input_widths(), "takes"), (netlist.output_widths(), "gives")] {
-        let (values, bits) = (widths.len(), widths.iter().sum::<usize>());
-        if values > CIRCUIT_VALUES_MAX {
-            return Err(refused(format!("the circuit {what} {values} values, more than {CIRCUIT_VALUES_MAX}")));
-        }
-        if bits > limits.bits_max {
-            return Err(refused(format!("the circuit {what} {bits} bits, more than {}", limits.bits_max)));
-        }
-    }
-    Ok(netlist)
+    compute.store.circuit_text(caller.account.as_str(), &circuit).await?.ok_or_else(unknown_circuit)
 }
 
 /// Sets memory aside and reads the inputs. CPU work.
@@ -254,33 +224,4 @@ fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
         }
     }
     Ok(())
-}
-
-/// Refuses to keep results for a session that is about to end.
-pub fn may_keep(node: &Node, session: &OpenSession) -> Result<(), ApiError> {
-    if session.state(node.clock.now()) != SessionState::Idle {
-        return Ok(());
-    }
-    let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
-    Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
-}
-
-/// The answer to a handle that names nothing in its session: somebody else's and an unknown one are the same.
-pub fn unknown_handle(place: Option<&str>) -> ApiError {
-    let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
-    match place {
-        Some(place) => error.at(place, "unknown handle"),
-        None => error,
-    }
-}
-
-/// The answer when there is no memory for inputs and results.
-pub fn no_room(full: Full) -> ApiError {
-    match full {
-        Full::Session => ApiError::new(
-            Code::QuotaExceeded,
-            "the session has no memory left for inputs and results: delete handles and results of runs",
-        ),
-        Full::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
-    }
 }

@@ -14,13 +14,12 @@ use tokio::sync::oneshot;
 use super::PREFERENCE_APPLIED;
 use super::prepare::{Given, Prepared, prepare};
 use crate::access::trials::Counted;
-use crate::app::Node;
 use crate::billing::tariff::{self, Price};
-use crate::billing::usage::{self, Charge, ChargeTo};
+use crate::billing::usage::{self, Charge, ChargeTo, milliseconds};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
+use crate::compute::Compute;
 use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, RunError};
-use crate::compute::gates::milliseconds;
 use crate::compute::sessions;
 use crate::compute::workbench::{NotTaken, Output, Room, Run, Value, Workbench};
 use crate::ids;
@@ -38,14 +37,14 @@ pub struct Reply {
 
 /// Runs a circuit for a client that waits. If it goes away, the run goes on and is charged (readings P24).
 pub async fn run(
-    node: &Arc<Node>,
+    compute: &Arc<Compute>,
     caller: Caller,
     given: Given,
     deadline: Instant,
     reply: Reply,
 ) -> Result<Response, ApiError> {
-    let submitted = submit(node, caller, given, Some(reply), deadline).await?;
-    let in_flight = node.in_flight.enter();
+    let submitted = submit(compute, caller, given, Some(reply), deadline).await?;
+    let in_flight = compute.in_flight.enter();
     let finished = tokio::spawn(async move {
         let _in_flight = in_flight;
         submitted.finish().await
@@ -55,13 +54,13 @@ pub async fn run(
 
 /// Begins a circuit for a client that does not wait, and puts it on record; its results are kept for whoever asks.
 pub async fn begin(
-    node: &Arc<Node>,
+    compute: &Arc<Compute>,
     caller: Caller,
     given: Given,
     deadline: Instant,
     reply: Reply,
 ) -> Result<Response, ApiError> {
-    let submitted = submit(node, caller, given, None, deadline).await?;
+    let submitted = submit(compute, caller, given, None, deadline).await?;
     // a task: a client that goes away now must not leave a run that nobody brings to its end
     let recorded = tokio::spawn(async move {
         match submitted.job.put_on_record(reply).await {
@@ -80,7 +79,7 @@ pub async fn begin(
 
 /// Checks a request and submits its circuit. Nothing waits between the submission and the return.
 async fn submit(
-    node: &Arc<Node>,
+    compute: &Arc<Compute>,
     caller: Caller,
     given: Given,
     reply: Option<Reply>,
@@ -88,29 +87,29 @@ async fn submit(
 ) -> Result<Submitted, ApiError> {
     let outputs = given.request.outputs.unwrap_or_default();
     let quota = given.quota.clone();
-    let session = node.sessions.find(&caller.account, &given.request.session_id).await?;
-    let prepared = prepare(node, &caller, &session, given).await?;
+    let session = compute.sessions.find(&caller.account, &given.request.session_id).await?;
+    let prepared = prepare(compute, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
     let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
     // the session itself is not held while gates run: its end must not wait for them
     drop(session);
 
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
-    let (created_at, counts, levels) = (node.clock.now(), circuit.gate_counts.clone(), circuit.levels);
+    let (created_at, counts, levels) = (compute.clock.now(), circuit.gate_counts.clone(), circuit.levels);
     let by_gate = usage::by_gate(&counts)?;
     let gates = usage::total(&counts);
-    node.limits.count_gates(&quota, gates, created_at).await?;
-    let counted = Counted::take(node, &charge_to, gates).await?;
+    compute.limits.count_gates(&quota, gates, created_at).await?;
+    let counted = compute.trials.take(&charge_to.account, charge_to.environment, gates).await?;
     let run = Arc::new(Run::new(ids::operation(created_at), record_room));
     bench.begin(run.clone()).map_err(|refused| match refused {
         NotTaken::Closed => gone(&bench),
         NotTaken::TooMany => {
-            let most = node.config.circuits.running_max;
+            let most = compute.circuits.running_max;
             ApiError::new(Code::RateLimited, format!("{most} circuits of the session are running: wait for one"))
                 .retry_after(Duration::from_secs(1))
         }
     })?;
-    let (operation, end) = match node.compute.start_circuit(&key, &circuit, inputs, deadline) {
+    let (operation, end) = match compute.engine.start_circuit(&key, &circuit, inputs, deadline) {
         Ok(started) => started,
         Err(error) => {
             bench.end(&run, false);
@@ -123,8 +122,8 @@ async fn submit(
     run.engine.get_or_init(|| operation);
     let job = Job {
         counted,
-        _running: node.circuits_running.enter(),
-        node: node.clone(),
+        _running: compute.unfinished.enter(),
+        compute: compute.clone(),
         charge_to,
         key,
         bench,
@@ -173,7 +172,7 @@ impl Submitted {
 
     /// Ends a run that could not be put on record; nothing is charged.
     fn abandon(self) {
-        self.job.node.compute.cancel(self.operation);
+        self.job.compute.engine.cancel(self.operation);
         self.job.bench.end(&self.job.run, false);
     }
 }
@@ -189,7 +188,7 @@ struct Job {
     counted: Counted,
     /// Counts it among what must end before the node stops.
     _running: Guard,
-    node: Arc<Node>,
+    compute: Arc<Compute>,
     charge_to: ChargeTo,
     key: OpenKey,
     bench: Arc<Workbench>,
@@ -246,7 +245,7 @@ impl Job {
         room: Room,
     ) -> Result<(Option<Response>, Option<KeptAnswer>), ApiError> {
         let Some(Reply { claim, octets }) = &self.reply else { return Ok((None, None)) };
-        let answer = super::answer(&self.node, self.key, operation, outputs, room, *octets).await?;
+        let answer = super::answer(&self.compute, self.key, operation, outputs, room, *octets).await?;
         let (answer, kept) = claim.keep(answer).await?;
         Ok((Some(answer), kept))
     }
@@ -256,7 +255,7 @@ impl Job {
         let operation = self.operation(OperationStatus::Pending, 0, None);
         let answer = super::without_results(&operation, octets)?;
         let (answer, keep) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
-        self.node.store.submit(Unit { operation: Some(self.as_new()), keep, ..Unit::default() }).await?;
+        self.compute.store.submit(Unit { operation: Some(self.as_new()), keep, ..Unit::default() }).await?;
         Ok(answer)
     }
 
@@ -288,11 +287,11 @@ impl Job {
             discounted: false,
             compute_us: usage::microseconds(self.started.elapsed()),
             error,
-            ended_at: self.node.clock.now().0,
+            ended_at: self.compute.clock.now().0,
         };
         // a run that a client waited for has no row yet
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), ..Unit::default() };
-        match self.node.store.submit(unit).await {
+        match self.compute.store.submit(unit).await {
             Ok(()) | Err(store::Error::OperationEnded) => {}
             Err(cause) => tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record"),
         }
@@ -300,7 +299,7 @@ impl Job {
 
     /// The completed end, its charge and its answer, all or nothing.
     async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
-        let done = usage::total(charge.counts);
+        let (done, now) = (usage::total(charge.counts), self.compute.clock.now());
         let end = CircuitOperationEnd {
             op_id: self.run.op_id.as_str().to_owned(),
             status: OperationStatus::Completed.as_str(),
@@ -310,12 +309,12 @@ impl Job {
             discounted: charge.price.discounted,
             compute_us: usage::microseconds(charge.compute),
             error: None,
-            ended_at: self.node.clock.now().0,
+            ended_at: now.0,
         };
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, charge: None };
         match done {
-            0 => Ok(self.node.store.submit(unit).await?),
-            _ => charge.book(&self.node, &self.charge_to, unit).await,
+            0 => Ok(self.compute.store.submit(unit).await?),
+            _ => charge.book(now, &self.compute.telemetry, &self.compute.store, &self.charge_to, unit).await,
         }
     }
 

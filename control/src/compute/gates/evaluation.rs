@@ -8,15 +8,13 @@ use api::{Code, HandleId};
 use axum::response::Response;
 use store::Unit;
 
-use crate::access::trials::Counted;
-use crate::app::Node;
 use crate::billing::tariff;
 use crate::billing::usage::{self, Charge, ChargeTo};
 use crate::budget::Payer;
 use crate::caller::Caller;
-use crate::compute::circuits::{may_keep, no_room};
+use crate::compute::Compute;
 use crate::compute::engine::{self, Gate, OpenKey, Outcome, RunError};
-use crate::compute::workbench::{Room, Value, Workbench};
+use crate::compute::workbench::{Room, Value, Workbench, no_room};
 use crate::ids;
 use crate::web::body::Reserved;
 use crate::web::edge::Deadline;
@@ -89,13 +87,13 @@ pub struct AnswerForm {
 /// Checks, runs, charges; the answer is written before the charge and kept with it. The run and the charge go on if the
 /// client disconnects: completed work is charged (readings P24).
 pub async fn run(
-    node: Arc<Node>,
+    compute: Arc<Compute>,
     caller: Caller,
     claim: Claim,
     Asked { session_id, work, outputs, reserved, answer }: Asked,
     Deadline(deadline): Deadline,
 ) -> Result<Response, ApiError> {
-    let session = node.sessions.find(&caller.account, &session_id).await?;
+    let session = compute.sessions.find(&caller.account, &session_id).await?;
     let key = *session.key;
     let payer = Payer::from(&caller);
     // the session itself is not held while gates run: its end must not wait for them
@@ -103,7 +101,7 @@ pub async fn run(
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
         CircuitOutputs::Handles => {
-            may_keep(&node, &session)?;
+            session.may_keep(compute.clock.now())?;
             let bytes = work.gates.len() * engine::words_bytes(&key);
             let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
             Some((session.bench.clone(), room))
@@ -114,39 +112,41 @@ pub async fn run(
     let operands = operands.find(&gates, &session.bench)?;
     drop(session);
 
-    let (program, gates) = off_thread(&node, &payer, cpu_work, move || {
+    let (program, gates) = off_thread(&compute, &payer, cpu_work, move || {
         let program = operands.read(&key, &gates)?;
         drop(reserved);
         Ok::<_, ApiError>((program, gates))
     })
     .await??;
 
-    let in_flight = node.in_flight.enter();
+    let in_flight = compute.in_flight.enter();
     let running = tokio::spawn(async move {
         let _in_flight = in_flight;
-        let counted = Counted::take(&node, &charge_to, gates.len() as u64).await?;
-        let run = node.compute.run(&key, program, deadline).await;
+        let counted = compute.trials.take(&charge_to.account, charge_to.environment, gates.len() as u64).await?;
+        let run = compute.engine.run(&key, program, deadline).await;
         let (outcome, kept_results) = match run.and_then(|outcome| Kept::of(outcome, shelf)) {
             Ok(done) => done,
             Err(error) => {
                 counted.give_back().await;
                 return Err(match error {
                     RunError::Api(error) => error,
-                    RunError::Gone => node.sessions.gone(&charge_to.account, &session_id).await,
+                    RunError::Gone => compute.sessions.gone(&charge_to.account, &session_id).await,
                 });
             }
         };
         let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
         let price = tariff::price(gates.iter().copied());
-        node.telemetry.queued(outcome.waited);
-        let (counts, bootstraps, compute) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
+        compute.telemetry.queued(outcome.waited);
+        let (counts, bootstraps, took) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
         let ran = Ran { gates, key, outcome, price, handle };
         let write = move || (answer.write)(ran, answer.octets);
-        let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { node.offload.finish(payer, write).await? }?;
+        let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { compute.offload.finish(payer, write).await? }?;
         let (answer, keep) = claim.keep(answer).await?;
-        let charge = Charge { counts: &counts, price: &price, bootstraps, compute };
-        charge.book(&node, &charge_to, Unit { keep, ..Unit::default() }).await?;
+        let charge = Charge { counts: &counts, price: &price, bootstraps, compute: took };
+        charge
+            .book(compute.clock.now(), &compute.telemetry, &compute.store, &charge_to, Unit { keep, ..Unit::default() })
+            .await?;
         counted.keep();
         if let Some(kept) = kept_results {
             kept.stay();
@@ -194,14 +194,14 @@ const OFF_THREAD_GATES_MIN: usize = 16;
 
 /// Runs CPU work for so many gates' texts where it disturbs nobody.
 async fn off_thread<T: Send + 'static>(
-    node: &Node,
+    compute: &Compute,
     payer: &Payer,
     texts: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     match texts {
         0..OFF_THREAD_GATES_MIN => Ok(work()),
-        _ => node.offload.run(payer.clone(), work).await,
+        _ => compute.offload.run(payer.clone(), work).await,
     }
 }
 

@@ -7,10 +7,9 @@ use api::circuits::CircuitValue;
 use api::gates::{BATCH_GATES_MAX, BatchGate};
 use api::{Code, HandleId};
 
-use crate::compute::circuits::unknown_handle;
 use crate::compute::engine::{self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program};
 use crate::compute::seeds::Seeds;
-use crate::compute::workbench::{Value, Workbench};
+use crate::compute::workbench::{Value, Workbench, unknown_handle};
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 

@@ -10,13 +10,15 @@ use bytes::Bytes;
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
+use store::Store;
 
-use crate::app::Node;
 use crate::blobs::{Blobs, Missing};
 use crate::budget::Payer;
 use crate::caller::Caller;
+use crate::clock::Timestamp;
 use crate::ids;
 use crate::secrets::Key;
+use crate::web::Web;
 use crate::web::body::reserve;
 use crate::web::error::ApiError;
 
@@ -35,7 +37,9 @@ const NONCE_BYTES: usize = 24;
 pub struct Answers {
     /// Names this node's claims, from one start to the next.
     pub(crate) node_id: String,
-    pub(super) blobs: Blobs,
+    /// Where claims and kept answers are on record.
+    pub(crate) store: Store,
+    blobs: Blobs,
     cipher: XChaCha20Poly1305,
 }
 
@@ -78,15 +82,27 @@ impl Replay {
 
 impl Answers {
     /// Answers encrypted under this key, claims of this node.
-    pub fn new(key: &Key, blobs: Blobs, node_id: String) -> Answers {
-        Answers { node_id, blobs, cipher: XChaCha20Poly1305::new((&**key).into()) }
+    pub fn new(store: Store, key: &Key, blobs: Blobs, node_id: String) -> Answers {
+        Answers { node_id, store, blobs, cipher: XChaCha20Poly1305::new((&**key).into()) }
+    }
+
+    /// Forgets answers whose time is over, and objects that no answer names any more.
+    pub async fn forget_old(&self, now: Timestamp) {
+        let forgotten = async {
+            self.store.forget_kept_answers(now.0).await?;
+            let named = self.store.kept_blobs().await?;
+            self.blobs.sweep(&named).await.map_err(ApiError::internal)
+        };
+        if let Err(error) = forgotten.await {
+            tracing::error!(message = error.message, "old answers were not forgotten");
+        }
     }
 
     /// An answer as it is stored, and the name of the object that its body is in, if it is large. The object is durable
     /// before this returns; it is swept if no record ever names it.
     pub(super) async fn seal(
         &self,
-        node: &Node,
+        web: &Web,
         payer: &Payer,
         digest: &[u8; 32],
         parts: &Parts,
@@ -102,9 +118,9 @@ impl Answers {
         if body.len() < OBJECT_BYTES_MIN {
             return Ok((encrypt(&self.cipher, digest, [&length, &head[..], body].concat())?, None));
         }
-        let _reserved = reserve(&node.body_budget, payer, COPIES * body.len() as u64).await?;
+        let _reserved = reserve(&web.bodies, payer, COPIES * body.len() as u64).await?;
         let (cipher, body, with) = (self.cipher.clone(), body.clone(), [digest, BODY].concat());
-        let sealed = node.offload.finish(payer.clone(), move || encrypt(&cipher, &with, body.to_vec())).await??;
+        let sealed = web.offload.finish(payer.clone(), move || encrypt(&cipher, &with, body.to_vec())).await??;
         let blob = self.blobs.put(sealed).await.map_err(|error| {
             tracing::error!(error, "an answer was not kept");
             ApiError::unavailable("objects", "the answer could not be kept, so nothing was done")
@@ -115,7 +131,7 @@ impl Answers {
     /// The answer that was stored.
     pub(super) async fn open(
         &self,
-        node: &Node,
+        web: &Web,
         payer: &Payer,
         digest: &[u8; 32],
         answer: Vec<u8>,
@@ -131,7 +147,7 @@ impl Answers {
             Some(name) => {
                 let sealed = self.blobs.get(&name).await.map_err(|missing| self.not_read(missing))?;
                 let (cipher, with) = (self.cipher.clone(), [digest, BODY].concat());
-                let opened = node.offload.run(payer.clone(), move || decrypt(&cipher, &with, sealed));
+                let opened = web.offload.run(payer.clone(), move || decrypt(&cipher, &with, sealed));
                 Bytes::from(opened.await??)
             }
         };
@@ -143,9 +159,7 @@ impl Answers {
         }
         Ok(Replay { response, asked: head.asked })
     }
-}
 
-impl Answers {
     /// The answer to a request whose kept answer was not read.
     fn not_read(&self, missing: Missing) -> ApiError {
         match missing {

@@ -1,12 +1,13 @@
 //! The SHA-256 of a request's raw body (readings I2), taken as the body passes: it may be 40 MB and is not kept twice.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use crate::web::body::Pieces;
@@ -30,13 +31,13 @@ struct Passing {
 impl Fingerprint {
     /// The same body, hashed as it is read.
     pub fn watch(&self, body: Body) -> Watched {
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner).ended = body.is_end_stream();
+        self.passing.lock().ended = body.is_end_stream();
         Watched { body, fingerprint: self.clone() }
     }
 
     /// The hash; `None` when the body was not read to its end, so that nothing came of it.
     pub fn whole(&self) -> Option<[u8; 32]> {
-        let passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        let passing = self.passing.lock();
         passing.ended.then(|| passing.hasher.clone().finalize().into())
     }
 }
@@ -53,7 +54,7 @@ impl HttpBody for Watched {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        let mut passing = self.fingerprint.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passing = self.fingerprint.passing.lock();
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {

@@ -1,0 +1,51 @@
+//! What every command of an operator takes and prints.
+
+use clap::Args;
+use comfy_table::Table;
+use serde_json::Value;
+
+use super::Settings;
+use crate::admin::Operator;
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl Common {
+    /// The database.
+    pub async fn operator(&self) -> anyhow::Result<Operator> {
+        Operator::open(&self.settings.config()?).await
+    }
+
+    /// Prints what was done: as JSON, or as this line.
+    pub fn done(&self, done: Value, line: String) {
+        match self.json {
+            true => println!("{done}"),
+            false => println!("{line}"),
+        }
+    }
+
+    /// Prints a list: as JSON, or its members in columns.
+    pub fn list<const N: usize>(&self, columns: [&str; N], rows: Vec<Value>) {
+        if self.json {
+            println!("{}", Value::from(rows));
+            return;
+        }
+        let mut table = Table::new();
+        table.load_preset(comfy_table::presets::NOTHING).set_header(columns);
+        for row in &rows {
+            table.add_row(columns.map(|column| match &row[column] {
+                Value::Null => "-".to_owned(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            }));
+        }
+        println!("{table}");
+    }
+}
