@@ -3,6 +3,7 @@
 //! [`require`] stands in front of every route that is not public and leaves a [`Caller`] for the handler.
 
 pub mod api_key;
+pub mod believed;
 pub mod issuer;
 pub mod key_set;
 pub mod limits;
@@ -52,7 +53,7 @@ pub struct AuthConfig {
     pub external_issuer: Option<ExternalIssuer>,
 }
 
-/// Keys, users and limits of a access.
+/// Keys, users and limits of a node.
 pub struct Access {
     pub(crate) clock: Clock,
     pub(crate) store: Store,

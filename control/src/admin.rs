@@ -172,13 +172,12 @@ impl Operator {
     /// # Errors
     /// When there is no such account.
     pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<()> {
-        match self.store.set_plan(account.as_str(), plan.as_str()).await? {
-            true => {
-                let (account_id, plan) = (account.as_str(), plan.as_str());
-                tracing::info!(target: "security", account_id, plan, "plan set by the operator");
-                Ok(())
-            }
-            false => bail!("there is no account {account}"),
+        if self.store.set_plan(account.as_str(), plan.as_str()).await? {
+            let (account_id, plan) = (account.as_str(), plan.as_str());
+            tracing::info!(target: "security", account_id, plan, "plan set by the operator");
+            Ok(())
+        } else {
+            bail!("there is no account {account}")
         }
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::AccountId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -149,7 +149,7 @@ impl Budget {
 
     /// What is used of it now.
     pub fn used(&self) -> u64 {
-        self.books().used
+        self.inner.books.lock().used
     }
 
     /// The most that this payer can ever have at once.
@@ -165,10 +165,11 @@ impl Budget {
         if amount > self.most(payer) {
             return Err(Full::TooMuch);
         }
-        let mut books = self.books();
-        match self.fits(&books, payer, amount) {
-            true => Ok(self.grant(&mut books, payer.clone(), amount, false)),
-            false => Err(Full::Now),
+        let mut books = self.inner.books.lock();
+        if self.fits(&books, payer, amount) {
+            Ok(self.grant(&mut books, payer.clone(), amount, false))
+        } else {
+            Err(Full::Now)
         }
     }
 
@@ -178,7 +179,7 @@ impl Budget {
             return Err(Full::TooMuch);
         }
         let (ticket, granted) = {
-            let mut books = self.books();
+            let mut books = self.inner.books.lock();
             if self.fits(&books, payer, amount) {
                 return Ok(self.grant(&mut books, payer.clone(), amount, false));
             }
@@ -196,10 +197,6 @@ impl Budget {
     /// As [`Budget::take`], for so long.
     pub async fn take_within(&self, payer: &Payer, amount: u64, patience: Duration) -> Result<Grant, Full> {
         tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(Full::Now))
-    }
-
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.inner.books.lock()
     }
 
     /// Whether the shares leave room for this.
@@ -235,7 +232,7 @@ impl Budget {
     fn serve(&self) {
         loop {
             let (tell, share) = {
-                let mut books = self.books();
+                let mut books = self.inner.books.lock();
                 let Some((index, contended)) = self.next(&books) else { return };
                 let Waiting { payer, amount, tell, .. } = books.leave(index);
                 (tell, self.grant(&mut books, payer, amount, contended))
@@ -295,7 +292,7 @@ struct Leaving<'b> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         {
-            let mut books = self.budget.books();
+            let mut books = self.budget.inner.books.lock();
             let Some(index) = books.waiting.iter().position(|waiting| waiting.ticket == self.ticket) else { return };
             let left = books.leave(index);
             books.forget_if_idle(&left.payer);
@@ -331,7 +328,7 @@ impl Drop for Grant {
             return;
         }
         {
-            let mut books = self.budget.books();
+            let mut books = self.budget.inner.books.lock();
             books.used -= self.amount;
             books.account(&self.payer).used -= self.amount;
             if self.payer.is_trial {
@@ -373,7 +370,7 @@ mod tests {
         assert!(budget.try_take(&account(1), 800).is_ok());
         drop(held);
         assert_eq!(budget.used(), 0);
-        assert!(budget.books().accounts.is_empty());
+        assert!(budget.inner.books.lock().accounts.is_empty());
         // a tenth would be less than an upload
         let small = Budget::memory(100, 40);
         assert!(small.try_take(&trial(1), 40).is_ok());
@@ -405,7 +402,7 @@ mod tests {
         let small = budget.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
         // a request that times out leaves the queue and holds nothing
         assert_eq!(budget.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(), Full::Now);
-        assert_eq!(budget.books().waiting.len(), 1);
+        assert_eq!(budget.inner.books.lock().waiting.len(), 1);
         drop((held, small));
         assert_eq!(large.await.unwrap().unwrap().amount(), 600);
         assert_eq!(budget.used(), 0);

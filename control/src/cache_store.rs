@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::Stream;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError, RedisResult, Script};
 use tokio::sync::Notify;
@@ -116,7 +116,7 @@ impl CacheStore {
 
     /// Whether there is a connection.
     pub fn is_open(&self) -> bool {
-        self.current().connection.is_some()
+        self.0.current.lock().connection.is_some()
     }
 
     /// Asks for the smallest possible answer; how long that may take is the caller's business.
@@ -124,13 +124,9 @@ impl CacheStore {
     /// # Errors
     /// Why there is none.
     pub async fn probe(&self) -> Result<(), String> {
-        let connection = self.current().connection.clone();
+        let connection = self.0.current.lock().connection.clone();
         let mut connection = connection.ok_or("there is no connection")?;
         redis::cmd("PING").exec_async(&mut connection).await.map_err(|error| error.to_string())
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.0.current.lock()
     }
 
     /// Makes a call on the connection, if there is one. If it fails or takes too long there is none any more.
@@ -139,7 +135,7 @@ impl CacheStore {
         F: Future<Output = RedisResult<T>>,
     {
         let (connection, number) = {
-            let current = self.current();
+            let current = self.0.current.lock();
             (current.connection.clone().ok_or(Away)?, current.number)
         };
         let failure = match timeout(self.0.config.patience, call(connection)).await {
@@ -176,7 +172,7 @@ impl CacheStore {
         new_epoch.arg(config.name(counts::EPOCH)).arg(ids::random_hex::<8>("").as_str());
         let written = timeout(config.patience, new_epoch.exec_async(&mut connection)).await;
         written.map_err(|_| "it is too slow")?.map_err(|error| error.to_string())?;
-        let mut current = self.current();
+        let mut current = self.0.current.lock();
         current.connection = Some(connection);
         current.number += 1;
         let number = current.number;
@@ -194,7 +190,7 @@ impl CacheStore {
 
     /// Closes the connection of this number; false: it was closed before.
     fn close(&self, number: u64, failure: &str) -> bool {
-        let mut current = self.current();
+        let mut current = self.0.current.lock();
         let closes = current.number == number && current.connection.take().is_some();
         drop(current);
         if closes {

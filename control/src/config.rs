@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 pub use crate::blobs::BucketConfig;
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::{Plan, PlanTable};
-use crate::compute::engine::{self, GATES_MAX, PORT_BITS_MAX};
+use crate::compute::engine::{GATES_MAX, PORT_BITS_MAX, key_bytes_max_default, memory_bytes};
 use crate::data_dir::OWN_DATABASE;
 
 pub use crate::access::AuthConfig;
@@ -123,7 +123,7 @@ impl Config {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let read = Reader { lookup };
         let data_dir: PathBuf = read.text("ANGO_DATA_DIR").into();
-        let eighth = engine::memory_bytes() / 8;
+        let eighth = memory_bytes() / 8;
         let value_bytes_max = read.memory("ANGO_VALUE_MEMORY_MB", 1, 24, eighth.min(1 << 30))?;
         let config = Config {
             listen: read.parsed("ANGO_LISTEN", "an address such as 127.0.0.1:8080")?,
@@ -162,7 +162,7 @@ impl Config {
                 queue_rows_max: read.number("ANGO_QUEUE_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 session_rows_max: read.number("ANGO_SESSION_ROWS_MAX", BATCH_GATES_MAX as u64, 1 << 24)? as usize,
                 wait_us_max: read.number("ANGO_BATCH_WAIT_US", 0, 1_000_000)?,
-                key_bytes_max: read.memory("ANGO_KEY_MEMORY_MB", 16, 24, engine::key_bytes_max_default())?,
+                key_bytes_max: read.memory("ANGO_KEY_MEMORY_MB", 16, 24, key_bytes_max_default())?,
                 resident_bytes_max: match read.text("ANGO_RESIDENT_MEMORY_MB").as_str() {
                     "" => None,
                     _ => Some(read.number("ANGO_RESIDENT_MEMORY_MB", 128, 1 << 24)? << 20),

@@ -155,21 +155,15 @@ const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
 /// The way from nothing to a first gate (readings O9): with nothing but this node and a shell.
 pub async fn quickstart(State(docs): State<Arc<Docs>>) -> Response {
     let (url, trials) = (escape(&docs.web.base_url), docs.access.trial_keys);
-    let key = match trials {
-        true => {
-            "<p>A trial key lives half an hour and does ten operations; it needs no operator:</p>\n\
+    let key = if trials {
+        "<p>A trial key lives half an hour and does ten operations; it needs no operator:</p>\n\
             <pre>export ANGO_API_KEY=$(curl -sX POST $ANGO_URL/api/v1/onboarding/temp-key | \
             grep -o 'svc_trial_[0-9a-f]\\{32\\}')</pre>\n"
-        }
-        false => {
-            "<p>Ask this node's operator for an API key, or make one where you are signed in:</p>\n\
+    } else {
+        "<p>Ask this node's operator for an API key, or make one where you are signed in:</p>\n\
             <pre>export ANGO_API_KEY=svc_live_...</pre>\n"
-        }
     };
-    let held = match docs.compute.sessions.config.allow_server_held_key {
-        true => QUICK_LOOK,
-        false => "",
-    };
+    let held = if docs.compute.sessions.config.allow_server_held_key { QUICK_LOOK } else { "" };
     page(
         "Quickstart",
         &format!("<pre>export ANGO_URL={url}</pre>\n<h2>1. A key</h2>\n{key}{FIRST_GATE}{held}{WHAT_NEXT}"),

@@ -122,7 +122,7 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
         (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::anonymous)))
     };
     let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
-        (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::anonymous_paced)))
+        (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::paced)))
     };
     let (api, _) = api(guard, anybody, signing_in).split_for_parts();
     // the last layer is the outermost

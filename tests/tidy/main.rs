@@ -1,5 +1,7 @@
 //! What no compiler checks: who may know whom (ARCHITECTURE.md), licences, and the shape of the tree.
 
+mod areas;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

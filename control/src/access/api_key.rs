@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use api::Code;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use store::{ApiKey, Store};
 use zeroize::Zeroizing;
 
+use super::believed::Believed;
 use crate::caller::{Caller, Credential, Environment, Plan, Role};
 use crate::clock::Timestamp;
 use crate::ids;
@@ -20,9 +21,6 @@ pub const DISPLAY_CHARACTERS: usize = 16;
 const SECRET_CHARACTERS: usize = 32;
 /// Characters of the longest keys, those of trials.
 pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
-/// Keys remembered at once.
-const CACHE_KEYS_MAX: usize = 10_000;
-
 /// Entries of the record of used keys that are written at once.
 const USED_MAX: usize = 1000;
 
@@ -112,21 +110,12 @@ pub(crate) fn invalid_key() -> ApiError {
     ApiError::new(Code::InvalidApiKey, "the API key is not valid")
 }
 
-#[derive(Default)]
-struct Cache {
-    /// Valid keys by digest and when they were read.
-    keys: HashMap<Digest, (Timestamp, Known)>,
-    /// How often keys were forgotten: what was read before is not remembered after.
-    forgotten: u64,
-}
-
 /// Finds the callers of keys.
 pub struct ApiKeys {
     store: Store,
     pepper: Pepper,
-    cache: Mutex<Cache>,
-    /// How long a key that was read is believed without asking again (readings A17).
-    believed_for: Duration,
+    /// Valid keys by digest.
+    known: Believed<Known>,
     /// When keys were used that the database does not know of yet.
     used: Mutex<HashMap<String, i64>>,
 }
@@ -134,7 +123,7 @@ pub struct ApiKeys {
 impl ApiKeys {
     /// Keys of this database under this pepper.
     pub fn new(store: Store, pepper: Pepper, believed_for: Duration) -> Self {
-        Self { store, pepper, cache: Mutex::default(), believed_for, used: Mutex::default() }
+        Self { store, pepper, known: Believed::new(believed_for), used: Mutex::default() }
     }
 
     /// What is stored of a key.
@@ -153,7 +142,7 @@ impl ApiKeys {
             return Err(invalid_key());
         }
         let digest = self.pepper.digest(key);
-        let known = match self.cached(&digest, now) {
+        let known = match self.known.get(&digest, now) {
             Some(known) => known,
             None => self.look_up(digest, now).await?,
         };
@@ -164,20 +153,12 @@ impl ApiKeys {
     /// it in the database.
     pub fn forget(&self, lineage: &str) {
         let of_lineage = |known: &Known| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
-        let mut cache = self.cache();
-        cache.keys.retain(|_, (_, known)| !of_lineage(known));
-        cache.forgotten += 1;
+        self.known.forget(of_lineage);
     }
 
     /// Believes nothing about any key any more.
     pub fn forget_all(&self) {
-        let mut cache = self.cache();
-        cache.keys.clear();
-        cache.forgotten += 1;
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock()
+        self.known.forget(|_| true);
     }
 
     /// Puts on record when keys were last used. Called once a minute and at the end, never by requests.
@@ -201,14 +182,8 @@ impl ApiKeys {
         }
     }
 
-    fn cached(&self, digest: &Digest, now: Timestamp) -> Option<Known> {
-        let cache = self.cache();
-        let fresh = cache.keys.get(digest).filter(|(read_at, _)| now.is_near(*read_at, self.believed_for));
-        fresh.map(|(_, known)| known.clone())
-    }
-
     async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<Known, ApiError> {
-        let forgotten = self.cache().forgotten;
+        let generation = self.known.generation();
         let record = self.store.api_key(&digest).await?.filter(|record| record.revoked_at.is_none());
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
@@ -217,14 +192,7 @@ impl ApiKeys {
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().insert(record.key_id, now.0);
         }
-        let mut cache = self.cache();
-        if cache.keys.len() >= CACHE_KEYS_MAX {
-            cache.keys.clear();
-        }
-        // it may have been revoked while the database was asked
-        if cache.forgotten == forgotten {
-            cache.keys.insert(digest, (now, known.clone()));
-        }
+        self.known.insert(digest, known.clone(), generation, now);
         Ok(known)
     }
 }

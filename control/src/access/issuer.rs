@@ -11,7 +11,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, ThumbprintHash};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
 use p256::SecretKey;
 use p256::pkcs8::EncodePrivateKey;
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::RwLock;
 use serde::Serialize;
 use store::Store;
 
@@ -141,7 +141,7 @@ impl EmbeddedIssuer {
     /// A token with these claims.
     pub async fn sign(&self, claims: &OwnClaims<'_>, now: Timestamp) -> Result<String, jsonwebtoken::errors::Error> {
         self.refresh(READ_EVERY, now).await;
-        let key = self.keys().current.clone();
+        let key = self.keys.read().current.clone();
         let mut header = Header::new(Algorithm::ES256);
         header.kid = Some(key.kid.clone());
         jsonwebtoken::encode(&header, claims, &key.signing)
@@ -149,7 +149,7 @@ impl EmbeddedIssuer {
 
     /// The key of this name, if its tokens hold: another node may have begun to sign with it a moment ago.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Option<Arc<OwnKey>> {
-        let find = || self.keys().all(now).find(|key| key.kid == kid).cloned();
+        let find = || self.keys.read().all(now).find(|key| key.kid == kid).cloned();
         match find() {
             Some(key) => Some(key),
             None => {
@@ -162,16 +162,12 @@ impl EmbeddedIssuer {
     /// The keys as others see them, the one that signs first.
     pub async fn public_keys(&self, now: Timestamp) -> Vec<PublicKey> {
         self.refresh(READ_EVERY, now).await;
-        self.keys().all(now).map(|key| key.public.clone()).collect()
-    }
-
-    fn keys(&self) -> RwLockReadGuard<'_, Keys> {
-        self.keys.read()
+        self.keys.read().all(now).map(|key| key.public.clone()).collect()
     }
 
     /// Asks the database again if the last time was longer ago than this. If it does not answer, the keys stay as they are.
     async fn refresh(&self, after: Duration, now: Timestamp) {
-        if now.is_near(self.keys().read_at, after) {
+        if now.is_near(self.keys.read().read_at, after) {
             return;
         }
         // whoever comes meanwhile goes by what is known

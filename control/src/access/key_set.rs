@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use api::Code;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use reqwest::{Url, redirect};
 use serde::Deserialize;
 use serde_json::Value;
@@ -117,10 +117,10 @@ impl KeySet {
 
     /// The key of this name; `None`: the issuer has no such key.
     pub async fn key(&self, kid: &str, now: Timestamp) -> Result<Option<Arc<IssuerKey>>, ApiError> {
-        if let Some(key) = self.state().key(kid, TTL, now) {
+        if let Some(key) = self.state.lock().key(kid, TTL, now) {
             return Ok(Some(key));
         }
-        let old = self.state().key(kid, STALE_TTL, now);
+        let old = self.state.lock().key(kid, STALE_TTL, now);
         match old {
             // one request asks for new keys; those with an old one go on meanwhile
             Some(old) => match self.fetching.try_lock() {
@@ -130,24 +130,26 @@ impl KeySet {
             None => {
                 let _turn = self.fetching.lock().await;
                 // the fetch that was waited for may have brought it
-                if self.state().key(kid, TTL, now).is_none() {
+                if self.state.lock().key(kid, TTL, now).is_none() {
                     self.fetch_if_due(now).await;
                 }
             }
         }
-        let state = self.state();
-        match state.is_younger(TTL, now) {
-            true => Ok(state.keys.get(kid).cloned()),
-            false => state.key(kid, STALE_TTL, now).map(Some).ok_or_else(|| {
-                ApiError::new(Code::UpstreamUnavailable, "the issuer of session tokens does not answer")
-            }),
+        let state = self.state.lock();
+        if state.is_younger(TTL, now) {
+            Ok(state.keys.get(kid).cloned())
+        } else {
+            state
+                .key(kid, STALE_TTL, now)
+                .map(Some)
+                .ok_or_else(|| ApiError::new(Code::UpstreamUnavailable, "the issuer of session tokens does not answer"))
         }
     }
 
     /// Asks the issuer, unless it was asked a moment ago.
     async fn fetch_if_due(&self, now: Timestamp) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let pause = if state.is_younger(STALE_TTL, now) { UNKNOWN_KID_PAUSE } else { FAILURE_PAUSE };
             if state.asked_at.is_some_and(|at| now.is_near(at, pause)) {
                 return;
@@ -156,7 +158,7 @@ impl KeySet {
         }
         match self.fetch().await {
             Ok(keys) => {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 state.keys = keys;
                 state.fetched_at = Some(now);
             }
@@ -164,10 +166,6 @@ impl KeySet {
                 tracing::warn!(issuer = self.issuer, cause = %format!("{error:#}"), "no keys from the issuer")
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 
     async fn fetch(&self) -> anyhow::Result<HashMap<String, Arc<IssuerKey>>> {

@@ -15,6 +15,8 @@ mod counters;
 mod headers;
 mod lockout;
 mod period;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,11 +25,11 @@ use std::time::Duration;
 
 use api::Code;
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Extensions, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use parking_lot::{Mutex, MutexGuard};
+use axum::response::Response;
+use parking_lot::Mutex;
 use store::Store;
 use tokio::sync::{Notify, watch};
 
@@ -86,13 +88,9 @@ struct Held {
 }
 
 impl Quota {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock()
-    }
-
     /// Has the headers show what a trial key has left (readings L1): its operations are counted elsewhere.
     pub fn show_trial(&self, operations_left: u64) {
-        self.held().trial = Some(operations_left);
+        self.0.lock().trial = Some(operations_left);
     }
 }
 
@@ -202,39 +200,30 @@ impl Limits {
     pub async fn admit(&self, quota: &Quota, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
         let limits = self.plans.of(caller.plan);
         let subject: Subject = caller.account.as_str().into();
-        quota.held().shown = Some((subject.clone(), limits));
+        quota.0.lock().shown = Some((subject.clone(), limits));
         // a key is the same one after its rotation (readings A19): else rotating would make more bursts
         self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
-            quota.held().trial.get_or_insert(trials::OPERATIONS_MAX);
+            quota.0.lock().trial.get_or_insert(trials::OPERATIONS_MAX);
             return Ok(());
         }
         self.take(quota, subject, limits, 1, now).await
     }
 
-    /// Lets a request of nobody in particular pass, by its network.
-    async fn admit_anonymous(&self, quota: &Quota, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
-        let (subject, limits) = self.pace_anonymous(quota, address, now).await?;
-        note(quota, 1, self.counters.take_here(&subject, limits, 1, now), now)
-    }
-
-    /// Lets a request pass by its network's burst alone: it is no unit of any day or month.
-    async fn pace_anonymous(
-        &self,
-        quota: &Quota,
-        address: IpAddr,
-        now: Timestamp,
-    ) -> Result<(Subject, PlanLimits), ApiError> {
+    /// Lets a request of nobody in particular pass: by its network's burst, and as a unit of its day and month where it counts.
+    async fn admit_stranger(&self, extensions: &Extensions, counts: bool) -> Result<(), ApiError> {
+        let Some(ClientAddress(address)) = extensions.get().copied() else { return Ok(()) };
+        let (quota, now) = (extensions.get::<Quota>().cloned().unwrap_or_default(), self.clock.now());
         let (subject, limits) = (self.digests.address_subject(address), self.plans.anonymous);
-        quota.held().shown = Some((subject.clone(), limits));
+        quota.0.lock().shown = Some((subject.clone(), limits));
         self.bursts.take(&subject, limits.burst_a_second, now).await.map_err(too_fast)?;
-        Ok((subject, limits))
+        if counts { note(&quota, 1, self.counters.take_here(&subject, limits, 1, now), now) } else { Ok(()) }
     }
 
     /// Counts a request of an admitted caller by its gates (readings L1).
     pub async fn count_gates(&self, quota: &Quota, gates: u64, now: Timestamp) -> Result<(), ApiError> {
         let (shown, units) = {
-            let held = quota.held();
+            let held = quota.0.lock();
             (held.shown.clone(), held.taken.map_or(0, |(units, _)| units))
         };
         let more = i64::try_from(gates).unwrap_or(i64::MAX).saturating_sub(units);
@@ -257,7 +246,7 @@ impl Limits {
 
     /// Gives back what a request took if it was refused; what its answer's headers show.
     fn settle(&self, quota: &Quota, status: StatusCode, address: Option<ClientAddress>, now: Timestamp) -> Standing {
-        let mut held = quota.held();
+        let mut held = quota.0.lock();
         let anonymous = || {
             let subject = address.map_or("".into(), |address| self.digests.address_subject(address.0));
             (subject, self.plans.anonymous)
@@ -360,26 +349,16 @@ pub async fn counted(State(limits): State<Arc<Limits>>, mut request: Request, ne
 }
 
 /// A layer for public routes of the API: counted by the caller's network (readings L6).
-pub async fn anonymous(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
-    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
-    if let Some(ClientAddress(address)) = request.extensions().get().copied()
-        && let Err(refused) = limits.admit_anonymous(&quota, address, limits.clock.now()).await
-    {
-        return refused.into_response();
-    }
-    next.run(request).await
+pub async fn anonymous(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Result<Response, ApiError> {
+    limits.admit_stranger(request.extensions(), true).await?;
+    Ok(next.run(request).await)
 }
 
 /// A layer for signing in and the keys of its tokens: bursts and lockouts hold back a stranger, while the many users behind
 /// one address refresh their tokens all day.
-pub async fn anonymous_paced(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
-    let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
-    if let Some(ClientAddress(address)) = request.extensions().get().copied()
-        && let Err(refused) = limits.pace_anonymous(&quota, address, limits.clock.now()).await
-    {
-        return refused.into_response();
-    }
-    next.run(request).await
+pub async fn paced(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Result<Response, ApiError> {
+    limits.admit_stranger(request.extensions(), false).await?;
+    Ok(next.run(request).await)
 }
 
 /// Whether an answer of this status counts as a request: refused ones do not (readings L1), nor what was not done.
@@ -394,7 +373,7 @@ fn note(quota: &Quota, units: i64, counted: Result<Period, Reached>, now: Timest
         let message = format!("the {} limit of requests is reached", reached.name());
         ApiError::new(Code::RateLimited, message).because(reached.name()).retry_after(wait)
     })?;
-    let mut held = quota.held();
+    let mut held = quota.0.lock();
     let before = held.taken.map_or(0, |(units, _)| units);
     held.taken = Some((before + units, period));
     Ok(())

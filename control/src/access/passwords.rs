@@ -83,10 +83,7 @@ pub fn accept(password: &str) -> Result<(), ApiError> {
 
 /// What a password that is set must be.
 pub fn check(password: &str) -> Result<(), &'static str> {
-    match CHARACTERS.contains(&password.chars().count()) {
-        true => Ok(()),
-        false => Err("must have 12 to 256 characters"),
-    }
+    if CHARACTERS.contains(&password.chars().count()) { Ok(()) } else { Err("must have 12 to 256 characters") }
 }
 
 /// A password's hash as a PHC string, with fresh salt.

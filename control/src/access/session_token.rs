@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use api::{AccountId, Code};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use store::{KeptAnswer, NewExternalUser, Store};
 
+use super::believed::Believed;
 use super::issuer::{AUDIENCE, EmbeddedIssuer, LEEWAY};
 use super::key_set::KeySet;
 use crate::caller::{Caller, Credential, Environment, Plan, Role};
@@ -21,8 +22,6 @@ use crate::web::error::ApiError;
 
 /// Bytes of a token at most.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// Tokens remembered at once.
-const CACHE_TOKENS_MAX: usize = 10_000;
 /// The algorithms we take. None of them has a shared secret.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::ES256, Algorithm::EdDSA, Algorithm::RS256, Algorithm::PS256];
 /// The role of a user whose issuer names their account but no role.
@@ -63,30 +62,20 @@ struct Claims {
     role: Option<String>,
 }
 
-/// What a node remembers of tokens.
-#[derive(Default)]
-struct Memory {
-    /// Checked tokens by digest: when they were, whose they are, when they end.
-    checked: HashMap<Digest, (Timestamp, Caller, Timestamp)>,
-    /// Ended tokens by id, and when they would have ended anyway.
-    ended: HashMap<Digest, Timestamp>,
-    /// How often checks were forgotten: what was read before is not remembered after.
-    forgotten: u64,
-}
-
 /// Finds the callers of session tokens.
 pub struct SessionTokens {
     store: Store,
     issuer: Issuer,
-    memory: Mutex<Memory>,
-    /// How long a checked token is believed without asking the database again.
-    believed_for: Duration,
+    /// Whose checked tokens are, by digest, and when they end.
+    checked: Believed<(Caller, Timestamp)>,
+    /// Ended tokens by id, and when they would have ended anyway.
+    ended: Mutex<HashMap<Digest, Timestamp>>,
 }
 
 impl SessionTokens {
     /// Tokens of this issuer.
     pub fn new(store: Store, issuer: Issuer, believed_for: Duration) -> Self {
-        Self { store, issuer, memory: Mutex::default(), believed_for }
+        Self { store, issuer, checked: Believed::new(believed_for), ended: Mutex::default() }
     }
 
     /// The embedded issuer, if that is the one.
@@ -103,8 +92,8 @@ impl SessionTokens {
             return Err(invalid_token());
         }
         let digest: Digest = Sha256::digest(token).into();
-        if let Some(caller) = self.remembered(&digest, now)? {
-            return Ok(caller);
+        if let Some((caller, ends)) = self.checked.get(&digest, now) {
+            return if now < ends { Ok(caller) } else { Err(invalid_token()) };
         }
         let claims = self.check(token, now).await?;
         let ends = Timestamp((claims.exp * 1e6) as i64).plus(LEEWAY);
@@ -113,7 +102,7 @@ impl SessionTokens {
             Some(jti) => Sha256::digest(format!("{}\n{jti}", claims.iss)).into(),
             None => digest,
         };
-        let forgotten = self.memory().forgotten;
+        let generation = self.checked.generation();
         if self.store.is_token_ended(&id).await? {
             return Err(invalid_token());
         }
@@ -124,17 +113,11 @@ impl SessionTokens {
                 self.external_user(&claims, bounds, id, ends, now).await?
             }
         };
-        let mut memory = self.memory();
         // it may have been ended while the database was asked
-        if memory.ended.contains_key(&id) {
+        if self.ended.lock().contains_key(&id) {
             return Err(invalid_token());
         }
-        if memory.checked.len() >= CACHE_TOKENS_MAX {
-            memory.checked.clear();
-        }
-        if memory.forgotten == forgotten {
-            memory.checked.insert(digest, (now, caller.clone(), ends));
-        }
+        self.checked.insert(digest, (caller.clone(), ends), generation, now);
         Ok(caller)
     }
 
@@ -149,10 +132,10 @@ impl SessionTokens {
                 tx.keep(kept).await
             })
             .await?;
-        let mut memory = self.memory();
-        memory.ended.retain(|_, ends| *ends > now);
-        memory.ended.insert(*id, *ends);
-        drop(memory);
+        let mut ended = self.ended.lock();
+        ended.retain(|_, ends| *ends > now);
+        ended.insert(*id, *ends);
+        drop(ended);
         // other tokens of the sign-in ask the database again
         self.forget_checked();
         Ok(())
@@ -160,22 +143,7 @@ impl SessionTokens {
 
     /// Forgets what was checked: the next use of every token asks the database.
     pub fn forget_checked(&self) {
-        let mut memory = self.memory();
-        memory.checked.clear();
-        memory.forgotten += 1;
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock()
-    }
-
-    fn remembered(&self, digest: &Digest, now: Timestamp) -> Result<Option<Caller>, ApiError> {
-        let memory = self.memory();
-        let Some((checked_at, caller, ends)) = memory.checked.get(digest) else { return Ok(None) };
-        if *ends <= now {
-            return Err(invalid_token());
-        }
-        Ok(now.is_near(*checked_at, self.believed_for).then(|| caller.clone()))
+        self.checked.forget(|_| true);
     }
 
     /// Signature, issuer, audience and times (readings A10).

@@ -225,12 +225,7 @@ fn user_of(caller: &Caller) -> Result<&UserId, ApiError> {
 }
 
 fn view(key: ApiKey, now: Timestamp) -> UserKey {
-    let status = match (key.revoked_at, key.expires_at, key.rotated_at) {
-        (Some(_), _, _) => "revoked",
-        (_, Some(end), _) if end <= now.0 => "expired",
-        (_, _, Some(_)) => "rotating",
-        _ => "active",
-    };
+    let status = key.status(now.0);
     UserKey {
         key_id: key.key_id,
         key_prefix: key.key_prefix,

@@ -109,9 +109,10 @@ pub async fn sign_up(
     let now = access.clock.now();
     let user_id = ids::user(now);
     let user = new_user(user_id.as_str(), &email, &hash, Role::AccountAdmin, now);
-    match access.store.insert_user(&user).await? {
-        true => begin(access, issuer, &made(&user)).await,
-        false => Err(ApiError::new(Code::Conflict, "there is a user with this e-mail: sign in")),
+    if access.store.insert_user(&user).await? {
+        begin(access, issuer, &made(&user)).await
+    } else {
+        Err(ApiError::new(Code::Conflict, "there is a user with this e-mail: sign in"))
     }
 }
 

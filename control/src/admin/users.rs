@@ -71,12 +71,11 @@ impl Operator {
             role: role.as_str(),
             created_at: now.0,
         };
-        match self.store.insert_user(&user).await? {
-            true => {
-                let (user_id, role) = (user_id.as_str(), role.as_str());
-                tracing::info!(target: "security", user_id, role, "user made by the operator");
-            }
-            false => bail!("there is a user with the e-mail {email}"),
+        if self.store.insert_user(&user).await? {
+            let (user_id, role) = (user_id.as_str(), role.as_str());
+            tracing::info!(target: "security", user_id, role, "user made by the operator");
+        } else {
+            bail!("there is a user with the e-mail {email}")
         }
         Ok(user_id)
     }

@@ -25,10 +25,7 @@ impl Common {
 
     /// Prints what was done: as JSON, or as this line.
     pub fn done(&self, done: Value, line: String) {
-        match self.json {
-            true => println!("{done}"),
-            false => println!("{line}"),
-        }
+        if self.json { println!("{done}") } else { println!("{line}") }
     }
 
     /// Prints a list: as JSON, or its members in columns.

@@ -74,10 +74,7 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
             println!("{} {what}: {words}", if *fine { "ok  " } else { "FAIL" });
         }
     }
-    Ok(match findings.iter().all(|finding| finding.fine) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(NOT_READY),
-    })
+    Ok(if findings.iter().all(|finding| finding.fine) { ExitCode::SUCCESS } else { ExitCode::from(NOT_READY) })
 }
 
 /// A value as it may be read over a shoulder: no secret, no password of a URL.

@@ -24,14 +24,13 @@ pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
     let config = args.settings.config()?;
     let choice = config.compute.backend;
     // a node's compiled kernels are used where there is a node; nothing is left behind where there is none
-    let kernel_cache = match config.data_dir.is_dir() {
-        true => Some(DataDir::open(&config.data_dir)?.kernel_cache()),
-        false => None,
-    };
+    let kernel_cache =
+        if config.data_dir.is_dir() { Some(DataDir::open(&config.data_dir)?.kernel_cache()) } else { None };
     let found = detect(choice, kernel_cache.as_deref());
-    match args.json {
-        true => println!("{}", json(choice.name(), &found)),
-        false => print!("{}", table(&found)),
+    if args.json {
+        println!("{}", json(choice.name(), &found))
+    } else {
+        print!("{}", table(&found))
     }
     Ok(())
 }

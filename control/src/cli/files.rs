@@ -33,9 +33,8 @@ pub enum Access {
 pub fn write(path: &Path, bytes: &[u8], access: Access, force: bool) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
     if !force {
-        return create(path, bytes, access).with_context(|| match path.exists() {
-            true => format!("{} exists already; --force replaces it", path.display()),
-            false => context(),
+        return create(path, bytes, access).with_context(|| {
+            if path.exists() { format!("{} exists already; --force replaces it", path.display()) } else { context() }
         });
     }
     let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;

@@ -154,10 +154,7 @@ pub async fn run(command: Users) -> anyhow::Result<()> {
 }
 
 async fn create_user(args: CreateUser) -> anyhow::Result<()> {
-    let password = match args.password_stdin {
-        true => given_password()?,
-        false => ids::random_hex::<32>(""),
-    };
+    let password = if args.password_stdin { given_password()? } else { ids::random_hex::<32>("") };
     let operator = args.common.operator().await?;
     let user_id = operator.create_user(&args.email, &password, args.role, args.account.as_ref()).await?;
     let shown = (!args.password_stdin).then_some(&*password);

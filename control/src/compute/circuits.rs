@@ -148,9 +148,10 @@ pub async fn delete(
     caller: Caller,
     path: PathParts,
 ) -> Result<StatusCode, ApiError> {
-    match compute.store.delete_circuit(caller.account.as_str(), path.get("name")).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(unknown_circuit()),
+    if compute.store.delete_circuit(caller.account.as_str(), path.get("name")).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown_circuit())
     }
 }
 
@@ -158,7 +159,7 @@ pub async fn delete(
 ///
 /// `circuit` is a netlist in Bristol Fashion or the name of a kept one; a text with a line break is a netlist. Each input is
 /// a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session, which then need not leave the
-/// compute. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
+/// node. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
 /// are deleted or the session ends; in a session's last five minutes nothing new is kept.
 ///
 /// Charged by the tariff of the circuit's gates, 30 percent off from 32 gates on, once all are done. A run that fails,
@@ -275,12 +276,13 @@ pub async fn read_handle(
     let key = *session.key;
     let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(no_room)?;
     let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
-    let written = compute.offload.run((&caller).into(), move || match octets {
-        true => octets::write_octets(
-            &KeptValue { handle, bits, ciphertexts_b64: None },
-            vec![value.bits.clone().into_words()],
-        ),
-        false => {
+    let written = compute.offload.run((&caller).into(), move || {
+        if octets {
+            octets::write_octets(
+                &KeptValue { handle, bits, ciphertexts_b64: None },
+                vec![value.bits.clone().into_words()],
+            )
+        } else {
             let ciphertexts_b64 = Some(engine::write_value(&key, &value.bits, value.form));
             octets::write_json(&KeptValue { handle, bits, ciphertexts_b64 })
         }
@@ -307,9 +309,10 @@ pub async fn delete_handle(
 ) -> Result<StatusCode, ApiError> {
     let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let handle: Option<HandleId> = path.get("handle").parse().ok();
-    match handle.is_some_and(|handle| session.bench.forget(&handle)) {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(unknown_handle(None)),
+    if handle.is_some_and(|handle| session.bench.forget(&handle)) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown_handle(None))
     }
 }
 
@@ -324,10 +327,7 @@ fn nobody_waits(headers: &HeaderMap) -> bool {
 
 /// A run without its outputs, in the form that is wanted.
 fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
-    let written = match octets {
-        true => octets::write_octets(operation, Vec::new()),
-        false => octets::write_json(operation),
-    };
+    let written = if octets { octets::write_octets(operation, Vec::new()) } else { octets::write_json(operation) };
     Ok(written?.respond(StatusCode::OK))
 }
 

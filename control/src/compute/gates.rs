@@ -201,7 +201,7 @@ fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
-/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the compute, as one value
+/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the node, as one value
 /// under one handle, a bit a gate; operands of later gates name its bits, and circuits take it as an input.
 ///
 /// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate, or the

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use api::Code;
 use api::gates::{CreateEvalSession, EVALUATION_KEY_BYTES_MAX};
 use axum::extract::{FromRef, FromRequest, Request};
-use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
@@ -18,7 +17,7 @@ use crate::web::Web;
 use crate::web::base64_text::{self, Decoder, Fault};
 use crate::web::body::{Pieces, Reserved, base64_ceiling, media_type};
 use crate::web::error::ApiError;
-use crate::web::json;
+use crate::web::{json, octets};
 
 /// The member whose value is the key.
 const MEMBER: &[u8] = b"eval_key_b64";
@@ -27,11 +26,7 @@ pub struct KeyOctets;
 
 impl PartialSchema for KeyOctets {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
-            .description(Some("An evaluation key, at most 40 MB."))
-            .into()
+        octets::binary("An evaluation key, at most 40 MB.")
     }
 }
 
@@ -60,7 +55,7 @@ where
         let web = Arc::<Web>::from_ref(state);
         match media_type(request.headers()).as_deref() {
             Some("application/json") => from_json(request, &web).await,
-            Some("application/octet-stream") => from_octets(request, &web).await,
+            Some(octets::OCTET_STREAM) => from_octets(request, &web).await,
             _ => Err(ApiError::new(
                 Code::InvalidRequest,
                 "the content type must be application/json or application/octet-stream",

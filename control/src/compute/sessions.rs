@@ -105,18 +105,12 @@ impl OpenSession {
 /// Phase of a session's life.
 fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> SessionState {
     let has_idle_phase = expires_at.since(created_at) > IDLE;
-    match has_idle_phase && expires_at.since(now) <= IDLE {
-        true => SessionState::Idle,
-        false => SessionState::Active,
-    }
+    if has_idle_phase && expires_at.since(now) <= IDLE { SessionState::Idle } else { SessionState::Active }
 }
 
 /// Whose claim the security of a key is.
 fn security_claim(imported: bool) -> SecurityClaim {
-    match imported {
-        true => SecurityClaim::Maker,
-        false => SecurityClaim::Preset,
-    }
+    if imported { SecurityClaim::Maker } else { SecurityClaim::Preset }
 }
 
 /// An open session by its record.

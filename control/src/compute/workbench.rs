@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use api::{Code, HandleId, OperationId};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use store::SessionEnd;
 use tokio::sync::watch;
 
@@ -197,7 +197,7 @@ impl Workbench {
 
     /// Takes in a run that is about to begin.
     pub fn begin(&self, run: Arc<Run>) -> Result<(), NotTaken> {
-        let mut shelf = self.shelf();
+        let mut shelf = self.shelf.lock();
         if shelf.closed.is_some() {
             return Err(NotTaken::Closed);
         }
@@ -210,7 +210,7 @@ impl Workbench {
 
     /// Puts a run's results where they will be looked for. After the session's end they are dropped.
     pub fn complete(&self, run: &Run, results: Vec<Output>) {
-        let shelf = self.shelf();
+        let shelf = self.shelf.lock();
         if shelf.closed.is_none() {
             *run.results.lock() = Some(results);
         }
@@ -219,24 +219,24 @@ impl Workbench {
     /// A run has ended; it is kept when its results may still be fetched.
     pub fn end(&self, run: &Run, keep: bool) {
         if !keep {
-            self.shelf().runs.remove(&run.op_id);
+            self.shelf.lock().runs.remove(&run.op_id);
         }
         run.ended.send_replace(true);
     }
 
     /// A run that is here.
     pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
-        self.shelf().runs.get(op_id).cloned()
+        self.shelf.lock().runs.get(op_id).cloned()
     }
 
     /// Drops an ended run and its results, but not values under handles.
     pub fn forget_run(&self, op_id: &OperationId) {
-        self.shelf().runs.remove(op_id);
+        self.shelf.lock().runs.remove(op_id);
     }
 
     /// Keeps a value under a handle. False: the session has ended, and the value is dropped.
     pub fn keep(&self, handle: HandleId, value: Arc<Value>) -> bool {
-        let mut shelf = self.shelf();
+        let mut shelf = self.shelf.lock();
         let open = shelf.closed.is_none();
         if open {
             shelf.values.insert(handle, value);
@@ -246,30 +246,26 @@ impl Workbench {
 
     /// The value under a handle.
     pub fn value(&self, handle: &HandleId) -> Option<Arc<Value>> {
-        self.shelf().values.get(handle).cloned()
+        self.shelf.lock().values.get(handle).cloned()
     }
 
     /// Drops the value under a handle. False: there is none.
     pub fn forget(&self, handle: &HandleId) -> bool {
-        self.shelf().values.remove(handle).is_some()
+        self.shelf.lock().values.remove(handle).is_some()
     }
 
     /// How the session ended, if it has.
     pub fn closed(&self) -> Option<SessionEnd> {
-        self.shelf().closed
+        self.shelf.lock().closed
     }
 
     /// The session ends: drops everything, takes nothing more.
     pub fn close(&self, end: SessionEnd) {
         let closed = Some(self.closed().unwrap_or(end));
-        let emptied = std::mem::replace(&mut *self.shelf(), Shelf { closed, ..Shelf::default() });
+        let emptied = std::mem::replace(&mut *self.shelf.lock(), Shelf { closed, ..Shelf::default() });
         for run in emptied.runs.values() {
             *run.results.lock() = None;
         }
-    }
-
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock()
     }
 }
 

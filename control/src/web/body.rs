@@ -113,9 +113,10 @@ pub struct Pieces {
 impl Pieces {
     /// Pieces of a body that may have at most `ceiling` bytes and is not kept.
     pub fn new(body: Body, ceiling: usize) -> Result<Self, ApiError> {
-        match HttpBody::size_hint(&body).lower() > ceiling as u64 {
-            true => Err(too_large(ceiling)),
-            false => Ok(Self { body, ceiling, seen: 0, waited: Duration::ZERO, purse: None }),
+        if HttpBody::size_hint(&body).lower() > ceiling as u64 {
+            Err(too_large(ceiling))
+        } else {
+            Ok(Self { body, ceiling, seen: 0, waited: Duration::ZERO, purse: None })
         }
     }
 

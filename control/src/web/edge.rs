@@ -45,21 +45,12 @@ impl Identified {
         let _ = self.0.set(caller.clone());
     }
 
-    fn account(&self) -> Option<&str> {
-        self.0.get().map(|caller| caller.account.as_str())
-    }
-
-    fn key(&self) -> Option<&str> {
-        match &self.0.get()?.credential {
-            Credential::Key { key_id, .. } => Some(key_id.as_str()),
-            Credential::Token { .. } => None,
-        }
-    }
-
-    fn user(&self) -> Option<&str> {
-        match &self.0.get()?.credential {
-            Credential::Token { user_id, .. } => Some(user_id.as_str()),
-            Credential::Key { .. } => None,
+    /// Ids of the account, of the key and of the user.
+    fn ids(&self) -> [Option<&str>; 3] {
+        let Some(Caller { account, credential, .. }) = self.0.get() else { return [None; 3] };
+        match credential {
+            Credential::Key { key_id, .. } => [Some(account.as_str()), Some(key_id.as_str()), None],
+            Credential::Token { user_id, .. } => [Some(account.as_str()), None, Some(user_id.as_str())],
         }
     }
 }
@@ -126,6 +117,7 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
     let (status, took) = (response.status().as_u16(), started.elapsed());
     web.telemetry.answered(method, &route, status, took);
     let ms = took.as_micros() as f64 / 1000.0;
+    let [account_id, key_id, user_id] = identified.ids();
     tracing::info!(
         method,
         route,
@@ -133,9 +125,9 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
         ms,
         request_id = id.as_str(),
         client_request_id = client_id,
-        account_id = identified.account(),
-        key_id = identified.key(),
-        user_id = identified.user(),
+        account_id,
+        key_id,
+        user_id,
         "answered"
     );
     response

@@ -21,10 +21,7 @@ pub enum Area {
 impl Area {
     /// The area of a path, known or not.
     pub fn of(path: &str) -> Area {
-        match path == "/v1" || path.starts_with("/v1/") {
-            true => Area::Office,
-            false => Area::Platform,
-        }
+        if path == "/v1" || path.starts_with("/v1/") { Area::Office } else { Area::Platform }
     }
 }
 

@@ -136,9 +136,10 @@ impl<'f> Check<'f> {
 
     /// Inside one more object or array.
     fn deeper<E: de::Error>(self) -> Result<Check<'f>, E> {
-        match self.depth < DEPTH_MAX {
-            true => Ok(Check { depth: self.depth + 1, ..self }),
-            false => Err(self.stop(Fault::TooDeep)),
+        if self.depth < DEPTH_MAX {
+            Ok(Check { depth: self.depth + 1, ..self })
+        } else {
+            Err(self.stop(Fault::TooDeep))
         }
     }
 }

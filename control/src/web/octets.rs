@@ -32,19 +32,21 @@ pub const OCTET_STREAM: &str = "application/octet-stream";
 /// Memory that such a request needs for each byte of its body: the words, and a copy where handles stand between them.
 const COPIES: u64 = 2;
 
+/// How bytes describe themselves.
+pub fn binary(description: &str) -> RefOr<Schema> {
+    let binary = ObjectBuilder::new().schema_type(Type::String).description(Some(description));
+    binary.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))).into()
+}
+
 /// How the octet-stream form describes itself.
 pub struct HeadAndWords;
 
 impl PartialSchema for HeadAndWords {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
-            .description(Some(
-                "The length of the head (4 bytes, little-endian), the head (JSON), then ciphertexts one after another: \
+        binary(
+            "The length of the head (4 bytes, little-endian), the head (JSON), then ciphertexts one after another: \
                  4 (n + 1) bytes each, mask then body, as little-endian words.",
-            ))
-            .into()
+        )
     }
 }
 

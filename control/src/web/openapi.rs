@@ -157,8 +157,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 /// Says that an operation may be sent again under an `Idempotency-Key`, where that counts (readings I1).
 fn take_idempotency_key(operation: &mut Operation) {
-    let id = operation.operation_id.as_deref().expect("every operation has an id");
-    if errors(id).0 == Access::Everybody {
+    if Access::of(operation) == Access::Everybody {
         return;
     }
     let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"));
@@ -199,7 +198,7 @@ fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, boo
 /// Adds what follows from an operation's name: who may call it, and its errors with an example each.
 fn complete(operation: &mut Operation) {
     let id = operation.operation_id.clone().expect("every operation has an id");
-    let (access, own) = errors(&id);
+    let (access, own) = (Access::of(operation), errors(&id).concat());
     let scheme = |name| SecurityRequirement::new::<_, _, String>(name, []);
     operation.security = Some(match access {
         Access::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
@@ -235,7 +234,7 @@ fn complete(operation: &mut Operation) {
     let is_key = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(own) if own.name == IDEMPOTENCY_KEY);
     let replayed = operation.parameters.iter().flatten().any(is_key);
     let replay: &[Code] = if replayed { &[Code::IdempotencyInProgress, Code::IdempotencyKeyReused] } else { &[] };
-    for &code in shared.iter().chain(own).chain(replay).chain(&ALWAYS) {
+    for &code in shared.iter().chain(&own).chain(replay).chain(&ALWAYS) {
         let codes = by_status.entry(code.status()).or_default();
         if !codes.contains(&code) {
             codes.push(code);
@@ -259,6 +258,7 @@ fn complete(operation: &mut Operation) {
     }
 }
 
+/// Who may call an operation: those that [`tell_access`] told it of.
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
     Everybody,
@@ -268,117 +268,63 @@ enum Access {
     User,
 }
 
-/// Who may call an operation and what it refuses beyond what all of them do.
+impl Access {
+    fn of(operation: &Operation) -> Access {
+        let told = operation.extensions.as_ref().and_then(|extensions| extensions.get("x-access"));
+        match told.map(|access| access["level"] == Level::Session.class()) {
+            None => Access::Everybody,
+            Some(false) => Access::Key,
+            Some(true) => Access::User,
+        }
+    }
+}
+
+/// What an operation refuses beyond what all of them do.
 ///
 /// # Panics
 /// For an operation that is not listed: a new endpoint must say its errors here.
-fn errors(operation_id: &str) -> (Access, &'static [Code]) {
+fn errors(operation_id: &str) -> &'static [&'static [Code]] {
     use Code::*;
+    const BODY: &[Code] = &[PayloadTooLarge, ValidationError];
+    const SECRET: &[Code] = &[SecretKeyRejected];
+    const SESSION: &[Code] = &[SessionNotFound, SessionExpired];
+    const GATES: &[Code] = &[InvalidGateOp, MissingOperand, InvalidCiphertext, TrialOpsExhausted];
+    const HANDLE: &[Code] = &[SessionNotFound, CiphertextNotFound, SessionExpired];
+    const SIGN_IN: &[Code] = &[InvalidRequest, InvalidCredentials, FeatureDisabled];
     match operation_id {
-        "getBriefHealth" | "getHealth" | "listModels" | "getGatePricing" => (Access::Everybody, &[]),
-        "suggestParams" => (Access::Everybody, &[InvalidRequest, InvalidParams]),
-        "createTrialKey" => (Access::Everybody, &[FeatureDisabled, IpRateLimited]),
-        "revokeTrialKey" => (Access::Everybody, &[InvalidRequest, KeyNotFound, Conflict]),
-        "rotateApiKey" => (Access::Key, &[Conflict]),
-        "createManagedSession" => {
-            (Access::Key, &[SecretKeyRejected, QuotaExceeded, FeatureDisabled, PayloadTooLarge, ValidationError])
-        }
-        "createEvalSession" => {
-            (Access::Key, &[InvalidParams, SecretKeyRejected, QuotaExceeded, PayloadTooLarge, ValidationError])
-        }
-        "evaluateGate" => (
-            Access::Key,
-            &[
-                InvalidGateOp,
-                MissingOperand,
-                InvalidCiphertext,
-                TrialOpsExhausted,
-                SecretKeyRejected,
-                SessionNotFound,
-                SessionExpired,
-                PayloadTooLarge,
-                ValidationError,
-            ],
-        ),
-        "evaluateBatch" => (
-            Access::Key,
-            &[
-                BatchTooLarge,
-                InvalidGateOp,
-                MissingOperand,
-                InvalidCiphertext,
-                TrialOpsExhausted,
-                SecretKeyRejected,
-                SessionNotFound,
-                SessionExpired,
-                PayloadTooLarge,
-                ValidationError,
-            ],
-        ),
-        "encryptBit" => {
-            (Access::Key, &[SecretKeyRejected, SessionNotFound, SessionExpired, PayloadTooLarge, ValidationError])
-        }
-        "decryptBit" => (
-            Access::Key,
-            &[InvalidCiphertext, SecretKeyRejected, SessionNotFound, SessionExpired, PayloadTooLarge, ValidationError],
-        ),
-        "getSession" | "deleteSession" => (Access::Key, &[SessionNotFound, SessionExpired]),
-        "listSessions" | "listCircuits" => (Access::Key, &[InvalidRequest]),
-        "putCircuit" => (Access::Key, &[InvalidParams, QuotaExceeded, PayloadTooLarge]),
-        "getCircuit" | "deleteCircuit" => (Access::Key, &[NotFound]),
-        "runCircuit" => (
-            Access::Key,
-            &[
-                InvalidParams,
-                InvalidCiphertext,
-                SecretKeyRejected,
-                QuotaExceeded,
-                TrialOpsExhausted,
-                NotFound,
-                SessionNotFound,
-                CiphertextNotFound,
-                Conflict,
-                SessionExpired,
-                PayloadTooLarge,
-                ValidationError,
-                RateLimited,
-            ],
-        ),
-        "getCircuitOperation" => (Access::Key, &[OperationNotFound, QuotaExceeded]),
-        "cancelCircuitOperation" => (Access::Key, &[OperationNotFound]),
-        "getHandle" => (Access::Key, &[QuotaExceeded, SessionNotFound, CiphertextNotFound, SessionExpired]),
-        "deleteHandle" => (Access::Key, &[SessionNotFound, CiphertextNotFound, SessionExpired]),
-        "getIssuerMetadata" | "getOpenIdConfiguration" | "getKeySet" => (Access::Everybody, &[NotFound]),
-        "logIn" | "refreshTokens" => (
-            Access::Everybody,
-            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError, BruteForceLockout],
-        ),
-        "setUp" => (
-            Access::Everybody,
-            &[
-                InvalidRequest,
-                InvalidCredentials,
-                FeatureDisabled,
-                Conflict,
-                PayloadTooLarge,
-                ValidationError,
-                BruteForceLockout,
-            ],
-        ),
-        "resetPassword" => (
-            Access::Everybody,
-            &[InvalidRequest, InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError, BruteForceLockout],
-        ),
-        "signUp" => (
-            Access::Everybody,
-            &[InvalidRequest, FeatureDisabled, Conflict, PayloadTooLarge, ValidationError, IpRateLimited],
-        ),
-        "changePassword" => (Access::User, &[InvalidCredentials, FeatureDisabled, PayloadTooLarge, ValidationError]),
-        "logOut" | "listUserKeys" => (Access::User, &[]),
-        "createUserKey" => {
-            (Access::User, &[InsufficientRole, FeatureDisabled, RateLimited, PayloadTooLarge, ValidationError])
-        }
-        "revokeUserKey" => (Access::User, &[KeyNotFound]),
+        "getBriefHealth" | "getHealth" | "listModels" | "getGatePricing" | "logOut" | "listUserKeys" => &[],
+        "suggestParams" => &[&[InvalidRequest, InvalidParams]],
+        "createTrialKey" => &[&[FeatureDisabled, IpRateLimited]],
+        "revokeTrialKey" => &[&[InvalidRequest, KeyNotFound, Conflict]],
+        "rotateApiKey" => &[&[Conflict]],
+        "createManagedSession" => &[SECRET, &[QuotaExceeded, FeatureDisabled], BODY],
+        "createEvalSession" => &[&[InvalidParams], SECRET, &[QuotaExceeded], BODY],
+        "evaluateGate" => &[GATES, SECRET, SESSION, BODY],
+        "evaluateBatch" => &[&[BatchTooLarge], GATES, SECRET, SESSION, BODY],
+        "encryptBit" => &[SECRET, SESSION, BODY],
+        "decryptBit" => &[&[InvalidCiphertext], SECRET, SESSION, BODY],
+        "getSession" | "deleteSession" => &[SESSION],
+        "listSessions" | "listCircuits" => &[&[InvalidRequest]],
+        "putCircuit" => &[&[InvalidParams, QuotaExceeded, PayloadTooLarge]],
+        "getCircuit" | "deleteCircuit" => &[&[NotFound]],
+        "runCircuit" => &[
+            &[InvalidParams, InvalidCiphertext, SecretKeyRejected, QuotaExceeded, TrialOpsExhausted, NotFound],
+            HANDLE,
+            &[Conflict],
+            BODY,
+            &[RateLimited],
+        ],
+        "getCircuitOperation" => &[&[OperationNotFound, QuotaExceeded]],
+        "cancelCircuitOperation" => &[&[OperationNotFound]],
+        "getHandle" => &[&[QuotaExceeded], HANDLE],
+        "deleteHandle" => &[HANDLE],
+        "getIssuerMetadata" | "getOpenIdConfiguration" | "getKeySet" => &[&[NotFound]],
+        "logIn" | "refreshTokens" | "resetPassword" => &[SIGN_IN, BODY, &[BruteForceLockout]],
+        "setUp" => &[SIGN_IN, &[Conflict], BODY, &[BruteForceLockout]],
+        "signUp" => &[&[InvalidRequest, FeatureDisabled, Conflict], BODY, &[IpRateLimited]],
+        "changePassword" => &[&[InvalidCredentials, FeatureDisabled], BODY],
+        "createUserKey" => &[&[InsufficientRole, FeatureDisabled, RateLimited], BODY],
+        "revokeUserKey" => &[&[KeyNotFound]],
         unknown => panic!("the errors of {unknown} are not listed"),
     }
 }
@@ -484,10 +430,9 @@ mod tests {
                     assert!(operation.responses.responses.contains_key(status));
                 }
                 // which roles is told exactly where a key or token is asked for
-                let id = operation.operation_id.clone().unwrap();
                 let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
-                let asks = errors(&id).0 != Access::Everybody;
-                assert_eq!((told, operation.responses.responses.contains_key("502")), (asks, asks), "{id}");
+                let asks = operation.responses.responses.contains_key("502");
+                assert_eq!(told, asks, "{:?}", operation.operation_id);
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
@@ -40,7 +40,7 @@ impl Bursts {
     }
 
     fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
-        let mut buckets = self.buckets();
+        let mut buckets = self.full_at.lock();
         // none is full later than in a second, of requests at once a little later: unless the clock was set back, and that must
         // not lock anybody out
         let known = buckets.get_mut(subject);
@@ -67,11 +67,7 @@ impl Bursts {
 
     /// Forgets buckets that are full.
     pub fn sweep(&self, now: Timestamp) {
-        self.buckets().retain(|_, full_at| *full_at > now.0);
-    }
-
-    fn buckets(&self) -> MutexGuard<'_, HashMap<Box<str>, i64>> {
-        self.full_at.lock()
+        self.full_at.lock().retain(|_, full_at| *full_at > now.0);
     }
 }
 
@@ -120,8 +116,8 @@ mod tests {
             now = now.plus(Duration::from_micros(100));
             assert_eq!(bursts.take_here(&caller.to_string(), SECOND_US / 5, now), Ok(()));
         }
-        assert!(bursts.buckets().len() <= BUCKETS_MAX);
+        assert!(bursts.full_at.lock().len() <= BUCKETS_MAX);
         bursts.sweep(now.plus(Duration::from_secs(1)));
-        assert!(bursts.buckets().is_empty());
+        assert!(bursts.full_at.lock().is_empty());
     }
 }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use store::{Settled, Settlement, Store};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -96,7 +96,7 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(entry) = self.counters.subjects().get_mut(self.subject) {
+        if let Some(entry) = self.counters.subjects.lock().get_mut(self.subject) {
             entry.waiting -= self.units;
         }
     }
@@ -108,10 +108,6 @@ impl Counters {
         Counters { store, cache, subjects: Mutex::default() }
     }
 
-    fn subjects(&self) -> MutexGuard<'_, HashMap<Subject, Entry>> {
-        self.subjects.lock()
-    }
-
     /// Counts units if the limits leave room for them; when they were counted.
     pub async fn take(
         self: &Arc<Self>,
@@ -121,7 +117,7 @@ impl Counters {
         now: Timestamp,
     ) -> Result<Period, Reached> {
         let (turn, asked) = {
-            let mut subjects = self.subjects();
+            let mut subjects = self.subjects.lock();
             if subjects.len() >= SUBJECTS_MAX && !subjects.contains_key(subject) {
                 tracing::warn!("more callers than can be counted");
                 return Ok(Period::of(now));
@@ -146,7 +142,7 @@ impl Counters {
         match taken {
             Ok(Some(taken)) => taken,
             // fail open, at the same rate (readings L10)
-            Ok(None) | Err(_) => match self.subjects().get_mut(subject) {
+            Ok(None) | Err(_) => match self.subjects.lock().get_mut(subject) {
                 Some(entry) => entry.take_alone(units).map(|()| entry.period),
                 None => Ok(Period::of(now)),
             },
@@ -162,7 +158,7 @@ impl Counters {
         units: i64,
         now: Timestamp,
     ) -> Result<Period, Reached> {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         if subjects.len() >= SUBJECTS_MAX && !subjects.contains_key(subject) {
             return Ok(Period::of(now));
         }
@@ -186,7 +182,7 @@ impl Counters {
         loop {
             let guard = turn.clone().lock_owned().await;
             {
-                let mut subjects = self.subjects();
+                let mut subjects = self.subjects.lock();
                 let entry = subjects.get_mut(subject)?;
                 entry.roll(now);
                 if entry.take(units) {
@@ -254,7 +250,7 @@ impl Counters {
     }
 
     fn begin(&self, turns: &[Turn], home: Home, now: Timestamp) -> Vec<Told> {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         let tell = |turn: &Turn| {
             let entry = subjects.entry(turn.subject.clone()).or_insert_with(|| Entry::new(now));
             entry.tell(turn, home)
@@ -264,7 +260,7 @@ impl Counters {
 
     /// The cache store has forgotten what it leased.
     fn lose_leases(&self, missing: &[Subject]) {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         for subject in missing {
             if let Some(entry) = subjects.get_mut(subject) {
                 (entry.lease, entry.leased) = (0, 0);
@@ -280,7 +276,7 @@ impl Counters {
         answers: impl IntoIterator<Item = Option<Settled>>,
         now: Timestamp,
     ) -> (Vec<Turn>, Vec<Told>) {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         let answers = answers.into_iter().chain(std::iter::repeat(None));
         let unanswered = turns.into_iter().zip(told).zip(answers).filter_map(|((turn, told), answer)| {
             match (subjects.get_mut(&turn.subject), answer) {
@@ -293,7 +289,7 @@ impl Counters {
     }
 
     fn give_up(&self, turns: &[Turn], told: &[Told]) {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         for (turn, told) in turns.iter().zip(told) {
             if let Some(entry) = subjects.get_mut(&turn.subject) {
                 entry.failed(told);
@@ -304,7 +300,7 @@ impl Counters {
     /// Tells the database what only the cache store was told.
     pub async fn follow(&self, now: Timestamp) {
         let owing: Vec<Subject> = {
-            let subjects = self.subjects();
+            let subjects = self.subjects.lock();
             let owing = subjects.iter().filter(|(_, entry)| entry.owed != [0; 2]);
             owing.map(|(subject, _)| subject.clone()).collect()
         };
@@ -315,7 +311,7 @@ impl Counters {
     }
 
     fn follow_of<'a>(&self, of: impl Iterator<Item = &'a Subject>) -> Vec<(Subject, Told)> {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         of.filter_map(|subject| Some((subject.clone(), subjects.get_mut(subject)?.follow(subject)))).collect()
     }
 
@@ -323,7 +319,7 @@ impl Counters {
     async fn tell_owed(&self, follow: Vec<(Subject, Told)>, now: Timestamp) -> Option<Vec<Settled>> {
         let settlements: Vec<Settlement> = follow.iter().map(|(_, told)| told.settlement.clone()).collect();
         let answer = self.store.settle_requests(&settlements, now.0, now.0).await;
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         for (subject, told) in &follow {
             match (subjects.get_mut(subject), &answer) {
                 (Some(entry), Ok(_)) => entry.telling -= 1,
@@ -336,7 +332,7 @@ impl Counters {
 
     /// Units of a request that was refused were not used.
     pub fn give_back(&self, subject: &Subject, units: i64, taken: Period, now: Timestamp) {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         let Some(entry) = subjects.get_mut(subject) else { return };
         entry.roll(now);
         if taken.day == entry.period.day {
@@ -354,7 +350,7 @@ impl Counters {
 
     /// What a subject has used.
     pub fn used(&self, subject: &Subject, now: Timestamp) -> Used {
-        let mut subjects = self.subjects();
+        let mut subjects = self.subjects.lock();
         let Some(entry) = subjects.get_mut(subject) else { return Used::default() };
         entry.roll(now);
         let [day, month] = entry.used.map(|used| used.max(0) as u64);
@@ -374,7 +370,7 @@ impl Counters {
 
     async fn flush_where(self: &Arc<Self>, now: Timestamp, idle: impl Fn(&Entry) -> bool) {
         let mut turns = Vec::new();
-        for (subject, entry) in self.subjects().iter_mut() {
+        for (subject, entry) in self.subjects.lock().iter_mut() {
             entry.roll(now);
             if entry.local {
                 continue;
@@ -398,7 +394,7 @@ impl Counters {
     /// Forgets who asks for nothing any more.
     pub async fn sweep(&self, now: Timestamp) {
         {
-            let mut subjects = self.subjects();
+            let mut subjects = self.subjects.lock();
             // a crowd of networks must not keep accounts from being counted
             let network_forgotten = if subjects.len() > SUBJECTS_MAX / 2 { FORGOTTEN } else { NETWORK_FORGOTTEN };
             subjects.retain(|_, entry| {

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api::Code;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use store::{Lockout, Store};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -180,13 +180,9 @@ impl Lockouts {
         Lockouts { store, known: Mutex::default(), exchanging: AsyncMutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
-    }
-
     /// Refuses a locked network, and a locked text from wherever it comes.
     pub fn check(&self, subjects: impl IntoIterator<Item = Option<Digest>>, now: Timestamp) -> Result<(), ApiError> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let ends = subjects.into_iter().flatten().filter_map(|subject| {
             let lockout = &mut known.subjects.get_mut(&subject)?.lockout;
             let longest = now.plus(Kind::of(lockout).lock_max()).0;
@@ -207,7 +203,7 @@ impl Lockouts {
     /// How many subjects of each kind are locked.
     pub fn locked(&self, now: Timestamp) -> BTreeMap<String, u64> {
         let mut locked = BTreeMap::new();
-        for Entry { lockout, .. } in self.known().subjects.values() {
+        for Entry { lockout, .. } in self.known.lock().subjects.values() {
             if lockout.locked_until.is_some_and(|until| until > now.0) {
                 *locked.entry(lockout.kind.clone()).or_default() += 1;
             }
@@ -226,13 +222,13 @@ impl Lockouts {
 
     /// Counts a failure of one subject.
     pub fn count(&self, subject: Digest, kind: Kind, now: Timestamp) {
-        self.known().add(subject, kind, now);
+        self.known.lock().add(subject, kind, now);
     }
 
     /// Forgets the failures of a subject, on every node. Whether there were any.
     pub async fn forgive(&self, subject: Digest, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
-        if !self.known().forgive(&subject) {
+        if !self.known.lock().forgive(&subject) {
             return false;
         }
         if let Err(error) = self.store.clear_lockouts(Some(&subject), now.0).await {
@@ -246,17 +242,18 @@ impl Lockouts {
     pub async fn exchange(&self, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         let (news, version) = {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             (known.news(), known.version)
         };
         let has_news = !news.is_empty();
-        let told = match news.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await,
+        let told = if news.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await
         };
         if let Err(error) = &told {
             tracing::error!(cause = %error, "lockouts stay on this node: the database failed");
-            let mut known = self.known();
+            let mut known = self.known.lock();
             for new in news {
                 known.untell(new);
             }
@@ -264,7 +261,7 @@ impl Lockouts {
         }
         match self.store.lockouts_since(version).await {
             Ok((changed, version)) => {
-                let mut known = self.known();
+                let mut known = self.known.lock();
                 for lockout in told.into_iter().flatten().chain(changed) {
                     known.learn(lockout, now);
                 }
@@ -277,7 +274,7 @@ impl Lockouts {
 
     /// Forgets what counts no more.
     pub async fn sweep(&self, now: Timestamp) {
-        self.known().forget(now);
+        self.known.lock().forget(now);
         if let Err(error) = self.store.forget_lockouts(now.0).await {
             tracing::error!(cause = %error, "old lockouts stay");
         }

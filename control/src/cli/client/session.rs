@@ -52,9 +52,10 @@ pub async fn session(args: SessionArgs) -> anyhow::Result<()> {
     match args.command {
         Command::Open { node, evaluation_key, json } => {
             let session = node::open(&node.client()?, &evaluation_key).await?;
-            match json {
-                true => println!("{}", serde_json::to_string(&session)?),
-                false => println!("{}", session.session_id.as_str()),
+            if json {
+                println!("{}", serde_json::to_string(&session)?)
+            } else {
+                println!("{}", session.session_id.as_str())
             }
         }
         Command::Show { node, session, json } => {

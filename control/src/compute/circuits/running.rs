@@ -278,17 +278,8 @@ impl Job {
     }
 
     async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(String, String)>) {
-        let end = CircuitOperationEnd {
-            op_id: self.run.op_id.as_str().to_owned(),
-            status: status.as_str(),
-            gates_done: gates_done as i64,
-            bootstrap_ops: 0,
-            cost_milli_yen: 0,
-            discounted: false,
-            compute_us: usage::microseconds(self.started.elapsed()),
-            error,
-            ended_at: self.compute.clock.now().0,
-        };
+        let free = tariff::price_of(std::iter::empty());
+        let end = CircuitOperationEnd { error, ..self.end(status, gates_done, &free, self.started.elapsed()) };
         // a run that a client waited for has no row yet
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), ..Unit::default() };
         match self.compute.store.submit(unit).await {
@@ -297,20 +288,24 @@ impl Job {
         }
     }
 
+    fn end(&self, status: OperationStatus, gates: u64, price: &Price, took: Duration) -> CircuitOperationEnd {
+        CircuitOperationEnd {
+            op_id: self.run.op_id.as_str().to_owned(),
+            status: status.as_str(),
+            gates_done: gates as i64,
+            bootstrap_ops: price.bootstrap_ops as i64,
+            cost_milli_yen: price.cost.0,
+            discounted: price.discounted,
+            compute_us: usage::microseconds(took),
+            error: None,
+            ended_at: self.compute.clock.now().0,
+        }
+    }
+
     /// The completed end, its charge and its answer, all or nothing.
     async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
         let (done, now) = (usage::total(charge.counts), self.compute.clock.now());
-        let end = CircuitOperationEnd {
-            op_id: self.run.op_id.as_str().to_owned(),
-            status: OperationStatus::Completed.as_str(),
-            gates_done: done as i64,
-            bootstrap_ops: charge.price.bootstrap_ops as i64,
-            cost_milli_yen: charge.price.cost.0,
-            discounted: charge.price.discounted,
-            compute_us: usage::microseconds(charge.compute),
-            error: None,
-            ended_at: now.0,
-        };
+        let end = self.end(OperationStatus::Completed, done, charge.price, charge.compute);
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, charge: None };
         match done {
             0 => Ok(self.compute.store.submit(unit).await?),

@@ -131,13 +131,12 @@ impl Entry {
 
     /// As if this node were alone: nobody answers.
     pub(super) fn take_alone(&mut self, units: i64) -> Result<(), Reached> {
-        match (0..2).any(|at| self.used[at] + units > self.limits[at]) {
-            true => Err(self.reached(units)),
-            false => {
-                self.lease = (self.lease - units).max(0);
-                self.spend(units);
-                Ok(())
-            }
+        if (0..2).any(|at| self.used[at] + units > self.limits[at]) {
+            Err(self.reached(units))
+        } else {
+            self.lease = (self.lease - units).max(0);
+            self.spend(units);
+            Ok(())
         }
     }
 
