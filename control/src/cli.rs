@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn secrets_have_no_flag() {
         assert!(Cli::try_parse_from(["ango", "--admin-key", "x"]).is_err());
-        let secrets = ["ANGO_SECRET", "SERVICE_ADMIN_KEY"];
+        let secrets = ["ANGO_SECRET", "ANGO_S3_SECRET_ACCESS_KEY", "SERVICE_ADMIN_KEY"];
         assert!(SETTINGS.iter().all(|setting| setting.flag.is_some() != secrets.contains(&setting.name)));
     }
 }

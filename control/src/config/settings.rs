@@ -83,12 +83,12 @@ pub const SETTINGS: &[Setting] = &[
         "Address of the server with the bucket of ANGO_OBJECTS_URL, such as https://minio.example.org; by default Amazon's of the region.",
     ),
     setting("ANGO_S3_REGION", "s3-region", "us-east-1", "Region of the bucket."),
-    Setting {
-        name: "ANGO_S3_ACCESS_KEY_ID",
-        flag: None,
-        default: "",
-        why: "Access key for the bucket; by default that of the machine's role.",
-    },
+    setting(
+        "ANGO_S3_ACCESS_KEY_ID",
+        "s3-access-key-id",
+        "",
+        "Access key for the bucket; by default that of the machine's role.",
+    ),
     Setting { name: "ANGO_S3_SECRET_ACCESS_KEY", flag: None, default: "", why: "The secret of ANGO_S3_ACCESS_KEY_ID." },
     setting(
         "ANGO_BACKEND",
