@@ -48,7 +48,7 @@ impl Work for Unit {
     }
 
     fn job(waiting: Waiting<Self>) -> Job {
-        Job::Unit(waiting)
+        Job::Unit(Box::new(waiting))
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {

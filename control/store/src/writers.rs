@@ -60,7 +60,7 @@ pub(crate) struct Waiting<W: Work> {
 #[derive(Debug)]
 pub(crate) enum Job {
     Operations(Waiting<TrialOperations>),
-    Unit(Waiting<Unit>),
+    Unit(Box<Waiting<Unit>>),
     Claim(Waiting<NewClaim>),
     Release(Waiting<Release>),
 }
