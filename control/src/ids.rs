@@ -20,7 +20,7 @@ pub fn random_hex<const N: usize>(prefix: &str) -> Zeroizing<String> {
     let mut text = vec![0; prefix.len() + 2 * N];
     let (head, digits) = text.split_at_mut(prefix.len());
     head.copy_from_slice(prefix.as_bytes());
-    hex::encode_to_slice(*bytes, digits).expect("two digits a byte");
+    hex::encode_to_slice(bytes.as_slice(), digits).expect("two digits a byte");
     Zeroizing::new(String::from_utf8(text).expect("digits are ASCII"))
 }
 

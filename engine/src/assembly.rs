@@ -173,15 +173,12 @@ mod tests {
         let count = places.len();
         let list = GateList::of_places(vec![Gate::Not; count], blocks, places);
         let found = assembly(&list, &part(count, 0..2 * count as u32));
+        let is_owned = |run: &Cow<'_, [u32]>| matches!(run, Cow::Owned(_));
         let shape: Vec<_> = found.writes.iter().map(|(slot, run)| (*slot, run.len() / 2, is_owned(run))).collect();
         let long = JOINED_ROWS_MAX;
         assert_eq!(
             shape,
             [(0, 2, true), (2, long, false), (2 + long as u32, long, false), (2 + 2 * long as u32, 2, false)]
         );
-    }
-
-    fn is_owned(words: &Cow<'_, [u32]>) -> bool {
-        matches!(words, Cow::Owned(_))
     }
 }

@@ -70,6 +70,7 @@ impl S3 {
             }
             return Some(S3 { _folder: folder, script, endpoint: format!("http://127.0.0.1:{}", ports[3]) });
         }
+        script.wait().expect("it has ended, or ends when its input closes");
         let asked_for = std::env::var("TEST_S3").is_ok_and(|wanted| wanted == "required");
         assert!(!asked_for, "there is no SeaweedFS on this machine, or it does not start");
         println!("not tried: there is no SeaweedFS on this machine (tests/s3/requirements.txt)");
