@@ -6,6 +6,7 @@
 
 use benches::{in_turns, ms_each};
 use client::SecretKey;
+use kernels::Backend;
 use kernels::cpu::{Cpu, Isa};
 use kernels::tfhe::bootstrap::evaluate;
 use kernels::tfhe::{Gate, GateRow, Gates, Preset};

@@ -342,6 +342,11 @@ impl Known {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
+                // a lock longer than any was made before the clock was set back: callers were told the end that is known here
+                let longest = now.plus(Kind::of(&lockout).lock_max()).0;
+                if lockout.locked_until.is_some_and(|until| until > longest) && entry.lockout.locked_until.is_some() {
+                    lockout.locked_until = lockout.locked_until.min(entry.lockout.locked_until);
+                }
                 add(&mut lockout, &entry.untold, now);
                 entry.lockout = lockout;
             }

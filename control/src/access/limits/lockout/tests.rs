@@ -65,3 +65,17 @@ async fn a20_locked_subjects_alone_do_not_fill_the_memory_either() {
     assert!(lockouts.known.lock().subjects.len() <= SUBJECTS_MAX);
     assert!(lockouts.check([None, Some(key(SUBJECTS_MAX))], now).is_err());
 }
+
+#[tokio::test]
+async fn a20_what_the_database_says_after_the_clock_was_set_back_makes_no_told_wait_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
+    let lockouts = Lockouts::new(store);
+    let before = Timestamp(1_000_000_000_000_000);
+    (0..USER_FAILURES_KEPT).for_each(|_| lockouts.count(key(0), Kind::User, before));
+    let back = Timestamp(before.0 - 3600 * 1_000_000);
+    assert!(lockouts.check([Some(key(0))], back).is_err());
+    // the failures are told only now, and come back with the lock's end by the old clock
+    lockouts.exchange(back.plus(Duration::from_secs(1))).await;
+    assert!(lockouts.check([Some(key(0))], back.plus(USER_WAIT_MAX)).is_ok());
+}
