@@ -14,7 +14,7 @@ use super::*;
 enum Asked {
     Take(String, i64),
     GiveBack(String, i64),
-    Submit(Unit),
+    Submit(Box<Unit>),
     Claim(NewClaim),
     Release([u8; 32], [u8; 16]),
 }
@@ -31,7 +31,7 @@ impl Asked {
         match self {
             Asked::Take(account, count) => store.take_trial_operations(&account, count, 10).await.unwrap().to_string(),
             Asked::GiveBack(account, count) => of(store.give_back_trial_operations(&account, count).await),
-            Asked::Submit(unit) => of(store.submit(unit).await),
+            Asked::Submit(unit) => of(store.submit(*unit).await),
             Asked::Claim(claim) => match store.claim(claim).await {
                 Ok(claimed) => format!("{claimed:?}"),
                 Err(error) => kind(error).to_owned(),
@@ -127,7 +127,7 @@ impl Dice {
                 unit.operation = Some(operation(&op_id));
                 unit.operation_end = self.one_in(2).then(|| end(&op_id, "completed", now));
             }
-            asked.push(Asked::Submit(unit));
+            asked.push(Asked::Submit(Box::new(unit)));
         }
         asked
     }
@@ -206,7 +206,7 @@ on_both! {
 
     async fn many_units_of_one_group_charge_one_session(store: Store) {
         furnish(&store).await;
-        let units = (0..100).map(|n| Asked::Submit(charge(usage(&format!("use_{n}"), &[1; 32]))));
+        let units = (0..100).map(|n| Asked::Submit(Box::new(charge(usage(&format!("use_{n}"), &[1; 32])))));
         assert_eq!(at_once(&store, units.collect()).await, vec!["done"; 100]);
         let session = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
         assert_eq!((session.gates_used, session.total_cost_milli_yen), (200, 40_000));

@@ -13,7 +13,7 @@ fn kept(digest: u8, claim: u8, held_until: i64) -> KeptAnswer {
 
 async fn with_session(store: &Store) {
     store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-    open(&store, &session(&[1; 32], "acct_1")).await;
+    open(store, &session(&[1; 32], "acct_1")).await;
 }
 
 on_both! {
