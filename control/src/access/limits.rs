@@ -3,7 +3,7 @@
 //!
 //! Every request carries a [`Quota`]. Whoever learns who is calling has it admitted: [`Limits::admit`] takes a token of
 //! the burst and a unit of the counter before the handler runs, and a handler of many gates takes the rest. When the
-//! answer is known, [`Limits::settle`] gives back what was refused and says what the headers show. All of it happens in
+//! answer is known, `Limits::settle` gives back what was refused and says what the headers show. All of it happens in
 //! memory; the cache store or, where there is none, the database hears of it a tenth of a second later.
 //!
 //! What counts, besides L1: neither 402 nor 5xx does, so nobody pays with their limit for what was not done. A circuit
