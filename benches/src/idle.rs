@@ -37,11 +37,11 @@ pub struct Arena {
 
 impl Arena {
     fn read(&self, slots: &[u32]) -> Vec<u32> {
+        let mut words = Vec::with_capacity(slots.len() * self.row_words);
         slots
             .iter()
-            .flat_map(|&slot| &self.words[slot as usize * self.row_words..][..self.row_words])
-            .copied()
-            .collect()
+            .for_each(|&slot| words.extend_from_slice(&self.words[slot as usize * self.row_words..][..self.row_words]));
+        words
     }
 }
 

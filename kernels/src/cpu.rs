@@ -136,7 +136,9 @@ impl Backend for Cpu {
     }
 
     fn read(&self, arena: &Arena, slots: &[u32]) -> Result<Vec<u32>> {
-        Ok(slots.iter().flat_map(|&slot| arena.row(slot)).copied().collect())
+        let mut words = Vec::with_capacity(slots.len() * arena.row_words);
+        slots.iter().for_each(|&slot| words.extend_from_slice(arena.row(slot)));
+        Ok(words)
     }
 
     fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
