@@ -70,9 +70,10 @@ impl Blobs {
     /// # Errors
     /// What the object store says.
     pub async fn put(&self, bytes: Vec<u8>) -> Result<String, String> {
-        let name = hex::encode(Sha256::digest(&bytes));
+        let bytes = Bytes::from(bytes);
+        let name = name_of(bytes.clone()).await.map_err(|error| error.to_string())?;
         let path = self.path(&name);
-        let put = self.objects.put(&path, Bytes::from(bytes).into()).await;
+        let put = self.objects.put(&path, bytes.into()).await;
         put.map(|_| name).map_err(|error| error.to_string())
     }
 
@@ -87,10 +88,11 @@ impl Blobs {
         }
         let object = self.objects.get(&self.path(name)).await.map_err(failed)?;
         let bytes = object.bytes().await.map_err(failed)?;
-        match hex::encode(Sha256::digest(&bytes)) == name {
-            true => Ok(bytes.into()),
-            false => Err(Missing::Failed("an object was changed where it is kept".to_owned())),
+        let found = name_of(bytes.clone()).await.map_err(|error| Missing::Failed(error.to_string()))?;
+        if found != name {
+            return Err(Missing::Failed("an object was changed where it is kept".to_owned()));
         }
+        Ok(bytes.into())
     }
 
     /// Removes objects whose names are not among these and that are not new.
@@ -129,6 +131,11 @@ pub async fn try_once(bucket: &BucketConfig) -> anyhow::Result<()> {
     let name = blobs.put(b"ango".to_vec()).await.map_err(anyhow::Error::msg)?;
     blobs.get(&name).await.map_err(|missing| anyhow::anyhow!("what was written is not there: {missing:?}"))?;
     Ok(blobs.objects.delete(&blobs.path(&name)).await?)
+}
+
+/// The name of an object of these bytes. Some milliseconds a megabyte, so off the async threads.
+async fn name_of(bytes: Bytes) -> Result<String, tokio::task::JoinError> {
+    tokio::task::spawn_blocking(move || hex::encode(Sha256::digest(&bytes))).await
 }
 
 /// Whether it is the name of an object: 64 hexadecimal digits.

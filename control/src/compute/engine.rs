@@ -367,7 +367,7 @@ impl Engine {
     pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (erased, hears) = oneshot::channel();
         let tell = move || {
-            // nobody may be listening any more
+            // the receiver may be gone
             let _ = erased.send(());
         };
         self.inner.close(key.session, Box::new(tell));
@@ -406,7 +406,7 @@ impl Engine {
                 }
                 Err(failed) => CircuitEnd::Failed(failed.error.into()),
             };
-            // nobody may be listening any more
+            // the receiver may be gone
             drop(tell.send(end));
         };
         let plan = circuit.plan.clone();
