@@ -64,10 +64,10 @@ pub async fn create_key(
         lineage_id: lineage_id.as_str(),
         digest: &pepper.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
-        role: role.as_str(),
-        environment: environment.as_str(),
+        role,
+        environment,
         office: role != Role::Trial,
-        plan: plan.unwrap_or(if role == Role::Trial { Plan::Trial } else { Plan::Free }).as_str(),
+        plan: plan.unwrap_or(if role == Role::Trial { Plan::Trial } else { Plan::Free }),
         created_at: now.0,
         expires_at: (role == Role::Trial).then(|| now.plus(trials::TTL).0),
     };
@@ -115,7 +115,7 @@ pub struct AccountFacts {
     /// `acct_...`
     pub account_id: String,
     /// Its plan.
-    pub plan: String,
+    pub plan: Plan,
     /// Its API keys that are not revoked.
     pub keys: i64,
     /// When it came into being.
@@ -172,7 +172,7 @@ impl Operator {
     /// # Errors
     /// When there is no such account.
     pub async fn set_plan(&self, account: &AccountId, plan: Plan) -> anyhow::Result<()> {
-        if self.store.set_plan(account.as_str(), plan.as_str()).await? {
+        if self.store.set_plan(account.as_str(), plan).await? {
             let (account_id, plan) = (account.as_str(), plan.as_str());
             tracing::info!(target: "security", account_id, plan, "plan set by the operator");
             Ok(())

@@ -1,7 +1,7 @@
 //! Who is calling: account, environment, role and plan, and the credential that was shown.
 
+mod level;
 mod plan;
-mod role;
 
 use api::{AccountId, KeyId, LineageId, SignInId, UserId};
 use axum::http::Extensions;
@@ -9,8 +9,9 @@ use axum::http::Extensions;
 use crate::budget::Payer;
 use crate::clock::Timestamp;
 
-pub use plan::{Plan, PlanLimits, PlanTable, UNLIMITED};
-pub use role::{Environment, Level, Role};
+pub use api::{Environment, Plan, Role};
+pub use level::Level;
+pub use plan::{PlanLimits, PlanTable, UNLIMITED};
 
 /// Whose request this is.
 #[derive(Clone, Debug)]

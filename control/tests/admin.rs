@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use api::{Environment, Plan, Role};
 use control::config::ServerSecret;
 use serde_json::Value;
-use store::{Lockout, NewApiKey, Store};
+use store::{Lockout, LockoutKind, NewApiKey, Store};
 use tempfile::TempDir;
 use tests::TestServer;
 use tests::database::Kind;
@@ -161,10 +162,10 @@ async fn every_command_works_as_a_program(kind: Kind) {
         lineage_id: key_id,
         digest,
         key_prefix: "svc_live_0123456",
-        role: "viewer",
-        environment: "live",
+        role: Role::Viewer,
+        environment: Environment::Live,
         office: true,
-        plan: "free",
+        plan: Plan::Free,
         created_at: 5,
         expires_at: None,
     };
@@ -206,7 +207,7 @@ async fn every_command_works_as_a_program(kind: Kind) {
     let far = i64::MAX / 4_000;
     let lock = |subject: u8| Lockout {
         subject: [subject; 32],
-        kind: "address".to_owned(),
+        kind: LockoutKind::Address,
         failures: Vec::new(),
         locked_until: Some(far),
         expires_at: far,

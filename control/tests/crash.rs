@@ -418,7 +418,7 @@ async fn trial_keys_work_if_they_were_shown_and_end_if_that_was_said(place: &Pla
                     assert!(node.takes(&text(&answer.ok(200)["key"])).await);
                 }
                 let keys = place.store.api_keys().await.unwrap();
-                for key in keys.iter().filter(|key| key.environment == "trial") {
+                for key in keys.iter().filter(|key| key.environment == Environment::Trial) {
                     assert!(place.store.trial(&key.account_id).await.unwrap().is_some());
                 }
             },

@@ -39,7 +39,7 @@ async fn does_not_work(server: &TestServer, key: &str) {
 /// Statuses of all keys, oldest first.
 async fn statuses(server: &TestServer) -> Vec<&'static str> {
     let now = server.clock.now().0;
-    server.running().store().api_keys().await.unwrap().iter().map(|key| key.status(now)).collect()
+    server.running().store().api_keys().await.unwrap().iter().map(|key| key.status(now).as_str()).collect()
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a17_every_node_refuses_a_revoked_key_within_a_second() {
         first.send(Request::delete(path)).await.ok(200);
         does_not_work(&first, &trial).await;
         let keys = first.running().store().api_keys().await.unwrap();
-        let lineage = &keys.iter().find(|known| known.role == "developer").unwrap().lineage_id;
+        let lineage = &keys.iter().find(|known| known.role == Role::Developer).unwrap().lineage_id;
         first.running().store().revoke_lineage(lineage, first.clock.now().0).await.unwrap();
         for node in [&first, &second] {
             node.clock.advance(Duration::from_secs(1));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use client::Preset;
-use control::caller::Role;
+use control::caller::{Environment, Role};
 use control::config::ExternalIssuer;
 use jsonwebtoken::Algorithm;
 use serde_json::json;
@@ -135,7 +135,7 @@ async fn a12_a_trial_that_has_ended_does_not_come_back() {
     server.metric_becomes("ango_sessions", |open| open == 0.0).await;
     server.clock.advance(MINUTE);
     let started = std::time::Instant::now();
-    while server.running().store().api_keys().await.unwrap().iter().any(|key| key.environment == "trial") {
+    while server.running().store().api_keys().await.unwrap().iter().any(|key| key.environment == Environment::Trial) {
         assert!(started.elapsed() < MINUTE, "the trial is not erased");
     }
     server.clock.set_back(2 * HOUR);

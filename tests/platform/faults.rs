@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use client::Preset;
 use control::admin::lockouts::Forgiven;
 use control::caller::PlanLimits;
-use control::caller::Role;
+use control::caller::{Environment, Role};
 use serde_json::json;
 use tests::TestServer;
 use tests::database::Kind;
@@ -74,7 +74,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     let gate = Request::post(GATE, &gate).key(trial);
     server.send(gate.clone()).await.ok(200);
     let keys = server.running().store().api_keys().await.unwrap();
-    let account = &keys.iter().find(|key| key.environment == "trial").unwrap().account_id;
+    let account = &keys.iter().find(|key| key.environment == Environment::Trial).unwrap().account_id;
     let public = Request::get("/api/v1/models").header("X-Forwarded-For", "192.0.2.1");
     for _ in 0..2 {
         server.send(public.clone()).await.ok(200);

@@ -199,7 +199,7 @@ async fn a21_an_operator_sees_locks_and_ends_them() {
         }
         assert!(asked.elapsed() < MINUTE, "the lock is not told");
     };
-    assert_eq!((locked.len(), locked[0].kind.as_str(), &locked[0].key_id), (1, "address", &None));
+    assert_eq!((locked.len(), locked[0].kind, &locked[0].key_id), (1, "address", &None));
     let forgiven = Forgiven::Address("192.0.2.1".parse().unwrap());
     assert_eq!(operator.clear_lockouts(config, &forgiven).await.unwrap(), 1);
     assert!(operator.clear_lockouts(config, &forgiven).await.is_err());

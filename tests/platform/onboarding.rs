@@ -40,7 +40,7 @@ async fn trial(server: &TestServer) -> Account<'_> {
 /// The account of the server's only trial.
 async fn trial_account(server: &TestServer) -> String {
     let keys = server.running().store().api_keys().await.unwrap();
-    keys.into_iter().find(|key| key.role == "trial").expect("a trial key").account_id
+    keys.into_iter().find(|key| key.role == Role::Trial).expect("a trial key").account_id
 }
 
 async fn operations_used(server: &TestServer) -> i64 {
@@ -201,10 +201,10 @@ async fn a13_a_beginning_of_several_keys_is_a_conflict_until_it_tells_them_apart
         lineage_id: "lin_twin",
         digest: &[1; 32],
         key_prefix: &key[..16],
-        role: "trial",
-        environment: "trial",
+        role: Role::Trial,
+        environment: Environment::Trial,
         office: false,
-        plan: "trial",
+        plan: api::Plan::Trial,
         created_at: 1,
         expires_at: Some(i64::MAX),
     };

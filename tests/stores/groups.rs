@@ -64,7 +64,7 @@ async fn one_after_another(store: &Store, asked: Vec<Asked>) -> Vec<String> {
 /// Two trials of ten operations, with three sessions.
 async fn furnish(store: &Store) {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
-        let (role, environment, expires_at) = ("trial", "trial", Some(1000));
+        let (role, environment, expires_at) = (Role::Trial, Environment::Trial, Some(1000));
         store
             .insert_api_key(&NewApiKey { role, environment, expires_at, ..key(&digest, account, account) })
             .await
@@ -125,7 +125,7 @@ impl Dice {
             if !all_fine && self.one_in(3) {
                 let op_id = format!("op_{}", self.below(12));
                 unit.operation = Some(operation(&op_id));
-                unit.operation_end = self.one_in(2).then(|| end(&op_id, "completed", now));
+                unit.operation_end = self.one_in(2).then(|| end(&op_id, OperationStatus::Completed, now));
             }
             asked.push(Asked::Submit(Box::new(unit)));
         }

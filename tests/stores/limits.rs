@@ -16,7 +16,7 @@ async fn settle(store: &Store, told: Settlement, now: i64) -> Settled {
 fn failed(subject: u8, failures: &[i64]) -> Lockout {
     Lockout {
         subject: [subject; 32],
-        kind: "key".into(),
+        kind: LockoutKind::Key,
         failures: failures.to_vec(),
         locked_until: None,
         expires_at: 0,

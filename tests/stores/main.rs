@@ -1,5 +1,7 @@
 //! The store on both databases: one behaviour. Every test runs on SQLite and, where there is a server, on PostgreSQL.
 
+use api::circuits::OperationStatus;
+use api::{Environment, KeyStatus, Plan, Role};
 use store::*;
 use tests::database::{Kind, new_store};
 
@@ -42,10 +44,10 @@ fn key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str) -> NewApi
         lineage_id: "lin_1",
         digest,
         key_prefix: "svc_live_0123456",
-        role: "developer",
-        environment: "live",
+        role: Role::Developer,
+        environment: Environment::Live,
         office: true,
-        plan: "free",
+        plan: Plan::Free,
         created_at: 5,
         expires_at: None,
     }
@@ -55,7 +57,7 @@ fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> 
     NewGateSession {
         digest,
         account_id,
-        environment: "live",
+        environment: Environment::Live,
         node_id: "node_1",
         preset: "fast_128",
         is_blind: true,
@@ -85,7 +87,7 @@ fn begin(operation: NewCircuitOperation) -> Unit {
     Unit { operation: Some(operation), ..Unit::default() }
 }
 
-fn ended(op_id: &str, status: &'static str, ended_at: i64) -> Unit {
+fn ended(op_id: &str, status: OperationStatus, ended_at: i64) -> Unit {
     Unit { operation_end: Some(end(op_id, status, ended_at)), ..begin(operation(op_id)) }
 }
 
@@ -94,7 +96,7 @@ fn usage(usage_id: &str, session_digest: &[u8; 32]) -> GateUsage {
         usage_id: usage_id.to_owned(),
         session_digest: *session_digest,
         account_id: "acct_1".to_owned(),
-        environment: "live",
+        environment: Environment::Live,
         gates: 2,
         by_gate: r#"{"NAND":1,"MUX":1}"#.to_owned(),
         bootstrap_ops: 4,
@@ -132,7 +134,7 @@ fn operation(op_id: &str) -> NewCircuitOperation {
     }
 }
 
-fn end(op_id: &str, status: &'static str, ended_at: i64) -> CircuitOperationEnd {
+fn end(op_id: &str, status: OperationStatus, ended_at: i64) -> CircuitOperationEnd {
     CircuitOperationEnd {
         op_id: op_id.to_owned(),
         status,
@@ -167,22 +169,30 @@ on_both! {
     async fn accounts_are_listed_with_their_plan_and_their_keys(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         store.insert_api_key(&NewApiKey { lineage_id: "lin_2", ..key(&[2; 32], "ak_2", "acct_1") }).await.unwrap();
-        store.insert_api_key(&NewApiKey { lineage_id: "lin_3", created_at: 6, plan: "pro", ..key(&[3; 32], "ak_3", "acct_2") }).await.unwrap();
+        store.insert_api_key(&NewApiKey { lineage_id: "lin_3", created_at: 6, plan: Plan::Pro, ..key(&[3; 32], "ak_3", "acct_2") }).await.unwrap();
         store.revoke_api_key("ak_1", 9).await.unwrap().unwrap();
-        assert!(store.set_plan("acct_1", "scale").await.unwrap());
-        assert!(!store.set_plan("acct_3", "scale").await.unwrap());
-        assert!(store.set_plan("acct_1", "gold").await.is_err());
+        assert!(store.set_plan("acct_1", Plan::Scale).await.unwrap());
+        assert!(!store.set_plan("acct_3", Plan::Scale).await.unwrap());
         let accounts = store.accounts().await.unwrap();
-        let listed = accounts.iter().map(|one| (one.account_id.as_str(), one.plan.as_str(), one.keys));
-        assert_eq!(listed.collect::<Vec<_>>(), [("acct_1", "scale", 1), ("acct_2", "pro", 1)]);
-        assert_eq!(store.api_key(&[2; 32]).await.unwrap().unwrap().plan, "scale");
+        let listed = accounts.iter().map(|one| (one.account_id.as_str(), one.plan, one.keys));
+        assert_eq!(listed.collect::<Vec<_>>(), [("acct_1", Plan::Scale, 1), ("acct_2", Plan::Pro, 1)]);
+        assert_eq!(store.api_key(&[2; 32]).await.unwrap().unwrap().plan, Plan::Scale);
     }
 
-    async fn the_schema_refuses_an_unknown_role(store: Store) {
-        let bad = NewApiKey { role: "root", ..key(&[1; 32], "ak_1", "acct_1") };
-        assert!(store.insert_api_key(&bad).await.is_err());
-        // and the account of the failed transaction is not there either
-        assert!(!store.has_account("acct_1").await.unwrap());
+    async fn a_key_that_is_refused_leaves_no_account(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        assert!(store.insert_api_key(&key(&[1; 32], "ak_2", "acct_2")).await.is_err());
+        assert!(!store.has_account("acct_2").await.unwrap());
+    }
+
+    async fn every_word_can_be_stored_and_is_read_as_it_was_written(store: Store) {
+        for (plan, number) in Plan::ALL.into_iter().zip(1_u8..) {
+            let (role, environment) = (Role::ALL[usize::from(number) % 4], Environment::ALL[usize::from(number) % 4]);
+            let id = format!("acct_{number}");
+            store.insert_api_key(&NewApiKey { role, environment, plan, ..key(&[number; 32], &id, &id) }).await.unwrap();
+            let read = store.api_key(&[number; 32]).await.unwrap().unwrap();
+            assert_eq!((read.role, read.environment, read.plan), (role, environment, plan));
+        }
     }
 
     async fn a_session_is_visible_to_its_account_only_and_ends_once(store: Store) {
@@ -281,31 +291,31 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
         store.submit(begin(operation("op_1"))).await.unwrap();
-        assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap().status, "pending");
+        assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap().status, OperationStatus::Pending);
         assert_eq!(store.circuit_operation("acct_2", "op_1").await.unwrap(), None);
         let first = usage("use_1", &[1; 32]);
-        store.submit(Unit { charge: Some(first.clone()), ..ended("op_1", "completed", 12) }).await.unwrap();
+        store.submit(Unit { charge: Some(first.clone()), ..ended("op_1", OperationStatus::Completed, 12) }).await.unwrap();
         let second = usage("use_2", &[1; 32]);
-        let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", "cancelled", 13) }).await;
+        let twice = store.submit(Unit { charge: Some(second), ..ended("op_1", OperationStatus::Cancelled, 13) }).await;
         assert!(matches!(twice, Err(Error::OperationEnded)));
         // one that was waited for has no row before its end; a charge that fails takes the row with it
-        store.submit(ended("op_2", "completed", 14)).await.unwrap();
-        store.submit(Unit { charge: Some(first), ..ended("op_3", "completed", 14) }).await.unwrap_err();
+        store.submit(ended("op_2", OperationStatus::Completed, 14)).await.unwrap();
+        store.submit(Unit { charge: Some(first), ..ended("op_3", OperationStatus::Completed, 14) }).await.unwrap_err();
         assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
         let row = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
-        assert_eq!((row.status.as_str(), row.cost_milli_yen, row.ended_at), ("completed", Some(400), Some(12)));
+        assert_eq!((row.status, row.cost_milli_yen, row.ended_at), (OperationStatus::Completed, Some(400), Some(12)));
     }
 
     async fn runs_of_an_earlier_process_have_failed_and_old_ones_are_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
         store.submit(begin(operation("op_1"))).await.unwrap();
-        store.submit(ended("op_2", "completed", 12)).await.unwrap();
+        store.submit(ended("op_2", OperationStatus::Completed, 12)).await.unwrap();
         assert_eq!(store.fail_circuit_operations("node_2", "SERVICE_UNAVAILABLE", "", 19).await.unwrap(), 0);
         assert_eq!(store.fail_circuit_operations("node_1", "SERVICE_UNAVAILABLE", "the node stopped", 20).await.unwrap(), 1);
         let failed = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
-        assert_eq!((failed.status.as_str(), failed.error_code.as_deref()), ("failed", Some("SERVICE_UNAVAILABLE")));
+        assert_eq!((failed.status, failed.error_code.as_deref()), (OperationStatus::Failed, Some("SERVICE_UNAVAILABLE")));
         assert_eq!(store.forget_circuit_operations(20).await.unwrap(), 1);
         assert_eq!(store.circuit_operation("acct_1", "op_2").await.unwrap(), None);
     }

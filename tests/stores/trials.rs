@@ -3,8 +3,13 @@
 use super::*;
 
 fn trial_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str) -> NewApiKey<'a> {
-    let of_trial =
-        NewApiKey { role: "trial", environment: "trial", office: false, plan: "trial", ..key(digest, key_id, "") };
+    let of_trial = NewApiKey {
+        role: Role::Trial,
+        environment: Environment::Trial,
+        office: false,
+        plan: Plan::Trial,
+        ..key(digest, key_id, "")
+    };
     NewApiKey { account_id, lineage_id: account_id, expires_at: Some(100), key_prefix: "svc_trial_012345", ..of_trial }
 }
 
@@ -59,9 +64,9 @@ on_both! {
         assert!(store.api_key(&[3; 32]).await.unwrap().is_none());
         let old = store.api_key_of_id("ak_1").await.unwrap().unwrap();
         assert_eq!((old.rotated_at, old.expires_at), (Some(20), Some(44)));
-        assert_eq!((old.status(43), old.status(44)), ("rotating", "expired"));
+        assert_eq!((old.status(43), old.status(44)), (KeyStatus::Rotating, KeyStatus::Expired));
         let new = store.api_key(&[2; 32]).await.unwrap().unwrap();
-        assert_eq!((new.expires_at, new.status(50)), (Some(90), "active"));
+        assert_eq!((new.expires_at, new.status(50)), (Some(90), KeyStatus::Active));
         assert_eq!(store.revoke_lineage("lin_1", 60).await.unwrap(), 2);
         // neither a revoked key nor an expired one rotates
         assert!(!rotate(&store, "ak_2", 70, &again).await);

@@ -3,11 +3,11 @@
 use super::*;
 
 fn user<'a>(user_id: &'a str, email: &'a str) -> NewUser<'a> {
-    NewUser { user_id, account_id: None, email, password_hash: "hash", role: "developer", created_at: 5 }
+    NewUser { user_id, account_id: None, email, password_hash: "hash", role: Role::Developer, created_at: 5 }
 }
 
 fn sign_in<'a>(sign_in_id: &'a str, account_id: &'a str, refresh: &'a [u8; 32]) -> NewSignIn<'a> {
-    NewSignIn { sign_in_id, user_id: "usr_1", account_id, plan: "free", refresh, now: 10, expires_at: 100 }
+    NewSignIn { sign_in_id, user_id: "usr_1", account_id, plan: Plan::Free, refresh, now: 10, expires_at: 100 }
 }
 
 fn seen<'a>(subject: &'a str, account: Option<&'a str>, user_id: &'a str, account_id: &'a str) -> NewExternalUser<'a> {
@@ -17,8 +17,8 @@ fn seen<'a>(subject: &'a str, account: Option<&'a str>, user_id: &'a str, accoun
         issuer: "https://id.example.org",
         subject,
         account,
-        role: "developer",
-        plan: "free",
+        role: Role::Developer,
+        plan: Plan::Free,
         trusts_account_ids: true,
         made_max: 100,
         now: 5,
@@ -38,7 +38,7 @@ fn exchanged(sign_in_id: &str) -> Refreshed {
 on_both! {
     async fn a_password_link_is_used_once_by_an_enabled_user_in_its_time(store: Store) {
         let user = NewUser {
-            user_id: "usr_1", account_id: None, email: "ada@example.org", password_hash: "old", role: "viewer", created_at: 1,
+            user_id: "usr_1", account_id: None, email: "ada@example.org", password_hash: "old", role: Role::Viewer, created_at: 1,
         };
         assert!(store.insert_user(&user).await.unwrap());
         let hash = async || store.user("usr_1").await.unwrap().unwrap().password_hash.unwrap();
@@ -120,7 +120,7 @@ on_both! {
         assert_eq!(exchange(1, 4, 42).await, Refreshed::Reused);
         assert_eq!(exchange(3, 5, 43).await, Refreshed::Unknown);
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
-        assert_eq!((standing.revoked_at, standing.role.as_str()), (Some(42), "developer"));
+        assert_eq!((standing.revoked_at, standing.role), (Some(42), Role::Developer));
     }
 
     async fn a11_an_ended_token_is_known_until_it_would_have_ended(store: Store) {
@@ -131,7 +131,7 @@ on_both! {
         assert!(store.is_token_ended(&[7; 32]).await.unwrap());
         assert!(!store.is_token_ended(&[8; 32]).await.unwrap());
         let standing = store.token_standing("usr_1", "sgn_1", "acct_1").await.unwrap().unwrap();
-        assert_eq!((standing.revoked_at, standing.plan.as_str()), (Some(20), "free"));
+        assert_eq!((standing.revoked_at, standing.plan), (Some(20), Plan::Free));
         assert_eq!(store.token_standing("usr_1", "sgn_1", "acct_2").await.unwrap(), None);
         store.forget_sign_ins(101, 51).await.unwrap();
         assert!(!store.is_token_ended(&[7; 32]).await.unwrap());

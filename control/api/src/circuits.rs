@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected
 use serde::{Deserialize, Serialize};
 
 use crate::gates::{SEEDS_MAX, Seed};
-use crate::{HandleId, MilliYen, OperationId, objects};
+use crate::{HandleId, MilliYen, OperationId, objects, words};
 
 /// Bytes of a netlist at most: a million gates in about 30 bytes each.
 pub const CIRCUIT_TEXT_BYTES_MAX: usize = 32 << 20;
@@ -251,24 +251,15 @@ pub enum OperationStatus {
     Cancelled,
 }
 
+words!(OperationStatus, "status of a run", {
+    Pending = "pending",
+    Running = "running",
+    Completed = "completed",
+    Failed = "failed",
+    Cancelled = "cancelled",
+});
+
 impl OperationStatus {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OperationStatus::Pending => "pending",
-            OperationStatus::Running => "running",
-            OperationStatus::Completed => "completed",
-            OperationStatus::Failed => "failed",
-            OperationStatus::Cancelled => "cancelled",
-        }
-    }
-
-    /// The status of this word.
-    pub fn from_name(name: &str) -> Option<OperationStatus> {
-        use OperationStatus::*;
-        [Pending, Running, Completed, Failed, Cancelled].into_iter().find(|status| status.as_str() == name)
-    }
-
     /// Nothing more will change.
     pub fn has_ended(self) -> bool {
         !matches!(self, OperationStatus::Pending | OperationStatus::Running)
@@ -386,14 +377,5 @@ mod tests {
         assert!(read(&vec!["1"; CIRCUIT_VALUES_MAX].join(",")).is_ok());
         let error = read(&vec!["1"; CIRCUIT_VALUES_MAX + 1].join(",")).unwrap_err().to_string();
         assert!(error.contains("expected at most 4096 values"), "{error}");
-    }
-
-    #[test]
-    fn every_status_is_found_by_its_word() {
-        use OperationStatus::*;
-        for status in [Pending, Running, Completed, Failed, Cancelled] {
-            assert_eq!(OperationStatus::from_name(status.as_str()), Some(status));
-            assert_eq!(serde_json::to_string(&status).unwrap(), format!("\"{}\"", status.as_str()));
-        }
     }
 }

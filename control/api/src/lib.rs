@@ -3,6 +3,7 @@
 //! Plain data and serde, nothing else, so that clients can carry it anywhere. One file per section of the platform
 //! specification; names on the wire are the specification's. With the feature `openapi` every type also describes itself.
 
+pub mod accounts;
 pub mod circuits;
 pub mod error;
 pub mod gates;
@@ -18,7 +19,10 @@ pub mod pages;
 pub mod params;
 pub mod sign_in;
 pub mod user_keys;
+pub mod words;
 
+pub use accounts::{Environment, KeyStatus, Plan, Role};
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
 pub use ids::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId, UsageId, UserId};
 pub use money::MilliYen;
+pub use words::Word;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::words;
+
 // Specification, Encryption keys.
 /// A level of security that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,21 +23,14 @@ pub enum SecurityLevel {
     Bits256,
 }
 
+words!(SecurityLevel, "security level", {
+    Testing = "testing",
+    Bits128 = "128-bit",
+    Bits192 = "192-bit",
+    Bits256 = "256-bit",
+});
+
 impl SecurityLevel {
-    /// All levels, lowest first.
-    pub const ALL: [SecurityLevel; 4] =
-        [SecurityLevel::Testing, SecurityLevel::Bits128, SecurityLevel::Bits192, SecurityLevel::Bits256];
-
-    /// The specification's word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SecurityLevel::Testing => "testing",
-            SecurityLevel::Bits128 => "128-bit",
-            SecurityLevel::Bits192 => "192-bit",
-            SecurityLevel::Bits256 => "256-bit",
-        }
-    }
-
     /// Bits of security that it promises.
     pub fn bits(self) -> u32 {
         match self {
@@ -44,11 +39,6 @@ impl SecurityLevel {
             SecurityLevel::Bits192 => 192,
             SecurityLevel::Bits256 => 256,
         }
-    }
-
-    /// The level of this word.
-    pub fn from_name(name: &str) -> Option<SecurityLevel> {
-        SecurityLevel::ALL.into_iter().find(|level| level.as_str() == name)
     }
 }
 

@@ -9,7 +9,7 @@ use store::{ApiKey, Store};
 use zeroize::Zeroizing;
 
 use super::believed::Believed;
-use crate::caller::{Caller, Credential, Environment, Plan, Role};
+use crate::caller::{Caller, Credential, Environment};
 use crate::clock::Timestamp;
 use crate::ids;
 use crate::secrets::Pepper;
@@ -75,9 +75,9 @@ impl Known {
         Some(Known {
             caller: Caller {
                 account: record.account_id.parse().ok()?,
-                environment: Environment::from_name(&record.environment)?,
-                role: Role::from_name(&record.role)?,
-                plan: Plan::from_name(&record.plan)?,
+                environment: record.environment,
+                role: record.role,
+                plan: record.plan,
                 credential: Credential::Key {
                     key_id: record.key_id.parse().ok()?,
                     lineage_id: record.lineage_id.parse().ok()?,
@@ -199,7 +199,7 @@ impl ApiKeys {
 
 #[cfg(test)]
 mod tests {
-    use api::{AccountId, KeyId, LineageId};
+    use api::{AccountId, KeyId, LineageId, Plan, Role};
 
     use super::*;
 
@@ -239,11 +239,11 @@ mod tests {
                 account_id: AccountId::from_bits(1).as_str().to_owned(),
                 lineage_id: LineageId::from_bits(1).as_str().to_owned(),
                 key_prefix: "svc_trial_012345".to_owned(),
-                role: "trial".to_owned(),
-                environment: "trial".to_owned(),
+                role: Role::Trial,
+                environment: Environment::Trial,
                 platform: true,
                 office,
-                plan: "trial".to_owned(),
+                plan: Plan::Trial,
                 created_at: 1,
                 expires_at,
                 revoked_at: None,

@@ -18,7 +18,7 @@ mod period;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use axum::http::{Extensions, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use parking_lot::Mutex;
-use store::Store;
+use store::{LockoutKind, Store};
 use tokio::sync::{Notify, watch};
 
 use crate::access::trials;
@@ -42,7 +42,7 @@ use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 use burst::Bursts;
 use counters::{Counters, Reached, Used};
-use lockout::{Kind, Lockouts};
+use lockout::Lockouts;
 
 pub use headers::Standing;
 pub use lockout::Digests;
@@ -164,7 +164,7 @@ impl Limits {
 
     /// Counts a wrong password for the user: from whichever network it came.
     pub fn wrong_password(&self, email: &str, now: Timestamp) {
-        self.lockouts.count(self.digests.user(email), Kind::User, now);
+        self.lockouts.count(self.digests.user(email), LockoutKind::User, now);
         self.tell_failures();
     }
 
@@ -185,7 +185,7 @@ impl Limits {
             message: "too many sign-ups from this address".into(),
             ..locked
         })?;
-        self.lockouts.count(subject, Kind::SignUp, now);
+        self.lockouts.count(subject, LockoutKind::SignUp, now);
         self.tell_failures();
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Limits {
     }
 
     /// How many subjects of each kind are locked now.
-    pub fn locked(&self, now: Timestamp) -> BTreeMap<String, u64> {
+    pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
         self.lockouts.locked(now)
     }
 

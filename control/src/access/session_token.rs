@@ -190,8 +190,8 @@ impl SessionTokens {
             account: account.parse().map_err(|_| invalid_token())?,
             environment: Environment::Live,
             // the user's role of now, not that of an hour ago in the token
-            role: role_of(&standing.role).ok_or_else(broken_account)?,
-            plan: Plan::from_name(&standing.plan).ok_or_else(broken_account)?,
+            role: standing.role,
+            plan: standing.plan,
             credential: Credential::Token {
                 user_id: claims.sub.parse().map_err(|_| invalid_token())?,
                 sign_in_id: Some(sid.parse().map_err(|_| invalid_token())?),
@@ -222,8 +222,8 @@ impl SessionTokens {
             issuer: &claims.iss,
             subject: &claims.sub,
             account: claims.account_id.as_deref(),
-            role: own_role.as_str(),
-            plan: Plan::Free.as_str(),
+            role: own_role,
+            plan: Plan::Free,
             trusts_account_ids,
             made_max: i64::from(made_max),
             now: now.0,
@@ -236,12 +236,12 @@ impl SessionTokens {
             return Err(invalid_token());
         }
         // in an account that the issuer names, a user is no more than it says; the stored role is of the user's own account
-        let unsaid = if claims.account_id.is_some() { Some(ROLE_IN_NAMED_ACCOUNT) } else { role_of(&user.role) };
+        let unsaid = if claims.account_id.is_some() { ROLE_IN_NAMED_ACCOUNT } else { user.role };
         Ok(Caller {
             account: user.account_id.parse::<AccountId>().map_err(|_| broken_account())?,
             environment: Environment::Live,
-            role: said.or(unsaid).ok_or_else(broken_account)?,
-            plan: Plan::from_name(&user.plan).ok_or_else(broken_account)?,
+            role: said.unwrap_or(unsaid),
+            plan: user.plan,
             credential: Credential::Token {
                 user_id: user.user_id.parse().map_err(|_| broken_account())?,
                 sign_in_id: None,

@@ -52,10 +52,10 @@ pub async fn create(
         lineage_id: lineage_id.as_str(),
         digest: &access.api_keys.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
-        role: Role::Trial.as_str(),
-        environment: Environment::Trial.as_str(),
+        role: Role::Trial,
+        environment: Environment::Trial,
         office: false,
-        plan: Plan::Trial.as_str(),
+        plan: Plan::Trial,
         created_at: now.0,
         expires_at: Some(expires_at.0),
     };

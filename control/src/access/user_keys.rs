@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::pages::Page;
 use api::sign_in::{Hidden, LoggedOut};
 use api::user_keys::{CreateUserKey, CreatedUserKey, UserKey, UserKeyPage};
-use api::{Code, UserId};
+use api::{Code, KeyStatus, UserId};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -61,10 +61,10 @@ pub async fn create_key(
         lineage_id: lineage_id.as_str(),
         digest: &access.api_keys.digest(&fresh.secret),
         key_prefix: &fresh.display_prefix,
-        role: role.as_str(),
-        environment: environment.as_str(),
+        role,
+        environment,
         office: true,
-        plan: caller.plan.as_str(),
+        plan: caller.plan,
         created_at: now.0,
         expires_at: None,
     };
@@ -76,7 +76,7 @@ pub async fn create_key(
         created_at: now.rfc3339(),
         expires_at: None,
         last_used_at: None,
-        status: "active".to_owned(),
+        status: KeyStatus::Active.as_str().to_owned(),
     };
     let created = CreatedUserKey { key: Hidden(fresh.secret.to_string()), record };
     let (response, kept) = claim.keep_secret((StatusCode::CREATED, Json(created)).into_response()).await?;
@@ -94,7 +94,7 @@ pub async fn create_key(
         })
         .await?;
     let (account_id, user_id) = (caller.account.as_str(), user_id.as_str());
-    tracing::info!(target: "security", account_id, user_id, key_id = key.key_id, role = key.role, "key made");
+    tracing::info!(target: "security", account_id, user_id, key_id = key.key_id, role = key.role.as_str(), "key made");
     Ok(response)
 }
 
@@ -225,15 +225,14 @@ fn user_of(caller: &Caller) -> Result<&UserId, ApiError> {
 }
 
 fn view(key: ApiKey, now: Timestamp) -> UserKey {
-    let status = key.status(now.0);
     UserKey {
+        status: key.status(now.0).as_str().to_owned(),
         key_id: key.key_id,
         key_prefix: key.key_prefix,
-        environment: key.environment,
-        role: key.role,
+        environment: key.environment.as_str().to_owned(),
+        role: key.role.as_str().to_owned(),
         created_at: Timestamp(key.created_at).rfc3339(),
         expires_at: key.expires_at.map(|at| Timestamp(at).rfc3339()),
         last_used_at: key.last_used_at.map(|at| Timestamp(at).rfc3339()),
-        status: status.to_owned(),
     }
 }

@@ -271,7 +271,7 @@ fn new_email(text: &str) -> Result<String, ApiError> {
 }
 
 fn new_user<'a>(user_id: &'a str, email: &'a str, hash: &'a str, role: Role, now: Timestamp) -> NewUser<'a> {
-    NewUser { user_id, account_id: None, email, password_hash: hash, role: role.as_str(), created_at: now.0 }
+    NewUser { user_id, account_id: None, email, password_hash: hash, role, created_at: now.0 }
 }
 
 /// A new user as it is remembered.
@@ -283,7 +283,7 @@ fn made(user: &NewUser<'_>) -> User {
         password_hash: None,
         issuer: None,
         subject: None,
-        role: user.role.to_owned(),
+        role: user.role,
         created_at: user.created_at,
         last_sign_in_at: None,
         disabled_at: None,
@@ -299,7 +299,7 @@ async fn begin(access: &Access, issuer: &EmbeddedIssuer, user: &User) -> Result<
         sign_in_id: sign_in_id.as_str(),
         user_id: &user.user_id,
         account_id: account_id.as_str(),
-        plan: Plan::Free.as_str(),
+        plan: Plan::Free,
         refresh: &access.token_pepper.digest(&refresh),
         now: now.0,
         expires_at: ends.0,
@@ -327,7 +327,7 @@ async fn tokens(
         sid: sign_in_id.as_str(),
         jti: &random_token(""),
         account_id: &account_id,
-        role: &user.role,
+        role: user.role.as_str(),
         iat: now_s,
         nbf: now_s,
         exp: now_s + ACCESS_TTL.as_secs() as i64,
@@ -343,7 +343,7 @@ async fn tokens(
             user_id: user.user_id.clone(),
             email: user.email.clone().unwrap_or_default(),
             account_id,
-            role: user.role.clone(),
+            role: user.role.as_str().to_owned(),
         },
     })
 }

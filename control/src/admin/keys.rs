@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use api::AccountId;
+use api::{AccountId, Environment, KeyStatus, Role};
 use serde::Serialize;
 
 use super::Operator;
@@ -19,11 +19,11 @@ pub struct KeyFacts {
     /// First 16 characters of the key.
     pub key_prefix: String,
     /// What it may do.
-    pub role: String,
+    pub role: Role,
     /// What it is for.
-    pub environment: String,
-    /// `active`, `rotating`, `revoked` or `expired`.
-    pub status: &'static str,
+    pub environment: Environment,
+    /// Whether it works.
+    pub status: KeyStatus,
     /// When it was last used, to the minute.
     pub last_used_at: Option<String>,
     /// `lin_...`: a rotated key and its successors have the same.

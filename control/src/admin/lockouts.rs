@@ -16,8 +16,8 @@ use crate::config::Config;
 pub struct LockoutFacts {
     /// The digest in hexadecimal.
     pub lockout_id: String,
-    /// `key`, `address`, `user` or `sign_up`.
-    pub kind: String,
+    /// What the digest is of: `key`, `address`, `user` or `sign_up`.
+    pub kind: &'static str,
     /// When it ends by itself.
     pub locked_until: String,
     /// The API key, if that is what was shown: one that was revoked or has expired.
@@ -45,7 +45,7 @@ impl Operator {
         let locked = self.store.locked(self.clock.now().0).await?;
         let facts = locked.into_iter().map(|locked| LockoutFacts {
             lockout_id: hex::encode(locked.subject),
-            kind: locked.kind,
+            kind: locked.kind.as_str(),
             locked_until: Timestamp(locked.locked_until).rfc3339(),
             key_id: locked.key_id,
             account_id: locked.account_id,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use api::AccountId;
+use api::{AccountId, Environment};
 use serde::Serialize;
 
 use super::Operator;
@@ -15,8 +15,8 @@ use crate::clock::Timestamp;
 pub struct UsageFacts {
     /// Its first day.
     pub month: String,
-    /// `live`, `test`, `dev` or `trial`.
-    pub environment: String,
+    /// Of its keys.
+    pub environment: Environment,
     /// Requests that were charged: gates, batches, circuits.
     pub operations: i64,
     /// Gates.

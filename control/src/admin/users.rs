@@ -23,8 +23,8 @@ pub struct UserFacts {
     pub email: Option<String>,
     /// None before the first sign-in.
     pub account_id: Option<String>,
-    /// `viewer`, `developer` or `account_admin`.
-    pub role: String,
+    /// What they may do.
+    pub role: Role,
     /// Where they sign in, if not here.
     pub issuer: Option<String>,
     /// What that issuer calls them.
@@ -68,7 +68,7 @@ impl Operator {
             account_id: account.map(AccountId::as_str),
             email: &email,
             password_hash: &passwords::hash(password).map_err(anyhow::Error::msg)?,
-            role: role.as_str(),
+            role,
             created_at: now.0,
         };
         if self.store.insert_user(&user).await? {
@@ -123,11 +123,11 @@ impl Operator {
             bail!("the role trial is for keys");
         }
         let user = self.user(email_or_id).await?;
-        self.store.set_role(&user.user_id, role.as_str(), self.clock.now().0).await?;
+        self.store.set_role(&user.user_id, role, self.clock.now().0).await?;
         let (user_id, name) = (user.user_id.as_str(), role.as_str());
         tracing::info!(target: "security", user_id, role = name, "role set by the operator");
         self.tell_nodes(News::Tokens).await;
-        Ok(facts(User { role: name.to_owned(), ..user }))
+        Ok(facts(User { role, ..user }))
     }
 
     /// Ends all sign-ins of a user, and their session tokens within a second. How many there were.

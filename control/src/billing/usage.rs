@@ -51,7 +51,7 @@ impl Charge<'_> {
             usage_id: ids::usage(now).as_str().to_owned(),
             session_digest: to.digest,
             account_id: to.account.as_str().to_owned(),
-            environment: to.environment.as_str(),
+            environment: to.environment,
             gates: total(self.counts) as i64,
             by_gate: by_gate(self.counts)?,
             bootstrap_ops: self.price.bootstrap_ops as i64,

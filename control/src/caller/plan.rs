@@ -2,61 +2,8 @@
 
 use std::collections::HashMap;
 
+use api::Plan;
 use serde::Deserialize;
-
-/// A plan of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub enum Plan {
-    /// Of a trial key.
-    Trial,
-    /// The default.
-    Free,
-    /// Every unit charged.
-    Payg,
-    /// Small.
-    Starter,
-    /// Middle.
-    Pro,
-    /// Large.
-    Scale,
-    /// By agreement.
-    Enterprise,
-}
-
-impl Plan {
-    /// All of them.
-    pub const ALL: [Plan; 7] =
-        [Plan::Trial, Plan::Free, Plan::Payg, Plan::Starter, Plan::Pro, Plan::Scale, Plan::Enterprise];
-
-    /// The specification's name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Plan::Trial => "trial",
-            Plan::Free => "free",
-            Plan::Payg => "payg",
-            Plan::Starter => "starter",
-            Plan::Pro => "pro",
-            Plan::Scale => "scale",
-            Plan::Enterprise => "enterprise",
-        }
-    }
-
-    /// Share of an account of this plan when the node's devices are contended (readings P31).
-    pub fn weight(self) -> u32 {
-        match self {
-            Plan::Trial | Plan::Free => 1,
-            Plan::Payg | Plan::Starter => 2,
-            Plan::Pro => 4,
-            // an agreement is worth at least what can be bought
-            Plan::Scale | Plan::Enterprise => 8,
-        }
-    }
-
-    /// The plan of this name.
-    pub fn from_name(name: &str) -> Option<Plan> {
-        Plan::ALL.into_iter().find(|plan| plan.as_str() == name)
-    }
-}
 
 /// No limit: the largest integer that every JSON reader holds exactly (readings L5).
 pub const UNLIMITED: u64 = 9_007_199_254_740_991;
@@ -195,13 +142,6 @@ mod tests {
         assert_eq!(table.anonymous, limits(1_000, UNLIMITED, 7));
         assert_eq!(table.of(Plan::Pro), PlanTable::default().of(Plan::Pro));
         assert_eq!(table.of(Plan::Enterprise).requests_a_day, UNLIMITED);
-    }
-
-    #[test]
-    fn p31_plans_weigh_what_the_readings_say() {
-        use Plan::*;
-        let weights = [(Trial, 1), (Free, 1), (Payg, 2), (Starter, 2), (Pro, 4), (Scale, 8), (Enterprise, 8)];
-        weights.iter().for_each(|&(plan, weight)| assert_eq!(plan.weight(), weight, "{plan:?}"));
     }
 
     #[test]

@@ -200,7 +200,7 @@ async fn enable_user(args: EnableUser) -> anyhow::Result<()> {
 
 async fn set_role(args: SetRole) -> anyhow::Result<()> {
     let user = args.common.operator().await?.set_role(&args.user, args.role).await?;
-    let line = format!("{} has the role {}", args.user, user.role);
+    let line = format!("{} has the role {}", args.user, user.role.as_str());
     args.common.done(json!({ "user_id": user.user_id, "role": user.role }), line);
     Ok(())
 }

@@ -222,7 +222,7 @@ impl Sessions {
         let new = NewGateSession {
             digest: &session.digest,
             account_id: session.account.as_str(),
-            environment: caller.environment.as_str(),
+            environment: caller.environment,
             node_id: &self.node_id,
             preset: session.key.preset.name(),
             is_blind: session.is_blind(),

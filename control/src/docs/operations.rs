@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use metrics::{counter, gauge};
+use store::LockoutKind;
 
 use super::{Docs, health};
 use crate::compute::engine::DeviceState;
@@ -54,8 +55,9 @@ pub fn page(docs: &Docs) -> String {
         for (state, count) in [("in_use", connections.in_use), ("idle", connections.idle)] {
             gauge!("ango_database_connections", "state" => state).set(f64::from(count));
         }
-        for kind in ["address", "key", "sign_up", "user"] {
-            gauge!("ango_lockouts", "kind" => kind).set(locked.get(kind).copied().unwrap_or_default() as f64);
+        for kind in LockoutKind::ALL {
+            let count = locked.get(&kind).copied().unwrap_or_default();
+            gauge!("ango_lockouts", "kind" => kind.as_str()).set(count as f64);
         }
         for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
             let count = devices.iter().filter(|device| device.state == state).count();

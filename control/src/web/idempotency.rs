@@ -206,7 +206,7 @@ impl Held {
         let body = body.collect().await.map_err(ApiError::internal)?.to_bytes();
         let asked = Asked {
             fingerprint: self.fingerprint.whole(),
-            role: self.caller.role.as_str().to_owned(),
+            role: self.caller.role,
             credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
         };
         let (answer, blob) =

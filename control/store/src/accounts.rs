@@ -1,5 +1,7 @@
 //! Accounts: who owns keys, sessions and everything else.
 
+use api::Plan;
+
 use crate::database::{from_row, values};
 use crate::{Result, Store};
 
@@ -9,14 +11,14 @@ pub struct Account {
     /// `acct_...`
     pub account_id: String,
     /// Its plan.
-    pub plan: String,
+    pub plan: Plan,
     /// When it came into being, in microseconds since 1970.
     pub created_at: i64,
     /// Its API keys that are not revoked.
     pub keys: i64,
 }
 
-from_row!(Account { account_id, plan, created_at, keys });
+from_row!(Account { account_id, plan as word, created_at, keys });
 
 impl Store {
     /// All accounts, oldest first.
@@ -35,7 +37,7 @@ impl Store {
     }
 
     /// Puts an account on a plan. False: there is no such account.
-    pub async fn set_plan(&self, account_id: &str, plan: &str) -> Result<bool> {
+    pub async fn set_plan(&self, account_id: &str, plan: Plan) -> Result<bool> {
         let sql = "UPDATE accounts SET plan = $2 WHERE account_id = $1";
         Ok(self.db.execute(sql, values![account_id, plan]).await? == 1)
     }

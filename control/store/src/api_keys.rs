@@ -1,5 +1,7 @@
 //! API keys and the accounts that own them.
 
+use api::{Environment, KeyStatus, Plan, Role};
+
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
@@ -16,14 +18,14 @@ pub struct NewApiKey<'a> {
     pub digest: &'a [u8; 32],
     /// First 16 characters of the key.
     pub key_prefix: &'a str,
-    /// `viewer`, `developer`, `account_admin` or `trial`.
-    pub role: &'a str,
-    /// `live`, `test`, `dev` or `trial`.
-    pub environment: &'a str,
+    /// What it may do.
+    pub role: Role,
+    /// What it is for.
+    pub environment: Environment,
     /// May be used under `/v1`; under `/api/v1` any key may (readings A4).
     pub office: bool,
     /// The plan of the account if that is new.
-    pub plan: &'a str,
+    pub plan: Plan,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
     /// When it stops working by itself.
@@ -41,16 +43,16 @@ pub struct ApiKey {
     pub lineage_id: String,
     /// First 16 characters of the key.
     pub key_prefix: String,
-    /// `viewer`, `developer`, `account_admin` or `trial`.
-    pub role: String,
-    /// `live`, `test`, `dev` or `trial`.
-    pub environment: String,
+    /// What it may do.
+    pub role: Role,
+    /// What it is for.
+    pub environment: Environment,
     /// May be used under `/api/v1` (readings A4).
     pub platform: bool,
     /// May be used under `/v1`.
     pub office: bool,
     /// The account's plan.
-    pub plan: String,
+    pub plan: Plan,
     /// When it was made.
     pub created_at: i64,
     /// When it stops working by itself.
@@ -68,11 +70,11 @@ from_row!(ApiKey {
     account_id,
     lineage_id,
     key_prefix,
-    role,
-    environment,
+    role as word,
+    environment as word,
     platform,
     office,
-    plan,
+    plan as word,
     created_at,
     expires_at,
     revoked_at,
@@ -90,13 +92,13 @@ pub struct RevokedLineage {
 }
 
 impl ApiKey {
-    /// `active`, `rotating`, `revoked` or `expired` (readings A16).
-    pub fn status(&self, now: i64) -> &'static str {
+    /// Its status at this time.
+    pub fn status(&self, now: i64) -> KeyStatus {
         match self {
-            ApiKey { revoked_at: Some(_), .. } => "revoked",
-            ApiKey { expires_at: Some(end), .. } if *end <= now => "expired",
-            ApiKey { rotated_at: Some(_), .. } => "rotating",
-            _ => "active",
+            ApiKey { revoked_at: Some(_), .. } => KeyStatus::Revoked,
+            ApiKey { expires_at: Some(end), .. } if *end <= now => KeyStatus::Expired,
+            ApiKey { rotated_at: Some(_), .. } => KeyStatus::Rotating,
+            _ => KeyStatus::Active,
         }
     }
 }
@@ -280,7 +282,7 @@ pub(crate) async fn insert(tx: &mut Tx, key: &NewApiKey<'_>) -> Result<()> {
         ],
     )
     .await?;
-    if key.environment == "trial"
+    if key.environment == Environment::Trial
         && let Some(expires_at) = key.expires_at
     {
         let sql = "INSERT INTO trials (account_id, expires_at) VALUES ($1, $2) ON CONFLICT (account_id) DO NOTHING";

@@ -1,5 +1,7 @@
 //! What became of circuits that were run.
 
+use api::circuits::OperationStatus;
+
 use crate::database::{Tx, from_row, values};
 use crate::{Error, Result, Store};
 
@@ -27,8 +29,8 @@ pub struct NewCircuitOperation {
 pub struct CircuitOperationEnd {
     /// `op_...`
     pub op_id: String,
-    /// `completed`, `failed` or `cancelled`.
-    pub status: &'static str,
+    /// One of those that end a run.
+    pub status: OperationStatus,
     /// Gates that were completed.
     pub gates_done: i64,
     /// Bootstrap operations charged, by the tariff.
@@ -52,8 +54,8 @@ pub struct CircuitOperationRecord {
     pub op_id: String,
     /// SHA-256 of its session's id.
     pub session_digest: Vec<u8>,
-    /// `pending`, `completed`, `failed` or `cancelled`.
-    pub status: String,
+    /// A run that has not ended is on record as pending.
+    pub status: OperationStatus,
     /// Gates of the circuit.
     pub gates_total: i64,
     /// Gates that were completed, once it has ended.
@@ -83,7 +85,7 @@ pub struct CircuitOperationRecord {
 from_row!(CircuitOperationRecord {
     op_id,
     session_digest,
-    status,
+    status as word,
     gates_total,
     gates_done,
     by_gate,

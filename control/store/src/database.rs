@@ -9,15 +9,17 @@
 
 use std::time::Duration;
 
+use api::circuits::OperationStatus;
+use api::{Environment, Plan, Role, Word};
 use sqlx::postgres::{PgArguments, PgPool, PgPoolOptions, PgRow};
 use sqlx::sqlite::SqliteSynchronous;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
 };
-use sqlx::{Arguments, Connection, Executor, FromRow};
+use sqlx::{Arguments, ColumnIndex, Connection, Decode, Executor, FromRow, Type};
 
 use crate::commits::{Moment, reach};
-use crate::{Error, Result};
+use crate::{Error, LockoutKind, RecordedState, Result};
 
 /// How long a call waits for a connection or, on SQLite, for another writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,6 +96,12 @@ value_from! {
     Option<&'a [u8]>, Bytes, value => value;
     bool, Boolean, value => Some(value);
     Option<bool>, Boolean, value => value;
+    Environment, Text, value => Some(value.as_str());
+    LockoutKind, Text, value => Some(value.as_str());
+    OperationStatus, Text, value => Some(value.as_str());
+    Plan, Text, value => Some(value.as_str());
+    RecordedState, Text, value => Some(value.as_str());
+    Role, Text, value => Some(value.as_str());
     Vec<i64>, Integers, value => value;
     Vec<Option<&'a str>>, Texts, value => value;
     Vec<&'a [u8]>, ByteStrings, value => value;
@@ -110,68 +118,42 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
-/// Reads a struct from the columns that have its fields' names. (The driver's own derive is a macro that is compiled with both
+/// Reads a struct from the columns that have its fields' names; `as word` marks an enum, which its column holds by its
+/// word. (The driver's own derive is a macro that is compiled with both
 /// drivers once more, for the machine that compiles: minutes.)
 macro_rules! from_row {
-    ($name:ident { $($field:ident),* }) => {
-        $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field)*);
-        $crate::database::from_row!(@of sqlx::postgres::PgRow, $name $($field)*);
+    ($name:ident { $($field:ident $(as $word:ident)?),* }) => {
+        $crate::database::from_row!(@of sqlx::sqlite::SqliteRow, $name $($field $(as $word)?),*);
+        $crate::database::from_row!(@of sqlx::postgres::PgRow, $name $($field $(as $word)?),*);
     };
-    (@of $row:ty, $name:ident $($field:ident)*) => {
+    (@of $row:ty, $name:ident $($field:ident $(as $word:ident)?),*) => {
         impl sqlx::FromRow<'_, $row> for $name {
             fn from_row(row: &$row) -> sqlx::Result<Self> {
-                Ok(Self { $($field: sqlx::Row::try_get(row, stringify!($field))?),* })
+                Ok(Self { $($field: $crate::database::from_row!(@value row, $field $($word)?)?),* })
             }
         }
+    };
+    (@value $row:ident, $field:ident) => {
+        sqlx::Row::try_get($row, stringify!($field))
+    };
+    (@value $row:ident, $field:ident word) => {
+        $crate::database::word($row, stringify!($field))
     };
 }
 pub(crate) use from_row;
 
-/// Gives the variants of an enum their words in a column: `as_str`, `from_name`, and reading it from a row.
-macro_rules! words {
-    ($name:ident { $($variant:ident = $word:literal),* $(,)? }) => {
-        impl $name {
-            /// Its word in the database.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word),*
-                }
-            }
-
-            /// The one of this word.
-            pub fn from_name(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some($name::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-
-        impl<D: sqlx::Database> sqlx::Type<D> for $name
-        where
-            String: sqlx::Type<D>,
-        {
-            fn type_info() -> D::TypeInfo {
-                String::type_info()
-            }
-
-            fn compatible(info: &D::TypeInfo) -> bool {
-                String::compatible(info)
-            }
-        }
-
-        impl<'r, D: sqlx::Database> sqlx::Decode<'r, D> for $name
-        where
-            String: sqlx::Decode<'r, D>,
-        {
-            fn decode(value: D::ValueRef<'r>) -> std::result::Result<Self, sqlx::error::BoxDynError> {
-                let word = String::decode(value)?;
-                $name::from_name(&word).ok_or_else(|| format!("{word:?} is no {}", stringify!($name)).into())
-            }
-        }
-    };
+/// Reads an enum by its word in a column.
+pub(crate) fn word<'r, R: sqlx::Row, T: Word>(row: &'r R, column: &'static str) -> sqlx::Result<T>
+where
+    &'static str: ColumnIndex<R>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let word: String = row.try_get(column)?;
+    T::of_word(&word).ok_or_else(|| sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: format!("{word:?} is no {}", T::NAME).into(),
+    })
 }
-pub(crate) use words;
 
 /// A database; cheap to clone.
 #[derive(Clone, Debug)]

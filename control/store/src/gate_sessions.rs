@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::database::{Tx, from_row, locking, values, words};
+use api::Environment;
+
+use crate::database::{Tx, from_row, locking, values};
 use crate::pages::{Rows, page};
 use crate::{Result, Store};
 
@@ -14,7 +16,7 @@ pub struct NewGateSession<'a> {
     /// Owner.
     pub account_id: &'a str,
     /// Environment of the key that opened it (readings X15).
-    pub environment: &'a str,
+    pub environment: Environment,
     /// The node that holds its key.
     pub node_id: &'a str,
     /// The specification's name of its preset.
@@ -72,7 +74,7 @@ from_row!(GateSession {
     preset,
     is_blind,
     imported,
-    state,
+    state as word,
     created_at,
     expires_at,
     ended_at,
@@ -114,7 +116,12 @@ pub enum RecordedState {
     Lost,
 }
 
-words!(RecordedState { Active = "active", Deleted = "deleted", Expired = "expired", Lost = "lost" });
+api::words!(RecordedState, "state of a session", {
+    Active = "active",
+    Deleted = "deleted",
+    Expired = "expired",
+    Lost = "lost",
+});
 
 /// How opening a session went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +147,7 @@ pub struct GateUsage {
     /// Owner.
     pub account_id: String,
     /// Environment of the key that asked.
-    pub environment: &'static str,
+    pub environment: Environment,
     /// Gates of the operation.
     pub gates: i64,
     /// JSON object: gate name to count.
@@ -284,7 +291,7 @@ impl Store {
             .db
             .execute(
                 "UPDATE gate_sessions SET state = $2, ended_at = $3, sealed_id = NULL WHERE digest = $1 AND state = 'active'",
-                values![digest, RecordedState::from(end).as_str(), at],
+                values![digest, RecordedState::from(end), at],
             )
             .await?;
         Ok(done == 1)
@@ -342,7 +349,7 @@ impl Store {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Environment of the keys.
-    pub environment: String,
+    pub environment: Environment,
     /// Requests: gates, batches, circuits.
     pub operations: i64,
     /// Gates.
@@ -355,7 +362,7 @@ pub struct UsageTotals {
     pub compute_us: i64,
 }
 
-from_row!(UsageTotals { environment, operations, gates, bootstrap_ops, cost_milli_yen, compute_us });
+from_row!(UsageTotals { environment as word, operations, gates, bootstrap_ops, cost_milli_yen, compute_us });
 
 impl Store {
     /// What an account used from one moment to before another, by environment.
@@ -422,7 +429,7 @@ async fn insert_usage(tx: &mut Tx, charges: &[&GateUsage]) -> Result<()> {
             texts(|charge| &charge.usage_id),
             sessions,
             texts(|charge| &charge.account_id),
-            texts(|charge| charge.environment),
+            texts(|charge| charge.environment.as_str()),
             integers(|charge| charge.gates),
             texts(|charge| &charge.by_gate),
             integers(|charge| charge.bootstrap_ops),

@@ -47,7 +47,7 @@ pub use gate_sessions::{
     GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,
 };
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
-pub use lockouts::{Locked, Lockout};
+pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use pages::Rows;
 pub use request_counts::{Counts, Settled, Settlement, Wish};
 pub use schema::Schema;

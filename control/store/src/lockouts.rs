@@ -3,13 +3,33 @@
 use crate::database::{from_row, values};
 use crate::{Result, Store};
 
+/// What failures are counted of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockoutKind {
+    /// A text that was shown as an API key.
+    Key,
+    /// A caller's network.
+    Address,
+    /// A user, by the e-mail that was given with a wrong password.
+    User,
+    /// A network that users sign up from: each sign-up counts.
+    SignUp,
+}
+
+api::words!(LockoutKind, "kind of lockout", {
+    Key = "key",
+    Address = "address",
+    User = "user",
+    SignUp = "sign_up",
+});
+
 /// What is known of one subject. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lockout {
     /// Keyed digest of what was shown, of the network that it came from, or of a user's e-mail.
     pub subject: [u8; 32],
-    /// `key`, `address`, `user` or `sign_up`.
-    pub kind: String,
+    /// What the subject is.
+    pub kind: LockoutKind,
     /// Failures that still count, oldest first.
     pub failures: Vec<i64>,
     /// End of the lock, if it is locked.
@@ -23,8 +43,8 @@ pub struct Lockout {
 pub struct Locked {
     /// Keyed digest.
     pub subject: Vec<u8>,
-    /// `key`, `address`, `user` or `sign_up`.
-    pub kind: String,
+    /// What the subject is.
+    pub kind: LockoutKind,
     /// End of the lock.
     pub locked_until: i64,
     /// The API key, if what was shown was one once.
@@ -33,18 +53,18 @@ pub struct Locked {
     pub account_id: Option<String>,
 }
 
-from_row!(Locked { subject, kind, locked_until, key_id, account_id });
+from_row!(Locked { subject, kind as word, locked_until, key_id, account_id });
 
 struct Row {
     subject: Vec<u8>,
-    kind: String,
+    kind: LockoutKind,
     failures: Vec<u8>,
     locked_until: Option<i64>,
     expires_at: i64,
     version: i64,
 }
 
-from_row!(Row { subject, kind, failures, locked_until, expires_at, version });
+from_row!(Row { subject, kind as word, failures, locked_until, expires_at, version });
 
 impl Row {
     fn lockout(self) -> Option<Lockout> {
@@ -88,7 +108,7 @@ impl Store {
                 "INSERT INTO lockouts (subject, kind, failures, locked_until, expires_at, version) \
                  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures, \
                  locked_until = excluded.locked_until, expires_at = excluded.expires_at, version = excluded.version",
-                values![&lockout.subject, &lockout.kind, &failures, lockout.locked_until, lockout.expires_at, version],
+                values![&lockout.subject, lockout.kind, &failures, lockout.locked_until, lockout.expires_at, version],
             )
             .await?;
             known.push(lockout);

@@ -1,5 +1,7 @@
 //! Sign-ins: what a refresh token is exchanged under, and access tokens that ended before their time.
 
+use api::{Plan, Role};
+
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
@@ -13,7 +15,7 @@ pub struct NewSignIn<'a> {
     /// `acct_...`, for a user who has no account yet.
     pub account_id: &'a str,
     /// The plan of a new account.
-    pub plan: &'a str,
+    pub plan: Plan,
     /// Digest of its first refresh token.
     pub refresh: &'a [u8; 32],
     /// Now, in microseconds since 1970.
@@ -78,16 +80,16 @@ pub struct NextRefreshToken<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenStanding {
     /// The account's plan.
-    pub plan: String,
+    pub plan: Plan,
     /// The user's role now.
-    pub role: String,
+    pub role: Role,
     /// When the operator shut the user out.
     pub disabled_at: Option<i64>,
     /// When the sign-in was ended.
     pub revoked_at: Option<i64>,
 }
 
-from_row!(TokenStanding { plan, role, disabled_at, revoked_at });
+from_row!(TokenStanding { plan as word, role as word, disabled_at, revoked_at });
 
 impl Tx {
     /// Ends a token until this time, and its sign-in with all refresh tokens if it has one (readings A11).

@@ -1,5 +1,7 @@
 //! Users of the dashboard: with a password here, or known to an external issuer.
 
+use api::{Plan, Role};
+
 use crate::api_keys::{LINEAGES_OF_USER, revoke_all};
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
@@ -15,8 +17,8 @@ pub struct NewUser<'a> {
     pub email: &'a str,
     /// argon2id, as a PHC string.
     pub password_hash: &'a str,
-    /// `viewer`, `developer` or `account_admin`.
-    pub role: &'a str,
+    /// Not that of trial keys.
+    pub role: Role,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
 }
@@ -36,8 +38,8 @@ pub struct User {
     pub issuer: Option<String>,
     /// The external issuer's name of the user.
     pub subject: Option<String>,
-    /// `viewer`, `developer` or `account_admin`.
-    pub role: String,
+    /// Not that of trial keys.
+    pub role: Role,
     /// When it was made.
     pub created_at: i64,
     /// When it last gave its password.
@@ -53,7 +55,7 @@ from_row!(User {
     password_hash,
     issuer,
     subject,
-    role,
+    role as word,
     created_at,
     last_sign_in_at,
     disabled_at
@@ -84,9 +86,9 @@ pub struct NewExternalUser<'a> {
     /// Its name of the account, if it says one.
     pub account: Option<&'a str>,
     /// The role of a new user.
-    pub role: &'a str,
+    pub role: Role,
     /// The plan of a new account.
-    pub plan: &'a str,
+    pub plan: Plan,
     /// Whether the issuer's name of an account may be one of our account ids, which then is that account.
     pub trusts_account_ids: bool,
     /// Users and accounts together that the issuer may bring into being.
@@ -103,14 +105,14 @@ pub struct ExternalUser {
     /// The account of this token.
     pub account_id: String,
     /// The user's own role, for tokens that say none.
-    pub role: String,
+    pub role: Role,
     /// The account's plan.
-    pub plan: String,
+    pub plan: Plan,
     /// When the operator shut it out.
     pub disabled_at: Option<i64>,
 }
 
-from_row!(ExternalUser { user_id, account_id, role, plan, disabled_at });
+from_row!(ExternalUser { user_id, account_id, role as word, plan as word, disabled_at });
 
 impl Tx {
     /// Changes a password and ends every other sign-in of the user.
@@ -192,7 +194,7 @@ impl Store {
     }
 
     /// Gives a user another role and ends their sign-ins: tokens say the role that they were made with. False: no such user.
-    pub async fn set_role(&self, user_id: &str, role: &str, at: i64) -> Result<bool> {
+    pub async fn set_role(&self, user_id: &str, role: Role, at: i64) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let done = tx.execute("UPDATE users SET role = $2 WHERE user_id = $1", values![user_id, role]).await? == 1;
         end_sign_ins(&mut tx, user_id, at).await?;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use api::{Environment, Plan, Role};
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Connection, PgConnection};
 use store::commits::{self, Moment};
@@ -35,10 +36,10 @@ async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
         lineage_id: "lin_1",
         digest: &[1; 32],
         key_prefix: "svc_live_0123456",
-        role: "developer",
-        environment: "live",
+        role: Role::Developer,
+        environment: Environment::Live,
         office: true,
-        plan: "free",
+        plan: Plan::Free,
         created_at: 5,
         expires_at: None,
     };
@@ -46,7 +47,7 @@ async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
     let session = NewGateSession {
         digest: &[1; 32],
         account_id: "acct_1",
-        environment: "live",
+        environment: Environment::Live,
         node_id: "node_1",
         preset: "fast_128",
         is_blind: true,
@@ -67,7 +68,7 @@ fn charge(usage_id: &str) -> Unit {
         usage_id: usage_id.to_owned(),
         session_digest: [1; 32],
         account_id: "acct_1".to_owned(),
-        environment: "live",
+        environment: Environment::Live,
         gates: 1,
         by_gate: "{}".to_owned(),
         bootstrap_ops: 1,

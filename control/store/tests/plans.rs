@@ -1,6 +1,8 @@
 //! No query reads a whole table that grows: every statement of a tour of the store is explained, on both databases.
 #![cfg(debug_assertions)]
 
+use api::circuits::OperationStatus;
+use api::{Environment, Plan, Role};
 use sqlx::sqlite::SqlitePool;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use store::statements;
@@ -47,17 +49,17 @@ fn is_query(sql: &str) -> bool {
     ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb))
 }
 
-fn new_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str, environment: &'a str) -> NewApiKey<'a> {
+fn new_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str, environment: Environment) -> NewApiKey<'a> {
     NewApiKey {
         key_id,
         account_id,
         lineage_id: key_id,
         digest,
         key_prefix: "svc_test_0123456",
-        role: "developer",
+        role: Role::Developer,
         environment,
         office: true,
-        plan: "free",
+        plan: Plan::Free,
         created_at: 5,
         expires_at: Some(500),
     }
@@ -77,7 +79,7 @@ fn unit(n: u8) -> Unit {
         }),
         operation_end: Some(CircuitOperationEnd {
             op_id,
-            status: "completed",
+            status: OperationStatus::Completed,
             gates_done: 1,
             bootstrap_ops: 1,
             cost_milli_yen: 1,
@@ -90,7 +92,7 @@ fn unit(n: u8) -> Unit {
             usage_id: format!("use_{n}"),
             session_digest: [1 + n % 2; 32],
             account_id,
-            environment: "live",
+            environment: Environment::Live,
             gates: 1,
             by_gate: "{}".to_owned(),
             bootstrap_ops: 1,
@@ -111,10 +113,10 @@ fn claim(n: u8) -> NewClaim {
 /// Everything that nodes do again and again.
 async fn tour(store: &Store) -> store::Result<()> {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
-        store.insert_api_key(&new_key(&digest, account, account, "test")).await?;
+        store.insert_api_key(&new_key(&digest, account, account, Environment::Test)).await?;
     }
     let window = TrialWindow { network: &[3; 32], keys_max: 5, length: 50 };
-    store.insert_trial_key(&new_key(&[3; 32], "ak_3", "acct_3", "trial"), &[1; 52], window).await?;
+    store.insert_trial_key(&new_key(&[3; 32], "ak_3", "acct_3", Environment::Trial), &[1; 52], window).await?;
     store.trial_keys("svc_test_0123456", 10).await?;
     assert!(store.take_trial_operations("acct_3", 1, 10).await?);
     store.give_back_trial_operations("acct_3", 1).await?;
@@ -124,7 +126,7 @@ async fn tour(store: &Store) -> store::Result<()> {
         let session = NewGateSession {
             digest: &[n; 32],
             account_id: "acct_1",
-            environment: "live",
+            environment: Environment::Live,
             node_id: "node_1",
             preset: "fast_128",
             is_blind: true,

@@ -6,13 +6,13 @@
 //! does not shut them out. All is decided in memory; nodes tell one another through the database once a second, at once
 //! where a cache store carries the news.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use api::Code;
 use parking_lot::Mutex;
-use store::{Lockout, Store};
+use store::{Lockout, LockoutKind, Store};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::Subject;
@@ -90,66 +90,35 @@ impl Digests {
     }
 }
 
-/// What failures are counted of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A text that was shown as an API key.
-    Key,
-    /// A caller's network.
-    Address,
-    /// A user, by the e-mail that was given with a wrong password.
-    User,
-    /// A network that users sign up from: each sign-up counts.
-    SignUp,
+/// How long a failure counts.
+fn window(kind: LockoutKind) -> Duration {
+    match kind {
+        LockoutKind::User => USER_WINDOW,
+        LockoutKind::Key | LockoutKind::Address | LockoutKind::SignUp => WINDOW,
+    }
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Key, Kind::Address, Kind::User, Kind::SignUp];
+/// The longest lock.
+fn lock_max(kind: LockoutKind) -> Duration {
+    match kind {
+        LockoutKind::User => USER_WAIT_MAX,
+        LockoutKind::Key | LockoutKind::Address | LockoutKind::SignUp => LOCK,
+    }
+}
 
-    /// The word in the column `kind`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Kind::Key => "key",
-            Kind::Address => "address",
-            Kind::User => "user",
-            Kind::SignUp => "sign_up",
+/// The lock that so many failures within the window are answered with.
+fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
+    let max = match kind {
+        LockoutKind::Key => KEY_FAILURES_MAX,
+        LockoutKind::Address => ADDRESS_FAILURES_MAX,
+        LockoutKind::SignUp => SIGN_UPS_MAX,
+        LockoutKind::User => {
+            let doublings = u32::try_from(failures.checked_sub(USER_FAILURES_FREE + 1)?).unwrap_or(u32::MAX);
+            let wait = USER_WAIT_MIN.saturating_mul(2_u32.saturating_pow(doublings));
+            return Some(wait.min(USER_WAIT_MAX));
         }
-    }
-
-    fn of(lockout: &Lockout) -> Kind {
-        Kind::ALL.into_iter().find(|kind| kind.as_str() == lockout.kind).unwrap_or(Kind::Address)
-    }
-
-    /// How long a failure counts.
-    fn window(self) -> Duration {
-        match self {
-            Kind::User => USER_WINDOW,
-            Kind::Key | Kind::Address | Kind::SignUp => WINDOW,
-        }
-    }
-
-    /// The longest lock.
-    fn lock_max(self) -> Duration {
-        match self {
-            Kind::User => USER_WAIT_MAX,
-            Kind::Key | Kind::Address | Kind::SignUp => LOCK,
-        }
-    }
-
-    /// The lock that so many failures within the window are answered with.
-    fn lock(self, failures: usize) -> Option<Duration> {
-        let max = match self {
-            Kind::Key => KEY_FAILURES_MAX,
-            Kind::Address => ADDRESS_FAILURES_MAX,
-            Kind::SignUp => SIGN_UPS_MAX,
-            Kind::User => {
-                let doublings = u32::try_from(failures.checked_sub(USER_FAILURES_FREE + 1)?).unwrap_or(u32::MAX);
-                let wait = USER_WAIT_MIN.saturating_mul(2_u32.saturating_pow(doublings));
-                return Some(wait.min(USER_WAIT_MAX));
-            }
-        };
-        (failures >= max).then_some(LOCK)
-    }
+    };
+    (failures >= max).then_some(LOCK)
 }
 
 /// The lockouts as a node knows them.
@@ -185,7 +154,7 @@ impl Lockouts {
         let mut known = self.known.lock();
         let ends = subjects.into_iter().flatten().filter_map(|subject| {
             let lockout = &mut known.subjects.get_mut(&subject)?.lockout;
-            let longest = now.plus(Kind::of(lockout).lock_max()).0;
+            let longest = now.plus(lock_max(lockout.kind)).0;
             let until = lockout.locked_until.as_mut()?;
             // a clock that was set back must not make the lock longer
             *until = (*until).min(longest);
@@ -201,11 +170,11 @@ impl Lockouts {
     }
 
     /// How many subjects of each kind are locked.
-    pub fn locked(&self, now: Timestamp) -> BTreeMap<String, u64> {
-        let mut locked = BTreeMap::new();
+    pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
+        let mut locked = HashMap::new();
         for Entry { lockout, .. } in self.known.lock().subjects.values() {
             if lockout.locked_until.is_some_and(|until| until > now.0) {
-                *locked.entry(lockout.kind.clone()).or_default() += 1;
+                *locked.entry(lockout.kind).or_default() += 1;
             }
         }
         locked
@@ -213,7 +182,7 @@ impl Lockouts {
 
     /// Counts a failed attempt with this text and from this network.
     pub fn failed(&self, address: Option<Digest>, shown: Option<Digest>, now: Timestamp) {
-        for (subject, kind) in [(address, Kind::Address), (shown, Kind::Key)] {
+        for (subject, kind) in [(address, LockoutKind::Address), (shown, LockoutKind::Key)] {
             if let Some(subject) = subject {
                 self.count(subject, kind, now);
             }
@@ -221,7 +190,7 @@ impl Lockouts {
     }
 
     /// Counts a failure of one subject.
-    pub fn count(&self, subject: Digest, kind: Kind, now: Timestamp) {
+    pub fn count(&self, subject: Digest, kind: LockoutKind, now: Timestamp) {
         self.known.lock().add(subject, kind, now);
     }
 
@@ -282,26 +251,20 @@ impl Lockouts {
 }
 
 impl Known {
-    fn add(&mut self, subject: Digest, kind: Kind, now: Timestamp) {
+    fn add(&mut self, subject: Digest, kind: LockoutKind, now: Timestamp) {
         if self.subjects.len() >= SUBJECTS_MAX && !self.subjects.contains_key(&subject) {
             self.make_room(now);
         }
         let entry = self.subjects.entry(subject).or_insert_with(|| Entry {
-            lockout: Lockout {
-                subject,
-                kind: kind.as_str().to_owned(),
-                failures: Vec::new(),
-                locked_until: None,
-                expires_at: 0,
-            },
+            lockout: Lockout { subject, kind, failures: Vec::new(), locked_until: None, expires_at: 0 },
             untold: Vec::new(),
         });
-        if kind != Kind::User && entry.lockout.locked_until.is_some_and(|until| until > now.0) {
+        if kind != LockoutKind::User && entry.lockout.locked_until.is_some_and(|until| until > now.0) {
             return;
         }
         add(&mut entry.lockout, &[now.0], now);
         if entry.lockout.locked_until.is_some_and(|until| until > now.0) {
-            tracing::warn!(target: "security", kind = entry.lockout.kind, "locked after too many failures");
+            tracing::warn!(target: "security", kind = entry.lockout.kind.as_str(), "locked after too many failures");
         }
         entry.untold.push(now.0);
         self.untold.insert(subject);
@@ -343,7 +306,7 @@ impl Known {
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
                 // a lock longer than any was made before the clock was set back: callers were told the end that is known here
-                let longest = now.plus(Kind::of(&lockout).lock_max()).0;
+                let longest = now.plus(lock_max(lockout.kind)).0;
                 if lockout.locked_until.is_some_and(|until| until > longest) && entry.lockout.locked_until.is_some() {
                     lockout.locked_until = lockout.locked_until.min(entry.lockout.locked_until);
                 }
@@ -378,24 +341,24 @@ impl Known {
 
 /// Adds failures to what is known, and locks when they are too many within the window.
 fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
-    let kind = Kind::of(lockout);
+    let kind = lockout.kind;
     let is_locked = |lockout: &Lockout, at: i64| lockout.locked_until.is_some_and(|until| until > at);
     let mut failures = failures.to_vec();
     failures.sort_unstable();
     // those of a clock that has been set back since would push out what comes now
-    lockout.failures.retain(|&known| known < now.plus(kind.window()).0);
+    lockout.failures.retain(|&known| known < now.plus(window(kind)).0);
     for at in failures {
         // another node may have locked it in the meantime: what came after that does not count, but that a user's wait grows
-        if kind != Kind::User && is_locked(lockout, at) {
+        if kind != LockoutKind::User && is_locked(lockout, at) {
             continue;
         }
         let place = lockout.failures.partition_point(|&known| known <= at);
         lockout.failures.insert(place, at);
         let newest = Timestamp(lockout.failures[lockout.failures.len() - 1]);
-        lockout.failures.retain(|&known| newest.since(Timestamp(known)) < kind.window());
-        if let Some(lock) = kind.lock(lockout.failures.len()) {
+        lockout.failures.retain(|&known| newest.since(Timestamp(known)) < window(kind));
+        if let Some(lock) = lock(kind, lockout.failures.len()) {
             lockout.locked_until = Some(newest.plus(lock).0);
-            if kind == Kind::User {
+            if kind == LockoutKind::User {
                 let superfluous = lockout.failures.len().saturating_sub(USER_FAILURES_KEPT);
                 lockout.failures.drain(..superfluous);
             } else {
@@ -406,7 +369,7 @@ fn add(lockout: &mut Lockout, failures: &[i64], now: Timestamp) {
     if !is_locked(lockout, now.0) {
         lockout.locked_until = None;
     }
-    let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(kind.window()).0);
+    let last_failure = lockout.failures.last().map(|&last| Timestamp(last).plus(window(kind)).0);
     lockout.expires_at = lockout.expires_at.max(last_failure.max(lockout.locked_until).unwrap_or(0));
 }
 

@@ -44,12 +44,10 @@ impl Found {
     /// As it is told, without its outputs.
     pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
-        let recorded = OperationStatus::from_name(&record.status)
-            .ok_or_else(|| ApiError::internal(format!("a run with the status {}", record.status)))?;
         let engine = self.run.as_ref().and_then(|run| run.engine.get());
-        let (status, gates_done) = match (recorded, engine.and_then(|&engine| compute.engine.gates_done(engine))) {
+        let (status, gates_done) = match (record.status, engine.and_then(|&engine| compute.engine.gates_done(engine))) {
             (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, done),
-            _ => (recorded, record.gates_done.unsigned_abs()),
+            _ => (record.status, record.gates_done.unsigned_abs()),
         };
         let error = record.error_code.clone().zip(record.error_message.clone());
         Ok(CircuitOperation {
@@ -72,16 +70,12 @@ impl Found {
     pub fn results(&self) -> Option<Vec<Output>> {
         self.run.as_ref().and_then(|run| run.results())
     }
-
-    fn has_ended(&self) -> bool {
-        OperationStatus::from_name(&self.record.status).is_some_and(OperationStatus::has_ended)
-    }
 }
 
 /// Cancels a run and waits for its end; of one that has ended drops the results (readings C4, P24).
 pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
     let found = Found::find(compute, caller, op_id).await?;
-    if found.has_ended() {
+    if found.record.status.has_ended() {
         if let Some(session) = &found.session {
             session.bench.forget_run(&found.op_id);
         }
@@ -97,5 +91,5 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
         run.ended().await;
     }
     let record = Found::find(compute, caller, op_id).await?.record;
-    Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled.as_str() })
+    Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled })
 }

@@ -291,7 +291,7 @@ impl Job {
     fn end(&self, status: OperationStatus, gates: u64, price: &Price, took: Duration) -> CircuitOperationEnd {
         CircuitOperationEnd {
             op_id: self.run.op_id.as_str().to_owned(),
-            status: status.as_str(),
+            status,
             gates_done: gates as i64,
             bootstrap_ops: price.bootstrap_ops as i64,
             cost_milli_yen: price.cost.0,

@@ -14,7 +14,7 @@ use store::Store;
 
 use crate::blobs::{Blobs, Missing};
 use crate::budget::Payer;
-use crate::caller::Caller;
+use crate::caller::{Caller, Role};
 use crate::clock::Timestamp;
 use crate::ids;
 use crate::secrets::Key;
@@ -57,7 +57,7 @@ pub(super) struct Asked {
     /// SHA-256 of its body; none if its body was not looked at.
     pub(super) fingerprint: Option<[u8; 32]>,
     /// The caller's role: a lower one must not read what a higher one was answered, such as its new key.
-    pub(super) role: String,
+    pub(super) role: Role,
     /// The API key's lineage or the user that asked, if the answer holds a secret: no other one may read it again.
     #[serde(default)]
     pub(super) credential: Option<String>,
@@ -74,7 +74,7 @@ impl Replay {
     /// credential, where the answer holds a secret.
     pub fn fits(&self, fingerprint: [u8; 32], caller: &Caller) -> bool {
         let Asked { fingerprint: first, role, credential } = &self.asked;
-        role == caller.role.as_str()
+        *role == caller.role
             && credential.as_ref().is_none_or(|credential| credential == caller.credential.lasting_id())
             && first.is_none_or(|first| first == fingerprint)
     }

@@ -72,7 +72,7 @@ async fn a20_what_the_database_says_after_the_clock_was_set_back_makes_no_told_w
     let store = Store::open(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
     let lockouts = Lockouts::new(store);
     let before = Timestamp(1_000_000_000_000_000);
-    (0..USER_FAILURES_KEPT).for_each(|_| lockouts.count(key(0), Kind::User, before));
+    (0..USER_FAILURES_KEPT).for_each(|_| lockouts.count(key(0), LockoutKind::User, before));
     let back = Timestamp(before.0 - 3600 * 1_000_000);
     assert!(lockouts.check([Some(key(0))], back).is_err());
     // the failures are told only now, and come back with the lock's end by the old clock

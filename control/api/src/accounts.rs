@@ -1,0 +1,136 @@
+//! What an account and its API keys are: role, environment, plan, status.
+
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+/// What a key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
+pub enum Role {
+    /// Reads: GET only.
+    Viewer,
+    /// Runs compute, manages keys and webhooks.
+    Developer,
+    /// Everything, billing too.
+    AccountAdmin,
+    /// A trial key's role.
+    Trial,
+}
+
+words!(Role, "role", {
+    Viewer = "viewer",
+    Developer = "developer",
+    AccountAdmin = "account_admin",
+    Trial = "trial",
+});
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
+pub enum Environment {
+    /// Real billing.
+    #[cfg_attr(feature = "clap", value(alias = "production"))]
+    Live,
+    /// No payments; for CI.
+    #[cfg_attr(feature = "clap", value(alias = "sandbox"))]
+    Test,
+    /// Internal use.
+    #[cfg_attr(feature = "clap", value(alias = "development"))]
+    Dev,
+    /// A trial of half an hour.
+    Trial,
+}
+
+words!(Environment, "environment", { Live = "live", Test = "test", Dev = "dev", Trial = "trial" });
+
+impl Environment {
+    /// What its keys start with.
+    pub fn key_prefix(self) -> &'static str {
+        match self {
+            Environment::Live => "svc_live_",
+            Environment::Test => "svc_test_",
+            Environment::Dev => "svc_dev_",
+            Environment::Trial => "svc_trial_",
+        }
+    }
+}
+
+/// The state of an API key (readings A16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyStatus {
+    /// It works.
+    Active,
+    /// A successor has taken its place; it works for its last hours.
+    Rotating,
+    /// Its owner or the operator has ended it.
+    Revoked,
+    /// Its time is over.
+    Expired,
+}
+
+words!(KeyStatus, "status of a key", {
+    Active = "active",
+    Rotating = "rotating",
+    Revoked = "revoked",
+    Expired = "expired",
+});
+
+/// A plan of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Plan {
+    /// Of a trial key.
+    Trial,
+    /// The default.
+    Free,
+    /// Every unit charged.
+    Payg,
+    /// Small.
+    Starter,
+    /// Middle.
+    Pro,
+    /// Large.
+    Scale,
+    /// By agreement.
+    Enterprise,
+}
+
+words!(Plan, "plan", {
+    Trial = "trial",
+    Free = "free",
+    Payg = "payg",
+    Starter = "starter",
+    Pro = "pro",
+    Scale = "scale",
+    Enterprise = "enterprise",
+});
+
+impl Plan {
+    /// Share of an account of this plan when the node's devices are contended (readings P31).
+    pub fn weight(self) -> u32 {
+        match self {
+            Plan::Trial | Plan::Free => 1,
+            Plan::Payg | Plan::Starter => 2,
+            Plan::Pro => 4,
+            // an agreement is worth at least what can be bought
+            Plan::Scale | Plan::Enterprise => 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Plan;
+
+    #[test]
+    fn p31_plans_weigh_what_the_readings_say() {
+        use Plan::*;
+        let weights = [(Trial, 1), (Free, 1), (Payg, 2), (Starter, 2), (Pro, 4), (Scale, 8), (Enterprise, 8)];
+        weights.iter().for_each(|&(plan, weight)| assert_eq!(plan.weight(), weight, "{plan:?}"));
+    }
+}
