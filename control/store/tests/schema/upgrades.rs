@@ -1,0 +1,227 @@
+//! Upgrades with data: from the schema after each migration to the newest one.
+
+use std::collections::BTreeMap;
+
+use api::{Environment, Plan, Role};
+use store::Trial;
+
+use super::*;
+
+/// Rows to insert, each as soon as this migration has run. `#n` stands for 32 bytes of n, `%n` for 16.
+const ROWS: &[(i64, &str)] = &[
+    (1, "INSERT INTO accounts (account_id, created_at) VALUES ('acct_1', 5), ('acct_2', 6)"),
+    (
+        1,
+        "INSERT INTO api_keys (key_id, account_id, lineage_id, digest, key_prefix, role, environment, created_at, \
+         expires_at, revoked_at) VALUES \
+         ('ak_1', 'acct_1', 'lin_1', #1, 'svc_live_0123456', 'developer', 'live', 6, NULL, 9), \
+         ('ak_2', 'acct_2', 'lin_2', #2, 'svc_trial_012345', 'trial', 'trial', 6, 100, NULL)",
+    ),
+    (
+        1,
+        "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
+         ended_at, gates_used, total_cost_milli_yen) VALUES \
+         (#1, 'acct_1', 'live', 'fast_128', TRUE, 'active', 10, 20, NULL, 2, 400), \
+         (#2, 'acct_1', 'dev', 'standard_128', FALSE, 'lost', 10, 20, 15, 0, 0)",
+    ),
+    (
+        1,
+        "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
+         bootstraps_done, cost_milli_yen, compute_us, created_at) VALUES \
+         ('use_1', #1, 'acct_1', 'live', 2, '{\"NAND\":2}', 4, 3, 400, 7, 12)",
+    ),
+    (
+        2,
+        "INSERT INTO circuits (account_id, name, text, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, \
+         created_at, updated_at) VALUES ('acct_1', 'and', '1 3', 3, #7, 1, '{\"AND\":1}', 1, '[1,1]', '[1]', 5, 6)",
+    ),
+    (
+        2,
+        "INSERT INTO circuit_operations (op_id, account_id, session_digest, status, gates_total, gates_done, by_gate, levels, \
+         bootstrap_ops, cost_milli_yen, discounted, compute_us, error_code, error_message, created_at, ended_at) VALUES \
+         ('op_1', 'acct_1', #1, 'pending', 2, 0, '{\"AND\":2}', 1, NULL, NULL, NULL, NULL, NULL, NULL, 10, NULL), \
+         ('op_2', 'acct_1', #1, 'failed', 2, 1, '{\"AND\":2}', 1, 0, 0, FALSE, 8, 'CONFLICT', 'why', 10, 11)",
+    ),
+    (3, "INSERT INTO accounts (account_id, created_at, plan) VALUES ('acct_3', 7, 'pro')"),
+    (
+        3,
+        "INSERT INTO api_keys (key_id, account_id, lineage_id, digest, key_prefix, role, environment, created_at, platform, \
+         office) VALUES ('ak_3', 'acct_3', 'lin_3', #3, 'svc_test_0123456', 'viewer', 'test', 6, TRUE, FALSE)",
+    ),
+    (4, "INSERT INTO accounts (account_id, created_at, plan, erased_at) VALUES ('acct_4', 8, 'trial', 90)"),
+    (4, "INSERT INTO trials (account_id, expires_at, operations_used) VALUES ('acct_4', 80, 3)"),
+    (
+        4,
+        "INSERT INTO api_keys (key_id, account_id, lineage_id, digest, key_prefix, role, environment, created_at, rotated_at, \
+         last_used_at) VALUES ('ak_4', 'acct_1', 'lin_1', #4, 'svc_dev_01234567', 'account_admin', 'dev', 6, 7, 8)",
+    ),
+    (
+        5,
+        "INSERT INTO users (user_id, account_id, email, password_hash, issuer, subject, role, created_at, last_sign_in_at, \
+         disabled_at) VALUES ('usr_1', 'acct_1', 'ada@example.org', 'hash', NULL, NULL, 'account_admin', 5, 6, NULL), \
+         ('usr_2', NULL, NULL, NULL, 'https://id.example.org', 'bob', 'viewer', 5, NULL, 9)",
+    ),
+    (5, "INSERT INTO external_accounts (issuer, name, account_id) VALUES ('https://id.example.org', 'b', 'acct_1')"),
+    (
+        5,
+        "INSERT INTO sign_ins (sign_in_id, user_id, created_at, expires_at, revoked_at) VALUES ('sgn_1', 'usr_1', 5, 90, 8)",
+    ),
+    (5, "INSERT INTO refresh_tokens (digest, sign_in_id, created_at, used_at) VALUES (#1, 'sgn_1', 5, 6)"),
+    (5, "INSERT INTO ended_tokens (digest, expires_at) VALUES (#1, 50)"),
+    (5, "INSERT INTO setup_links (digest, created_at, expires_at, used_at) VALUES (#1, 5, 50, NULL)"),
+    (5, "INSERT INTO signing_keys (purpose, sealed) VALUES ('access_token', #1)"),
+    (5, "INSERT INTO user_keys (lineage_id, user_id, created_at) VALUES ('lin_1', 'usr_1', 6)"),
+    (
+        6,
+        "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) VALUES \
+         ('acct_1', 5, 2, 1, 3, 1, 60)",
+    ),
+    (
+        6,
+        "INSERT INTO lockouts (subject, kind, failures, locked_until, expires_at, version) VALUES \
+         (#1, 'key', %1, 50, 60, 1), (#2, 'address', %2, NULL, 60, 2)",
+    ),
+    (6, "UPDATE lockout_version SET version = 2"),
+    (
+        7,
+        "INSERT INTO kept_answers (digest, account_id, claim, node_id, held_until, answer, blob) VALUES \
+         (#1, 'acct_1', %1, 'node_1', 50, NULL, NULL), (#2, 'acct_1', %2, 'node_1', 50, #2, 'name')",
+    ),
+    (
+        8,
+        "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
+         node_id) VALUES (#3, 'acct_1', 'live', 'fast_128', TRUE, 'active', 10, 20, 'node_1')",
+    ),
+    (9, "INSERT INTO server_secret (id, digest) VALUES (1, #1)"),
+    (10, "INSERT INTO trial_windows (network, given, expires_at) VALUES (#1, %1, 50)"),
+    (11, "INSERT INTO retired_signing_keys (sealed, ends_at) VALUES (#2, 50)"),
+    (12, "INSERT INTO password_links (digest, user_id, expires_at) VALUES (#1, 'usr_1', 50)"),
+    (
+        13,
+        "INSERT INTO lockouts (subject, kind, failures, locked_until, expires_at, version) VALUES \
+         (#3, 'user', %1, 50, 60, 2), (#4, 'sign_up', %2, NULL, 60, 2)",
+    ),
+    (14, "INSERT INTO refresh_tokens (digest, sign_in_id, created_at, successor) VALUES (#2, 'sgn_1', 6, #3)"),
+    (15, "INSERT INTO nodes (node_id, lease_until) VALUES ('node_1', 30)"),
+    (15, "UPDATE gate_sessions SET sealed_id = #9 WHERE digest = #3"),
+    (16, "UPDATE gate_sessions SET imported = TRUE WHERE digest = #3"),
+];
+
+/// A statement of [`ROWS`] for a database.
+pub fn statement(kind: Kind, row: &str) -> String {
+    let mut sql = String::new();
+    let mut rest = row.chars();
+    while let Some(c) = rest.next() {
+        let bytes = match c {
+            '#' => 32,
+            '%' => 16,
+            c => {
+                sql.push(c);
+                continue;
+            }
+        };
+        let digit = rest.next().expect("a number");
+        let open = if kind == Kind::Sqlite { "X'" } else { "'\\x" };
+        sql += &format!("{open}{}'", format!("0{digit}").repeat(bytes));
+    }
+    sql
+}
+
+type Table = (Vec<String>, Vec<Vec<String>>);
+
+/// All tables of ours: names of columns, and rows with each value as a text.
+async fn contents(url: &str) -> BTreeMap<String, Table> {
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (table, column) in columns(url).await.into_keys() {
+        tables.entry(table).or_default().push(column);
+    }
+    /// Reads all tables by a connection; each value as the text of this expression over the column `{}`.
+    macro_rules! read {
+        ($connection:expr, $value:literal) => {{
+            let mut contents = BTreeMap::new();
+            for (table, columns) in tables {
+                let values: Vec<String> = columns.iter().map(|column| format!($value, column)).collect();
+                let sql = AssertSqlSafe(format!("SELECT {} FROM {table}", values.join(", ")));
+                let rows = sqlx::query(sql).fetch_all($connection).await.unwrap();
+                let texts = rows.iter().map(|row| (0..columns.len()).map(|at| row.get(at)).collect()).collect();
+                contents.insert(table, (columns, texts));
+            }
+            contents
+        }};
+    }
+    match url.starts_with("sqlite:") {
+        true => {
+            let pool = SqlitePool::connect(url).await.unwrap();
+            read!(&pool, "quote({})")
+        }
+        false => {
+            let mut connection = PgConnection::connect(url).await.unwrap();
+            read!(&mut connection, "quote_nullable({}::text)")
+        }
+    }
+}
+
+/// The values of these columns in each row, sorted.
+fn only((known, rows): &Table, columns: &[String]) -> Vec<Vec<String>> {
+    let places: Vec<usize> = columns
+        .iter()
+        .map(|column| known.iter().position(|one| one == column).expect("no column is dropped"))
+        .collect();
+    let mut rows: Vec<Vec<String>> =
+        rows.iter().map(|row| places.iter().map(|&at| row[at].clone()).collect()).collect();
+    rows.sort();
+    rows
+}
+
+async fn every_older_schema_keeps_its_data_through_an_upgrade(kind: Kind) {
+    let mut versions = vec![FIRST];
+    for at in 0.. {
+        let Some(&from) = versions.get(at) else { break };
+        let Some((_folder, url, store)) = empty(kind).await else { return };
+        store.migrate_up_to(from).await.unwrap();
+        if let Schema::Older(missing) = store.schema().await.unwrap()
+            && from == FIRST
+        {
+            versions.extend(missing);
+        }
+        let rows = ROWS.iter().filter(|(since, _)| *since <= from).map(|(_, row)| statement(kind, row));
+        run(&url, rows.collect::<Vec<_>>().join("; ")).await;
+        let before = contents(&url).await;
+        store.migrate().await.unwrap();
+        assert_eq!(store.schema().await.unwrap(), Schema::Current);
+        let after = contents(&url).await;
+        for (table, old) in &before {
+            assert!(!old.1.is_empty(), "{table} of migration {from} has no row in this test");
+            assert_eq!(
+                only(&after[table], &old.0),
+                only(old, &old.0),
+                "{table} after an upgrade from migration {from}"
+            );
+        }
+        what_migrations_add_is_right(&store, from).await;
+    }
+    assert!(versions.len() > 15, "{versions:?}");
+}
+
+/// What migrations after this one made of the rows of the first.
+async fn what_migrations_add_is_right(store: &Store, from: i64) {
+    let key = store.api_key(&[1; 32]).await.unwrap().unwrap();
+    assert_eq!((key.role, key.environment, key.plan), (Role::Developer, Environment::Live, Plan::Free));
+    assert_eq!((key.platform, key.office, key.created_at, key.revoked_at), (true, true, 6, Some(9)));
+    // the third migration gave plans, the fourth found the trials
+    if from < 3 {
+        let of_trial = store.api_key(&[2; 32]).await.unwrap().unwrap();
+        assert_eq!((of_trial.plan, of_trial.platform, of_trial.office), (Plan::Trial, true, false));
+        assert_eq!(store.trial("acct_2").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 0 }));
+    }
+}
+
+#[tokio::test]
+async fn every_older_schema_keeps_its_data_through_an_upgrade_sqlite() {
+    every_older_schema_keeps_its_data_through_an_upgrade(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn every_older_schema_keeps_its_data_through_an_upgrade_postgres() {
+    every_older_schema_keeps_its_data_through_an_upgrade(Kind::Postgres).await;
+}
