@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Work};
+use engine::scheduler::{Command, DeviceLimits, Event, Form, Limits, Scheduler, Work};
 use engine::{AccountId, OperationId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
@@ -24,13 +24,13 @@ impl Desk {
             wait,
             arena_idle: std::time::Duration::from_secs(5),
             key_bytes_max: u64::MAX,
-            circuit_gates_max: usize::MAX,
+            circuit_rows_max: usize::MAX,
             circuit_bytes_max: u64::MAX,
-            session_circuit_gates_max: usize::MAX,
+            session_circuit_rows_max: usize::MAX,
             session_circuit_bytes_max: u64::MAX,
             silence_max: Duration::from_secs(60),
             devices: vec![DeviceLimits {
-                batch_rows_max: 64,
+                batch_units_max: 64,
                 batches_in_flight_max: 1,
                 keys_together_max: 1,
                 resident_bytes_max: u64::MAX,
@@ -43,9 +43,9 @@ impl Desk {
             let weight = 1 + (session % 8) as u32;
             let (session, device_bytes) = (SessionId(session), vec![1]);
             let account = AccountId(u128::from(session.0));
-            let (bootstrap_cost, host_bytes, slot_bytes) = (32, 1, 1);
+            let (unit_cost, host_bytes, slot_bytes) = (32, 1, 1);
             let event =
-                Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes };
+                Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
             assert!(scheduler.step(Duration::ZERO, event).is_empty());
         }
         Self { scheduler, sessions, operations: 0 }
@@ -54,7 +54,8 @@ impl Desk {
     fn submit(&mut self, rows: usize) -> Vec<Command> {
         self.operations += 1;
         let session = SessionId(self.operations % self.sessions);
-        let (operation, work) = (OperationId(self.operations), Work::Gates(vec![1; rows]));
+        let work = Work { units: vec![1; rows], form: Form::List { slots: vec![3; rows] } };
+        let operation = OperationId(self.operations);
         self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, work, deadline: None })
     }
 

@@ -26,8 +26,8 @@ pub struct Part {
     pub rows: Range<usize>,
     /// A batch with these rows failed before, or one of their circuit's: the device runs the batch by itself.
     pub retried: bool,
-    /// Where in the session's arena: of a list of gates, the operands of these rows, in order, then their results; of a
-    /// circuit, the slots of its plan.
+    /// Where in the session's arena: of a list, the operands of these rows, in order, then their results; of a circuit, all
+    /// of its slots.
     pub slots: Arc<[u32]>,
     /// A circuit's outputs are read after these rows, its last.
     pub completes: bool,
@@ -46,9 +46,9 @@ pub struct Batch {
     pub parts: Vec<Part>,
     /// Slots the session's arena must have.
     pub arena_slots: usize,
-    /// Bootstraps of all rows.
-    pub bootstraps: u64,
-    /// What it counts against the session's share, in [`crate::fair::COST_OF_BOOTSTRAP`]ths of a bootstrap.
+    /// Units of all rows.
+    pub units: u64,
+    /// What it counts against the session's share, where a unit under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
     pub cost: u64,
 }
 

@@ -28,22 +28,22 @@ pub struct Config {
     /// How long a session's memory for operands and results stays on a device after its last batch, in milliseconds: the
     /// next request need not wait for it. It goes sooner when the session closes or the device needs it. 0: not at all.
     pub arena_idle_ms: u64,
-    /// Bootstraps in one batch. A batch cannot be interrupted, so this bounds how long a session waits for another one
+    /// Units of work in one batch (gates: bootstraps). A batch cannot be interrupted, so this bounds how long a session waits for another one
     /// and how long an eviction may take; `None`: the device's `rows_max`, beyond which nothing gets faster. At 2 ms a
     /// bootstrap and core, 64 rows a core are 128 ms.
-    pub batch_rows_max: Option<usize>,
+    pub batch_units_max: Option<usize>,
     /// Host memory for seeded keys of open sessions, in bytes. By default an eighth of what the process may use (its
     /// container's limit, if it has one), 4 GiB at most: the CPU's prepared keys take a quarter, arenas a sixteenth.
     pub key_bytes_max: u64,
     /// Device memory for prepared keys, in bytes; `None`: half of the device's own figure.
     pub resident_bytes_max: Option<u64>,
-    /// Gates of all circuits that wait or run; beyond it they get [`Error::Busy`]. A gate is some 40 bytes.
-    pub circuit_gates_max: usize,
+    /// Rows of all circuits that wait or run; beyond it they get [`Error::Busy`]. A gate is some 40 bytes.
+    pub circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of circuits that wait or run, in bytes.
     pub circuit_bytes_max: u64,
-    /// Gates of the circuits of one session that wait or run. One circuit of the most gates there may be, by default: no
+    /// Rows of the circuits of one session that wait or run. One circuit of the most gates there may be, by default: no
     /// session takes more than its quarter of the node's.
-    pub session_circuit_gates_max: usize,
+    pub session_circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of circuits of one session that wait or run, in bytes.
     pub session_circuit_bytes_max: u64,
     /// Device memory for the slots of circuits, in bytes, on each device; `None`: an eighth of the device's own figure.
@@ -67,12 +67,12 @@ impl Default for Config {
             session_rows_max: 4 * OPERATION_ROWS_MAX,
             wait_us_max: 200, // a tenth of a bootstrap on a processor: long enough for a burst of requests
             arena_idle_ms: 5000,
-            batch_rows_max: None,
+            batch_units_max: None,
             key_bytes_max: (memory_bytes / 8).clamp(KEY_BYTES_LEAST, 4 * GIB), // 300 keys of the largest preset
             resident_bytes_max: None,
-            circuit_gates_max: 4 * GATES_MAX,
+            circuit_rows_max: 4 * GATES_MAX,
             circuit_bytes_max, // 400 000 bits, or six circuits of the most inputs there may be
-            session_circuit_gates_max: GATES_MAX,
+            session_circuit_rows_max: GATES_MAX,
             session_circuit_bytes_max: circuit_bytes_max.div_ceil(4),
             arena_bytes_max: None,
             device_silence_s_max: 120,
@@ -107,12 +107,12 @@ impl Config {
             self.arena_idle_ms <= Self::ARENA_IDLE_MS_MAX,
             format!("arena_idle_ms must be at most {}", Self::ARENA_IDLE_MS_MAX),
         )?;
-        check(self.batch_rows_max != Some(0), "batch_rows_max must be at least 1".into())?;
+        check(self.batch_units_max != Some(0), "batch_units_max must be at least 1".into())?;
         check(self.key_bytes_max > 0, "key_bytes_max must be at least 1".into())?;
         check(self.resident_bytes_max != Some(0), "resident_bytes_max must be at least 1".into())?;
-        check(self.circuit_gates_max > 0, "circuit_gates_max must be at least 1".into())?;
+        check(self.circuit_rows_max > 0, "circuit_rows_max must be at least 1".into())?;
         check(self.circuit_bytes_max > 0, "circuit_bytes_max must be at least 1".into())?;
-        check(self.session_circuit_gates_max > 0, "session_circuit_gates_max must be at least 1".into())?;
+        check(self.session_circuit_rows_max > 0, "session_circuit_rows_max must be at least 1".into())?;
         check(self.session_circuit_bytes_max > 0, "session_circuit_bytes_max must be at least 1".into())?;
         check(self.device_silence_s_max > 0, "device_silence_s_max must be at least 1".into())?;
         check(self.arena_bytes_max != Some(0), "arena_bytes_max must be at least 1".into())
@@ -136,12 +136,12 @@ mod tests {
             ("queue_rows_max", Config { queue_rows_max: 4095, ..ok() }),
             ("wait_us_max", Config { wait_us_max: 1_000_001, ..ok() }),
             ("arena_idle_ms", Config { arena_idle_ms: 600_001, ..ok() }),
-            ("batch_rows_max", Config { batch_rows_max: Some(0), ..ok() }),
+            ("batch_units_max", Config { batch_units_max: Some(0), ..ok() }),
             ("key_bytes_max", Config { key_bytes_max: 0, ..ok() }),
             ("resident_bytes_max", Config { resident_bytes_max: Some(0), ..ok() }),
-            ("circuit_gates_max", Config { circuit_gates_max: 0, ..ok() }),
+            ("circuit_rows_max", Config { circuit_rows_max: 0, ..ok() }),
             ("circuit_bytes_max", Config { circuit_bytes_max: 0, ..ok() }),
-            ("session_circuit_gates_max", Config { session_circuit_gates_max: 0, ..ok() }),
+            ("session_circuit_rows_max", Config { session_circuit_rows_max: 0, ..ok() }),
             ("session_circuit_bytes_max", Config { session_circuit_bytes_max: 0, ..ok() }),
             ("device_silence_s_max", Config { device_silence_s_max: 0, ..ok() }),
             ("arena_bytes_max", Config { arena_bytes_max: Some(0), ..ok() }),

@@ -16,24 +16,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::session::{AccountId, SessionId, WEIGHTS};
 
-/// Cost of one bootstrap of the smallest preset.
-pub const COST_OF_BOOTSTRAP: u32 = 32;
+/// Cost of a unit of work under the cheapest keys: other keys' units cost more in proportion.
+pub const COST_OF_UNIT: u32 = 32;
 
-/// Cost of a row without a bootstrap (NOT): little, but not nothing, or it could flood.
+/// Cost of a row without units: little, but not nothing, or it could flood.
 pub const COST_OF_FREE_ROW: u32 = 1;
 
-/// Tags count in fractions of cost, so that a division by a weight loses next to nothing. At a million bootstraps a second
+/// Tags count in fractions of cost, so that a division by a weight loses next to nothing. At a million units a second
 /// a tag lasts for four years.
 const TAGS_PER_COST: u64 = 1 << 12;
 
 /// Accounts without a session whose debt is remembered. Only an account that leaves in the middle of a busy period has one.
 const DEBTS_MAX: usize = 1024;
 
-/// What a row with this many bootstraps costs, where one costs `bootstrap_cost`.
-pub fn cost_of_row(bootstraps: u8, bootstrap_cost: u32) -> u64 {
-    match bootstraps {
+/// What a row of this many units costs, where one costs `unit_cost`.
+pub fn cost_of_row(units: u32, unit_cost: u32) -> u64 {
+    match units {
         0 => u64::from(COST_OF_FREE_ROW),
-        some => u64::from(bootstrap_cost) * u64::from(some),
+        some => u64::from(unit_cost) * u64::from(some),
     }
 }
 

@@ -73,13 +73,13 @@ impl Hub {
         device_bytes: Vec<u64>,
     ) -> Result<SessionId, Error> {
         let host_bytes = key.memory_bytes() as u64;
-        let bootstrap_cost = key.params.cost();
+        let unit_cost = key.params.cost();
         let slot_bytes = 4 * (key.params.lwe_dimension as u64 + 1);
         let opened = Session::new(key);
         let mut state = self.lock();
         let session = SessionId(state.next_id());
         state.sessions.insert(session, opened);
-        let event = Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes };
+        let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
         match self.step(&mut state, event) {
             Ok(()) => Ok(session),
             Err(error) => {
@@ -332,9 +332,9 @@ impl State {
 impl Notice {
     fn deliver(self) {
         match self {
-            Notice::Ended(operation, Ok(Finished { compute, bootstraps })) => {
+            Notice::Ended(operation, Ok(Finished { compute, units })) => {
                 let (results, on_done) = operation.finish();
-                call(|| on_done(Ok(Done { results, compute, bootstraps })));
+                call(|| on_done(Ok(Done { results, compute, units })));
             }
             Notice::Ended(operation, Err(error)) => {
                 let (gates_done, on_done) = operation.abort();
@@ -373,7 +373,7 @@ mod tests {
             let (orders, _) = mpsc::channel();
             let mut limits = crate::limits(&crate::Config::default(), &[]);
             limits.devices.push(DeviceLimits {
-                batch_rows_max: 1,
+                batch_units_max: 1,
                 batches_in_flight_max: 1,
                 keys_together_max: 1,
                 resident_bytes_max: 1,

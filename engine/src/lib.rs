@@ -301,7 +301,7 @@ impl Drop for Handle {
 /// together, which is another eighth at worst; a quarter is left for what kernels need while they run.
 fn limits(config: &Config, devices: &[Device]) -> Limits {
     let limits_of = |device: &Device| DeviceLimits {
-        batch_rows_max: config.batch_rows_max.unwrap_or(device.info.rows_max).max(1),
+        batch_units_max: config.batch_units_max.unwrap_or(device.info.rows_max).max(1),
         batches_in_flight_max: device.info.batches_in_flight_max.max(1),
         keys_together_max: device.info.keys_together_max.max(1),
         resident_bytes_max: config.resident_bytes_max.unwrap_or(device.info.memory_bytes / 2),
@@ -314,9 +314,9 @@ fn limits(config: &Config, devices: &[Device]) -> Limits {
         wait: Duration::from_micros(config.wait_us_max),
         arena_idle: Duration::from_millis(config.arena_idle_ms),
         key_bytes_max: config.key_bytes_max,
-        circuit_gates_max: config.circuit_gates_max,
+        circuit_rows_max: config.circuit_rows_max,
         circuit_bytes_max: config.circuit_bytes_max,
-        session_circuit_gates_max: config.session_circuit_gates_max,
+        session_circuit_rows_max: config.session_circuit_rows_max,
         session_circuit_bytes_max: config.session_circuit_bytes_max,
         silence_max: Duration::from_secs(config.device_silence_s_max),
         devices: devices.iter().map(limits_of).collect(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
 use crate::error::Error;
-use crate::scheduler::{Shape, Work};
+use crate::scheduler::{Form, Levels, Work};
 
 /// Rows of the largest list of gates (specification, Limits: gates per batch).
 pub const OPERATION_ROWS_MAX: usize = 1024;
@@ -23,8 +23,8 @@ pub struct Done {
     pub results: LweList,
     /// Wall time from the first row's start to the last row's end (readings G12).
     pub compute: Duration,
-    /// Bootstraps of its gates (an internal figure; the tariff is the service's, readings P29).
-    pub bootstraps: u64,
+    /// Units of work of its rows (gates: bootstraps; an internal figure, the tariff is the service's, readings P29).
+    pub units: u64,
 }
 
 /// Why an operation gave no results.
@@ -98,16 +98,22 @@ impl Operation {
     /// What the scheduler must know of it; nothing of it has run.
     pub(crate) fn work(&self) -> Work {
         match &self.task {
-            Task::Gates { list, .. } => Work::Gates(list.gates().iter().map(|gate| gate.bootstraps() as u8).collect()),
+            Task::Gates { list, .. } => {
+                let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
+                // a gate has one operand more than bootstraps, and a result
+                let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
+                Work { units, form: Form::List { slots } }
+            }
             Task::Circuit { job, .. } => {
                 let Job { plan, inputs } = &**job;
                 let row_bytes = 4 * (inputs.dimension() + 1);
-                Work::Circuit(Shape {
-                    bootstraps: plan.gates().iter().map(|gate| gate.gate.bootstraps() as u8).collect(),
-                    level_ends: plan.levels().map(|level| level.end).collect(),
+                let levels = Levels {
+                    ends: plan.levels().map(|level| level.end).collect(),
                     slots: plan.slots(),
                     host_bytes: ((inputs.len() + plan.outputs().len()) * row_bytes) as u64,
-                })
+                };
+                let units = plan.gates().iter().map(|gate| gate.gate.bootstraps() as u32).collect();
+                Work { units, form: Form::Circuit(levels) }
             }
         }
     }

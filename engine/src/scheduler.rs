@@ -7,13 +7,13 @@
 //!   batch gathers for `Limits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready
 //!   session is next. One batch holds rows of one session; batches of several sessions that are small go to a device
 //!   side by side, in one call.
-//! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists of gates
+//! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists
 //!   and other sessions take turns. A circuit stays on the device where it began, its bits in the session's arena there.
 //! - Devices (`devices`, `dispatch`): each loads one key at a time, and takes calls as long as it has fewer than its
 //!   limit. A session's key may be on several.
 //! - An operation ends exactly once, by [`Command::Finish`]. All or nothing: with its last row, or at the first of failure,
 //!   cancellation, deadline and close, and then what still runs of it is not delivered.
-//! - Failure (`reports`): of a failed batch the gates run once more, each part on its own, so that one bad operation does
+//! - Failure (`reports`): of a failed batch the rows of lists run once more, each part on its own, so that one bad operation does
 //!   not take its neighbours along, and the circuits begin once more with their inputs; elsewhere, where there is an
 //!   elsewhere. A device that is lost, or fails again and again, is retired for good.
 //! - Silence (`watchdog`): a device that does not report in time is given up: as one that is lost, but nothing is awaited
@@ -28,8 +28,10 @@ mod reports;
 #[cfg(test)]
 mod tests;
 mod watchdog;
+mod work;
 
-pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits, Shape, Work};
+pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits};
+pub use work::{Form, Levels, Work};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -44,6 +46,7 @@ use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
 use circuits::Circuit;
 use devices::Device;
+use work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX, size_of_row, units_of};
 
 /// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
 /// nobody can foresee.
@@ -84,17 +87,17 @@ struct Session {
     /// The prepared key's on each device.
     device_bytes: Vec<u64>,
     slot_bytes: u64,
-    bootstrap_cost: u32,
+    unit_cost: u32,
     /// Rows waiting; parts of one operation are in the order of its rows.
     queue: VecDeque<Waiting>,
-    /// Size of the queue, in the unit of [`DeviceLimits::batch_rows_max`].
+    /// Size of the queue, in the unit of [`DeviceLimits::batch_units_max`].
     queued_size: usize,
-    /// Rows of lists of gates waiting or running, of ended operations too as long as they run.
+    /// Rows of lists waiting or running, of ended operations too as long as they run.
     held_rows: usize,
     /// Circuits that have not ended.
     circuits: BTreeSet<OperationId>,
-    /// Gates of its circuits, of ended ones too as long as rows of theirs run.
-    circuit_gates: usize,
+    /// Rows of its circuits, of ended ones too as long as some of theirs run.
+    circuit_rows: usize,
     /// Bytes of their inputs and outputs, likewise.
     circuit_bytes: u64,
     gathers_until: Option<Duration>,
@@ -115,7 +118,9 @@ struct Waiting {
 #[derive(Debug)]
 struct Operation {
     session: SessionId,
-    bootstraps: Vec<u8>,
+    units: Vec<u32>,
+    /// Slots of each row of a list.
+    list_slots: Vec<u32>,
     queued_rows: usize,
     running_rows: usize,
     finished_rows: usize,
@@ -132,10 +137,10 @@ struct Totals {
     queued_cost: u64,
     key_bytes: u64,
     circuits: u64,
-    circuit_gates: usize,
+    circuit_rows: usize,
     circuit_bytes: u64,
-    gates_done: u64,
-    bootstraps_done: u64,
+    rows_done: u64,
+    units_done: u64,
     batches_started: u64,
     batches_done: u64,
 }
@@ -204,8 +209,8 @@ impl Scheduler {
             devices_in_service: in_service().count() as u64,
             devices_lost: self.devices.iter().filter(|device| device.failure.is_some()).count() as u64,
             key_bytes: self.totals.key_bytes,
-            gates_done: self.totals.gates_done,
-            bootstraps_done: self.totals.bootstraps_done,
+            rows_done: self.totals.rows_done,
+            units_done: self.totals.units_done,
             batches_done: self.totals.batches_done,
         }
     }
@@ -218,16 +223,14 @@ impl Scheduler {
     /// Returns the session whose key has just become resident, and where.
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
-            Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes } => {
-                let opened = Session::new(host_bytes, device_bytes, slot_bytes, bootstrap_cost);
+            Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes } => {
+                let opened = Session::new(host_bytes, device_bytes, slot_bytes, unit_cost);
                 self.open(session, opened, account, weight);
             }
-            Event::Submitted { session, operation, work: Work::Gates(bootstraps), deadline } => {
-                self.submit_gates(now, session, operation, bootstraps, deadline);
-            }
-            Event::Submitted { session, operation, work: Work::Circuit(shape), deadline } => {
-                self.submit_circuit(session, operation, shape, deadline);
-            }
+            Event::Submitted { session, operation, work: Work { units, form }, deadline } => match form {
+                Form::List { slots } => self.submit_list(now, session, operation, units, slots, deadline),
+                Form::Circuit(levels) => self.submit_circuit(session, operation, units, levels, deadline),
+            },
             Event::Cancelled(operation) => self.cancel(operation),
             Event::Closed(session) => self.close(session),
             Event::Loaded { device, session } => {
@@ -282,31 +285,36 @@ impl Scheduler {
         }
     }
 
-    fn submit_gates(
+    fn submit_list(
         &mut self,
         now: Duration,
         session: SessionId,
         operation: OperationId,
-        bootstraps: Vec<u8>,
+        units: Vec<u32>,
+        slots: Vec<u32>,
         deadline: Option<Duration>,
     ) {
-        let rows = bootstraps.len();
+        let rows = units.len();
         assert!(
             (1..=OPERATION_ROWS_MAX).contains(&rows),
             "an operation has 1 to {OPERATION_ROWS_MAX} rows, not {rows}"
         );
-        if let Err(error) = self.admit_gates(session, rows) {
+        let bounded = |(&units, &slots): (&u32, &u32)| {
+            slots as usize <= (LIST_SLOTS_OF_A_UNIT_MAX * size_of_row(units)).min(LIST_SLOTS_OF_A_ROW_MAX)
+        };
+        assert!(slots.len() == rows && units.iter().zip(&slots).all(bounded), "slots of a list's rows are bounded");
+        if let Err(error) = self.admit_list(session, rows) {
             self.commands.push(Command::Refuse { operation, error });
             return;
         }
-        self.accept(operation, Operation::new(session, bootstraps, deadline, None));
+        self.accept(operation, Operation { list_slots: slots, ..Operation::new(session, units, deadline, None) });
         self.totals.held_rows += rows;
         self.session(session).held_rows += rows;
         self.enqueue(Waiting { operation, rows: 0..rows, failed_on: None }, VecDeque::push_back);
         self.gather_or_make_ready(now, session);
     }
 
-    fn admit_gates(&self, session: SessionId, rows: usize) -> Result<(), Error> {
+    fn admit_list(&self, session: SessionId, rows: usize) -> Result<(), Error> {
         let fits = self.admit(session)?.held_rows + rows <= self.limits.session_rows_max
             && self.totals.held_rows + rows <= self.limits.queue_rows_max;
         if fits { Ok(()) } else { Err(self.busy(self.totals.queued_cost)) }
@@ -372,17 +380,17 @@ impl Scheduler {
 }
 
 impl Session {
-    fn new(host_bytes: u64, device_bytes: Vec<u64>, slot_bytes: u64, bootstrap_cost: u32) -> Self {
+    fn new(host_bytes: u64, device_bytes: Vec<u64>, slot_bytes: u64, unit_cost: u32) -> Self {
         Self {
             host_bytes,
             device_bytes,
             slot_bytes,
-            bootstrap_cost,
+            unit_cost,
             queue: VecDeque::new(),
             queued_size: 0,
             held_rows: 0,
             circuits: BTreeSet::new(),
-            circuit_gates: 0,
+            circuit_rows: 0,
             circuit_bytes: 0,
             gathers_until: None,
             load_failed_on: None,
@@ -392,10 +400,11 @@ impl Session {
 }
 
 impl Operation {
-    fn new(session: SessionId, bootstraps: Vec<u8>, deadline: Option<Duration>, circuit: Option<Circuit>) -> Self {
+    fn new(session: SessionId, units: Vec<u32>, deadline: Option<Duration>, circuit: Option<Circuit>) -> Self {
         Self {
             session,
-            bootstraps,
+            units,
+            list_slots: Vec::new(),
             queued_rows: 0,
             running_rows: 0,
             finished_rows: 0,
@@ -413,8 +422,7 @@ impl Operation {
     /// What it came to when its last row has run.
     fn finished(&self, now: Duration) -> Finished {
         let started = self.started.expect("its rows ran");
-        let bootstraps = self.bootstraps.iter().map(|&count| u64::from(count)).sum();
-        Finished { compute: now.saturating_sub(started), bootstraps }
+        Finished { compute: now.saturating_sub(started), units: units_of(&self.units) }
     }
 }
 

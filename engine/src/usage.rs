@@ -27,10 +27,10 @@ pub struct Usage {
     pub devices_lost: u64,
     /// Bytes of seeded keys in host memory.
     pub key_bytes: u64,
-    /// Gates done since start, whether or not their operation still wanted them.
-    pub gates_done: u64,
-    /// Bootstraps done since start, likewise.
-    pub bootstraps_done: u64,
+    /// Rows done since start, whether or not their operation still wanted them.
+    pub rows_done: u64,
+    /// Units of work done since start, likewise (gates: bootstraps).
+    pub units_done: u64,
     /// Batches run since start.
     pub batches_done: u64,
 }

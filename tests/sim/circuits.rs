@@ -178,7 +178,7 @@ fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the
     // 16 bytes a slot; 24 slots are kept for gates
     let bytes = 16 * (sum.plan.slots() as u64 + 24);
     for (config, of) in [
-        (Config { circuit_gates_max: 119, ..Config::default() }, "gates"),
+        (Config { circuit_rows_max: 119, ..Config::default() }, "rows"),
         (Config { circuit_bytes_max: 80 * 16 - 1, ..Config::default() }, "bytes of inputs and outputs"),
         (Config { arena_bytes_max: Some(bytes - 1), ..Config::default() }, "bytes on the device"),
     ] {
@@ -190,7 +190,7 @@ fn circuits_that_never_fit_are_refused_and_those_that_do_not_fit_now_wait_at_the
         }
     }
     for config in [
-        Config { circuit_gates_max: 239, ..Config::default() },
+        Config { circuit_rows_max: 239, ..Config::default() },
         Config { circuit_bytes_max: 160 * 16 - 1, ..Config::default() },
         Config { arena_bytes_max: Some(bytes), ..Config::default() },
     ] {

@@ -150,7 +150,7 @@ impl Sum {
     pub fn check(&self, outcome: &Receiver<Result<Done, Failed>>) {
         let done = soon(outcome).expect("it succeeds");
         assert_eq!(toy::decrypt(&done.results), self.outputs);
-        assert_eq!(done.bootstraps, self.plan.bootstraps());
+        assert_eq!(done.units, self.plan.bootstraps());
         assert!(outcome.recv().is_err(), "said once, then dropped");
     }
 }

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
-use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Limits, Scheduler, Work};
+use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Form, Limits, Scheduler, Work};
 use engine::{AccountId, OperationId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
 
-/// What a bootstrap costs at most.
-const BOOTSTRAP_COST_MAX: u32 = 112;
+/// What a unit of work costs at most.
+const UNIT_COST_MAX: u32 = 112;
 
 /// A session that always has work.
 struct Miller {
     account: AccountId,
     weight: u32,
-    bootstrap_cost: u32,
+    unit_cost: u32,
     key_bytes: u64,
     waiting_rows: usize,
     /// Cost of its batches.
@@ -30,7 +30,7 @@ struct Miller {
 struct Mill {
     scheduler: Scheduler,
     dice: Dice,
-    batch_rows_max: usize,
+    batch_units_max: usize,
     sessions: BTreeMap<SessionId, Miller>,
     orders: Vec<VecDeque<Command>>,
     operations: u64,
@@ -40,7 +40,7 @@ struct Mill {
 
 impl Mill {
     fn new(dice: Dice, devices: Vec<DeviceLimits>, sessions: Vec<Miller>, failing: u64) -> Self {
-        let batch_rows_max = devices[0].batch_rows_max;
+        let batch_units_max = devices[0].batch_units_max;
         let orders = devices.iter().map(|_| VecDeque::new()).collect();
         let limits = Limits {
             queue_rows_max: 1_000_000,
@@ -48,16 +48,16 @@ impl Mill {
             wait: Duration::from_micros(200),
             arena_idle: Duration::from_secs(5),
             key_bytes_max: 10_000,
-            circuit_gates_max: 1,
+            circuit_rows_max: 1,
             circuit_bytes_max: 1,
-            session_circuit_gates_max: 1,
+            session_circuit_rows_max: 1,
             session_circuit_bytes_max: 1,
             silence_max: Duration::from_secs(60),
             devices,
         };
         let sessions = (1..).map(SessionId).zip(sessions).collect();
         let scheduler = Scheduler::new(limits);
-        let mut mill = Self { scheduler, dice, batch_rows_max, sessions, orders, operations: 0, failing };
+        let mut mill = Self { scheduler, dice, batch_units_max, sessions, orders, operations: 0, failing };
         mill.open();
         mill
     }
@@ -65,11 +65,11 @@ impl Mill {
     /// Opens all sessions and gives each work.
     fn open(&mut self) {
         for (&session, miller) in &self.sessions {
-            let Miller { account, weight, bootstrap_cost, key_bytes, .. } = *miller;
+            let Miller { account, weight, unit_cost, key_bytes, .. } = *miller;
             let device_bytes = vec![key_bytes; self.orders.len()];
             let host_bytes = key_bytes;
             let event =
-                Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes: 1 };
+                Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes: 1 };
             assert_eq!(self.scheduler.step(Duration::ZERO, event), []);
         }
         self.top_up();
@@ -77,10 +77,12 @@ impl Mill {
 
     fn top_up(&mut self) {
         for session in self.sessions.keys().copied().collect::<Vec<_>>() {
-            while self.sessions[&session].waiting_rows < 4 * self.batch_rows_max {
+            while self.sessions[&session].waiting_rows < 4 * self.batch_units_max {
                 self.operations += 1;
                 let rows = self.dice.between(1, 150) as usize;
-                let work = Work::Gates((0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 1, 2])).collect());
+                let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 1, 2])).collect();
+                let slots = units.iter().map(|units| units + 2).collect();
+                let work = Work { units, form: Form::List { slots } };
                 let operation = OperationId(self.operations);
                 self.sessions.get_mut(&session).expect("it is open").waiting_rows += rows;
                 self.feed(Event::Submitted { session, operation, work, deadline: None });
@@ -140,7 +142,7 @@ impl Mill {
 
     /// The limit of a batch, or the one row that may exceed it.
     fn cost_max(&self) -> f64 {
-        (self.batch_rows_max.max(2) as u64 * u64::from(BOOTSTRAP_COST_MAX)) as f64
+        (self.batch_units_max.max(2) as u64 * u64::from(UNIT_COST_MAX)) as f64
     }
 
     /// Between accounts, and between sessions of one account, served cost per weight differs by at most a full batch of
@@ -193,7 +195,7 @@ fn millers(dice: &mut Dice, weights: &[u32]) -> Vec<Miller> {
         Miller {
             account: AccountId(u128::from(account)),
             weight: weights[account as usize],
-            bootstrap_cost: dice.pick(&[32, 32, BOOTSTRAP_COST_MAX]),
+            unit_cost: dice.pick(&[32, 32, UNIT_COST_MAX]),
             key_bytes: dice.pick(&[10, 10, 30, 60]),
             waiting_rows: 0,
             served: 0,
@@ -203,10 +205,10 @@ fn millers(dice: &mut Dice, weights: &[u32]) -> Vec<Miller> {
     (0..sessions).map(miller).collect()
 }
 
-fn device(batch_rows_max: usize, batches_in_flight_max: usize, resident_bytes_max: u64) -> DeviceLimits {
+fn device(batch_units_max: usize, batches_in_flight_max: usize, resident_bytes_max: u64) -> DeviceLimits {
     let (keys_together_max, arena_bytes_max, stand_in) = (4, 1, false);
     DeviceLimits {
-        batch_rows_max,
+        batch_units_max,
         batches_in_flight_max,
         keys_together_max,
         resident_bytes_max,
@@ -256,7 +258,7 @@ fn four_times_the_weight_gets_four_times_the_work() {
     let miller = |weight| Miller {
         account: AccountId(u128::from(weight)),
         weight,
-        bootstrap_cost: 32,
+        unit_cost: 32,
         key_bytes: 10,
         waiting_rows: 0,
         served: 0,

@@ -22,7 +22,7 @@ fn all_gates_on_all_inputs_come_back_in_order() {
         }
     }
     let done = soon(&submit(&engine, session, GateList::of_rows(&rows))).unwrap();
-    assert_eq!(done.bootstraps, 6 * 4 + 2 * 8);
+    assert_eq!(done.units, 6 * 4 + 2 * 8);
     assert_eq!(toy::decrypt(&done.results), expected);
 }
 
@@ -53,12 +53,12 @@ fn a_crowd_of_threads_gets_every_result_once() {
     });
     let gates = (THREADS * (0..OPERATIONS).map(|at| 1 + at % 20).sum::<usize>()) as u64;
     let usage = engine.usage();
-    assert_eq!((usage.gates_done, usage.bootstraps_done), (gates, gates));
+    assert_eq!((usage.rows_done, usage.units_done), (gates, gates));
     let idle = Usage {
         resident_bytes_max: 2 * KEY_BYTES,
         devices_in_service: 1,
-        gates_done: gates,
-        bootstraps_done: gates,
+        rows_done: gates,
+        units_done: gates,
         ..Usage::default()
     };
     assert_eq!(Usage { batches_done: 0, ..usage }, idle);

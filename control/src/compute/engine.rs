@@ -383,7 +383,7 @@ impl Engine {
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
         let done = done.map_err(|failed| failed.error)?;
         let waited = submitted.elapsed().saturating_sub(done.compute);
-        Ok(Outcome { results: done.results, forms, compute: done.compute, waited, bootstraps: done.bootstraps })
+        Ok(Outcome { results: done.results, forms, compute: done.compute, waited, bootstraps: done.units })
     }
 
     /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
@@ -399,7 +399,7 @@ impl Engine {
         let told = move |outcome: Result<engine::Done, engine::Failed>| {
             let end = match outcome {
                 Ok(done) => {
-                    CircuitEnd::Completed { results: done.results, compute: done.compute, bootstraps: done.bootstraps }
+                    CircuitEnd::Completed { results: done.results, compute: done.compute, bootstraps: done.units }
                 }
                 Err(engine::Failed { error: engine::Error::Cancelled, gates_done }) => {
                     CircuitEnd::Cancelled(gates_done)

@@ -32,7 +32,7 @@ pub fn page(docs: &Docs) -> String {
     let (usage, devices) = (compute.engine.usage(), compute.engine.devices());
     let (connections, locked) = (compute.store.connections(), access.limits.locked(access.clock.now()));
     web.telemetry.record(|| {
-        counter!("ango_bootstraps_total").absolute(usage.bootstraps_done);
+        counter!("ango_bootstraps_total").absolute(usage.units_done);
         counter!("ango_batches_total").absolute(usage.batches_done);
         for (name, value) in [
             ("ango_sessions", usage.sessions),

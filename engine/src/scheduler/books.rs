@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::work::{cost_of, size_of};
 use super::{Command, Finished, Operation, Scheduler, Session, Waiting};
 use crate::batch::DeviceId;
 use crate::error::Error;
-use crate::fair;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
@@ -25,10 +25,10 @@ impl Scheduler {
         let operation = self.operations.get_mut(&waiting.operation).expect("its operation has not ended");
         operation.queued_rows += waiting.rows.len();
         self.totals.queued_rows += waiting.rows.len();
-        let bootstraps = &operation.bootstraps[waiting.rows.clone()];
+        let units = &operation.units[waiting.rows.clone()];
         let session = self.sessions.get_mut(&operation.session).expect("the session is open");
-        self.totals.queued_cost += cost_of(bootstraps, session.bootstrap_cost);
-        session.queued_size += size_of(bootstraps);
+        self.totals.queued_cost += cost_of(units, session.unit_cost);
+        session.queued_size += size_of(units);
         push(&mut session.queue, waiting);
     }
 
@@ -50,10 +50,10 @@ impl Scheduler {
         let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
         operation.queued_rows -= waiting.rows.len();
         self.totals.queued_rows -= waiting.rows.len();
-        let bootstraps = &operation.bootstraps[waiting.rows.clone()];
+        let units = &operation.units[waiting.rows.clone()];
         let session = self.sessions.get_mut(&session).expect("the session is open");
-        self.totals.queued_cost -= cost_of(bootstraps, session.bootstrap_cost);
-        session.queued_size -= size_of(bootstraps);
+        self.totals.queued_cost -= cost_of(units, session.unit_cost);
+        session.queued_size -= size_of(units);
     }
 
     pub(super) fn release_rows(&mut self, session: SessionId, rows: usize) {
@@ -155,7 +155,7 @@ impl Scheduler {
     /// After a submission: a full batch is ready at once, less waits for company.
     pub(super) fn gather_or_make_ready(&mut self, now: Duration, session: SessionId) {
         let wait = self.limits.wait;
-        let batch = self.devices_in_service().map(|device| self.devices[device.0].limits.batch_rows_max).max();
+        let batch = self.devices_in_service().map(|device| self.devices[device.0].limits.batch_units_max).max();
         let full = batch.is_none_or(|batch| self.sessions[&session].queued_size >= batch);
         if full || wait.is_zero() {
             self.make_ready(session);
@@ -175,33 +175,4 @@ impl Scheduler {
             self.gathering.remove(&(until, session));
         }
     }
-}
-
-/// What these rows take of [`super::DeviceLimits::batch_rows_max`].
-pub(super) fn size_of(bootstraps: &[u8]) -> usize {
-    bootstraps.iter().map(|&count| size_of_row(count)).sum()
-}
-
-/// How many of these rows, from the first on, take at most `room`.
-pub(super) fn rows_that_fit(bootstraps: &[u8], room: usize) -> usize {
-    let sizes = bootstraps.iter().map(|&count| size_of_row(count));
-    let ends = sizes.scan(0, |end, size| {
-        *end += size;
-        Some(*end)
-    });
-    ends.take_while(|&end| end <= room).count()
-}
-
-fn size_of_row(bootstraps: u8) -> usize {
-    usize::from(bootstraps.max(1))
-}
-
-/// Slots of these rows' operands and results: a gate has one operand more than bootstraps.
-pub(super) fn slots_of(bootstraps: &[u8]) -> usize {
-    bootstraps.iter().map(|&count| usize::from(count) + 2).sum()
-}
-
-/// What these rows count against their account's share.
-pub(super) fn cost_of(bootstraps: &[u8], bootstrap_cost: u32) -> u64 {
-    bootstraps.iter().map(|&count| fair::cost_of_row(count, bootstrap_cost)).sum()
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::Device;
-use super::{Command, Operation, Scheduler, Shape, Waiting};
+use super::work::Levels;
+use super::{Command, Operation, Scheduler, Waiting};
 use crate::batch::DeviceId;
 use crate::error::Error;
-use crate::fair::COST_OF_BOOTSTRAP;
+use crate::fair::COST_OF_UNIT;
 use crate::operation::OperationId;
 use crate::residency::Place;
 use crate::session::SessionId;
@@ -42,38 +43,40 @@ impl Scheduler {
         &mut self,
         session: SessionId,
         operation: OperationId,
-        shape: Shape,
+        units: Vec<u32>,
+        levels: Levels,
         deadline: Option<Duration>,
     ) {
-        assert_eq!(shape.level_ends.last().copied().unwrap_or(0), shape.bootstraps.len(), "levels hold all gates");
-        let home = match self.admit_circuit(session, &shape) {
+        assert_eq!(levels.ends.last().copied().unwrap_or(0), units.len(), "levels hold all rows");
+        let home = match self.admit_circuit(session, units.len(), &levels) {
             Ok(home) => home,
             Err(error) => return self.commands.push(Command::Refuse { operation, error }),
         };
-        let Shape { bootstraps, level_ends, slots, host_bytes } = shape;
+        let Levels { ends, slots, host_bytes } = levels;
         self.totals.circuits += 1;
-        self.totals.circuit_gates += bootstraps.len();
+        self.totals.circuit_rows += units.len();
         self.totals.circuit_bytes += host_bytes;
         let books = self.session(session);
-        books.circuit_gates += bootstraps.len();
+        books.circuit_rows += units.len();
         books.circuit_bytes += host_bytes;
         let slot_bytes = books.slot_bytes;
         self.devices[home.0].reserve(session, slots, slot_bytes);
         let circuit =
-            Circuit { level_ends, level: 0, slots, host_bytes, home, taken: None, restarting: None, restarted: false };
-        self.accept(operation, Operation::new(session, bootstraps, deadline, Some(circuit)));
+            Circuit { level_ends: ends, level: 0, slots, host_bytes, home, taken: None, restarting: None, restarted: false };
+        self.accept(operation, Operation::new(session, units, deadline, Some(circuit)));
         self.session(session).circuits.insert(operation);
         self.enqueue_level(operation);
     }
 
-    fn admit_circuit(&self, session: SessionId, shape: &Shape) -> Result<DeviceId, Error> {
+    fn admit_circuit(&self, session: SessionId, rows: usize, levels: &Levels) -> Result<DeviceId, Error> {
         let books = self.admit(session)?;
         let (limits, totals) = (&self.limits, &self.totals);
-        let (gates, bytes) = (shape.bootstraps.len() as u64, shape.host_bytes);
+        let (rows, bytes) = (rows as u64, levels.host_bytes);
+        const ROWS: &str = "rows";
         const BYTES: &str = "bytes of inputs and outputs";
         let bounds = [
-            ("gates", gates, books.circuit_gates as u64, limits.session_circuit_gates_max as u64),
-            ("gates", gates, totals.circuit_gates as u64, limits.circuit_gates_max as u64),
+            (ROWS, rows, books.circuit_rows as u64, limits.session_circuit_rows_max as u64),
+            (ROWS, rows, totals.circuit_rows as u64, limits.circuit_rows_max as u64),
             (BYTES, bytes, books.circuit_bytes, limits.session_circuit_bytes_max),
             (BYTES, bytes, totals.circuit_bytes, limits.circuit_bytes_max),
         ];
@@ -84,11 +87,11 @@ impl Scheduler {
                 return Err(self.busy_with_circuits());
             }
         }
-        self.home_for(session, shape.slots, None)
+        self.home_for(session, levels.slots, None)
     }
 
     fn busy_with_circuits(&self) -> Error {
-        self.busy(self.totals.circuit_gates as u64 * u64::from(COST_OF_BOOTSTRAP))
+        self.busy(self.totals.circuit_rows as u64 * u64::from(COST_OF_UNIT))
     }
 
     /// The device for a circuit: one with room, other than the one to avoid if there is one, with the key if there is one,
@@ -120,14 +123,14 @@ impl Scheduler {
         }
     }
 
-    /// Queues the rows of the circuit's level; a circuit without gates is done.
+    /// Queues the rows of the circuit's level; a circuit without rows is done.
     fn enqueue_level(&mut self, operation: OperationId) {
         let Operation { session, circuit, .. } = &self.operations[&operation];
         let session = *session;
         let circuit = circuit.as_ref().expect("levels are a circuit's");
         let first = if circuit.level == 0 { 0 } else { circuit.level_ends[circuit.level - 1] };
         let Some(&end) = circuit.level_ends.get(circuit.level) else {
-            let outcome = Ok(super::Finished { compute: Duration::ZERO, bootstraps: 0 });
+            let outcome = Ok(super::Finished { compute: Duration::ZERO, units: 0 });
             return self.finish(operation, outcome);
         };
         self.enqueue(Waiting { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
@@ -159,10 +162,10 @@ impl Scheduler {
     /// A circuit holds nothing any more.
     pub(super) fn release_circuit(&mut self, operation: &Operation) {
         let circuit = operation.circuit.as_ref().expect("it is one");
-        self.totals.circuit_gates -= operation.bootstraps.len();
+        self.totals.circuit_rows -= operation.units.len();
         self.totals.circuit_bytes -= circuit.host_bytes;
         let books = self.sessions.get_mut(&operation.session).expect("the session is open");
-        books.circuit_gates -= operation.bootstraps.len();
+        books.circuit_rows -= operation.units.len();
         books.circuit_bytes -= circuit.host_bytes;
         self.leave_home(operation.session, circuit.home, circuit.slots, circuit.taken.clone());
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
 use super::{DeviceLimits, Scheduler};
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
@@ -52,7 +53,7 @@ pub(super) struct Call {
     pub(super) batches: Vec<Batch>,
     /// What all of them cost.
     pub(super) cost: u64,
-    /// What they leave of [`DeviceLimits::batch_rows_max`].
+    /// What they leave of [`DeviceLimits::batch_units_max`].
     pub(super) room: usize,
     /// It was not ordered yet: others may join until the end of the step.
     pub(super) open: bool,
@@ -80,7 +81,7 @@ impl Arena {
 
 impl Device {
     pub(super) fn new(limits: DeviceLimits) -> Self {
-        assert!(limits.batch_rows_max > 0 && limits.batches_in_flight_max > 0, "a device takes batches with rows");
+        assert!(limits.batch_units_max > 0 && limits.batches_in_flight_max > 0, "a device takes batches with rows");
         Self {
             residency: Residency::new(limits.resident_bytes_max),
             loading: None,
@@ -146,19 +147,20 @@ impl Device {
         self.arenas.values().map(Arena::bytes).sum()
     }
 
-    /// Slots that running batches of lists of gates take at most: an operand or a result each, three a bootstrap.
-    fn gate_slots_max(&self) -> usize {
-        self.limits.batches_in_flight_max * (3 * self.limits.batch_rows_max).max(4)
+    /// Slots that rows of lists in running batches take at most.
+    fn list_slots_max(&self) -> usize {
+        let of_a_batch = LIST_SLOTS_OF_A_UNIT_MAX * self.limits.batch_units_max;
+        self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX)
     }
 
     /// Slots that must be there for an arena. A session without circuits claims nothing: what its batches need is bounded
     /// by their number.
     fn claim(&self, arena: &Arena, more: usize) -> usize {
         let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
-        if reserved == 0 && capacity <= self.gate_slots_max() {
+        if reserved == 0 && capacity <= self.list_slots_max() {
             return 0;
         }
-        capacity.max(self.gate_slots_max() + reserved)
+        capacity.max(self.list_slots_max() + reserved)
     }
 
     fn claims_but_of(&self, session: SessionId) -> u64 {
@@ -173,7 +175,7 @@ impl Device {
 
     /// Bytes that a circuit claims if nothing else does.
     pub(super) fn bytes_alone(&self, slots: usize, slot_bytes: u64) -> u64 {
-        (self.gate_slots_max() as u64).saturating_add(slots as u64).saturating_mul(slot_bytes)
+        (self.list_slots_max() as u64).saturating_add(slots as u64).saturating_mul(slot_bytes)
     }
 
     /// Whether a circuit of this many slots may have its home here.
@@ -230,14 +232,14 @@ impl Device {
         }
     }
 
-    /// Keeps an emptied arena until `until`, for the session's next list of gates. False where it is not worth its memory:
+    /// Keeps an emptied arena until `until`, for the session's next list. False where it is not worth its memory:
     /// that of a circuit, and any on a device out of service. Those that are kept hold a quarter of
     /// [`DeviceLimits::arena_bytes_max`] at most, and count as nobody's claim.
     pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
-        let (gate_slots_max, bytes_max) = (self.gate_slots_max(), self.limits.arena_bytes_max / 4);
+        let (list_slots_max, bytes_max) = (self.list_slots_max(), self.limits.arena_bytes_max / 4);
         let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };
-        let for_gates = arena.reserved == 0 && arena.slots.capacity() <= gate_slots_max;
-        if !for_gates || self.failure.is_some() || arena.bytes() > bytes_max {
+        let for_lists = arena.reserved == 0 && arena.slots.capacity() <= list_slots_max;
+        if !for_lists || self.failure.is_some() || arena.bytes() > bytes_max {
             return false;
         }
         arena.idle_until = Some(until);

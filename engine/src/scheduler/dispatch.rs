@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::books::{cost_of, rows_that_fit, size_of, slots_of};
 use super::devices::Call;
+use super::work::{cost_of, rows_that_fit, size_of, units_of};
 use super::{Command, Scheduler, Waiting};
 use crate::batch::{Batch, BatchId, DeviceId, Part};
 use crate::residency::Place;
@@ -131,13 +131,13 @@ impl Scheduler {
         let all_fit = waiting.queued_size <= call.room;
         let next = waiting.queue.iter().find(|waiting| self.may_start(session, waiting, device));
         let next = next.filter(|next| !self.failed_before(next));
-        (all_fit || call.room >= books.limits.batch_rows_max / 2)
-            && next.is_some_and(|next| rows_that_fit(self.bootstraps_of(next), call.room) > 0)
+        (all_fit || call.room >= books.limits.batch_units_max / 2)
+            && next.is_some_and(|next| rows_that_fit(self.units_of(next), call.room) > 0)
             && call.batches.iter().all(|batch| batch.session != session)
     }
 
-    fn bootstraps_of(&self, waiting: &Waiting) -> &[u8] {
-        &self.operations[&waiting.operation].bootstraps[waiting.rows.clone()]
+    fn units_of(&self, waiting: &Waiting) -> &[u32] {
+        &self.operations[&waiting.operation].units[waiting.rows.clone()]
     }
 
     /// Whether a batch with these rows failed, or one of their circuit's.
@@ -191,7 +191,7 @@ impl Scheduler {
         let joins = self.may_join(session, device);
         if !joins {
             self.order_open_call(device);
-            let room = self.devices[device.0].limits.batch_rows_max;
+            let room = self.devices[device.0].limits.batch_units_max;
             let (batches, cost, open, failed) = (Vec::new(), 0, true, false);
             self.devices[device.0].calls.push(Call { batches, cost, room, open, failed, since: now });
         }
@@ -223,8 +223,7 @@ impl Scheduler {
     fn next_batch(&mut self, now: Duration, session: SessionId, device: DeviceId) -> Batch {
         let id = BatchId(self.totals.batches_started);
         self.totals.batches_started += 1;
-        let (bootstraps, cost) = (0, 0);
-        let mut batch = Batch { id, device, session, parts: Vec::new(), arena_slots: 0, bootstraps, cost };
+        let mut batch = Batch { id, device, session, parts: Vec::new(), arena_slots: 0, units: 0, cost: 0 };
         let call = self.devices[device.0].calls.last().expect("a batch is of a call");
         let (mut room, first_of_call) = (call.room, call.batches.is_empty());
         let mut at = 0;
@@ -241,17 +240,17 @@ impl Scheduler {
                 break;
             }
             let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
-            let fits = rows_that_fit(&operation.bootstraps[waiting.rows.clone()], room);
+            let fits = rows_that_fit(&operation.units[waiting.rows.clone()], room);
             let rows = if batch.parts.is_empty() && first_of_call { fits.max(1) } else { fits };
             if rows == 0 {
                 break;
             }
             operation.started.get_or_insert(now);
             let part = self.start(session, device, at, rows);
-            let bootstraps = &self.operations[&part.operation].bootstraps[part.rows.clone()];
-            room = room.saturating_sub(size_of(bootstraps));
-            batch.bootstraps += bootstraps.iter().map(|&count| u64::from(count)).sum::<u64>();
-            batch.cost += cost_of(bootstraps, self.sessions[&session].bootstrap_cost);
+            let units = &self.operations[&part.operation].units[part.rows.clone()];
+            room = room.saturating_sub(size_of(units));
+            batch.units += units_of(units);
+            batch.cost += cost_of(units, self.sessions[&session].unit_cost);
             batch.parts.push(part);
         }
         batch.arena_slots = self.devices[device.0].arena_slots(session);
@@ -269,7 +268,7 @@ impl Scheduler {
         let slots = if started.circuit.is_some() {
             self.begin(operation, device)
         } else {
-            let count = slots_of(&started.bootstraps[rows.clone()]);
+            let count = started.list_slots[rows.clone()].iter().map(|&slots| slots as usize).sum();
             let slot_bytes = self.sessions[&session].slot_bytes;
             self.devices[device.0].take_slots(session, count, slot_bytes)
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::work::Work;
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::operation::OperationId;
@@ -10,22 +11,22 @@ use crate::session::{AccountId, SessionId};
 /// The bounds a scheduler keeps: a [`crate::Config`] after the devices were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows of lists of gates waiting or running, all sessions.
+    /// Rows of lists waiting or running, all sessions.
     pub queue_rows_max: usize,
-    /// Rows of lists of gates waiting or running, one session.
+    /// Rows of lists waiting or running, one session.
     pub session_rows_max: usize,
     /// How long less than a batch gathers at most; only while no idle device can take it.
     pub wait: Duration,
-    /// How long an arena in which nothing is stays for the session's next list of gates.
+    /// How long an arena in which nothing is stays for the session's next list.
     pub arena_idle: Duration,
     /// Bytes of seeded keys of all sessions.
     pub key_bytes_max: u64,
-    /// Gates of all circuits that have not ended.
-    pub circuit_gates_max: usize,
+    /// Rows of all circuits that have not ended.
+    pub circuit_rows_max: usize,
     /// Bytes of inputs and outputs of all circuits that have not ended.
     pub circuit_bytes_max: u64,
-    /// Gates of the circuits of one session that have not ended.
-    pub session_circuit_gates_max: usize,
+    /// Rows of the circuits of one session that have not ended.
+    pub session_circuit_rows_max: usize,
     /// Bytes of inputs and outputs of the circuits of one session that have not ended.
     pub session_circuit_bytes_max: u64,
     /// How long a device that was ordered something may be silent before it is given up; longer while it has a batch that
@@ -38,11 +39,11 @@ pub struct Limits {
 /// The bounds of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Size of a batch: a row counts its bootstraps, or one if it has none. A single row may exceed it.
-    pub batch_rows_max: usize,
+    /// Size of a batch: a row counts its units, or one if it has none. A single row may exceed it.
+    pub batch_units_max: usize,
     /// Calls ordered and not reported: batches of one session each, side by side.
     pub batches_in_flight_max: usize,
-    /// Batches of a call, each of another session; their sizes together are bounded by `batch_rows_max`.
+    /// Batches of a call, each of another session; their sizes together are bounded by `batch_units_max`.
     pub keys_together_max: usize,
     /// Bytes of prepared keys.
     pub resident_bytes_max: u64,
@@ -51,28 +52,6 @@ pub struct DeviceLimits {
     pub arena_bytes_max: u64,
     /// Works only when no other does.
     pub stand_in: bool,
-}
-
-/// What an operation asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// A list of gates that do not depend on each other: bootstraps of every row (0, 1 or 2); 1 to 1024 rows.
-    Gates(Vec<u8>),
-    /// A circuit.
-    Circuit(Shape),
-}
-
-/// A circuit, as far as scheduling goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Bootstraps of every gate, level after level.
-    pub bootstraps: Vec<u8>,
-    /// Where each level ends. The gates of a level run when those of the one before have.
-    pub level_ends: Vec<usize>,
-    /// Slots it needs from its first gate to its end.
-    pub slots: usize,
-    /// Its inputs and outputs on the host, in bytes.
-    pub host_bytes: u64,
 }
 
 /// What went wrong on a device.
@@ -106,13 +85,13 @@ pub enum Event {
         account: AccountId,
         /// The account's share under contention, 1 to 64.
         weight: u32,
-        /// Cost of a bootstrap under this key, in the unit of [`crate::fair::COST_OF_BOOTSTRAP`].
-        bootstrap_cost: u32,
+        /// Cost of a unit of work under this key, [`crate::fair::COST_OF_UNIT`] under the cheapest.
+        unit_cost: u32,
         /// Size of the seeded key.
         host_bytes: u64,
         /// Size of the prepared key on each device.
         device_bytes: Vec<u64>,
-        /// Size of a ciphertext on a device.
+        /// Size of a slot of the session's arenas.
         slot_bytes: u64,
     },
     /// An operation wants to run. Answered in the same step by [`Command::Refuse`], or accepted.
@@ -256,6 +235,6 @@ pub enum Command {
 pub struct Finished {
     /// From the first row's start to the last row's end.
     pub compute: Duration,
-    /// Bootstraps of its rows.
-    pub bootstraps: u64,
+    /// Units of its rows.
+    pub units: u64,
 }

@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
-/// Whose rows a device has given back.
-enum Whose {
-    /// Of an operation that has ended.
-    Nobodys,
-    Gates,
-    Circuit,
+/// What an operation is whose rows have come back from a device.
+enum CameBack {
+    /// It has ended: nothing follows.
+    Ended,
+    OfList,
+    OfCircuit,
 }
 
 /// Keys.
@@ -63,19 +63,19 @@ impl Scheduler {
     pub(super) fn batch_done(&mut self, now: Duration, batch: BatchId) {
         let batch = self.device_was_running(now, batch);
         self.devices[batch.device.0].failures = 0;
-        self.totals.gates_done += batch.rows() as u64;
-        self.totals.bootstraps_done += batch.bootstraps;
+        self.totals.rows_done += batch.rows() as u64;
+        self.totals.units_done += batch.units;
         self.totals.batches_done += 1;
         for part in &batch.parts {
             let rows = part.rows.len();
             match self.come_back(&batch, part) {
-                Whose::Nobodys => {}
-                Whose::Circuit => self.circuit_rows_done(now, part.operation, rows),
-                Whose::Gates => {
+                CameBack::Ended => {}
+                CameBack::OfCircuit => self.circuit_rows_done(now, part.operation, rows),
+                CameBack::OfList => {
                     self.release_rows(batch.session, rows);
                     let operation = self.operations.get_mut(&part.operation).expect("it has not ended");
                     operation.finished_rows += rows;
-                    if operation.finished_rows == operation.bootstraps.len() {
+                    if operation.finished_rows == operation.units.len() {
                         let outcome = Ok(operation.finished(now));
                         self.finish(part.operation, outcome);
                     }
@@ -95,9 +95,9 @@ impl Scheduler {
         // Last part first, so that the queue's head ends up in the old order.
         for part in batch.parts.iter().rev() {
             match self.come_back(&batch, part) {
-                Whose::Nobodys => {}
-                Whose::Circuit => self.restart_when_quiet(part.operation, &failure.reason),
-                Whose::Gates => self.gates_failed(&batch, part, &failure.reason),
+                CameBack::Ended => {}
+                CameBack::OfCircuit => self.restart_when_quiet(part.operation, &failure.reason),
+                CameBack::OfList => self.list_failed(&batch, part, &failure.reason),
             }
         }
         if failure.cause == Cause::OutOfMemory {
@@ -109,7 +109,7 @@ impl Scheduler {
         self.advance_close(batch.session);
     }
 
-    fn gates_failed(&mut self, batch: &Batch, part: &Part, reason: &str) {
+    fn list_failed(&mut self, batch: &Batch, part: &Part, reason: &str) {
         if let Some(error) = self.reason_not_to_retry(batch.session, part.retried, reason) {
             self.release_rows(batch.session, part.rows.len());
             self.end(part.operation, error);
@@ -156,7 +156,7 @@ impl Scheduler {
     }
 
     /// Takes rows of a batch off the device's books.
-    fn come_back(&mut self, batch: &Batch, part: &Part) -> Whose {
+    fn come_back(&mut self, batch: &Batch, part: &Part) -> CameBack {
         let rows = part.rows.len();
         if let Some(left) = self.leaving.get_mut(&part.operation) {
             left.running_rows -= rows;
@@ -164,24 +164,24 @@ impl Scheduler {
                 let left = self.leaving.remove(&part.operation).expect("it was just there");
                 self.release_circuit(&left);
             }
-            return Whose::Nobodys;
+            return CameBack::Ended;
         }
         let operation = self.operations.get_mut(&part.operation);
-        let whose = match operation {
+        let of = match operation {
             Some(operation) => {
                 operation.running_rows -= rows;
                 if operation.circuit.is_some() {
-                    return Whose::Circuit;
+                    return CameBack::OfCircuit;
                 }
-                Whose::Gates
+                CameBack::OfList
             }
             None => {
                 self.release_rows(batch.session, rows);
-                Whose::Nobodys
+                CameBack::Ended
             }
         };
         self.devices[batch.device.0].give_back(batch.session, &part.slots);
-        whose
+        of
     }
 }
 

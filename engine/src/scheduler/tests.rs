@@ -7,7 +7,7 @@ mod watchdog;
 
 use std::time::Duration;
 
-use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits, Scheduler, Work};
+use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Limits, Scheduler, Work};
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::operation::OperationId;
@@ -40,13 +40,13 @@ fn limits_of(resident_bytes_max: u64) -> Limits {
         wait: WAIT,
         arena_idle: Duration::ZERO,
         key_bytes_max: 1000,
-        circuit_gates_max: 100,
+        circuit_rows_max: 100,
         circuit_bytes_max: 100,
-        session_circuit_gates_max: 100,
+        session_circuit_rows_max: 100,
         session_circuit_bytes_max: 100,
         silence_max: SILENCE,
         devices: vec![DeviceLimits {
-            batch_rows_max: 8,
+            batch_units_max: 8,
             batches_in_flight_max: 1,
             keys_together_max: 1,
             resident_bytes_max,
@@ -79,7 +79,13 @@ fn smoke(cause: Cause) -> Failure {
 /// A session of weight 1 in an account of its own.
 fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event {
     let account = AccountId(u128::from(session.0));
-    Event::Opened { session, account, weight: 1, bootstrap_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
+    Event::Opened { session, account, weight: 1, unit_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
+}
+
+/// A list of rows of so many units.
+fn list(units: &[u32]) -> Work {
+    let slots = units.iter().map(|units| units + 2).collect();
+    Work { units: units.to_vec(), form: Form::List { slots } }
 }
 
 /// A scheduler, and a clock that is moved by hand.
@@ -139,8 +145,8 @@ impl Desk {
         self.feed(opening(session, host_bytes, device_bytes))
     }
 
-    fn submit(&mut self, session: SessionId, operation: OperationId, bootstraps: &[u8]) -> Vec<Command> {
-        let work = Work::Gates(bootstraps.to_vec());
+    fn submit(&mut self, session: SessionId, operation: OperationId, units: &[u32]) -> Vec<Command> {
+        let work = list(units);
         self.feed(Event::Submitted { session, operation, work, deadline: None })
     }
 
@@ -151,7 +157,7 @@ impl Desk {
         rows: usize,
         deadline: Duration,
     ) -> Vec<Command> {
-        let work = Work::Gates(vec![1; rows]);
+        let work = list(&vec![1; rows]);
         self.feed(Event::Submitted { session, operation, work, deadline: Some(deadline) })
     }
 
@@ -278,19 +284,19 @@ fn a_large_operation_is_sliced_and_others_come_in_between() {
 fn a_batch_is_measured_in_bootstraps() {
     let mut desk = Desk::resident(&[A]);
     let batch = run_of(&desk.submit(A, op(1), &[2, 2, 2, 1, 2]));
-    assert_eq!((batch.rows(), batch.bootstraps), (4, 7), "the fifth row would make nine");
+    assert_eq!((batch.rows(), batch.units), (4, 7), "the fifth row would make nine");
     let mut narrow_limits = limits();
-    narrow_limits.devices[0].batch_rows_max = 1;
+    narrow_limits.devices[0].batch_units_max = 1;
     let mut narrow = Desk::with(narrow_limits, &[A]);
     narrow.submit(A, op(1), &[2, 2]);
     assert_eq!(run_of(&narrow.feed(loaded(A))).rows(), 1, "one row runs whatever its size");
 }
 
 #[test]
-fn rows_without_bootstrap_cost_little_but_not_nothing() {
+fn rows_without_unit_cost_little_but_not_nothing() {
     let mut desk = Desk::resident(&[A]);
     let batch = run_of(&desk.submit(A, op(1), &[0; 20]));
-    assert_eq!((batch.rows(), batch.bootstraps, batch.cost), (8, 0, 8));
+    assert_eq!((batch.rows(), batch.units, batch.cost), (8, 0, 8));
 }
 
 #[test]
@@ -301,7 +307,7 @@ fn a_batch_counts_what_bootstraps_cost_under_its_key() {
     else {
         unreachable!()
     };
-    desk.feed(Event::Opened { session, account, weight, bootstrap_cost: 100, host_bytes, device_bytes, slot_bytes });
+    desk.feed(Event::Opened { session, account, weight, unit_cost: 100, host_bytes, device_bytes, slot_bytes });
     desk.submit(A, op(1), &[2, 1, 0, 1, 1, 1, 1]);
     assert_eq!(run_of(&desk.feed(loaded(A))).cost, 701);
     assert_eq!(desk.scheduler.totals.queued_cost, 0);
@@ -333,7 +339,7 @@ fn a_finished_operation_tells_its_time_and_bootstraps() {
     desk.now += Duration::from_millis(3);
     let second = run_of(&desk.done(&first));
     desk.now += Duration::from_millis(4);
-    let outcome = Ok(Finished { compute: Duration::from_millis(7), bootstraps: 9 });
+    let outcome = Ok(Finished { compute: Duration::from_millis(7), units: 9 });
     assert_eq!(desk.done(&second), [Command::Finish { operation: op(1), outcome }]);
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId, Part};
-use engine::scheduler::{Finished, Limits, Shape, Work};
+use engine::scheduler::{Finished, Form, Levels, Limits, Work};
 use engine::{AccountId, Error, OperationId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +21,14 @@ enum Row {
 
 pub struct Operation {
     pub session: SessionId,
-    bootstraps: Vec<u8>,
+    units: Vec<u32>,
+    /// Slots of each row of a list.
+    list_slots: Vec<u32>,
     rows: Vec<Row>,
     deadline: Option<Duration>,
     cancelled: bool,
-    /// A circuit's shape, and where it is since it began.
-    circuit: Option<(Shape, Option<DeviceId>)>,
+    /// A circuit's levels, and where it is since it began.
+    circuit: Option<(Levels, Option<DeviceId>)>,
     restarts: usize,
     slots: Vec<u32>,
 }
@@ -44,8 +46,8 @@ pub struct Session {
 }
 
 /// What a batch costs at most: of any preset's bootstraps, or the one row that may exceed the limit.
-fn cost_max(batch_rows_max: usize) -> u64 {
-    batch_rows_max.max(2) as u64 * 112
+fn cost_max(batch_units_max: usize) -> u64 {
+    batch_units_max.max(2) as u64 * 112
 }
 
 /// The onlooker's books.
@@ -62,7 +64,7 @@ pub struct Books {
     pub arenas: BTreeMap<(DeviceId, SessionId), (usize, BTreeSet<u32>)>,
     /// Devices that were told to retire.
     pub lost: BTreeSet<DeviceId>,
-    gates_done: u64,
+    rows_done: u64,
     pub draining: bool,
     pub abandoned: bool,
     pub stopped: bool,
@@ -80,7 +82,7 @@ impl Books {
             orphans: BTreeMap::new(),
             arenas: BTreeMap::new(),
             lost: BTreeSet::new(),
-            gates_done: 0,
+            rows_done: 0,
             draining: false,
             abandoned: false,
             stopped: false,
@@ -131,15 +133,16 @@ impl Books {
         refusal: Option<&Error>,
     ) {
         let gone = self.sessions.get(&session).is_none_or(|session| session.closed);
-        let (full, too_large) = match &work {
-            Work::Gates(rows) => (!self.has_room_for_gates(session, rows.len()), false),
-            Work::Circuit(shape) if gone => (shape.slots == 0, false),
-            Work::Circuit(shape) => (self.may_be_full(), self.is_too_large(session, shape)),
+        let rows = work.units.len();
+        let (full, too_large) = match &work.form {
+            Form::List { .. } => (!self.has_room_for_list(session, rows), false),
+            Form::Circuit(levels) if gone => (levels.slots == 0, false),
+            Form::Circuit(levels) => (self.may_be_full(), self.is_too_large(session, rows, levels)),
         };
         match refusal {
             None => {
                 assert!(!gone && !too_large && !self.draining, "{id:?} should have been refused");
-                assert!(!full || matches!(work, Work::Circuit(_)), "{id:?} should have been refused");
+                assert!(!full || matches!(work.form, Form::Circuit(_)), "{id:?} should have been refused");
                 self.operations.insert(id, Operation::new(now, session, work, deadline));
             }
             Some(Error::Gone) => assert!(gone),
@@ -154,7 +157,7 @@ impl Books {
         }
     }
 
-    fn has_room_for_gates(&self, session: SessionId, count: usize) -> bool {
+    fn has_room_for_list(&self, session: SessionId, count: usize) -> bool {
         self.held_rows(|_| true) + count <= self.limits.queue_rows_max
             && self.held_rows(|of| of == session) + count <= self.limits.session_rows_max
     }
@@ -164,22 +167,22 @@ impl Books {
         self.circuits().next().is_some() || !self.arenas.is_empty()
     }
 
-    fn is_too_large(&self, session: SessionId, shape: &Shape) -> bool {
+    fn is_too_large(&self, session: SessionId, rows: usize, levels: &Levels) -> bool {
         let session = &self.sessions[&session];
         let fits = |id: &DeviceId| {
-            let bytes = (self.gate_slots_max(*id) + shape.slots) as u64 * session.slot_bytes;
+            let bytes = (self.list_slots_max(*id) + levels.slots) as u64 * session.slot_bytes;
             bytes <= self.limits.devices[id.0].arena_bytes_max
         };
         let devices = self.devices_for(&session.device_bytes);
-        shape.bootstraps.len() > self.limits.circuit_gates_max.min(self.limits.session_circuit_gates_max)
-            || shape.host_bytes > self.limits.circuit_bytes_max.min(self.limits.session_circuit_bytes_max)
+        rows > self.limits.circuit_rows_max.min(self.limits.session_circuit_rows_max)
+            || levels.host_bytes > self.limits.circuit_bytes_max.min(self.limits.session_circuit_bytes_max)
             || (!devices.is_empty() && !devices.iter().any(fits))
     }
 
-    /// Slots that running batches of lists of gates may need on a device.
-    fn gate_slots_max(&self, device: DeviceId) -> usize {
+    /// Slots that running batches of lists may need on a device.
+    fn list_slots_max(&self, device: DeviceId) -> usize {
         let limits = &self.limits.devices[device.0];
-        limits.batches_in_flight_max * (3 * limits.batch_rows_max).max(4)
+        limits.batches_in_flight_max * (3 * limits.batch_units_max).max(4)
     }
 
     fn circuits(&self) -> impl Iterator<Item = &Operation> {
@@ -201,14 +204,14 @@ impl Books {
         assert!(batches.iter().all(|batch| batch.device == device) && !batches.is_empty());
         let size: usize = batches.iter().map(|batch| self.size_of(batch)).sum();
         let rows: usize = batches.iter().map(Batch::rows).sum();
-        assert!(rows == 1 || size <= limits.batch_rows_max, "{size} bootstraps side by side");
+        assert!(rows == 1 || size <= limits.batch_units_max, "{size} units side by side");
         let retried = batches.iter().flat_map(|batch| &batch.parts).any(|part| part.retried);
         assert!(!retried || batches.len() == 1, "what failed before rides alone");
     }
 
     fn size_of(&self, batch: &Batch) -> usize {
-        let bootstraps = |part: &Part| self.operations[&part.operation].bootstraps[part.rows.clone()].to_vec();
-        batch.parts.iter().flat_map(bootstraps).map(|count| count.max(1) as usize).sum()
+        let units = |part: &Part| self.operations[&part.operation].units[part.rows.clone()].to_vec();
+        batch.parts.iter().flat_map(units).map(|units| units.max(1) as usize).sum()
     }
 
     pub fn started(&mut self, batch: &Batch) {
@@ -222,8 +225,8 @@ impl Books {
                 assert!(matches!(row, Row::Queued(_)), "a {row:?} row starts");
                 *row = Row::Running;
             }
-            let bootstraps = &operation.bootstraps[part.rows.clone()];
-            size += bootstraps.iter().map(|&count| count.max(1) as usize).sum::<usize>();
+            let units = &operation.units[part.rows.clone()];
+            size += units.iter().map(|&units| units.max(1) as usize).sum::<usize>();
             let all_under_way = operation.rows.iter().all(|row| matches!(row, Row::Running | Row::Done));
             assert_eq!(part.completes, operation.circuit.is_some() && all_under_way);
 
@@ -236,12 +239,12 @@ impl Books {
             };
             match &mut operation.circuit {
                 None => {
-                    let needed: usize = bootstraps.iter().map(|&count| count as usize + 2).sum();
-                    assert_eq!(part.slots.len(), needed);
+                    let needed: u32 = operation.list_slots[part.rows.clone()].iter().sum();
+                    assert_eq!(part.slots.len(), needed as usize);
                     take(&part.slots);
                 }
-                Some((shape, place @ None)) => {
-                    assert_eq!(part.slots.len(), shape.slots);
+                Some((levels, place @ None)) => {
+                    assert_eq!(part.slots.len(), levels.slots);
                     take(&part.slots);
                     *place = Some(batch.device);
                     operation.slots = part.slots.to_vec();
@@ -252,7 +255,7 @@ impl Books {
                 }
             }
         }
-        assert!(batch.rows() == 1 || size <= self.limits.devices[batch.device.0].batch_rows_max, "a batch of {size}");
+        assert!(batch.rows() == 1 || size <= self.limits.devices[batch.device.0].batch_units_max, "a batch of {size}");
         assert!(batch.rows() > 0);
     }
 
@@ -261,7 +264,7 @@ impl Books {
     /// somebody waited.
     pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
         let [limits] = &self.limits.devices[..] else { return false };
-        let (cost_max, wait) = (cost_max(limits.batch_rows_max), self.limits.wait);
+        let (cost_max, wait) = (cost_max(limits.batch_units_max), self.limits.wait);
         let weight = |account: AccountId| account.0 as u64;
         let served = self.sessions[&batch.session].account;
         let due = |operation: &Operation| {
@@ -291,7 +294,7 @@ impl Books {
 
     pub fn ran(&mut self, now: Duration, batch: &Batch, succeeded: bool) {
         if succeeded {
-            self.gates_done += batch.rows() as u64;
+            self.rows_done += batch.rows() as u64;
         }
         for part in &batch.parts {
             let id = part.operation;
@@ -350,13 +353,13 @@ impl Books {
     pub fn restarted(&mut self, now: Duration, id: OperationId) {
         let mut operation = self.operations.remove(&id).expect("what begins anew has not ended");
         assert!(!operation.rows.contains(&Row::Running), "{id:?} begins anew while rows of it run");
-        let (shape, place) = operation.circuit.clone().expect("lists of gates do not begin anew");
+        let (levels, place) = operation.circuit.clone().expect("lists do not begin anew");
         let lost = place.is_some_and(|device| self.lost.contains(&device));
         assert!(operation.rows.contains(&Row::Failed) || lost, "{id:?} begins anew without need");
         operation.restarts += 1;
         assert_eq!(operation.restarts, 1, "{id:?} begins anew again");
         self.leave(&operation);
-        operation.circuit = Some((shape, None));
+        operation.circuit = Some((levels, None));
         operation.rows.fill(Row::Later);
         operation.queue_next_level(now);
         self.operations.insert(id, operation);
@@ -368,8 +371,8 @@ impl Books {
         match outcome {
             Ok(finished) => {
                 assert!(operation.rows.iter().all(|&row| row == Row::Done), "{id:?} is done without all of its rows");
-                let bootstraps: u64 = operation.bootstraps.iter().map(|&count| u64::from(count)).sum();
-                assert_eq!(finished.bootstraps, bootstraps);
+                let units: u64 = operation.units.iter().map(|&units| u64::from(units)).sum();
+                assert_eq!(finished.units, units);
                 assert!(finished.compute <= now);
             }
             Err(Error::Cancelled) => assert!(operation.cancelled),
@@ -421,7 +424,7 @@ impl Books {
         assert_eq!(usage.sessions, self.sessions.len() as u64);
         assert_eq!(usage.operations, self.operations.len() as u64);
         assert_eq!((usage.queued_rows + usage.running_rows) as usize, self.rows_under_way());
-        assert_eq!(usage.gates_done, self.gates_done);
+        assert_eq!(usage.rows_done, self.rows_done);
         self.check_circuits(usage);
         self.check_devices(usage);
 
@@ -439,15 +442,15 @@ impl Books {
         let live = self.operations.values().filter(|operation| operation.circuit.is_some()).count();
         assert_eq!(usage.circuits, live as u64);
         let gates = self.circuits().map(|circuit| circuit.rows.len()).sum::<usize>();
-        assert!(gates <= self.limits.circuit_gates_max);
+        assert!(gates <= self.limits.circuit_rows_max);
         for &session in self.sessions.keys() {
             let own = || self.circuits().filter(|circuit| circuit.session == session);
-            assert!(own().map(|circuit| circuit.rows.len()).sum::<usize>() <= self.limits.session_circuit_gates_max);
-            let bytes = own().filter_map(|circuit| circuit.circuit.as_ref()).map(|(shape, _)| shape.host_bytes);
+            assert!(own().map(|circuit| circuit.rows.len()).sum::<usize>() <= self.limits.session_circuit_rows_max);
+            let bytes = own().filter_map(|circuit| circuit.circuit.as_ref()).map(|(levels, _)| levels.host_bytes);
             assert!(bytes.sum::<u64>() <= self.limits.session_circuit_bytes_max);
         }
         let shapes = self.circuits().filter_map(|operation| operation.circuit.as_ref());
-        assert!(shapes.map(|(shape, _)| shape.host_bytes).sum::<u64>() <= self.limits.circuit_bytes_max);
+        assert!(shapes.map(|(levels, _)| levels.host_bytes).sum::<u64>() <= self.limits.circuit_bytes_max);
     }
 
     fn check_devices(&self, usage: &Usage) {
@@ -462,7 +465,7 @@ impl Books {
         let slot_bytes_max = self.sessions.values().map(|session| session.slot_bytes).max().unwrap_or(0);
         for device in 0..self.limits.devices.len() {
             let limits = &self.limits.devices[device];
-            let gates = limits.batches_in_flight_max * self.gate_slots_max(DeviceId(device));
+            let gates = limits.batches_in_flight_max * self.list_slots_max(DeviceId(device));
             let bound = limits.arena_bytes_max + limits.arena_bytes_max / 4 + gates as u64 * slot_bytes_max;
             assert!(bytes_of(DeviceId(device)) <= bound, "arenas of {} bytes", bytes_of(DeviceId(device)));
         }
@@ -473,7 +476,7 @@ impl Books {
         }
     }
 
-    /// Rows of lists of gates waiting or running, those of ended operations too.
+    /// Rows of lists waiting or running, those of ended operations too.
     fn held_rows(&self, of: impl Fn(SessionId) -> bool) -> usize {
         let gates = |operation: &&Operation| operation.circuit.is_none() && of(operation.session);
         let operations = self
@@ -501,22 +504,23 @@ impl Books {
 
 impl Operation {
     fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> Operation {
-        let (bootstraps, circuit) = match work {
-            Work::Gates(bootstraps) => (bootstraps, None),
-            Work::Circuit(shape) => (shape.bootstraps.clone(), Some((shape, None))),
+        let Work { units, form } = work;
+        let (list_slots, circuit) = match form {
+            Form::List { slots } => (slots, None),
+            Form::Circuit(levels) => (Vec::new(), Some((levels, None))),
         };
-        let rows = vec![if circuit.is_some() { Row::Later } else { Row::Queued(now) }; bootstraps.len()];
+        let rows = vec![if circuit.is_some() { Row::Later } else { Row::Queued(now) }; units.len()];
         let (cancelled, restarts, slots) = (false, 0, Vec::new());
-        let mut operation = Operation { session, bootstraps, rows, deadline, cancelled, circuit, restarts, slots };
+        let mut operation = Operation { session, units, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
         operation.queue_next_level(now);
         operation
     }
 
     /// Of a circuit: if all levels that were queued are done, the next one is.
     fn queue_next_level(&mut self, now: Duration) {
-        let Some((shape, _)) = &self.circuit else { return };
+        let Some((levels, _)) = &self.circuit else { return };
         let mut first = 0;
-        for &end in &shape.level_ends {
+        for &end in &levels.ends {
             let level = &mut self.rows[first..end];
             if level.iter().all(|&row| row == Row::Later) {
                 return level.fill(Row::Queued(now));

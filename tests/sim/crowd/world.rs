@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
-use engine::scheduler::{Command, DeviceLimits, Event, Limits, Scheduler, Shape, Work};
+use engine::scheduler::{Command, DeviceLimits, Event, Limits, Form, Levels, Scheduler, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, SessionId};
 
 use super::books::{Books, Session};
@@ -59,7 +59,7 @@ impl Tally {
             "out of memory",
             "evicted for another",
             "shared batch",
-            "batch with circuits and gates",
+            "batch with circuits and lists",
             "slice",
             "side by side",
             "two batches in flight",
@@ -105,9 +105,9 @@ impl World {
             wait: Duration::from_micros(dice.pick(&[0, 200, 5000])),
             arena_idle: Duration::from_micros(dice.pick(&[0, 1000, 100_000])),
             key_bytes_max: dice.pick(&[300, 1000]),
-            circuit_gates_max: dice.pick(&[150, 2000]),
+            circuit_rows_max: dice.pick(&[150, 2000]),
             circuit_bytes_max: dice.pick(&[50, 1000]),
-            session_circuit_gates_max: dice.pick(&[100, 1000]),
+            session_circuit_rows_max: dice.pick(&[100, 1000]),
             session_circuit_bytes_max: dice.pick(&[60, 500]),
             silence_max: Duration::from_secs(dice.pick(&[10, 60, 60, 60])),
             devices: device_limits(&mut dice),
@@ -236,7 +236,7 @@ impl World {
         let is_circuit = |id| self.books.operations[id].is_circuit();
         let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
         if circuits > 0 && circuits < batch.parts.len() {
-            self.tally.see("batch with circuits and gates");
+            self.tally.see("batch with circuits and lists");
         }
         if self.books.limits.devices[batch.device.0].stand_in {
             self.tally.see("stand-in works");
@@ -287,9 +287,9 @@ impl World {
 fn device_limits(dice: &mut Dice) -> Vec<DeviceLimits> {
     let count = dice.pick(&[1, 1, 2, 2, 3, 4]);
     let with_stand_in = count > 1 && dice.percent(50);
-    let batch_rows_max = dice.pick(&[1, 2, 8, 64, 300]);
+    let batch_units_max = dice.pick(&[1, 2, 8, 64, 300]);
     let devices = (0..count).map(|at| DeviceLimits {
-        batch_rows_max: if dice.percent(80) { batch_rows_max } else { dice.pick(&[8, 64]) },
+        batch_units_max: if dice.percent(80) { batch_units_max } else { dice.pick(&[8, 64]) },
         batches_in_flight_max: dice.pick(&[1, 2, 2]),
         keys_together_max: dice.pick(&[1, 2, 8]),
         resident_bytes_max: dice.pick(&[100, 250, 2000]),
@@ -346,7 +346,7 @@ impl World {
         let session = SessionId(self.next_id());
         let account = self.dice.pick(&ACCOUNTS);
         let weight = account.0 as u32;
-        let bootstrap_cost = self.dice.pick(&[32, 32, 112]);
+        let unit_cost = self.dice.pick(&[32, 32, 112]);
         let host_bytes = self.dice.between(10, 30);
         let device_bytes: Vec<_> = self.devices.iter().map(|_| self.dice.between(20, 101)).collect();
         let slot_bytes = self.dice.pick(&[1, 3]);
@@ -359,7 +359,7 @@ impl World {
             patience: None,
             waits: None,
         };
-        let event = Event::Opened { session, account, weight, bootstrap_cost, host_bytes, device_bytes, slot_bytes };
+        let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
         let commands = self.step(event);
         let refusal = refusal(&commands);
         match refusal {
@@ -374,14 +374,14 @@ impl World {
     fn client_submits(&mut self, session: SessionId) {
         let operation = OperationId(self.next_id());
         let work =
-            if self.dice.percent(25) { Work::Circuit(self.any_circuit()) } else { Work::Gates(self.any_gates()) };
+            if self.dice.percent(25) { self.any_circuit() } else { self.any_list() };
         let lives = self.dice.pick(&[0, 1, 100, 100, 10_000]);
         let deadline = self.dice.percent(30).then(|| self.now + Duration::from_millis(lives));
         let commands = self.step(Event::Submitted { session, operation, work: work.clone(), deadline });
         let refusal = refusal(&commands);
-        match (refusal, &work) {
-            (Some(Error::Busy { .. }), Work::Gates(_)) => self.tally.see("busy"),
-            (Some(Error::Busy { .. }), Work::Circuit(_)) => self.tally.see("busy circuit"),
+        match (refusal, &work.form) {
+            (Some(Error::Busy { .. }), Form::List { .. }) => self.tally.see("busy"),
+            (Some(Error::Busy { .. }), Form::Circuit(_)) => self.tally.see("busy circuit"),
             (Some(Error::CircuitTooLarge { .. }), _) => self.tally.see("circuit too large"),
             (Some(Error::Device(_)), _) => self.tally.see("nobody serves"),
             _ => {}
@@ -390,31 +390,34 @@ impl World {
         self.carry_out(commands);
     }
 
-    fn any_gates(&mut self) -> Vec<u8> {
+    fn any_list(&mut self) -> Work {
         let rows = match self.dice.below(10) {
             0..6 => 1,
             6..9 => self.dice.between(2, 40),
             _ if self.has_narrow_batches() => self.dice.between(1, 64), // or it takes for ever
             _ => self.dice.between(1, OPERATION_ROWS_MAX as u64),
         };
-        (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect()
+        let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect();
+        let slots = units.iter().map(|units| units + 2).collect();
+        Work { units, form: Form::List { slots } }
     }
 
-    fn any_circuit(&mut self) -> Shape {
+    fn any_circuit(&mut self) -> Work {
         let width = if self.has_narrow_batches() { 8 } else { self.dice.pick(&[3, 40]) };
-        let mut level_ends = Vec::new();
-        let mut gates = 0;
+        let mut ends = Vec::new();
+        let mut rows = 0;
         for _ in 0..self.dice.pick(&[0, 1, 2, 5, 10]) {
-            gates += self.dice.between(1, width) as usize;
-            level_ends.push(gates);
+            rows += self.dice.between(1, width) as usize;
+            ends.push(rows);
         }
-        let bootstraps = (0..gates).map(|_| self.dice.pick(&[0, 1, 1, 1])).collect();
+        let units = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1])).collect();
         let slots = self.dice.between(2, 3 * width) as usize;
-        Shape { bootstraps, level_ends, slots, host_bytes: self.dice.between(1, 60) }
+        let levels = Levels { ends, slots, host_bytes: self.dice.between(1, 60) };
+        Work { units, form: Form::Circuit(levels) }
     }
 
     fn has_narrow_batches(&self) -> bool {
-        self.books.limits.devices.iter().any(|device| device.batch_rows_max < 8)
+        self.books.limits.devices.iter().any(|device| device.batch_units_max < 8)
     }
 
     fn client_cancels(&mut self) {

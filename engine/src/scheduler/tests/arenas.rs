@@ -63,7 +63,7 @@ fn a_kept_arena_is_given_back_when_its_key_makes_room_for_another() {
     let mut desk = desk(&[A]);
     run(&mut desk, A, op(1));
     desk.open(B, 10);
-    let work = Work::Gates(vec![1; 8]);
+    let work = list(&[1; 8]);
     let submitted = Event::Submitted { session: B, operation: op(2), work, deadline: None };
     assert_eq!(desk.feed_whole(submitted), [free(A), evict(A), load(B)]);
 }

@@ -1,20 +1,21 @@
 //! Circuits, arenas and several devices, one situation each.
 
 use super::*;
-use crate::scheduler::Shape;
+use crate::scheduler::Levels;
 
 const TWO: DeviceId = DeviceId(1);
 
 /// Levels of these widths; a slot is a byte, and 24 are kept for gates.
-fn shape(widths: &[usize], slots: usize) -> Shape {
-    let level_ends: Vec<usize> = widths
+fn circuit(widths: &[usize], slots: usize) -> Work {
+    let ends: Vec<usize> = widths
         .iter()
         .scan(0, |end, width| {
             *end += width;
             Some(*end)
         })
         .collect();
-    Shape { bootstraps: vec![1; widths.iter().sum()], level_ends, slots, host_bytes: 1 }
+    let levels = Levels { ends, slots, host_bytes: 1 };
+    Work { units: vec![1; widths.iter().sum()], form: Form::Circuit(levels) }
 }
 
 /// One device with the key of A on it, or two of which only the first has it.
@@ -28,8 +29,8 @@ fn desk(devices: usize) -> Desk {
     desk
 }
 
-fn submit(desk: &mut Desk, operation: OperationId, shape: Shape) -> Vec<Command> {
-    desk.feed_whole(Event::Submitted { session: A, operation, work: Work::Circuit(shape), deadline: None })
+fn submit(desk: &mut Desk, operation: OperationId, work: Work) -> Vec<Command> {
+    desk.feed_whole(Event::Submitted { session: A, operation, work, deadline: None })
 }
 
 fn fail(desk: &mut Desk, batch: &Batch, cause: Cause) -> Vec<Command> {
@@ -39,7 +40,7 @@ fn fail(desk: &mut Desk, batch: &Batch, cause: Cause) -> Vec<Command> {
 #[test]
 fn a_level_runs_when_the_one_before_is_done_and_the_last_part_brings_the_outputs() {
     let mut desk = desk(1);
-    let first = run_of(&submit(&mut desk, op(1), shape(&[10, 1], 5)));
+    let first = run_of(&submit(&mut desk, op(1), circuit(&[10, 1], 5)));
     let second = run_of(&desk.done(&first));
     let third = run_of(&desk.done(&second));
     let parts = [&first, &second, &third].map(|batch| (batch.parts[0].rows.clone(), batch.parts[0].completes));
@@ -54,7 +55,7 @@ fn a_level_runs_when_the_one_before_is_done_and_the_last_part_brings_the_outputs
 #[test]
 fn slots_of_a_cancelled_circuit_are_held_until_its_rows_have_run() {
     let mut desk = desk(1);
-    let batch = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    let batch = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
     assert_eq!(desk.feed_whole(Event::Cancelled(op(1))), [ends(op(1), Error::Cancelled)]);
     assert_eq!(desk.scheduler.usage().arena_bytes, 5);
     let free = Command::FreeArena { device: ONE, session: A };
@@ -64,7 +65,7 @@ fn slots_of_a_cancelled_circuit_are_held_until_its_rows_have_run() {
 #[test]
 fn a_circuit_in_its_last_batch_cannot_be_stopped() {
     let mut desk = desk(1);
-    let batch = run_of(&submit(&mut desk, op(1), shape(&[8], 5)));
+    let batch = run_of(&submit(&mut desk, op(1), circuit(&[8], 5)));
     assert_eq!(desk.feed(Event::Cancelled(op(1))), []);
     assert_eq!(finished(&desk.done(&batch)), [op(1)]);
 }
@@ -72,19 +73,19 @@ fn a_circuit_in_its_last_batch_cannot_be_stopped() {
 #[test]
 fn room_is_promised_to_a_circuit_before_it_begins() {
     let mut desk = desk(1);
-    submit(&mut desk, op(1), shape(&[8, 8], 500));
-    assert_eq!(submit(&mut desk, op(2), shape(&[8, 8], 400)), []);
-    let refused = submit(&mut desk, op(3), shape(&[8, 8], 77));
+    submit(&mut desk, op(1), circuit(&[8, 8], 500));
+    assert_eq!(submit(&mut desk, op(2), circuit(&[8, 8], 400)), []);
+    let refused = submit(&mut desk, op(3), circuit(&[8, 8], 77));
     assert!(matches!(refused[..], [Command::Refuse { error: Error::Busy { .. }, .. }]), "{refused:?}");
-    assert_eq!(submit(&mut desk, op(4), shape(&[8, 8], 76)), []);
+    assert_eq!(submit(&mut desk, op(4), circuit(&[8, 8], 76)), []);
     let error = Error::CircuitTooLarge { of: "bytes on the device", needed: 1001, max: 1000 };
-    assert_eq!(submit(&mut desk, op(5), shape(&[8], 977)), [Command::Refuse { operation: op(5), error }]);
+    assert_eq!(submit(&mut desk, op(5), circuit(&[8], 977)), [Command::Refuse { operation: op(5), error }]);
 }
 
 #[test]
 fn a_circuit_stays_on_its_device_and_gates_go_to_the_idle_one() {
     let mut desk = desk(2);
-    let first = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    let first = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
     assert_eq!(desk.submit(A, op(2), &[1; 8]), [Command::Load { device: TWO, session: A }]);
     let gates = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
     assert_eq!((first.device, gates.device), (ONE, TWO));
@@ -98,8 +99,8 @@ fn a_circuit_stays_on_its_device_and_gates_go_to_the_idle_one() {
 #[test]
 fn a_circuit_that_has_not_begun_moves_to_the_device_that_is_idle() {
     let mut desk = desk(2);
-    let first = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
-    assert_eq!(submit(&mut desk, op(2), shape(&[8], 5)), [Command::Load { device: TWO, session: A }]);
+    let first = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
+    assert_eq!(submit(&mut desk, op(2), circuit(&[8], 5)), [Command::Load { device: TWO, session: A }]);
     let moved = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
     assert_eq!((first.device, moved.device, operations(&moved)), (ONE, TWO, vec![(op(2), 8)]));
 }
@@ -107,7 +108,7 @@ fn a_circuit_that_has_not_begun_moves_to_the_device_that_is_idle() {
 #[test]
 fn a_lost_device_retires_and_its_circuit_begins_anew_elsewhere_once() {
     let mut desk = desk(2);
-    let first = run_of(&submit(&mut desk, op(1), shape(&[8, 8], 5)));
+    let first = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
     let second = run_of(&desk.done(&first));
     let anew = [Command::Retire(ONE), Command::Restart(op(1)), Command::Load { device: TWO, session: A }];
     assert_eq!(fail(&mut desk, &second, Cause::Lost), anew);
@@ -123,7 +124,7 @@ fn rows_that_still_run_come_back_before_a_circuit_begins_anew() {
     let mut limits = limits();
     limits.devices[0].batches_in_flight_max = 2;
     let mut desk = Desk::with(limits, &[A]);
-    submit(&mut desk, op(1), shape(&[16], 5));
+    submit(&mut desk, op(1), circuit(&[16], 5));
     let commands = desk.feed(loaded(A));
     let [first, second] = [0, 1].map(|at| run_of(&commands[at..=at]));
     assert_eq!(fail(&mut desk, &first, Cause::Device), []);
@@ -150,13 +151,15 @@ fn a_stand_in_gets_work_when_the_last_of_the_others_is_lost() {
 fn four_circuits_of_a_million_gates_of_one_session_leave_room_for_others() {
     let config = crate::Config::default();
     let mut limits = limits();
-    (limits.circuit_gates_max, limits.circuit_bytes_max) = (config.circuit_gates_max, config.circuit_bytes_max);
-    limits.session_circuit_gates_max = config.session_circuit_gates_max;
+    (limits.circuit_rows_max, limits.circuit_bytes_max) = (config.circuit_rows_max, config.circuit_bytes_max);
+    limits.session_circuit_rows_max = config.session_circuit_rows_max;
     limits.session_circuit_bytes_max = config.session_circuit_bytes_max;
     let mut desk = Desk::with(limits, &[A, B]);
-    let circuit = |gates, host_bytes| Shape { host_bytes, ..shape(&[gates], 5) };
-    let mut submit = |session, number, shape| {
-        let work = Work::Circuit(shape);
+    let circuit = |rows, host_bytes| Work {
+        units: vec![1; rows],
+        form: Form::Circuit(Levels { ends: vec![rows], slots: 5, host_bytes }),
+    };
+    let mut submit = |session, number, work| {
         let commands = desk.feed(Event::Submitted { session, operation: op(number), work, deadline: None });
         commands.iter().any(|command| matches!(command, Command::Refuse { error: Error::Busy { .. }, .. }))
     };
@@ -166,6 +169,6 @@ fn four_circuits_of_a_million_gates_of_one_session_leave_room_for_others() {
     assert_eq!(refused, [false, false, true, true], "bytes likewise");
     assert!(submit(A, 9, circuit(1, 1)), "its gates are given back when they end");
     desk.feed(Event::Cancelled(op(1)));
-    let again = Event::Submitted { session: A, operation: op(10), work: Work::Circuit(circuit(9, 1)), deadline: None };
+    let again = Event::Submitted { session: A, operation: op(10), work: circuit(9, 1), deadline: None };
     assert!(!desk.feed(again).iter().any(|command| matches!(command, Command::Refuse { .. })));
 }

@@ -1,0 +1,70 @@
+//! What an operation is to the scheduler: rows, what each takes in units that its scheme counts, and in which form.
+
+use crate::fair;
+
+/// Slots for each unit of a list's rows at most; a row without units counts as one with one.
+pub(super) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
+
+/// Slots of a single row that exceeds a batch at most.
+pub(super) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
+
+/// What an operation asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Units of each row, in which its scheme counts work; 0: next to none. In a circuit level after level.
+    pub units: Vec<u32>,
+    /// How the rows depend on each other, and where their words are.
+    pub form: Form,
+}
+
+/// How the rows of an operation depend on each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// 1 to 1024 rows that do not. They run on any device, each with slots of its own while it does.
+    List {
+        /// Slots of each row's operands and results: at most three a unit (one unit for a row without), and four for a row.
+        slots: Vec<u32>,
+    },
+    /// A circuit: rows in levels, all on one device.
+    Circuit(Levels),
+}
+
+/// The levels of a circuit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// Where each level ends. Its rows run when those of the level before have.
+    pub ends: Vec<usize>,
+    /// Slots that the circuit has from its first row to its end.
+    pub slots: usize,
+    /// Its inputs and outputs on the host, in bytes.
+    pub host_bytes: u64,
+}
+
+/// What these rows take of [`super::DeviceLimits::batch_units_max`].
+pub(super) fn size_of(units: &[u32]) -> usize {
+    units.iter().map(|&units| size_of_row(units)).sum()
+}
+
+/// How many of these rows, from the first on, take at most `room`.
+pub(super) fn rows_that_fit(units: &[u32], room: usize) -> usize {
+    let sizes = units.iter().map(|&units| size_of_row(units));
+    let ends = sizes.scan(0, |end, size| {
+        *end += size;
+        Some(*end)
+    });
+    ends.take_while(|&end| end <= room).count()
+}
+
+pub(super) fn size_of_row(units: u32) -> usize {
+    units.max(1) as usize
+}
+
+/// The units of these rows.
+pub(super) fn units_of(units: &[u32]) -> u64 {
+    units.iter().map(|&units| u64::from(units)).sum()
+}
+
+/// What these rows count against their account's share, where a unit costs `unit_cost`.
+pub(super) fn cost_of(units: &[u32], unit_cost: u32) -> u64 {
+    units.iter().map(|&units| fair::cost_of_row(units, unit_cost)).sum()
+}
