@@ -44,8 +44,7 @@ impl Desk {
             let (session, device_bytes) = (SessionId(session), vec![1]);
             let account = AccountId(u128::from(session.0));
             let (unit_cost, host_bytes, slot_bytes) = (32, 1, 1);
-            let event =
-                Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
+            let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
             assert!(scheduler.step(Duration::ZERO, event).is_empty());
         }
         Self { scheduler, sessions, operations: 0 }

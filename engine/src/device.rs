@@ -9,13 +9,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use kernels::DeviceInfo;
-use kernels::tfhe::{EvaluationKey, Gates, KeyedGates, LweList, Params};
+use kernels::tfhe::{EvaluationKey, Gates, KeyedGates, Params};
 
-use crate::assembly::{self, Assembly};
 use crate::batch::Batch;
-use crate::operation::Load;
+use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
 use crate::session::SessionId;
+use crate::task::Task;
+use crate::task::assembly::{self, Assembly};
 
 /// What a device is told to do.
 pub(crate) enum Order {
@@ -25,15 +26,15 @@ pub(crate) enum Order {
     },
     Evict(SessionId),
     /// Batches of different sessions, in one call.
-    Run(Vec<Work>),
+    Run(Vec<BatchTasks>),
     FreeArena(SessionId),
     Retire,
 }
 
-/// A batch, and of each of its parts what the device needs.
-pub(crate) struct Work {
+/// A batch, and the task of each of its parts.
+pub(crate) struct BatchTasks {
     pub(crate) batch: Batch,
-    pub(crate) loads: Vec<Load>,
+    pub(crate) tasks: Vec<Task>,
 }
 
 /// What became of it.
@@ -46,7 +47,7 @@ pub(crate) enum Report {
     Evicted(SessionId),
     BatchDone {
         batch: Batch,
-        results: Vec<LweList>,
+        results: Vec<Rows>,
     },
     BatchFailed {
         batch: Batch,
@@ -148,12 +149,6 @@ fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), 
     served.forget_all();
 }
 
-/// A session's key in the form this device's kernels want; overwritten on drop.
-struct Resident<K> {
-    key: K,
-    params: Params,
-}
-
 /// A session's arena; overwritten on drop.
 struct Arena<A> {
     arena: A,
@@ -162,10 +157,11 @@ struct Arena<A> {
 
 struct Served<'a, B: Gates> {
     backend: &'a B,
-    keys: HashMap<SessionId, Resident<B::Key>>,
+    /// Keys in the form this device's kernels want; overwritten on drop.
+    keys: HashMap<SessionId, B::Key>,
     arenas: HashMap<SessionId, Arena<B::Arena>>,
     /// Calls that were started, oldest first.
-    pending: VecDeque<(Vec<Work>, B::Pending)>,
+    pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
     /// No call succeeds any more, and none is made.
     lost: Option<Failure>,
     self_test: Option<SelfTest>,
@@ -291,12 +287,12 @@ impl<B: Gates> Served<'_, B> {
     }
 
     fn load(&mut self, session: SessionId, key: Arc<EvaluationKey>) {
-        let (params, backend) = (key.params, self.backend);
+        let backend = self.backend;
         let loaded = guarded(&mut self.lost, || backend.load_key(&key));
         drop(key); // before the report: whoever closes the session next is the key's last holder
         (self.report)(match loaded {
             Ok(key) => {
-                self.keys.insert(session, Resident { key, params });
+                self.keys.insert(session, key);
                 Report::Loaded(session)
             }
             Err(failure) => Report::LoadFailed { session, failure },
@@ -304,14 +300,13 @@ impl<B: Gates> Served<'_, B> {
     }
 
     /// Starts the batches of a call side by side. One whose operands find no room fails by itself.
-    fn start(&mut self, call: Vec<Work>) {
-        let dimension = |work: &Work| self.params_of(work).lwe_dimension;
-        let assemblies: Vec<_> =
-            call.iter().map(|work| Assembly::of(&work.batch, &work.loads, dimension(work))).collect();
+    fn start(&mut self, call: Vec<BatchTasks>) {
+        let assemblies: Vec<_> = call.iter().map(|work| Assembly::of(&work.batch, &work.tasks)).collect();
         // taken out, so that each batch has its own
         let mut arenas: Vec<_> = call.iter().map(|work| self.arenas.remove(&work.batch.session)).collect();
         let mut sides: Vec<_> = call.iter().zip(&assemblies).zip(&mut arenas).collect();
-        let written: Vec<_> = sides.iter_mut().map(|((work, gates), arena)| self.write(work, gates, arena)).collect();
+        let written: Vec<_> =
+            sides.iter_mut().map(|((work, gates), arena)| self.write(&work.batch, gates, arena)).collect();
         let ready = sides.into_iter().zip(&written).filter(|(_, written)| written.is_ok());
         let started = self.evaluate(ready.map(|(((work, gates), arena), _)| (work, gates, arena)));
         drop(assemblies);
@@ -333,15 +328,15 @@ impl<B: Gates> Served<'_, B> {
     /// Makes the session's arena as large as the batch needs it and writes operands there.
     fn write(
         &mut self,
-        work: &Work,
+        batch: &Batch,
         assembly: &Assembly<'_>,
         arena: &mut Option<Arena<B::Arena>>,
     ) -> Result<(), Failure> {
-        let (params, slots, backend) = (*self.params_of(work), work.batch.arena_slots, self.backend);
+        let (slots, backend) = (batch.arena_slots, self.backend);
         guarded(&mut self.lost, || {
             let there = match arena {
                 Some(there) => there,
-                None => arena.insert(Arena { arena: backend.arena(params.lwe_dimension + 1, slots)?, slots }),
+                None => arena.insert(Arena { arena: backend.arena(assembly.row_words, slots)?, slots }),
             };
             if there.slots < slots {
                 backend.grow(&mut there.arena, slots)?;
@@ -354,15 +349,15 @@ impl<B: Gates> Served<'_, B> {
     /// Evaluates batches whose operands are in their arenas; none if there are none.
     fn evaluate<'b>(
         &mut self,
-        ready: impl Iterator<Item = (&'b Work, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)>,
+        ready: impl Iterator<Item = (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)>,
     ) -> Result<Option<B::Pending>, Failure>
     where
         B::Arena: 'b,
     {
         let Served { backend, keys, lost, .. } = self;
         let keyed =
-            |(work, assembly, arena): (&'b Work, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)| KeyedGates {
-                key: &keys[&work.batch.session].key,
+            |(work, assembly, arena): (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)| KeyedGates {
+                key: keys.get(&work.batch.session).expect("a batch follows its key's load"),
                 arena: &mut arena.as_mut().expect("it was written to").arena,
                 gates: &assembly.gates,
                 reads: &assembly.reads,
@@ -374,12 +369,8 @@ impl<B: Gates> Served<'_, B> {
         guarded(lost, || backend.evaluate_together(&mut batches).map(Some))
     }
 
-    fn params_of(&self, work: &Work) -> &Params {
-        &self.keys.get(&work.batch.session).expect("a batch follows its key's load").params
-    }
-
-    fn fail(&self, call: Vec<Work>, failure: &Failure) {
-        for Work { batch, .. } in call {
+    fn fail(&self, call: Vec<BatchTasks>, failure: &Failure) {
+        for BatchTasks { batch, .. } in call {
             (self.report)(Report::BatchFailed { batch, failure: failure.clone() });
         }
     }
@@ -389,9 +380,8 @@ impl<B: Gates> Served<'_, B> {
         let backend = self.backend;
         match guarded(&mut self.lost, || backend.finish(pending)) {
             Ok(words) => {
-                let dimension = |work: &Work| self.params_of(work).lwe_dimension;
-                let results = assembly::results(&call, words, dimension);
-                for (Work { batch, .. }, results) in call.into_iter().zip(results) {
+                let results = assembly::results(&call, words);
+                for (BatchTasks { batch, .. }, results) in call.into_iter().zip(results) {
                     (self.report)(Report::BatchDone { batch, results });
                 }
             }

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use kernels::tfhe::EvaluationKey;
 
 use crate::batch::{Batch, DeviceId, Part};
-use crate::device::{Order, Report, Work};
+use crate::device::{BatchTasks, Order, Report};
 use crate::error::Error;
-use crate::operation::{Done, Failed, Load, Operation, OperationId, Progress};
+use crate::operation::{Done, Failed, Operation, OperationId};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
 use crate::session::{AccountId, OnErased, Session, SessionId};
+use crate::task::{Progress, Task};
 use crate::usage::Usage;
 
 pub(crate) struct Hub {
@@ -91,9 +92,9 @@ impl Hub {
         }
     }
 
-    /// The LWE dimension of the session's key, if the session is open.
-    pub(crate) fn lwe_dimension(&self, session: SessionId) -> Option<usize> {
-        self.lock().sessions.get(&session).map(|session| session.lwe_dimension)
+    /// Words of a row under the session's key, if the session is open.
+    pub(crate) fn row_words(&self, session: SessionId) -> Option<usize> {
+        self.lock().sessions.get(&session).map(|session| session.row_words)
     }
 
     pub(crate) fn submit(
@@ -102,7 +103,8 @@ impl Hub {
         submitted: Operation,
         deadline: Option<Instant>,
     ) -> Result<OperationId, Error> {
-        let work = submitted.work();
+        let work = submitted.task().work();
+        work.check(); // a panic under the lock would end the process
         let deadline = deadline.map(|deadline| deadline.saturating_duration_since(self.started));
         let mut state = self.lock();
         let operation = OperationId(state.next_id());
@@ -280,8 +282,8 @@ impl State {
             }
             Command::Evict { device, session } => self.order(device, Order::Evict(session)),
             Command::Run { device, batches } => {
-                let with_loads = |batch: Batch| (self.collect(&batch), batch);
-                let call = batches.into_iter().map(with_loads).map(|(loads, batch)| Work { batch, loads }).collect();
+                let with_tasks = |batch: Batch| BatchTasks { tasks: self.tasks_of(&batch), batch };
+                let call = batches.into_iter().map(with_tasks).collect();
                 self.order(device, Order::Run(call));
             }
             Command::FreeArena { device, session } => self.order(device, Order::FreeArena(session)),
@@ -322,10 +324,11 @@ impl State {
         let _ = orders.send(order);
     }
 
-    /// What the device needs of the operations in a batch.
-    fn collect(&self, batch: &Batch) -> Vec<Load> {
-        let load = |part: &Part| self.operations.get(&part.operation).expect("what starts has not ended").load();
-        batch.parts.iter().map(load).collect()
+    /// The task of each of a batch's parts.
+    fn tasks_of(&self, batch: &Batch) -> Vec<Task> {
+        let task =
+            |part: &Part| self.operations.get(&part.operation).expect("what starts has not ended").task().clone();
+        batch.parts.iter().map(task).collect()
     }
 }
 
@@ -337,8 +340,8 @@ impl Notice {
                 call(|| on_done(Ok(Done { results, compute, units })));
             }
             Notice::Ended(operation, Err(error)) => {
-                let (gates_done, on_done) = operation.abort();
-                call(|| on_done(Err(Failed { error, gates_done })));
+                let (completed, on_done) = operation.abort();
+                call(|| on_done(Err(Failed { error, completed })));
             }
             Notice::Key(key) => drop(key),
             Notice::Erased(Session { key, on_erased, .. }) => {

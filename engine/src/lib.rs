@@ -4,8 +4,8 @@
 //! The decisions are pure and live in [`scheduler`], with [`fair`], `residency` and `slots` as its parts: what happened goes
 //! in with the time, commands come out. Around it `hub` keeps one lock, the operands, the results and the callbacks. Its
 //! threads are the loop (timers, callbacks, overwriting of keys) and one for each device (`device`, the only code that knows
-//! which backend it is). A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or
-//! several sessions) -> a device's thread, where `assembly` lays out operands and results in the session's arena ->
+//! which backend it is). `task` alone knows schemes. A gate: [`Engine::submit`] -> `Submitted` -> `Load`, `Run` (batches of one or
+//! several sessions) -> a device's thread, where `task` lays out operands and results in the session's arena ->
 //! `BatchDone` -> `Finish` -> the loop calls `done`. A circuit: the same, a level after the other, and its bits stay in the
 //! arena in between.
 //!
@@ -16,15 +16,16 @@ pub mod batch;
 pub mod fair;
 pub mod scheduler;
 
-mod assembly;
 mod config;
 mod device;
 mod error;
 mod hub;
 mod operation;
 mod residency;
+mod rows;
 mod session;
 mod slots;
+mod task;
 mod usage;
 
 pub use config::Config;
@@ -40,8 +41,10 @@ pub use kernels::tfhe::{
     SeededLweList, noise,
 };
 pub use kernels::{Backend, DeviceInfo};
-pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId, Progress};
+pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId};
+pub use rows::Rows;
 pub use session::{AccountId, OnErased, SessionId, WEIGHTS};
+pub use task::{Completed, PlannedCircuit, Progress, Task};
 pub use usage::Usage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -186,45 +189,23 @@ impl Engine {
         self.handle.hub.open(key, account, weight, device_bytes)
     }
 
-    /// Queues rows of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
+    /// Queues a task of one session; `done` is called exactly once, from an engine thread, and must not block. After an error
     /// from here it is not called.
     ///
-    /// Rows are evaluated as they are, so they must be folded before ([`GateList::folded`]): the figures of [`noise`] are of
-    /// gates whose operands differ.
-    ///
-    /// 1 to [`OPERATION_ROWS_MAX`] rows of the session's dimension (the caller parsed them against its preset): assertion
-    /// otherwise. [`Error::Busy`] when a queue is full, [`Error::Gone`] when the
-    /// session is closed. A result that is not there at `deadline` is [`Error::DeadlinePassed`].
+    /// Its rows are of the session's dimension (the caller parsed them against its preset): assertion otherwise.
+    /// [`Error::Busy`] when a queue is full, [`Error::Gone`] when the session is closed, [`Error::CircuitTooLarge`] when a
+    /// circuit will never fit. A result that is not there at `deadline` is [`Error::DeadlinePassed`].
     pub fn submit(
         &self,
         session: SessionId,
-        list: GateList,
+        task: impl Into<Task>,
         deadline: Option<Instant>,
         done: OnDone,
     ) -> Result<OperationId, Error> {
-        let rows = list.gates().len();
-        assert!((1..=OPERATION_ROWS_MAX).contains(&rows), "an operation has 1 to {OPERATION_ROWS_MAX} rows");
-        let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
-        assert_eq!(list.dimension(), dimension, "operands have the session's dimension");
-        self.handle.hub.submit(session, Operation::gates(list, done), deadline)
-    }
-
-    /// Queues a circuit: its results are its outputs, in order. `inputs`: a ciphertext an input bit, in the order of
-    /// [`Plan::inputs`], of the session's dimension; assertion otherwise.
-    ///
-    /// As [`Engine::submit`], and [`Error::CircuitTooLarge`] when it never will fit.
-    pub fn submit_circuit(
-        &self,
-        session: SessionId,
-        plan: Arc<Plan>,
-        inputs: LweList,
-        deadline: Option<Instant>,
-        done: OnDone,
-    ) -> Result<OperationId, Error> {
-        assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
-        let dimension = self.handle.hub.lwe_dimension(session).ok_or(Error::Gone)?;
-        assert_eq!(inputs.dimension(), dimension, "inputs have the session's dimension");
-        self.handle.hub.submit(session, Operation::circuit(plan, inputs, done), deadline)
+        let task = task.into();
+        let row_words = self.handle.hub.row_words(session).ok_or(Error::Gone)?;
+        assert_eq!(task.row_words(), row_words, "operands have the session's dimension");
+        self.handle.hub.submit(session, Operation::new(task, done), deadline)
     }
 
     /// How far an operation is; `None` when it has ended.

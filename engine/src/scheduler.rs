@@ -40,13 +40,13 @@ use std::time::Duration;
 use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair::FairQueue;
-use crate::operation::{OPERATION_ROWS_MAX, OperationId};
+use crate::operation::OperationId;
 use crate::residency::Place;
 use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
 use circuits::Circuit;
 use devices::Device;
-use work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX, size_of_row, units_of};
+use work::units_of;
 
 /// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
 /// nobody can foresee.
@@ -227,10 +227,14 @@ impl Scheduler {
                 let opened = Session::new(host_bytes, device_bytes, slot_bytes, unit_cost);
                 self.open(session, opened, account, weight);
             }
-            Event::Submitted { session, operation, work: Work { units, form }, deadline } => match form {
-                Form::List { slots } => self.submit_list(now, session, operation, units, slots, deadline),
-                Form::Circuit(levels) => self.submit_circuit(session, operation, units, levels, deadline),
-            },
+            Event::Submitted { session, operation, work, deadline } => {
+                work.check();
+                let Work { units, form } = work;
+                match form {
+                    Form::List { slots } => self.submit_list(now, session, operation, units, slots, deadline),
+                    Form::Circuit(levels) => self.submit_circuit(session, operation, units, levels, deadline),
+                }
+            }
             Event::Cancelled(operation) => self.cancel(operation),
             Event::Closed(session) => self.close(session),
             Event::Loaded { device, session } => {
@@ -295,14 +299,6 @@ impl Scheduler {
         deadline: Option<Duration>,
     ) {
         let rows = units.len();
-        assert!(
-            (1..=OPERATION_ROWS_MAX).contains(&rows),
-            "an operation has 1 to {OPERATION_ROWS_MAX} rows, not {rows}"
-        );
-        let bounded = |(&units, &slots): (&u32, &u32)| {
-            slots as usize <= (LIST_SLOTS_OF_A_UNIT_MAX * size_of_row(units)).min(LIST_SLOTS_OF_A_ROW_MAX)
-        };
-        assert!(slots.len() == rows && units.iter().zip(&slots).all(bounded), "slots of a list's rows are bounded");
         if let Err(error) = self.admit_list(session, rows) {
             self.commands.push(Command::Refuse { operation, error });
             return;

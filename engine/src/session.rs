@@ -20,7 +20,8 @@ pub type OnErased = Box<dyn FnOnce() + Send>;
 
 /// The host's side of a session.
 pub(crate) struct Session {
-    pub(crate) lwe_dimension: usize,
+    /// Words of a row of its operands and results.
+    pub(crate) row_words: usize,
     /// Taken when the session closes: no device loads it from then on. Overwritten when its last holder lets go: the host, or
     /// the thread of a device while it loads.
     pub(crate) key: Option<Arc<EvaluationKey>>,
@@ -29,6 +30,6 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(key: EvaluationKey) -> Self {
-        Self { lwe_dimension: key.params.lwe_dimension, key: Some(Arc::new(key)), on_erased: Vec::new() }
+        Self { row_words: key.params.lwe_dimension + 1, key: Some(Arc::new(key)), on_erased: Vec::new() }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Config, Engine, Error, Failed, Gate, LweList, Usage};
+use engine::{Config, Engine, Error, Failed, Gate, LweList, Task, Usage};
 
 use crate::client::{Sum, bits, close, eventually, open, soon, start, start_with, submit};
 use crate::dice::{Dice, for_each_seed};
@@ -109,9 +109,9 @@ fn a_circuit_that_is_cancelled_tells_what_was_done_and_gives_its_memory_back() {
     let (operation, outcome) = Sum::block(30, 8).submit_until(&engine, session, None).unwrap();
     soon(&begun);
     let progress = engine.progress(operation).unwrap();
-    assert_eq!((progress.gates_done, progress.gates_total), (40, 240));
+    assert_eq!((progress.done, progress.total), (40, 240));
     engine.cancel(operation);
-    assert_eq!(soon(&outcome).unwrap_err(), Failed { error: Error::Cancelled, gates_done: vec![(Gate::Xor, 40)] });
+    assert_eq!(soon(&outcome).unwrap_err(), Failed { error: Error::Cancelled, completed: vec![(Gate::Xor, 40)] });
     assert_eq!(engine.progress(operation), None);
     assert!(script.counts().bytes > AT_REST, "the batch still runs");
     go_on.send(()).unwrap();
@@ -135,7 +135,7 @@ fn a_deadline_and_the_end_of_a_session_give_a_circuits_memory_back() {
     let outcome = Sum::block(30, 8).submit(&engine, session);
     soon(&begun);
     let erased = close(&engine, session);
-    assert_eq!(soon(&outcome).unwrap_err(), Failed { error: Error::Gone, gates_done: vec![] });
+    assert_eq!(soon(&outcome).unwrap_err(), Failed { error: Error::Gone, completed: vec![] });
     go_on.send(()).unwrap();
     soon(&erased);
     assert_eq!(script.counts().bytes, 0);
@@ -222,11 +222,6 @@ fn shutdown_finishes_circuits() {
 fn a_circuit_without_its_inputs_is_a_bug_of_the_caller() {
     let (engine, _) = start();
     let session = open(&engine).unwrap();
-    let _ = engine.submit_circuit(
-        session,
-        Sum::chain(3).plan,
-        LweList::with_capacity(toy::LWE_DIMENSION, 0),
-        None,
-        Box::new(|_| {}),
-    );
+    let task = Task::circuit(Sum::chain(3).plan, LweList::with_capacity(toy::LWE_DIMENSION, 0));
+    let _ = engine.submit(session, task, None, Box::new(|_| {}));
 }

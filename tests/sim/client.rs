@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::{
     AccountId, Circuit, Config, Done, Engine, Error, Failed, GateList, LweList, OnDone, OperationId, Plan, SessionId,
+    Task,
 };
 use kernels::tfhe::circuit::split;
 
@@ -143,7 +144,8 @@ impl Sum {
         let mut inputs = LweList::with_capacity(toy::LWE_DIMENSION, self.inputs.len());
         self.inputs.iter().for_each(|&bit| inputs.push(toy::encrypt(bit).words()));
         let done = Box::new(move |result| say.send(result).expect("the test listens"));
-        Ok((engine.submit_circuit(session, self.plan.clone(), inputs, deadline, done)?, outcome))
+        let task = Task::circuit(self.plan.clone(), inputs);
+        Ok((engine.submit(session, task, deadline, done)?, outcome))
     }
 
     /// Waits for the end and looks at the results.

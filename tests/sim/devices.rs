@@ -106,7 +106,7 @@ fn an_operation_that_loses_two_devices_ends() {
     let session = open(&engine).unwrap();
     scripts.iter().for_each(|script| script.next_batch(Mood::Lose));
     let failed = soon(&Sum::chain(5).submit(&engine, session)).unwrap_err();
-    assert_eq!(failed, Failed { error: Error::Device("device lost: smoke".into()), gates_done: vec![] });
+    assert_eq!(failed, Failed { error: Error::Device("device lost: smoke".into()), completed: vec![] });
     let sum = Sum::chain(5);
     sum.check(&sum.submit(&engine, session));
     assert_eq!(script.counts().batches, 5);

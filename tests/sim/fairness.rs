@@ -68,8 +68,7 @@ impl Mill {
             let Miller { account, weight, unit_cost, key_bytes, .. } = *miller;
             let device_bytes = vec![key_bytes; self.orders.len()];
             let host_bytes = key_bytes;
-            let event =
-                Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes: 1 };
+            let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes: 1 };
             assert_eq!(self.scheduler.step(Duration::ZERO, event), []);
         }
         self.top_up();

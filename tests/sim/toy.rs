@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Gates, Lwe, LweList, Params, Preset};
+use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Gates, Lwe, Params, Preset, Rows};
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::{GateRow, KeyedGates, ParamsLiteral};
@@ -368,7 +368,7 @@ pub fn encrypt(bit: bool) -> Lwe {
 }
 
 /// The bits of ciphertexts.
-pub fn decrypt(results: &LweList) -> Vec<bool> {
+pub fn decrypt(results: &Rows) -> Vec<bool> {
     results.iter().map(|words| words[LWE_DIMENSION] == EIGHTH).collect()
 }
 

@@ -12,7 +12,7 @@ use api::Code;
 use api::gates::EVALUATION_KEY_BYTES_MAX;
 use api::params::PresetFacts;
 use engine::container;
-use engine::{Circuit, GateList, Plan};
+use engine::{Circuit, GateList, Plan, Task};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
@@ -383,7 +383,7 @@ impl Engine {
         let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
         let done = done.map_err(|failed| failed.error)?;
         let waited = submitted.elapsed().saturating_sub(done.compute);
-        Ok(Outcome { results: done.results, forms, compute: done.compute, waited, bootstraps: done.units })
+        Ok(Outcome { results: done.results.into(), forms, compute: done.compute, waited, bootstraps: done.units })
     }
 
     /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
@@ -399,24 +399,23 @@ impl Engine {
         let told = move |outcome: Result<engine::Done, engine::Failed>| {
             let end = match outcome {
                 Ok(done) => {
-                    CircuitEnd::Completed { results: done.results, compute: done.compute, bootstraps: done.units }
+                    let results = done.results.into();
+                    CircuitEnd::Completed { results, compute: done.compute, bootstraps: done.units }
                 }
-                Err(engine::Failed { error: engine::Error::Cancelled, gates_done }) => {
-                    CircuitEnd::Cancelled(gates_done)
-                }
+                Err(engine::Failed { error: engine::Error::Cancelled, completed }) => CircuitEnd::Cancelled(completed),
                 Err(failed) => CircuitEnd::Failed(failed.error.into()),
             };
             // the receiver may be gone
             drop(tell.send(end));
         };
-        let plan = circuit.plan.clone();
-        let operation = self.inner.submit_circuit(key.session, plan, inputs, Some(deadline), Box::new(told))?;
+        let task = Task::circuit(circuit.plan.clone(), inputs);
+        let operation = self.inner.submit(key.session, task, Some(deadline), Box::new(told))?;
         Ok((operation, hears))
     }
 
     /// Gates done of a circuit that has not ended.
     pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
-        self.inner.progress(operation).map(|progress| progress.gates_done)
+        self.inner.progress(operation).map(|progress| progress.done)
     }
 
     /// Ends a circuit, unless it ends by itself first.

@@ -47,7 +47,6 @@ impl Scheduler {
         levels: Levels,
         deadline: Option<Duration>,
     ) {
-        assert_eq!(levels.ends.last().copied().unwrap_or(0), units.len(), "levels hold all rows");
         let home = match self.admit_circuit(session, units.len(), &levels) {
             Ok(home) => home,
             Err(error) => return self.commands.push(Command::Refuse { operation, error }),
@@ -61,8 +60,16 @@ impl Scheduler {
         books.circuit_bytes += host_bytes;
         let slot_bytes = books.slot_bytes;
         self.devices[home.0].reserve(session, slots, slot_bytes);
-        let circuit =
-            Circuit { level_ends: ends, level: 0, slots, host_bytes, home, taken: None, restarting: None, restarted: false };
+        let circuit = Circuit {
+            level_ends: ends,
+            level: 0,
+            slots,
+            host_bytes,
+            home,
+            taken: None,
+            restarting: None,
+            restarted: false,
+        };
         self.accept(operation, Operation::new(session, units, deadline, Some(circuit)));
         self.session(session).circuits.insert(operation);
         self.enqueue_level(operation);

@@ -1,6 +1,7 @@
 //! What an operation is to the scheduler: rows, what each takes in units that its scheme counts, and in which form.
 
 use crate::fair;
+use crate::operation::OPERATION_ROWS_MAX;
 
 /// Slots for each unit of a list's rows at most; a row without units counts as one with one.
 pub(super) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
@@ -15,6 +16,32 @@ pub struct Work {
     pub units: Vec<u32>,
     /// How the rows depend on each other, and where their words are.
     pub form: Form,
+}
+
+impl Work {
+    /// Holds a caller to what is said here of rows and slots.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub(crate) fn check(&self) {
+        match &self.form {
+            Form::List { slots } => {
+                let rows = self.units.len();
+                assert!(
+                    (1..=OPERATION_ROWS_MAX).contains(&rows),
+                    "an operation has 1 to {OPERATION_ROWS_MAX} rows, not {rows}"
+                );
+                let bounded = |(&units, &slots): (&u32, &u32)| {
+                    slots as usize <= (LIST_SLOTS_OF_A_UNIT_MAX * size_of_row(units)).min(LIST_SLOTS_OF_A_ROW_MAX)
+                };
+                let all_bounded = self.units.iter().zip(slots).all(bounded);
+                assert!(slots.len() == rows && all_bounded, "slots of a list's rows are bounded");
+            }
+            Form::Circuit(levels) => {
+                assert_eq!(levels.ends.last().copied().unwrap_or(0), self.units.len(), "levels hold all rows");
+            }
+        }
+    }
 }
 
 /// How the rows of an operation depend on each other.
@@ -55,7 +82,7 @@ pub(super) fn rows_that_fit(units: &[u32], room: usize) -> usize {
     ends.take_while(|&end| end <= room).count()
 }
 
-pub(super) fn size_of_row(units: u32) -> usize {
+fn size_of_row(units: u32) -> usize {
     units.max(1) as usize
 }
 

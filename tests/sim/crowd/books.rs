@@ -45,7 +45,7 @@ pub struct Session {
     pub waits: Option<BTreeMap<AccountId, u64>>,
 }
 
-/// What a batch costs at most: of any preset's bootstraps, or the one row that may exceed the limit.
+/// What a batch costs at most: of the dearest units, or the one row that may exceed the limit.
 fn cost_max(batch_units_max: usize) -> u64 {
     batch_units_max.max(2) as u64 * 112
 }
@@ -511,7 +511,8 @@ impl Operation {
         };
         let rows = vec![if circuit.is_some() { Row::Later } else { Row::Queued(now) }; units.len()];
         let (cancelled, restarts, slots) = (false, 0, Vec::new());
-        let mut operation = Operation { session, units, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
+        let mut operation =
+            Operation { session, units, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
         operation.queue_next_level(now);
         operation
     }

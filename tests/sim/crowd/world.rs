@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
-use engine::scheduler::{Command, DeviceLimits, Event, Limits, Form, Levels, Scheduler, Work};
+use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Limits, Scheduler, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, SessionId};
 
 use super::books::{Books, Session};
@@ -373,8 +373,7 @@ impl World {
 
     fn client_submits(&mut self, session: SessionId) {
         let operation = OperationId(self.next_id());
-        let work =
-            if self.dice.percent(25) { self.any_circuit() } else { self.any_list() };
+        let work = if self.dice.percent(25) { self.any_circuit() } else { self.any_list() };
         let lives = self.dice.pick(&[0, 1, 100, 100, 10_000]);
         let deadline = self.dice.percent(30).then(|| self.now + Duration::from_millis(lives));
         let commands = self.step(Event::Submitted { session, operation, work: work.clone(), deadline });

@@ -1,17 +1,18 @@
-//! A batch as one device call: its parts side by side over the slots of the session's arena.
+//! Gates of a batch as one device call: its parts side by side over the slots of the session's arena.
 
 use std::borrow::Cow;
 
 use kernels::tfhe::{GateList, Lwe, LweList, SlotGate};
 
+use super::{PlannedCircuit, Task};
 use crate::batch::{Batch, Part};
-use crate::device::Work;
-use crate::operation::{Job, Load};
+use crate::device::BatchTasks;
+use crate::rows::Rows;
 
 /// What a device writes, evaluates and reads for a batch.
 pub(crate) struct Assembly<'a> {
     /// `n + 1`.
-    row_words: usize,
+    pub(crate) row_words: usize,
     /// First slot and whole rows of words; few, and copied only where short ones are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     pub(crate) gates: Vec<SlotGate>,
@@ -20,13 +21,14 @@ pub(crate) struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    pub(crate) fn of(batch: &Batch, loads: &'a [Load], lwe_dimension: usize) -> Assembly<'a> {
+    pub(crate) fn of(batch: &Batch, tasks: &'a [Task]) -> Assembly<'a> {
         let gates = Vec::with_capacity(batch.rows());
-        let mut assembly = Assembly { row_words: lwe_dimension + 1, writes: Vec::new(), gates, reads: Vec::new() };
-        for (part, load) in batch.parts.iter().zip(loads) {
-            match load {
-                Load::Gates(list) => assembly.add_gates(part, list),
-                Load::Circuit(job) => assembly.add_circuit(part, job),
+        let row_words = tasks[0].row_words();
+        let mut assembly = Assembly { row_words, writes: Vec::new(), gates, reads: Vec::new() };
+        for (part, task) in batch.parts.iter().zip(tasks) {
+            match task {
+                Task::Gates(list) => assembly.add_gates(part, list),
+                Task::Circuit(circuit) => assembly.add_circuit(part, circuit),
             }
         }
         assembly
@@ -53,22 +55,22 @@ impl<'a> Assembly<'a> {
         self.reads.extend(result_slots);
     }
 
-    fn add_circuit(&mut self, part: &Part, job: &'a Job) {
+    fn add_circuit(&mut self, part: &Part, circuit: &'a PlannedCircuit) {
         let at = |slot: u32| part.slots[slot as usize];
         if part.rows.start == 0 {
-            let inputs: Vec<u32> = job.plan.inputs().iter().map(|&slot| at(slot)).collect();
-            self.write(&inputs, &job.inputs, 0);
-            for &(slot, bit) in job.plan.constants() {
+            let inputs: Vec<u32> = circuit.plan.inputs().iter().map(|&slot| at(slot)).collect();
+            self.write(&inputs, &circuit.inputs, 0);
+            for &(slot, bit) in circuit.plan.constants() {
                 self.write_run(at(slot), Lwe::trivial(self.row_words - 1, bit).into_words().into());
             }
         }
-        self.gates.extend(job.plan.gates()[part.rows.clone()].iter().map(|gate| SlotGate {
+        self.gates.extend(circuit.plan.gates()[part.rows.clone()].iter().map(|gate| SlotGate {
             gate: gate.gate,
             operands: std::array::from_fn(|i| if i < gate.gate.arity() { at(gate.operands[i]) } else { 0 }),
             result: at(gate.result),
         }));
         if part.completes {
-            self.reads.extend(job.plan.outputs().iter().map(|&slot| at(slot)));
+            self.reads.extend(circuit.plan.outputs().iter().map(|&slot| at(slot)));
         }
     }
 
@@ -100,29 +102,27 @@ impl<'a> Assembly<'a> {
 /// Rows of a run from which a call of the device costs less than copying them to another run's end.
 const JOINED_ROWS_MAX: usize = 32;
 
-/// Cuts the words that a call has read into the results of each batch's parts. `lwe_dimension` is that of a batch's key.
-pub(crate) fn results(call: &[Work], words: Vec<u32>, lwe_dimension: impl Fn(&Work) -> usize) -> Vec<Vec<LweList>> {
-    let count = |(part, load): (&Part, &Load)| match load {
-        Load::Gates(_) => part.rows.len(),
-        Load::Circuit(job) if part.completes => job.plan.outputs().len(),
-        Load::Circuit(_) => 0,
+/// Cuts the words that a call has read into the results of each batch's parts.
+pub(crate) fn results(call: &[BatchTasks], words: Vec<u32>) -> Vec<Vec<Rows>> {
+    // of each batch the words of a row, and how many rows each of its parts has read
+    let counts = |BatchTasks { batch, tasks }: &BatchTasks| -> (usize, Vec<usize>) {
+        (tasks[0].row_words(), batch.parts.iter().zip(tasks).map(|(part, task)| task.reads_of(part)).collect())
     };
-    let counts = |work: &Work| work.batch.parts.iter().zip(&work.loads).map(count).collect::<Vec<_>>();
-    let shapes: Vec<_> = call.iter().map(|work| (lwe_dimension(work), counts(work))).collect();
-    let expected: usize = shapes.iter().map(|(dimension, counts)| (dimension + 1) * counts.iter().sum::<usize>()).sum();
+    let batches: Vec<_> = call.iter().map(counts).collect();
+    let expected: usize = batches.iter().map(|(row_words, counts)| row_words * counts.iter().sum::<usize>()).sum();
     assert_eq!(words.len(), expected, "a device reads what it was told to");
-    if let [(dimension, counts)] = &shapes[..]
+    if let [(row_words, counts)] = &batches[..]
         && counts.len() == 1
     {
-        return vec![vec![LweList::from_words(*dimension, words)]];
+        return vec![vec![Rows { row_words: *row_words, words }]];
     }
     let mut rest = &words[..];
-    let mut take = |dimension: usize, rows: usize| {
-        let (taken, left) = rest.split_at(rows * (dimension + 1));
+    let mut take = |row_words: usize, rows: usize| {
+        let (taken, left) = rest.split_at(rows * row_words);
         rest = left;
-        LweList::from_words(dimension, taken.to_vec())
+        Rows { row_words, words: taken.to_vec() }
     };
-    shapes.iter().map(|(dimension, counts)| counts.iter().map(|&rows| take(*dimension, rows)).collect()).collect()
+    batches.iter().map(|(row_words, counts)| counts.iter().map(|&rows| take(*row_words, rows)).collect()).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,181 @@
+//! What a device computes for an operation. This file and its folder are the only ones that know schemes: everything else of
+//! the engine knows rows of words, slots, units of work and keys by their sessions.
+
+pub(crate) mod assembly;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
+
+use crate::batch::Part;
+use crate::rows::Rows;
+use crate::scheduler::{Form, Levels, Work};
+
+/// What an operation asks for, with its operands. Cheap to clone.
+#[derive(Clone)]
+pub enum Task {
+    /// Gates that do not depend on each other, folded before ([`GateList::folded`]): the figures of [`kernels::tfhe::noise`] are
+    /// of gates whose operands differ. 1 to [`crate::OPERATION_ROWS_MAX`]. A result is a ciphertext a gate.
+    Gates(Arc<GateList>),
+    /// A circuit of gates. A result is a ciphertext an output, in order.
+    Circuit(Arc<PlannedCircuit>),
+}
+
+/// A circuit and its inputs, which are kept until its end: it may have to begin again.
+pub struct PlannedCircuit {
+    plan: Arc<Plan>,
+    inputs: LweList,
+}
+
+/// How many of which gates were completed, those of a circuit that they stand for counted along.
+pub type Completed = Vec<(Gate, u64)>;
+
+/// How far an operation is, in gates as they were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Completed, of a circuit also those that need no computing. Goes back when a device fails a circuit.
+    pub done: u64,
+    /// Altogether.
+    pub total: u64,
+}
+
+/// What was completed so far.
+#[derive(Default)]
+pub(crate) struct Tally([u64; Gate::ALL.len()]);
+
+impl From<GateList> for Task {
+    fn from(list: GateList) -> Task {
+        Task::Gates(Arc::new(list))
+    }
+}
+
+impl From<Rows> for LweList {
+    fn from(rows: Rows) -> LweList {
+        LweList::from_words(rows.row_words - 1, rows.words)
+    }
+}
+
+impl From<LweList> for Rows {
+    fn from(list: LweList) -> Rows {
+        Rows { row_words: list.dimension() + 1, words: list.into_words() }
+    }
+}
+
+impl Task {
+    /// A circuit on `inputs`: a ciphertext an input bit, in the order of [`Plan::inputs`].
+    ///
+    /// # Panics
+    /// When there are more or fewer.
+    pub fn circuit(plan: Arc<Plan>, inputs: LweList) -> Task {
+        assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
+        Task::Circuit(Arc::new(PlannedCircuit { plan, inputs }))
+    }
+
+    /// Words of its operands' and results' rows.
+    pub(crate) fn row_words(&self) -> usize {
+        let dimension = match self {
+            Task::Gates(list) => list.dimension(),
+            Task::Circuit(circuit) => circuit.inputs.dimension(),
+        };
+        dimension + 1
+    }
+
+    /// What the scheduler must know of it.
+    pub(crate) fn work(&self) -> Work {
+        match self {
+            Task::Gates(list) => {
+                let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
+                // a gate has one operand more than bootstraps, and a result
+                let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
+                Work { units, form: Form::List { slots } }
+            }
+            Task::Circuit(circuit) => {
+                let PlannedCircuit { plan, inputs } = &**circuit;
+                let levels = Levels {
+                    ends: plan.levels().map(|level| level.end).collect(),
+                    slots: plan.slots(),
+                    host_bytes: ((inputs.len() + plan.outputs().len()) * 4 * self.row_words()) as u64,
+                };
+                let units = plan.gates().iter().map(|gate| gate.gate.bootstraps() as u32).collect();
+                Work { units, form: Form::Circuit(levels) }
+            }
+        }
+    }
+
+    /// How many rows all results have.
+    pub(crate) fn result_rows(&self) -> usize {
+        match self {
+            Task::Gates(list) => list.gates().len(),
+            Task::Circuit(circuit) => circuit.plan.outputs().len(),
+        }
+    }
+
+    /// How many rows a device reads for a part of it.
+    pub(crate) fn reads_of(&self, part: &Part) -> usize {
+        match self {
+            Task::Gates(_) => part.rows.len(),
+            Task::Circuit(_) if part.completes => self.result_rows(),
+            Task::Circuit(_) => 0,
+        }
+    }
+
+    /// The results of a task that has no rows. Copies the outputs of such a circuit: that may be some megabytes, and is the
+    /// caller's time.
+    pub(crate) fn results_without_rows(&self) -> Option<Rows> {
+        match self {
+            Task::Circuit(circuit) if circuit.plan.gates().is_empty() => Some(circuit.outputs_without_gates().into()),
+            _ => None,
+        }
+    }
+
+    /// Counts these rows as completed.
+    pub(crate) fn count(&self, rows: Range<usize>, tally: &mut Tally) {
+        match self {
+            Task::Gates(list) => list.gates()[rows].iter().for_each(|&gate| tally.add(gate, 1)),
+            Task::Circuit(circuit) => {
+                let gates = circuit.plan.gates()[rows.clone()].iter().zip(&circuit.plan.stands_for()[rows]);
+                gates.for_each(|(gate, &stands_for)| tally.add(gate.gate, stands_for));
+            }
+        }
+    }
+
+    /// How far it is when so much of it is completed.
+    pub(crate) fn progress(&self, tally: &Tally) -> Progress {
+        let done = tally.0.iter().sum::<u64>();
+        match self {
+            Task::Gates(list) => Progress { done, total: list.gates().len() as u64 },
+            Task::Circuit(circuit) => {
+                Progress { done: circuit.plan.gates_free() + done, total: circuit.plan.gates_asked() }
+            }
+        }
+    }
+}
+
+impl PlannedCircuit {
+    /// The outputs of a circuit that hands inputs and constants through.
+    fn outputs_without_gates(&self) -> LweList {
+        let PlannedCircuit { plan, inputs } = self;
+        let mut outputs = LweList::with_capacity(inputs.dimension(), plan.outputs().len());
+        for &slot in plan.outputs() {
+            // inputs have the first slots, in order
+            match plan.constants().iter().find(|&&(of, _)| of == slot) {
+                Some(&(_, bit)) => outputs.push(Lwe::trivial(inputs.dimension(), bit).words()),
+                None => outputs.push(inputs.row(slot as usize)),
+            }
+        }
+        outputs
+    }
+}
+
+impl Tally {
+    fn add(&mut self, gate: Gate, gates: u32) {
+        let at = Gate::ALL.iter().position(|&of| of == gate).expect("ALL is all");
+        self.0[at] += u64::from(gates);
+    }
+
+    /// The gates that were completed, by their kinds.
+    pub(crate) fn completed(&self) -> Completed {
+        Gate::ALL.into_iter().zip(self.0).filter(|&(_, count)| count > 0).collect()
+    }
+}
