@@ -36,7 +36,7 @@ fn main() {
     let alone = Alone::new(&cpu, &keys, &secret);
     let config = Config { resident_bytes_max: Some(2 * key_bytes * sessions as u64), ..Config::default() };
     let engine = Engine::with_devices(config, vec![Device::new(Cpu::open())]).expect("the processor serves");
-    let open = |key: EvaluationKey| engine.open(key, AccountId(1), 1).expect("there is room");
+    let open = |key: EvaluationKey| engine.open(std::sync::Arc::new(key), AccountId(1), 1).expect("there is room");
     let opened: Vec<SessionId> = keys.into_iter().map(open).collect();
     let gates = |count: usize| {
         let mut operands = LweList::with_capacity(PRESET.params().lwe_dimension, 2 * count);

@@ -5,24 +5,33 @@ use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use kernels::DeviceInfo;
-use kernels::tfhe::{EvaluationKey, Gates, KeyedGates, Params};
+use kernels::tfhe::{Gates, KeyedGates};
 
 use crate::batch::Batch;
+use crate::key::{KeySource, PartId};
 use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
 use crate::session::SessionId;
-use crate::task::Task;
 use crate::task::assembly::{self, Assembly};
+use crate::task::{KeyParams, KeyPart, Task};
 
 /// What a device is told to do.
 pub(crate) enum Order {
     Load {
         session: SessionId,
-        key: Arc<EvaluationKey>,
+        key: Arc<dyn KeySource>,
+        /// Where what was fetched of it is sent: back to this device.
+        orders: Sender<Order>,
+    },
+    /// What was fetched of the key that is to be loaded.
+    Fetched {
+        session: SessionId,
+        fetched: Result<KeyPart, String>,
     },
     Evict(SessionId),
     /// Batches of different sessions, in one call.
@@ -64,16 +73,16 @@ pub(crate) enum Report {
 pub struct Device {
     pub(crate) info: DeviceInfo,
     pub(crate) stand_in: bool,
-    pub(crate) key_bytes: KeyBytes,
+    pub(crate) part_bytes: PartBytes,
     pub(crate) prepare: Prepare,
     pub(crate) serve: Serve,
 }
 
-/// Bytes of a key of these parameters on a device.
-pub(crate) type KeyBytes = Box<dyn Fn(&Params) -> u64 + Send + Sync>;
+/// Bytes of each part of a key of these parameters on a device.
+pub(crate) type PartBytes = Box<dyn Fn(&KeyParams) -> Vec<u64> + Send + Sync>;
 
 /// Makes a device ready for keys of these parameters, on the caller's thread. A failure is the load's to report.
-pub(crate) type Prepare = Box<dyn Fn(&Params) + Send + Sync>;
+pub(crate) type Prepare = Box<dyn Fn(&KeyParams) + Send + Sync>;
 
 /// What a device's thread does, from first order to last.
 pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>;
@@ -104,12 +113,12 @@ impl Device {
         Device {
             info: backend.info().clone(),
             stand_in: false,
-            key_bytes: {
+            part_bytes: {
                 let backend = backend.clone();
-                Box::new(move |params| backend.key_bytes(params))
+                Box::new(move |params| params.part_bytes(&*backend))
             },
             prepare: Box::new(move |params| {
-                let _ = catch_unwind(AssertUnwindSafe(|| backend.prepare(params)));
+                let _ = catch_unwind(AssertUnwindSafe(|| params.prepare(&*backend)));
             }),
             serve,
         }
@@ -135,6 +144,7 @@ fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), 
         keys: HashMap::new(),
         arenas: HashMap::new(),
         pending: VecDeque::new(),
+        loading: None,
         lost: None,
         self_test,
         report,
@@ -162,6 +172,8 @@ struct Served<'a, B: Gates> {
     arenas: HashMap<SessionId, Arena<B::Arena>>,
     /// Calls that were started, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
+    /// Whose key is being fetched.
+    loading: Option<SessionId>,
     /// No call succeeds any more, and none is made.
     lost: Option<Failure>,
     self_test: Option<SelfTest>,
@@ -233,10 +245,19 @@ impl<B: Gates> Served<'_, B> {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Load { session, key } => {
-                // nobody's results should wait while a stranger's key is prepared
+            Order::Load { session, key, orders } => {
+                self.loading = Some(session);
+                if let Err(reason) = fetch(session, key, orders) {
+                    self.loading = None;
+                    let failure = Failure { cause: Cause::Key, reason };
+                    (self.report)(Report::LoadFailed { session, failure });
+                }
+            }
+            Order::Fetched { session, fetched } => {
+                self.loading = None;
+                // results of other sessions do not wait while the key is loaded
                 self.finish_all();
-                self.load(session, key);
+                self.load(session, fetched);
             }
             Order::Evict(session) => {
                 let key = self.keys.remove(&session);
@@ -257,6 +278,10 @@ impl<B: Gates> Served<'_, B> {
             Order::Run(call) => self.start(call),
             Order::Retire => {
                 self.finish_all();
+                if let Some(session) = self.loading.take() {
+                    let failure = Failure { cause: Cause::Device, reason: "the device retires".into() };
+                    (self.report)(Report::LoadFailed { session, failure });
+                }
                 self.forget_all();
                 (self.report)(Report::Retired);
             }
@@ -286,10 +311,16 @@ impl<B: Gates> Served<'_, B> {
         }
     }
 
-    fn load(&mut self, session: SessionId, key: Arc<EvaluationKey>) {
+    fn load(&mut self, session: SessionId, fetched: Result<KeyPart, String>) {
         let backend = self.backend;
-        let loaded = guarded(&mut self.lost, || backend.load_key(&key));
-        drop(key); // before the report: whoever closes the session next is the key's last holder
+        let loaded = match fetched {
+            Ok(KeyPart::Gates(key)) => {
+                let loaded = guarded(&mut self.lost, || backend.load_key(&key));
+                drop(key); // before the report: when the session is closed next, no device holds its key's host form
+                loaded
+            }
+            Err(reason) => Err(Failure { cause: Cause::Key, reason }),
+        };
         (self.report)(match loaded {
             Ok(key) => {
                 self.keys.insert(session, key);
@@ -394,6 +425,18 @@ impl<B: Gates> Served<'_, B> {
             self.finish_oldest();
         }
     }
+}
+
+/// Fetches a session's key on a thread of its own, which sends it to the device's.
+fn fetch(session: SessionId, key: Arc<dyn KeySource>, orders: Sender<Order>) -> Result<(), String> {
+    let run = move || {
+        let fetched = catch_unwind(AssertUnwindSafe(|| key.fetch(PartId(0))));
+        let fetched = fetched.unwrap_or_else(|panic| Err(format!("panicked: {}", message_of(panic))));
+        drop(key); // as below
+        let _ = orders.send(Order::Fetched { session, fetched }); // a device that retired needs it no more
+    };
+    let spawned = thread::Builder::new().name("engine-fetch".into()).spawn(run);
+    spawned.map(drop).map_err(|error| format!("no thread to read it: {error}"))
 }
 
 /// Calls a device that may fail, panic or be lost. A panic is a failure of the device; the thread, and all other sessions,

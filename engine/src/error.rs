@@ -26,6 +26,9 @@ pub enum Error {
     /// The device failed; the work may be sent again.
     #[error("device failed: {0}")]
     Device(String),
+    /// The session's key could not be read where it rests; the work may be sent again.
+    #[error("the key could not be read: {0}")]
+    Key(String),
     /// The key alone is larger than all of the device's room for keys: only another device or setting helps.
     #[error("the key takes {bytes} bytes on the device, which has {bytes_max} for keys")]
     KeyTooLarge {

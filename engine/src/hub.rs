@@ -10,11 +10,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use kernels::tfhe::EvaluationKey;
-
 use crate::batch::{Batch, DeviceId, Part};
 use crate::device::{BatchTasks, Order, Report};
 use crate::error::Error;
+use crate::key::KeySource;
 use crate::operation::{Done, Failed, Operation, OperationId};
 use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
 use crate::session::{AccountId, OnErased, Session, SessionId};
@@ -45,8 +44,8 @@ struct State {
 
 enum Notice {
     Ended(Operation, Result<Finished, Error>),
-    /// To be overwritten.
-    Key(Arc<EvaluationKey>),
+    /// To be dropped: a key in memory is overwritten then.
+    Key(Arc<dyn KeySource>),
     Erased(Session),
     ErasedBefore(OnErased),
 }
@@ -68,14 +67,13 @@ impl Hub {
 
     pub(crate) fn open(
         &self,
-        key: EvaluationKey,
+        key: Arc<dyn KeySource>,
         account: AccountId,
         weight: u32,
         device_bytes: Vec<u64>,
     ) -> Result<SessionId, Error> {
-        let host_bytes = key.memory_bytes() as u64;
-        let unit_cost = key.params.cost();
-        let slot_bytes = 4 * (key.params.lwe_dimension as u64 + 1);
+        let (host_bytes, params) = (key.host_bytes(), key.params());
+        let (unit_cost, slot_bytes) = (params.unit_cost(), 4 * params.row_words() as u64);
         let opened = Session::new(key);
         let mut state = self.lock();
         let session = SessionId(state.next_id());
@@ -86,7 +84,7 @@ impl Hub {
             Err(error) => {
                 let refused = state.sessions.remove(&session);
                 drop(state);
-                drop(refused); // overwrites the key
+                drop(refused); // overwrites a key in memory
                 Err(error)
             }
         }
@@ -278,7 +276,8 @@ impl State {
             Command::RefuseSession { error, .. } | Command::Refuse { error, .. } => return Err(error),
             Command::Load { device, session } => {
                 let key = self.sessions[&session].key.clone().expect("a key that was closed is not loaded");
-                self.order(device, Order::Load { session, key });
+                let orders = self.orders[device.0].clone().expect("nothing is ordered after the end");
+                self.order(device, Order::Load { session, key, orders });
             }
             Command::Evict { device, session } => self.order(device, Order::Evict(session)),
             Command::Run { device, batches } => {

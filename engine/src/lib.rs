@@ -20,6 +20,7 @@ mod config;
 mod device;
 mod error;
 mod hub;
+mod key;
 mod operation;
 mod residency;
 mod rows;
@@ -41,10 +42,11 @@ pub use kernels::tfhe::{
     SeededLweList, noise,
 };
 pub use kernels::{Backend, DeviceInfo};
+pub use key::{KeySource, PartId};
 pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId};
 pub use rows::Rows;
 pub use session::{AccountId, OnErased, SessionId, WEIGHTS};
-pub use task::{Completed, PlannedCircuit, Progress, Task};
+pub use task::{Completed, KeyParams, KeyPart, PlannedCircuit, Progress, Task};
 pub use usage::Usage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,7 +58,7 @@ use kernels::cpu::Cpu;
 use kernels::detect::{Detected, KnownAnswers};
 
 use batch::DeviceId;
-use device::{KeyBytes, Prepare, Report, message_of};
+use device::{PartBytes, Prepare, Report, message_of};
 use hub::Hub;
 use operation::Operation;
 use scheduler::{DeviceLimits, Event, Limits};
@@ -94,7 +96,7 @@ struct Handle {
 struct Opened {
     info: DeviceInfo,
     stand_in: bool,
-    key_bytes: KeyBytes,
+    part_bytes: PartBytes,
     prepare: Prepare,
 }
 
@@ -129,7 +131,7 @@ impl Engine {
         let mut threads = Vec::with_capacity(devices.len() + 1);
         let mut opened = Vec::with_capacity(devices.len());
         for (at, (device, orders)) in devices.into_iter().zip(receivers).enumerate() {
-            let Device { info, stand_in, key_bytes, prepare, serve } = device;
+            let Device { info, stand_in, part_bytes, prepare, serve } = device;
             let (id, reporting) = (DeviceId(at), hub.clone());
             let run = move || {
                 let serving = || serve(orders, &|report| reporting.report(id, report));
@@ -140,7 +142,7 @@ impl Engine {
             };
             let thread = spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?;
             threads.push((Some(id), thread));
-            opened.push(Opened { info, stand_in, key_bytes, prepare });
+            opened.push(Opened { info, stand_in, part_bytes, prepare });
         }
         let looping = hub.clone();
         let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
@@ -173,20 +175,21 @@ impl Engine {
         &self.handle.passed_over
     }
 
-    /// Takes a key of an account for work. `weight`: the account's share under contention (readings P31), one of
+    /// Takes a key of an account for work; it stays where it rests, and devices fetch what they need of it. `weight`: the account's share under contention (readings P31), one of
     /// [`WEIGHTS`]: assertion otherwise. All sessions of an account share it; it is that of the newest one.
     ///
     /// The caller's thread waits while devices compile what keys of this shape need, so that their own threads never do.
     ///
     /// [`Error::Busy`] when the host has no room for another key, [`Error::KeyTooLarge`] when the device never will.
-    pub fn open(&self, key: EvaluationKey, account: AccountId, weight: u32) -> Result<SessionId, Error> {
+    pub fn open(&self, key: impl KeySource, account: AccountId, weight: u32) -> Result<SessionId, Error> {
         assert!(WEIGHTS.contains(&weight), "weight {weight} is not in {WEIGHTS:?}");
         let service = self.handle.hub.service();
         let whole = self.handle.devices.iter().zip(service).filter(|(_, (_, failure))| failure.is_none());
         // a lost one may never return
-        whole.for_each(|(device, _)| (device.prepare)(&key.params));
-        let device_bytes = self.handle.devices.iter().map(|device| (device.key_bytes)(&key.params)).collect();
-        self.handle.hub.open(key, account, weight, device_bytes)
+        let params = key.params();
+        whole.for_each(|(device, _)| (device.prepare)(&params));
+        let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params).iter().sum()).collect();
+        self.handle.hub.open(Arc::new(key), account, weight, device_bytes)
     }
 
     /// Queues a task of one session; `done` is called exactly once, from an engine thread, and must not block. After an error

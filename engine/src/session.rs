@@ -1,8 +1,8 @@
-//! An account's key opened for work.
+//! A key opened for work.
 
 use std::sync::Arc;
 
-use kernels::tfhe::EvaluationKey;
+use crate::key::KeySource;
 
 /// A session inside the engine; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,14 +22,13 @@ pub type OnErased = Box<dyn FnOnce() + Send>;
 pub(crate) struct Session {
     /// Words of a row of its operands and results.
     pub(crate) row_words: usize,
-    /// Taken when the session closes: no device loads it from then on. Overwritten when its last holder lets go: the host, or
-    /// the thread of a device while it loads.
-    pub(crate) key: Option<Arc<EvaluationKey>>,
+    /// Taken when the session closes: no device loads from it from then on. A device that loads holds it until it has.
+    pub(crate) key: Option<Arc<dyn KeySource>>,
     pub(crate) on_erased: Vec<OnErased>,
 }
 
 impl Session {
-    pub(crate) fn new(key: EvaluationKey) -> Self {
-        Self { row_words: key.params.lwe_dimension + 1, key: Some(Arc::new(key)), on_erased: Vec::new() }
+    pub(crate) fn new(key: Arc<dyn KeySource>) -> Self {
+        Self { row_words: key.params().row_words(), key: Some(key), on_erased: Vec::new() }
     }
 }

@@ -2,11 +2,14 @@
 //! the engine knows rows of words, slots, units of work and keys by their sessions.
 
 pub(crate) mod assembly;
+mod key;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
+
+pub use key::{KeyParams, KeyPart};
 
 use crate::batch::Part;
 use crate::rows::Rows;

@@ -32,7 +32,7 @@ pub fn start_with(config: Config) -> (Engine, Arc<Script>) {
 
 /// A session of weight 1; all are of one account.
 pub fn open(engine: &Engine) -> Result<SessionId, Error> {
-    engine.open(toy::key(), AccountId(1), 1)
+    engine.open(Arc::new(toy::key()), AccountId(1), 1)
 }
 
 /// A callback, and the end where its word arrives.

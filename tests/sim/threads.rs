@@ -1,9 +1,14 @@
 //! The engine with its threads, on a toy device. No sleeping: what must not have happened yet is held back by a channel.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use engine::{AccountId, Config, Engine, Error, Gate, GateList, LweList, OnDone, SessionId, Usage};
+use engine::{
+    AccountId, Config, Engine, Error, Gate, GateList, KeyParams, KeyPart, KeySource, LweList, OnDone, PartId,
+    SessionId, Usage,
+};
 
 use crate::client::{bits, callback, close, open, soon, start, start_with, submit, submit_named};
 use crate::toy::{self, KEY_BYTES, Mood, Toy};
@@ -35,7 +40,7 @@ fn a_crowd_of_threads_gets_every_result_once() {
         for thread in 0..THREADS {
             let engine = engine.clone();
             scope.spawn(move || {
-                let session = engine.open(toy::key(), AccountId(thread as u128), 1 + thread as u32).unwrap();
+                let session = engine.open(Arc::new(toy::key()), AccountId(thread as u128), 1 + thread as u32).unwrap();
                 let outcomes: Vec<_> = (0..OPERATIONS)
                     .map(|at| {
                         let inputs: Vec<_> = (0..1 + at % 20).map(|bit| (thread + at + bit) % 3 == 0).collect();
@@ -133,6 +138,50 @@ fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
     let outcome = soon(&submit(&engine, session, toy::rows(1)));
     assert_eq!(outcome.unwrap_err(), Error::Device("device failed: smoke".into()));
     soon(&close(&engine, session));
+}
+
+/// A key that cannot be read so many times, once by a panic.
+struct Stubborn {
+    key: Arc<engine::EvaluationKey>,
+    failures_left: AtomicUsize,
+}
+
+impl KeySource for Stubborn {
+    fn params(&self) -> KeyParams {
+        self.key.params()
+    }
+
+    fn host_bytes(&self) -> u64 {
+        0
+    }
+
+    fn fetch(&self, part: PartId) -> Result<KeyPart, String> {
+        let left = self.failures_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match left {
+            Err(_) => self.key.fetch(part),
+            Ok(1) => panic!("the key's place panics, as it was told to"),
+            Ok(_) => Err("it rests too well".into()),
+        }
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_read_ends_its_sessions_work_and_harms_neither_the_device_nor_others() {
+    let (engine, script) = start();
+    let other = open(&engine).unwrap();
+    let key = Stubborn { key: Arc::new(toy::key()), failures_left: AtomicUsize::new(5) };
+    let session = engine.open(key, AccountId(1), 1).unwrap();
+    let reasons = ["it rests too well"; 4].into_iter().chain(["panicked: the key's place panics, as it was told to"]);
+    for reason in reasons {
+        let outcome = soon(&submit(&engine, session, toy::rows(1)));
+        assert_eq!(outcome.unwrap_err(), Error::Key(reason.into()), "it is tried once");
+        assert_eq!(bits(soon(&submit(&engine, other, toy::rows(1)))), [false]);
+    }
+    assert!(engine.devices()[0].in_service, "five failures of a device would be too many");
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    assert_eq!(engine.usage().key_bytes, toy::key().memory_bytes() as u64, "a key that rests elsewhere takes none");
+    soon(&close(&engine, session));
+    assert_eq!(script.keys_overwritten(), 1);
 }
 
 #[test]

@@ -359,7 +359,7 @@ impl Engine {
             Full::TooMuch => too_large_key(),
         })?;
         let (preset, imported, fingerprint) = (key.preset, key.is_imported(), key.fingerprint);
-        let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
+        let session = self.inner.open(Arc::new(key), share.account, share.weight).map_err(refused)?;
         Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, fingerprint }, _room: room })
     }
 
@@ -497,6 +497,10 @@ fn refused(error: engine::Error) -> ApiError {
         Error::Device(cause) => {
             tracing::error!(%cause, "device failed");
             ApiError::unavailable("device", "the device failed; nothing was charged")
+        }
+        Error::Key(cause) => {
+            tracing::error!(%cause, "a session's key cannot be read");
+            ApiError::unavailable("key", "the session's key cannot be read at the moment; nothing was charged")
         }
         Error::KeyTooLarge { .. } => too_large_key(),
         Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),

@@ -68,6 +68,8 @@ pub struct Failure {
 pub enum Cause {
     /// For want of room: it may help to evict others.
     OutOfMemory,
+    /// The key could not be read where it rests: no fault of the device.
+    Key,
     /// The next call may succeed.
     Device,
     /// No call will succeed any more.

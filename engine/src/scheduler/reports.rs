@@ -34,6 +34,8 @@ impl Scheduler {
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
             // not for the key's sake
+        } else if failure.cause == Cause::Key {
+            self.end_what_can_be_stopped(session, Error::Key(failure.reason));
         } else if self.session(session).load_failed_on.replace(device).is_some() {
             self.session(session).load_failed_on = None;
             self.end_what_can_be_stopped(session, Error::Device(failure.reason));
