@@ -158,6 +158,29 @@ fn the_column_of_kernels_only_looks_down() {
     }
 }
 
+/// What of `engine` knows a scheme: tasks, the generic device behind its thread, defaults, the crate's face.
+const SCHEMES_OF_ENGINE: [&str; 4] = ["task", "device.rs", "config.rs", "lib.rs"];
+
+#[test]
+fn the_engine_but_for_its_tasks_works_for_any_scheme() {
+    let mut seen = 0;
+    for (path, text) in sources("engine/src", &[".rs"]) {
+        let within = path.strip_prefix("engine/src/").expect("below the folder");
+        let is_test = within.ends_with("/tests.rs") || within.contains("/tests/");
+        if is_test || SCHEMES_OF_ENGINE.iter().any(|file| within.starts_with(file)) {
+            continue;
+        }
+        seen += 1;
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for word in line.to_lowercase().split(|c: char| !c.is_alphanumeric()) {
+                let scheme = ["tfhe", "ckks", "lwe", "gate", "gates", "bootstrap", "bootstraps"].contains(&word);
+                assert!(!scheme, "{path} names a scheme: {line}");
+            }
+        }
+    }
+    assert!(seen > 15, "the files were not found");
+}
+
 #[test]
 fn nothing_below_control_reads_the_environment_or_the_clock_of_the_wall() {
     for folder in ["kernels/src", "control/api/src", "control/store/src", "engine/src"] {
