@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use kernels::Result;
-use kernels::gpu::{Gpu, Launch, Source};
+use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 
 /// Operations of a thread in a round, as the source has them.
 const OPERATIONS: u32 = 128;
@@ -84,18 +84,17 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
     let out = gpu.alloc((groups * THREADS) as usize)?;
     let clocks = f64::from(clock_khz) * 1e3 * f64::from(card.multiprocessors);
     let rate = |entry| -> Result<f64> {
-        let (bind, args) = ([&[&out][..]], [rounds.instructions, 3, 5]);
-        let launch = || Launch {
+        let launch = Launch {
             module: &module,
             entry,
-            groups,
+            groups: [groups, 1, 1],
             threads: THREADS,
             shared_bytes: 0,
             cluster: 1,
-            bind: &bind,
-            args: &args,
+            bind: vec![Bind::write(View::all(&out))],
+            args: vec![rounds.instructions, 3, 5],
         };
-        let seconds = seconds_each(gpu, &out, time, || gpu.launch(launch()))?;
+        let seconds = seconds_each(gpu, &out, time, || gpu.launch(&launch))?;
         let operations = f64::from(groups * THREADS) * f64::from(rounds.instructions) * f64::from(OPERATIONS);
         Ok(operations / (seconds * clocks))
     };
@@ -122,18 +121,17 @@ fn l2<G: Gpu>(
     time: Duration,
 ) -> Result<f64> {
     let words = gpu.alloc(rounds.l2_words as usize)?;
-    let (bind, args) = ([&[&words][..], &[out]], [rounds.l2, rounds.l2_words]);
-    let launch = || Launch {
+    let launch = Launch {
         module,
         entry: "rate_l2",
-        groups,
+        groups: [groups, 1, 1],
         threads: THREADS,
         shared_bytes: 0,
         cluster: 1,
-        bind: &bind,
-        args: &args,
+        bind: vec![Bind::read(View::all(&words)), Bind::write(View::all(out))],
+        args: vec![rounds.l2, rounds.l2_words],
     };
-    let seconds = seconds_each(gpu, out, time, || gpu.launch(launch()))?;
+    let seconds = seconds_each(gpu, out, time, || gpu.launch(&launch))?;
     Ok(4.0 * f64::from(rounds.l2_words) * f64::from(rounds.l2) / seconds)
 }
 
@@ -142,10 +140,17 @@ fn clusters<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) ->
     let of_a_round = |clusters: u32, partners: u32| -> Result<f64> {
         let groups = CLUSTER * clusters;
         let out = gpu.alloc((groups * CLUSTER_THREADS) as usize)?;
-        let (bind, args) = ([&[&out][..]], [rounds.cluster, partners]);
-        let (entry, threads, cluster) = ("cluster_rounds", CLUSTER_THREADS, CLUSTER);
-        let launch = || Launch { module, entry, groups, threads, shared_bytes: 0, cluster, bind: &bind, args: &args };
-        let seconds = seconds_each(gpu, &out, time, || gpu.launch(launch()))?;
+        let launch = Launch {
+            module,
+            entry: "cluster_rounds",
+            groups: [groups, 1, 1],
+            threads: CLUSTER_THREADS,
+            shared_bytes: 0,
+            cluster: CLUSTER,
+            bind: vec![Bind::write(View::all(&out))],
+            args: vec![rounds.cluster, partners],
+        };
+        let seconds = seconds_each(gpu, &out, time, || gpu.launch(&launch))?;
         Ok(1e9 * seconds / f64::from(rounds.cluster))
     };
     CLUSTERS

@@ -17,7 +17,7 @@ use cudarc::driver::{CudaContext, result, sys};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::gpu::{Card, Gpu, Language, Launch, Source};
+use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
 use driver::{LaunchConfiguration, Memory, Together, failed};
 use nvrtc::Compiler;
@@ -28,6 +28,8 @@ use staging::Staging;
 const DRIVER_VERSION_MIN: i32 = 12_000;
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
+/// Ranges begin where an allocation might: at 256 bytes, what the driver itself keeps to.
+pub(crate) const ALIGNMENT_WORDS: u32 = 64;
 /// Part of the free memory that is left to the driver, to staging and to others: an eighth.
 const RESERVE: u64 = 8;
 
@@ -45,6 +47,12 @@ pub struct Cuda {
 pub struct Buf {
     memory: Memory,
     staging: Arc<Staging>,
+}
+
+impl Buffer for Buf {
+    fn words(&self) -> usize {
+        self.memory.words()
+    }
 }
 
 impl Drop for Buf {
@@ -180,8 +188,13 @@ fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Car
         language: Language::Cuda,
         threads_max: figure(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         shared_bytes_max: figure(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-        groups_max: figure(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+        groups_max: [
+            figure(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+            figure(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            figure(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+        ],
         buffer_bytes_max: free as u64,
+        alignment_words: ALIGNMENT_WORDS,
         multiprocessors,
         compute_capability: Some((major as u32, minor as u32)),
         loop_turns_max: None,
@@ -239,21 +252,21 @@ impl Gpu for Cuda {
         Ok(of_a_multiprocessor * self.card.multiprocessors as usize)
     }
 
-    fn launch(&self, launch: Launch<'_, Cuda>) -> Result<()> {
-        if launch.groups == 0 {
+    fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
+        launch.check(&self.card)?;
+        let Launch { entry, groups, threads, shared_bytes, cluster, ref bind, ref args, .. } = *launch;
+        if groups.contains(&0) {
             return Ok(());
         }
-        let Launch { groups, threads, shared_bytes, cluster, .. } = launch;
-        assert!(groups <= self.card.groups_max && threads <= self.card.threads_max, "{}: too many", launch.entry);
-        assert!(cluster <= 1 || groups.is_multiple_of(cluster), "{}: {groups} groups in {cluster}s", launch.entry);
-        let bind: Vec<&Memory> = launch.bind.iter().map(|bufs| &bufs[0].memory).collect();
+        let addresses: Vec<_> =
+            bind.iter().map(|bind| bind.view.buf.memory.at(bind.view.first, bind.view.words)).collect();
         let together = match cluster {
             0 | 1 => Together::Alone,
             _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
             _ => Together::Cluster(cluster),
         };
         let configuration = LaunchConfiguration { groups, threads, shared_bytes, together };
-        launch.module.0.launch(launch.entry, &configuration, &bind, launch.args)
+        launch.module.0.launch(entry, &configuration, addresses, args)
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {

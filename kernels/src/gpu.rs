@@ -4,7 +4,9 @@
 //! it; `tests` has a third one that runs the same CUDA sources on the host. Everything above that door, the order of
 //! kernels, their bindings and their numbers of groups, is written once, here and in the schemes' folders.
 
+mod launch;
 pub mod ntt;
+pub(crate) mod scratch;
 pub(crate) mod source;
 pub(crate) mod stem;
 mod unroll;
@@ -13,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::cpu;
 use crate::error::{Error, Result};
+pub use launch::{Access, Bind, Buffer, Launch, View};
 pub use stem::Compiler;
 
 /// The language a card's kernels are written in: the ending of their files in `shaders/`.
@@ -39,10 +42,12 @@ pub struct Card {
     pub threads_max: u32,
     /// Memory that a group's threads share, in bytes at most.
     pub shared_bytes_max: u32,
-    /// Groups of a launch at most.
-    pub groups_max: u32,
+    /// Groups of a launch at most, in each dimension.
+    pub groups_max: [u32; 3],
     /// Bytes of one buffer at most.
     pub buffer_bytes_max: u64,
+    /// What is bound of a buffer begins at a multiple of this many words.
+    pub alignment_words: u32,
     /// Groups that run at the same time with one group a multiprocessor: the card's multiprocessors.
     pub multiprocessors: u32,
     /// CUDA's compute capability; decides on fast paths (`tfhe/gpu/blind_rotate.rs`).
@@ -62,37 +67,21 @@ pub struct Source {
     pub text: String,
 }
 
-/// One launch: `groups` groups of `threads` threads.
-pub struct Launch<'a, G: Gpu> {
-    /// Compiled for the key's parameters.
-    pub module: &'a G::Module,
-    /// Function of the source.
-    pub entry: &'static str,
-    /// Groups, in one dimension.
-    pub groups: u32,
-    /// Threads of a group.
-    pub threads: u32,
-    /// Shared memory of a group whose size is not in the source, in bytes (CUDA only).
-    pub shared_bytes: u32,
-    /// Neighbouring groups that run together and may synchronise (CUDA only); 1: none. On cards without clusters all groups of
-    /// the launch do, and must fit on the card at once.
-    pub cluster: u32,
-    /// Buffers, in the order of the entry's arguments. In WGSL bindings 0, 1, ... of group 0. None of them twice. Where an
-    /// argument has several, the entry is given the first and finds the others by distances in a table (CUDA only).
-    pub bind: &'a [&'a [&'a G::Buf]],
-    /// Words after the buffers. In WGSL the `args` at the binding after the last buffer.
-    pub args: &'a [u32],
-}
+/// A launch of a card.
+pub type LaunchOf<'a, G> = Launch<'a, <G as Gpu>::Module, <G as Gpu>::Buf>;
 
-/// A table of a batch: words of a buffer from a place on. All tables of a batch are one upload.
+/// A view of a card's buffer.
+pub type ViewOf<'a, G> = View<'a, <G as Gpu>::Buf>;
+
+/// A table of a batch. All tables of a batch are one upload.
 pub struct Table<'a, G: Gpu> {
-    /// The buffer.
-    pub buf: &'a G::Buf,
-    /// The table's first word.
+    /// All tables.
+    pub all: ViewOf<'a, G>,
+    /// The table's first word among them.
     pub first: usize,
 }
 
-/// Who does what of a launch over the rows of several keys: what [`shares`] makes, in a table.
+/// How the groups of a launch share the rows of several keys: what [`shares`] makes, in a table.
 pub struct Shares<'a, G: Gpu> {
     /// The table.
     pub table: Table<'a, G>,
@@ -121,7 +110,7 @@ pub fn shares<const W: usize>(batches: &[(usize, [u32; W])], rows_max: usize) ->
 /// Every method may report [`crate::Error::Lost`].
 pub trait Gpu: Send + Sync + 'static {
     /// Words in the card's memory; zero at first, overwritten with zeros when dropped.
-    type Buf: Send + Sync;
+    type Buf: Buffer;
     /// A compiled source.
     type Module: Send + Sync;
     /// A read under way.
@@ -149,12 +138,25 @@ pub trait Gpu: Send + Sync + 'static {
         let _ = (module, entry, threads);
         Ok(self.card().multiprocessors as usize)
     }
-    /// Starts a kernel; an error of the kernel itself may be reported by a later call. [`crate::Error::Unavailable`] when
-    /// groups that wait for each other do not all fit on the card at once, whatever [`Gpu::groups_at_once`] says: others
-    /// may share it.
-    fn launch(&self, launch: Launch<'_, Self>) -> Result<()>
-    where
-        Self: Sized;
+    /// Starts a kernel; an error of the kernel itself may be reported by a later call.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when groups that wait for each other do not all fit on the card at once, whatever
+    /// [`Gpu::groups_at_once`] says: others may share it. Those of [`Launch::check`].
+    ///
+    /// # Panics
+    /// As [`Launch::check`].
+    fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()>;
+    /// Starts kernels, one after another.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`]; kernels before the one that failed may have been started.
+    ///
+    /// # Panics
+    /// As [`Launch::check`].
+    fn launch_all(&self, launches: &[Launch<'_, Self::Module, Self::Buf>]) -> Result<()> {
+        launches.iter().try_for_each(|launch| self.launch(launch))
+    }
     /// Starts to read these ranges of words, one after another.
     fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Pending>;
     /// Waits until a read is done, or until `wanted`: as [`crate::Backend::wait`].

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::wgpu::ShaderRuntimeChecks;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Card, Gpu, Launch, Source};
+use crate::gpu::{Buffer, Card, Gpu, Launch, Source, View};
 use queue::{Memory, Pipeline, Queue, Read};
 
 /// One card, opened.
@@ -37,6 +37,12 @@ pub struct Buf {
     words: usize,
     queue: Arc<Queue>,
     _memory: Memory,
+}
+
+impl Buffer for Buf {
+    fn words(&self) -> usize {
+        self.words
+    }
 }
 
 impl Drop for Buf {
@@ -146,15 +152,14 @@ impl Gpu for Wgpu {
         self.queue.copy(&from.buffer, &to.buffer, 4 * words as u64)
     }
 
-    fn launch(&self, launch: Launch<'_, Wgpu>) -> Result<()> {
-        if launch.groups > self.card.groups_max {
-            let (groups, most) = (launch.groups, self.card.groups_max);
-            return Err(Error::Device(format!("{groups} groups in one launch, of which {most} is the most")));
+    fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
+        launch.check(&self.card)?;
+        if launch.groups.contains(&0) {
+            return Ok(());
         }
         let pipeline = self.pipeline(launch.module, launch.entry)?;
-        assert!(launch.bind.iter().all(|bufs| bufs.len() == 1), "{}: WGSL knows no addresses", launch.entry);
-        let bind: Vec<&::wgpu::Buffer> = launch.bind.iter().map(|bufs| &bufs[0].buffer).collect();
-        self.queue.launch(&pipeline, &bind, launch.args, launch.groups)
+        let bind: Vec<::wgpu::BufferBinding<'_>> = launch.bind.iter().map(|bind| bound(bind.view)).collect();
+        self.queue.launch(&pipeline, bind, &launch.args, launch.groups)
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {
@@ -172,6 +177,12 @@ impl Gpu for Wgpu {
             None => Ok(Vec::new()),
         }
     }
+}
+
+/// A view as a binding has it; [`Launch::check`] has seen that it is not empty.
+fn bound(View { buf, first, words }: View<'_, Buf>) -> ::wgpu::BufferBinding<'_> {
+    let size = std::num::NonZeroU64::new(4 * words as u64);
+    ::wgpu::BufferBinding { buffer: &buf.buffer, offset: 4 * first as u64, size }
 }
 
 fn inside(buf: &Buf, range: &Range<usize>) -> Result<()> {

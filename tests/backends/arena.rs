@@ -85,7 +85,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/a batch in parts where the card has few groups", |_: &Device| {
             let host = HostCuda::open().expect("trials run where the backend is");
-            let backend = Evaluator::new(host.with_card(|card| card.groups_max = 3));
+            let backend = Evaluator::new(host.with_card(|card| card.groups_max[0] = 3));
             mixed(Bench::new(any(backend), 16));
         })
     };

@@ -83,9 +83,8 @@ impl Gpu for Slipping {
     fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
         self.gpu.copy(from, to, words)
     }
-    fn launch(&self, launch: Launch<'_, Slipping>) -> Result<()> {
-        let Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args } = launch;
-        self.gpu.launch(Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args })
+    fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
+        self.gpu.launch(launch)
     }
     fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Pending> {
         self.gpu.read(buf, ranges)

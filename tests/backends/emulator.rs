@@ -1,6 +1,6 @@
 //! The emulated card itself: right kernels run, and each kind of wrong one is reported with the entry's name.
 
-use kernels::gpu::{Gpu, Launch, Source};
+use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 use kernels::{Error, Result};
 use tests::host_cuda::HostCuda;
 
@@ -261,15 +261,15 @@ fn run(host: &HostCuda, kernel: &Kernel, threads_of_a_row: u32) -> Result<Vec<u3
     let module = host.compile(&Source { stem: "unit", text })?;
     let (from, to) = (host.alloc(count as usize)?, host.alloc(count as usize)?);
     host.write(&from, 0, &input)?;
-    host.launch(Launch {
+    host.launch(&Launch {
         module: &module,
         entry: "kernel",
-        groups: kernel.groups,
+        groups: [kernel.groups, 1, 1],
         threads: kernel.threads,
         shared_bytes: 256,
         cluster: kernel.cluster,
-        bind: &[&[&from], &[&to]],
-        args: &[count],
+        bind: vec![Bind::read(View::all(&from)), Bind::write(View::all(&to))],
+        args: vec![count],
     })?;
     let all = 0..count as usize;
     host.finish(host.read(&to, std::slice::from_ref(&all))?)
@@ -284,15 +284,15 @@ fn failure_is_not_the_end(host: &HostCuda) {
     let module = host.compile(&Source { stem: "unit", text: text.into() }).expect("it compiles");
     let buf = host.alloc(64).expect("room");
     let launch = |at: u32| {
-        host.launch(Launch {
+        host.launch(&Launch {
             module: &module,
             entry: "half",
-            groups: 1,
+            groups: [1; 3],
             threads: 32,
             shared_bytes: 0,
             cluster: 1,
-            bind: &[&[&buf]],
-            args: &[at],
+            bind: vec![Bind::write(View::all(&buf))],
+            args: vec![at],
         })
     };
     launch(32).expect("within the buffer");
@@ -319,11 +319,11 @@ fn reached(host: &HostCuda) {
         let [from_at, to_at] = [from, to].map(|buf| host.address(buf).expect("it has one") as i64);
         let words = (to_at - from_at) / 4;
         host.write(&table, 0, &[words as u32, (words >> 32) as u32])?;
-        let bound = [&[from], others].concat();
-        let bind = [&[&table][..], &bound, &[&out]];
-        let (entry, args) = ("far", &[at][..]);
-        let (groups, threads, shared_bytes, cluster) = (1, 32, 0, 1);
-        host.launch(Launch { module: &module, entry, groups, threads, shared_bytes, cluster, bind: &bind, args })?;
+        let views: Vec<View<'_, _>> = [&[from], others].concat().into_iter().map(View::all).collect();
+        let bind = vec![Bind::read(View::all(&table)), Bind::read_each(&views), Bind::write(View::all(&out))];
+        let (entry, args) = ("far", vec![at]);
+        let (groups, threads, shared_bytes, cluster) = ([1; 3], 32, 0, 1);
+        host.launch(&Launch { module: &module, entry, groups, threads, shared_bytes, cluster, bind, args })?;
         let all = 0..32;
         host.finish(host.read(&out, std::slice::from_ref(&all))?)
     };

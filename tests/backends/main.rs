@@ -13,6 +13,7 @@ mod device;
 mod emulator;
 mod fast_paths;
 mod fixtures;
+mod launches;
 mod lwe_key_switch;
 mod ntt;
 mod precompile;

@@ -1,7 +1,7 @@
 //! Each stem launched alone on a card, against its definition: where something is wrong, this says in which kernel.
 
 use kernels::gpu::ntt::Ntt;
-use kernels::gpu::{Compiler, Gpu, Language, Launch, Source, Table, ntt};
+use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, View, ntt};
 use kernels::modular::Modulus;
 use kernels::ring::Ring;
 use kernels::tfhe::gpu::CompiledStems;
@@ -13,6 +13,7 @@ use rand_chacha::rand_core::Rng;
 use tests::naive;
 
 use crate::fixtures::{Shape, generator};
+use crate::launches;
 
 /// A stem and parameters.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ enum Stem {
     Linear,
     ModSwitch,
     SampleExtract,
+    /// Not a stem: ranges, dimensions and aliases of launches.
+    Launches,
     /// Not a stem: the barrier of groups without clusters, which `blind_rotate.cluster` stands on.
     GroupsSync,
 }
@@ -64,14 +67,17 @@ impl StemCase {
         let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
+        let launches = [("what a launch may name".to_owned(), Stem::Launches, rings[0])];
         let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
-        let cases = transforms.into_iter().chain(switches).chain(linear).chain(extractions).chain(barrier);
+        let cases =
+            transforms.into_iter().chain(switches).chain(linear).chain(extractions).chain(launches).chain(barrier);
         cases.map(|(name, stem, shape)| {
             let stem_name = match stem {
                 Stem::Ntt => "ntt",
                 Stem::Linear => "linear",
                 Stem::ModSwitch => "mod_switch",
                 Stem::SampleExtract => "sample_extract",
+                Stem::Launches => "launches",
                 Stem::GroupsSync => "groups_sync",
             };
             (format!("stems/{stem_name}/{name}"), StemCase { stem, shape })
@@ -80,8 +86,10 @@ impl StemCase {
 
     /// Launches it.
     pub fn check<G: Gpu>(&self, gpu: &G) {
-        if let Stem::GroupsSync = self.stem {
-            return groups_sync(gpu);
+        match self.stem {
+            Stem::Launches => return launches::check(gpu),
+            Stem::GroupsSync => return groups_sync(gpu),
+            _ => {}
         }
         let params = self.shape.params();
         let stems = CompiledStems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
@@ -91,7 +99,7 @@ impl StemCase {
             Stem::Linear => card.linear(),
             Stem::ModSwitch => card.mod_switch(),
             Stem::SampleExtract => card.sample_extract(),
-            Stem::GroupsSync => unreachable!("it needs no stems"),
+            Stem::Launches | Stem::GroupsSync => unreachable!("it needs no stems"),
         }
     }
 }
@@ -114,10 +122,17 @@ fn groups_sync<G: Gpu>(gpu: &G) {
     let (shown, arrived, wrong) = (buffer(2 * 4 * groups), buffer(1), buffer(groups * threads));
     for _ in 0..launches {
         gpu.write(&arrived, 0, &[0]).expect("a copy");
-        let bind = [&[&shown][..], &[&arrived], &[&wrong]];
-        let (module, entry, args) = (&module, "groups_sync_check", &[rounds][..]);
-        let launch = Launch { module, entry, groups, threads, shared_bytes: 0, cluster: groups, bind: &bind, args };
-        gpu.launch(launch).expect("a launch");
+        let launch = Launch {
+            module: &module,
+            entry: "groups_sync_check",
+            groups: [groups, 1, 1],
+            threads,
+            shared_bytes: 0,
+            cluster: groups,
+            bind: [&shown, &arrived, &wrong].map(|buf| Bind::write(View::all(buf))).into(),
+            args: vec![rounds],
+        };
+        gpu.launch(&launch).expect("a launch");
     }
     let all = 0..(groups * threads) as usize;
     let found =
@@ -144,6 +159,10 @@ impl<G: Gpu> Card<'_, G> {
         self.gpu.finish(pending).expect("the launches before it")
     }
 
+    fn launch(&self, launch: Option<LaunchOf<'_, G>>) {
+        self.gpu.launch(&launch.expect("there is work")).expect("a launch");
+    }
+
     /// The gates' modulus, and a small and a large one that are not.
     fn ntt(&self) {
         let n = self.params.polynomial_size;
@@ -165,17 +184,17 @@ impl<G: Gpu> Card<'_, G> {
         let roots = self.upload(&ntt::roots(ring));
 
         let forward = self.upload(&rows);
-        ntt.forward(self.gpu, &forward, &roots, 5).expect("a launch");
+        self.launch(ntt.forward(View::all(&forward), View::all(&roots), 5));
         let mut values = rows.clone();
         values.chunks_exact_mut(n).for_each(|row| ring.forward(row));
         assert!(self.download(&forward, 5 * n) == values, "forward, {m:?}");
 
-        ntt.inverse(self.gpu, &forward, &roots, 5).expect("a launch");
+        self.launch(ntt.inverse(View::all(&forward), View::all(&roots), 5));
         let times_n: Vec<u32> = rows.iter().map(|&x| m.mul(x, n as u32)).collect();
         assert!(self.download(&forward, 5 * n) == times_n, "inverse, {m:?}");
 
         let key = self.upload(&rows);
-        ntt.key(self.gpu, &key, &roots, 5).expect("a launch");
+        self.launch(ntt.key(View::all(&key), View::all(&roots), 5));
         let factor = m.mul(m.pow(2, 32), m.inverse(n as u32));
         let scaled: Vec<u32> = values.iter().map(|&x| m.mul(x, factor)).collect();
         assert!(self.download(&key, 5 * n) == scaled, "key, {m:?}");
@@ -192,7 +211,8 @@ impl<G: Gpu> Card<'_, G> {
         let table = [[EIGHTH, 0, 1, 1, u32::MAX, 0, 0], [minus_eighth, 3, 2, 2, 2, 0, 0], [5, 1, 1, 1, 1, 0, 0]];
         // a table may begin anywhere
         let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
-        self.stems.linear.add(self.gpu, &[&arena], Table { buf: &table_buf, first: 2 }, &out, 3).expect("a launch");
+        let table_view = Table { all: View::all(&table_buf), first: 2 };
+        self.launch(self.stems.linear.add(&[View::all(&arena)], table_view, View::all(&out), 3));
         let expected: Vec<u32> = table
             .iter()
             .flat_map(|&[constant, x, f, y, g, ..]| {
@@ -206,7 +226,8 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&arena, 4 * words) == slots, "operands stay");
 
         let negations = self.upload(&[9, 2, 0, 0, 0, 3, 3, 0, 0]);
-        self.stems.linear.negate(self.gpu, &[&arena], Table { buf: &negations, first: 1 }, 2).expect("a launch");
+        let table = Table { all: View::all(&negations), first: 1 };
+        self.launch(self.stems.linear.negate(&[View::all(&arena)], table, 2));
         let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
         let expected: Vec<u32> =
             negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();
@@ -223,7 +244,7 @@ impl<G: Gpu> Card<'_, G> {
         words.extend((0..700).map(|_| rng.next_u32()));
         let buf = self.upload(&words);
         let count = words.len() - 1;
-        self.stems.mod_switch.run(self.gpu, &buf, count).expect("a launch");
+        self.launch(self.stems.mod_switch.run(View::all(&buf), count));
         let expected: Vec<u32> = words[..count].iter().map(|&word| naive::mod_switch(n, word) as u32).collect();
         let found = self.download(&buf, words.len());
         assert!(found[..count] == expected, "exponents");
@@ -240,8 +261,9 @@ impl<G: Gpu> Card<'_, G> {
         let table = [9, 9, 9, 2, NO_ROW, 0, 3, 1, NO_ROW];
         let acc = self.upload(&rows);
         let out = self.upload(&vec![0; 3 * sample_words]);
-        let table = Table { buf: &self.upload(&table), first: 3 };
-        self.stems.sample_extract.run(self.gpu, &acc, table, &out, 3).expect("a launch");
+        let table = self.upload(&table);
+        let table = Table { all: View::all(&table), first: 3 };
+        self.launch(self.stems.sample_extract.run(View::all(&acc), table, View::all(&out), 3));
         let sample = |row: u32| {
             let polynomials = rows[row as usize * row_words..][..row_words].chunks_exact(n);
             naive::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())

@@ -145,7 +145,7 @@ fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
 /// Batches in parts: fewer groups than there are bootstraps, so that a part has gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run where the backend is");
-    check(&Evaluator::new(host.with_card(|card| card.groups_max = 3)), sessions);
+    check(&Evaluator::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
 }
 
 /// Calls that read nothing, nothing at all, or of one batch alone.
@@ -199,10 +199,9 @@ impl Gpu for Counted {
     fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
         self.host.copy(from, to, words)
     }
-    fn launch(&self, launch: Launch<'_, Counted>) -> Result<()> {
+    fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
         self.launches.fetch_add(1, Ordering::Relaxed);
-        let Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args } = launch;
-        self.host.launch(Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args })
+        self.host.launch(launch)
     }
     fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Pending> {
         self.host.read(buf, ranges)

@@ -2,7 +2,7 @@
 //! works on.
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Gpu, Launch, Source};
+use kernels::gpu::{Bind, Gpu, Launch, Source, View};
 use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{Gate, Gates, Preset, SlotGate, Stems};
 use kernels::wgpu::{Allocated, Wgpu};
@@ -97,19 +97,14 @@ fn source(text: &str) -> Source {
     Source { stem: "check", text: text.to_owned() }
 }
 
+/// The last of the buffers is written.
 fn launch(card: &Wgpu, text: &str, entry: &'static str, bind: &[&<Wgpu as Gpu>::Buf], args: &[u32]) -> Result<()> {
+    let (written, read) = bind.split_last().expect("a buffer");
+    let read = read.iter().map(|buf| Bind::read(View::all(*buf)));
+    let bind = read.chain([Bind::write(View::all(*written))]).collect();
     let module = card.compile(&source(text))?;
-    let bind: Vec<&[&<Wgpu as Gpu>::Buf]> = bind.chunks(1).collect();
-    card.launch(Launch {
-        module: &module,
-        entry,
-        groups: 2,
-        threads: 64,
-        shared_bytes: 0,
-        cluster: 1,
-        bind: &bind,
-        args,
-    })
+    let (groups, threads, shared_bytes, cluster) = ([2, 1, 1], 64, 0, 1);
+    card.launch(&Launch { module: &module, entry, groups, threads, shared_bytes, cluster, bind, args: args.to_vec() })
 }
 
 fn all(card: &Wgpu, buf: &<Wgpu as Gpu>::Buf, words: usize) -> Vec<u32> {
@@ -161,20 +156,17 @@ fn arguments(card: Wgpu) {
     let buf = card.alloc(128).expect("fits");
     let module = card.compile(&source(ADD)).expect("compiles");
     for by in 1..=50 {
-        let bind = [&[&buf][..]];
-        let args = [by];
-        let entry = "add";
         let launch = Launch {
             module: &module,
-            entry,
-            groups: 2,
+            entry: "add",
+            groups: [2, 1, 1],
             threads: 64,
             shared_bytes: 0,
             cluster: 1,
-            bind: &bind,
-            args: &args,
+            bind: vec![Bind::write(View::all(&buf))],
+            args: vec![by],
         };
-        card.launch(launch).expect("a launch");
+        card.launch(&launch).expect("a launch");
     }
     assert_eq!(all(&card, &buf, 128), [50 * 51 / 2; 128]);
 }
@@ -239,21 +231,25 @@ fn wrong_launch(card: Wgpu) {
     failed(launch(&card, AFFINE, "affine", &[&a], &[1, 2]));
     failed(launch(&card, ADD, "add", &[&a], &[1; 1000]));
     let module = card.compile(&source(ADD)).expect("compiles");
-    let groups = card.card().groups_max + 1;
-    let many = Launch {
+    let add = |groups: [u32; 3]| Launch {
         module: &module,
         entry: "add",
         groups,
         threads: 64,
         shared_bytes: 0,
         cluster: 1,
-        bind: &[&[&a]],
-        args: &[1],
+        bind: vec![Bind::write(View::all(&a))],
+        args: vec![1],
     };
-    failed(card.launch(many));
-    // found when the commands are handed over: whoever waits for words after it is told
-    let twice = launch(&card, AFFINE, "affine", &[&a, &a], &[1, 2]);
-    failed(twice.and_then(|()| card.read(&a, std::slice::from_ref(&(0..1))).map(drop)));
+    let most = card.card().groups_max;
+    for groups in [[most[0] + 1, 1, 1], [1, most[1] + 1, 1], [1, 1, most[2] + 1]] {
+        failed(card.launch(&add(groups)));
+    }
+    // said to be read, but written: found when the commands are handed over, and told to the next call
+    let module = card.compile(&source(AFFINE)).expect("compiles");
+    let bind = [&a, &a].map(|buf| Bind::read(View::all(buf))).into();
+    let twice = Launch { module: &module, entry: "affine", bind, args: vec![1, 2], ..add([2, 1, 1]) };
+    failed(card.launch(&twice).and_then(|()| card.read(&a, std::slice::from_ref(&(0..1))).map(drop)));
     works(&card);
 }
 

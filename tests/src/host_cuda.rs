@@ -2,9 +2,9 @@
 //! run on the host.
 //!
 //! A source becomes a program of its own (`host_cuda/runner.cpp` around it), kept in a folder beside the tests by the hash
-//! of everything that went into it. A launch sends it two kinds of buffers, at addresses of their own, and takes them back:
-//! the bound ones, and those that the kernel reaches from them by distances. No others are there: a distance that leads
-//! elsewhere is an error. The program runs each launch in three orders of threads; whatever depends on the order, leaves
+//! of everything that went into it. A launch sends it ranges of buffers, at addresses of their own, and takes back those that
+//! are written: the bound ones, and those that the kernel reaches from them by distances. Nothing else is there: a word
+//! beside a range, or a distance that leads elsewhere, is an error. The program runs each launch in three orders of threads; whatever depends on the order, leaves
 //! memory, or does not meet at a barrier is an error that names the entry.
 
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use kernels::gpu::{Card, Gpu, Language, Launch, Source};
+use kernels::gpu::{Buffer, Card, Gpu, Language, Launch, Source, View};
 use kernels::{Error, Result};
 use sha2::{Digest, Sha256};
 
@@ -71,14 +71,20 @@ pub struct Buf {
 }
 
 impl Buf {
-    fn words(&self) -> MutexGuard<'_, Vec<u32>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<u32>> {
         self.words.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Buffer for Buf {
+    fn words(&self) -> usize {
+        self.locked().len()
     }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        self.words().fill(0);
+        self.locked().fill(0);
     }
 }
 
@@ -95,8 +101,9 @@ impl HostCuda {
             language: Language::Cuda,
             threads_max: 1024,
             shared_bytes_max: 227 << 10,
-            groups_max: 1 << 16,
+            groups_max: [1 << 16; 3],
             buffer_bytes_max: 1 << 28,
+            alignment_words: 64,
             multiprocessors: 2,
             compute_capability: None,
             loop_turns_max: None,
@@ -266,50 +273,49 @@ impl Gpu for HostCuda {
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
-        buf.words()[at..at + words.len()].copy_from_slice(words);
+        buf.locked()[at..at + words.len()].copy_from_slice(words);
         Ok(())
     }
 
     fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
-        let from = from.words()[..words].to_vec();
-        to.words()[..words].copy_from_slice(&from);
+        let from = from.locked()[..words].to_vec();
+        to.locked()[..words].copy_from_slice(&from);
         Ok(())
     }
 
-    fn launch(&self, launch: Launch<'_, HostCuda>) -> Result<()> {
-        let (module, entry) = (launch.module, launch.entry);
+    fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
+        launch.check(&self.card)?;
+        let Launch { module, entry, groups, threads, shared_bytes, cluster, ref bind, ref args } = *launch;
         let at = module
             .entries
             .iter()
             .position(|name| name == entry)
             .unwrap_or_else(|| panic!("{} has no entry {entry}", module.stem));
-        assert!(launch.groups > 0 && launch.groups <= self.card.groups_max, "{entry}: {} groups", launch.groups);
-        assert!(launch.threads > 0 && launch.threads <= self.card.threads_max, "{entry}: {} threads", launch.threads);
-        let clusters = self.card.compute_capability >= Some((9, 0));
-        if launch.cluster > 1 && !clusters && launch.groups > self.together_max {
-            return Err(Error::Unavailable(format!("{entry}: {} groups at once", launch.groups)));
+        let all: u32 = groups.iter().product();
+        if all == 0 {
+            return Ok(());
         }
-        assert!(launch.shared_bytes <= self.card.shared_bytes_max, "{entry}: {} bytes", launch.shared_bytes);
-        let mut buffers: Vec<Sent<'_>> = Vec::new();
-        for (argument, bufs) in launch.bind.iter().enumerate() {
-            for buf in *bufs {
-                match buffers.iter().find(|sent| sent.address == buf.address) {
-                    // a key of several batches
-                    Some(sent) if sent.argument == argument => {}
-                    Some(_) => panic!("{entry}: a buffer bound twice"),
-                    None => buffers.push(Sent { argument, address: buf.address, words: buf.words() }),
-                }
+        let clusters = self.card.compute_capability >= Some((9, 0));
+        if cluster > 1 && !clusters && all > self.together_max {
+            return Err(Error::Unavailable(format!("{entry}: {all} groups at once")));
+        }
+        assert!(shared_bytes <= self.card.shared_bytes_max, "{entry}: {shared_bytes} bytes");
+        let mut sent = Sent::default();
+        for (argument, bind) in bind.iter().enumerate() {
+            for (i, view) in bind.views().enumerate() {
+                sent.add(argument, bind.is_written(), i == 0, view);
             }
         }
-        let shape = [at as u32, launch.groups, launch.threads, launch.shared_bytes, launch.cluster, self.seed];
-        let counts = [launch.bind.len() as u32, launch.args.len() as u32];
+        let [x, y, z] = groups;
+        let shape = [at as u32, x, y, z, threads, shared_bytes, cluster, self.seed];
+        let counts = [bind.len() as u32, args.len() as u32];
 
         let mut process = module.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if process.is_none() {
             *process = Some(start(&module.program)?);
         }
         let running = process.as_mut().expect("it was started");
-        match exchange(running, &shape, &counts, launch.args, &mut buffers) {
+        match exchange(running, &[&shape[..], &counts, args].concat(), &mut sent) {
             Ok(()) => Ok(()),
             Err(_) => {
                 let mut ended = process.take().expect("it was started");
@@ -324,7 +330,7 @@ impl Gpu for HostCuda {
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
-        let words = buf.words();
+        let words = buf.locked();
         Ok(ranges.iter().flat_map(|range| &words[range.clone()]).copied().collect())
     }
 
@@ -344,36 +350,58 @@ fn start(program: &Path) -> Result<Child> {
         .map_err(|error| Error::Device(format!("{}: {error}", program.display())))
 }
 
-/// A buffer on its way to a process.
+/// What a launch sends to a process: buffers, and the ranges of them that are there.
+#[derive(Default)]
 struct Sent<'a> {
+    buffers: Vec<(u64, MutexGuard<'a, Vec<u32>>)>,
+    ranges: Vec<SentRange>,
+}
+
+/// A range on its way to a process.
+struct SentRange {
     /// The argument that it is, or is reached from.
     argument: usize,
-    address: u64,
-    words: MutexGuard<'a, Vec<u32>>,
+    written: bool,
+    /// Its place among the buffers.
+    buffer: usize,
+    words: Range<usize>,
+}
+
+impl<'a> Sent<'a> {
+    /// A view of an argument: what the kernel is given, or what it reaches from that.
+    fn add(&mut self, argument: usize, written: bool, given: bool, View { buf, first, words }: View<'a, Buf>) {
+        let words = first..first + words;
+        let known = self.buffers.iter().position(|(address, _)| *address == buf.address);
+        let buffer = known.unwrap_or_else(|| {
+            self.buffers.push((buf.address, buf.locked()));
+            self.buffers.len() - 1
+        });
+        // a key of several batches is reached once
+        let same = |range: &SentRange| range.argument == argument && range.buffer == buffer && range.words == words;
+        if given || !self.ranges.iter().any(same) {
+            self.ranges.push(SentRange { argument, written, buffer, words });
+        }
+    }
 }
 
 /// One launch, there and back, in the words of `runner.cpp`.
-fn exchange(
-    process: &mut Child,
-    shape: &[u32],
-    counts: &[u32],
-    args: &[u32],
-    buffers: &mut [Sent<'_>],
-) -> std::io::Result<()> {
+fn exchange(process: &mut Child, head: &[u32], sent: &mut Sent<'_>) -> std::io::Result<()> {
     let to = process.stdin.as_mut().expect("piped");
-    to.write_all(bytes(&[shape, counts, args, &[buffers.len() as u32]].concat()))?;
-    for Sent { argument, address, words } in buffers.iter() {
-        to.write_all(bytes(&[*argument as u32, *address as u32, (address >> 32) as u32, words.len() as u32]))?;
-        to.write_all(bytes(words))?;
+    to.write_all(bytes(head))?;
+    to.write_all(bytes(&[sent.buffers.len() as u32]))?;
+    for (address, words) in &sent.buffers {
+        to.write_all(bytes(&[*address as u32, (address >> 32) as u32, words.len() as u32]))?;
+    }
+    to.write_all(bytes(&[sent.ranges.len() as u32]))?;
+    for SentRange { argument, written, buffer, words } in &sent.ranges {
+        let head = [*argument, usize::from(*written), *buffer, words.start, words.len()];
+        to.write_all(bytes(&head.map(|word| word as u32)))?;
+        to.write_all(bytes(&sent.buffers[*buffer].1[words.clone()]))?;
     }
     to.flush()?;
     let from = process.stdout.as_mut().expect("piped");
-    for Sent { words, .. } in buffers {
-        let mut written = [0];
-        from.read_exact(bytes_mut(&mut written))?;
-        if written == [1] {
-            from.read_exact(bytes_mut(words))?;
-        }
+    for SentRange { buffer, words, .. } in sent.ranges.iter().filter(|range| range.written) {
+        from.read_exact(bytes_mut(&mut sent.buffers[*buffer].1[words.clone()]))?;
     }
     Ok(())
 }

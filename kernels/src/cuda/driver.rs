@@ -129,6 +129,11 @@ impl Memory {
         Ok(memory)
     }
 
+    /// How many there are.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
     /// The address of a range of words.
     ///
     /// # Panics
@@ -244,7 +249,7 @@ unsafe impl Sync for Module {}
 
 /// What a launch needs beside its function.
 pub struct LaunchConfiguration {
-    pub groups: u32,
+    pub groups: [u32; 3],
     pub threads: u32,
     pub shared_bytes: u32,
     pub together: Together,
@@ -312,17 +317,17 @@ impl Module {
         Ok(groups as usize)
     }
 
-    /// Starts an entry with these buffers, then these words as its arguments, in the order of the module's stream.
+    /// Starts an entry with these addresses, then these words as its arguments, in the order of the module's stream. What lies
+    /// at the addresses is the caller's to hold.
     pub fn launch(
         &self,
         entry: &'static str,
         configuration: &LaunchConfiguration,
-        bind: &[&Memory],
+        mut addresses: Vec<sys::CUdeviceptr>,
         args: &[u32],
     ) -> Result<()> {
         self.stream.bind()?;
         let function = self.function(entry, configuration.shared_bytes)?;
-        let mut addresses: Vec<sys::CUdeviceptr> = bind.iter().map(|memory| memory.address).collect();
         let mut words = args.to_vec();
         let addresses = addresses.iter_mut().map(|address| (address as *mut sys::CUdeviceptr).cast::<c_void>());
         let words = words.iter_mut().map(|word| (word as *mut u32).cast::<c_void>());
@@ -330,11 +335,11 @@ impl Module {
         let mut attribute = match configuration.together {
             Together::Alone => None,
             Together::Cluster(_) if has_cluster_of_its_own(function) => None,
-            Together::Cluster(x) => Some(sys::CUlaunchAttribute {
+            Together::Cluster(groups) => Some(sys::CUlaunchAttribute {
                 id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                 pad: [0; 4],
                 value: sys::CUlaunchAttributeValue {
-                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y: 1, z: 1 },
+                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: groups, y: 1, z: 1 },
                 },
             }),
             Together::All => Some(sys::CUlaunchAttribute {
@@ -347,12 +352,13 @@ impl Module {
         // live until the call returns, which has copied them. Entries take their buffers, then their words (README of
         // the shaders). A kernel stays within its buffers and within the buffers to which a table leads, all of which the
         // caller holds: the suite checks that, on the host under a sanitizer
+        let [x, y, z] = configuration.groups;
         let launched = unsafe {
             if let Some(attribute) = &mut attribute {
                 let config = sys::CUlaunchConfig {
-                    gridDimX: configuration.groups,
-                    gridDimY: 1,
-                    gridDimZ: 1,
+                    gridDimX: x,
+                    gridDimY: y,
+                    gridDimZ: z,
                     blockDimX: configuration.threads,
                     blockDimY: 1,
                     blockDimZ: 1,
@@ -363,7 +369,7 @@ impl Module {
                 };
                 sys::cuLaunchKernelEx(&config, function, arguments.as_mut_ptr(), null_mut()).result()
             } else {
-                let (groups, threads) = ((configuration.groups, 1, 1), (configuration.threads, 1, 1));
+                let (groups, threads) = ((x, y, z), (configuration.threads, 1, 1));
                 result::launch_kernel(
                     function,
                     groups,

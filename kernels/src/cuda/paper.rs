@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::gpu::{Card, Gpu, Language, Launch, Source};
+use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 
 /// Shared memory of a group at most, in bytes, on cards of a compute capability (CUDA C++ Programming Guide, technical
 /// specifications per compute capability).
@@ -37,8 +37,9 @@ impl Paper {
             language: Language::Cuda,
             threads_max: 1024,
             shared_bytes_max: shared_bytes_max(compute_capability),
-            groups_max: i32::MAX as u32,
+            groups_max: [i32::MAX as u32, 65_535, 65_535],
             buffer_bytes_max: 80 << 30,
+            alignment_words: super::ALIGNMENT_WORDS,
             multiprocessors: 128,
             compute_capability: Some(compute_capability),
             loop_turns_max: None,
@@ -53,8 +54,17 @@ impl Paper {
     }
 }
 
+/// So many words, of which none is anywhere.
+pub struct Buf(usize);
+
+impl Buffer for Buf {
+    fn words(&self) -> usize {
+        self.0
+    }
+}
+
 impl Gpu for Paper {
-    type Buf = ();
+    type Buf = Buf;
     type Module = ();
     /// Words that were asked for.
     type Pending = usize;
@@ -71,27 +81,27 @@ impl Gpu for Paper {
         Ok(())
     }
 
-    fn alloc(&self, _words: usize) -> Result<()> {
-        Ok(())
+    fn alloc(&self, words: usize) -> Result<Buf> {
+        Ok(Buf(words))
     }
 
-    fn address(&self, _buf: &()) -> Option<u64> {
+    fn address(&self, _buf: &Buf) -> Option<u64> {
         Some(0)
     }
 
-    fn write(&self, _buf: &(), _at: usize, _words: &[u32]) -> Result<()> {
+    fn write(&self, _buf: &Buf, _at: usize, _words: &[u32]) -> Result<()> {
         Ok(())
     }
 
-    fn copy(&self, _from: &(), _to: &(), _words: usize) -> Result<()> {
+    fn copy(&self, _from: &Buf, _to: &Buf, _words: usize) -> Result<()> {
         Ok(())
     }
 
-    fn launch(&self, _launch: Launch<'_, Paper>) -> Result<()> {
+    fn launch(&self, _launch: &Launch<'_, (), Buf>) -> Result<()> {
         Ok(())
     }
 
-    fn read(&self, _buf: &(), ranges: &[Range<usize>]) -> Result<usize> {
+    fn read(&self, _buf: &Buf, ranges: &[Range<usize>]) -> Result<usize> {
         Ok(ranges.iter().map(ExactSizeIterator::len).sum())
     }
 

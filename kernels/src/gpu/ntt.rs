@@ -1,8 +1,8 @@
 //! Launches of `ntt`: rows to values in bit-reversed order and back, and the bootstrapping key's transform.
 
-use super::Gpu;
 use super::source::{NTT, ring_constants};
 use super::stem::{Compiler, Stem};
+use super::{Bind, Gpu, LaunchOf, ViewOf};
 use crate::error::Result;
 use crate::ring::Ring;
 
@@ -33,18 +33,39 @@ impl<G: Gpu> Ntt<G> {
         })
     }
 
-    /// Coefficients in natural order to values in bit-reversed order.
-    pub fn forward(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "ntt_forward", rows, &[&[rows_data], &[roots]], &[rows as u32])
+    /// Coefficients in natural order to values in bit-reversed order. `rows_data` is `[rows][N]`, `roots` those of
+    /// [`roots`]; none for no rows.
+    pub fn forward<'a>(
+        &'a self,
+        rows_data: ViewOf<'a, G>,
+        roots: ViewOf<'a, G>,
+        rows: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        self.launch("ntt_forward", rows_data, roots, rows)
     }
 
     /// Back, times N.
-    pub fn inverse(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "ntt_inverse", rows, &[&[rows_data], &[roots]], &[rows as u32])
+    pub fn inverse<'a>(
+        &'a self,
+        rows_data: ViewOf<'a, G>,
+        roots: ViewOf<'a, G>,
+        rows: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        self.launch("ntt_inverse", rows_data, roots, rows)
     }
 
     /// As [`Ntt::forward`], then every value times `2^32 / N`: rows of a bootstrapping key as blind rotation reads them.
-    pub fn key(&self, gpu: &G, rows_data: &G::Buf, roots: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "ntt_key", rows, &[&[rows_data], &[roots]], &[rows as u32])
+    pub fn key<'a>(&'a self, rows_data: ViewOf<'a, G>, roots: ViewOf<'a, G>, rows: usize) -> Option<LaunchOf<'a, G>> {
+        self.launch("ntt_key", rows_data, roots, rows)
+    }
+
+    fn launch<'a>(
+        &'a self,
+        entry: &'static str,
+        rows_data: ViewOf<'a, G>,
+        roots: ViewOf<'a, G>,
+        rows: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        self.stem.launch(entry, rows, [Bind::write(rows_data), Bind::read(roots)], [rows as u32])
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::source::{Constant, Dialect, Text, source};
-use super::{Card, Gpu, Launch, Source};
+use super::{Bind, Card, Gpu, Launch, LaunchOf, Source};
 use crate::error::Result;
 
 /// Threads of a group where nothing speaks for another number.
@@ -50,50 +50,53 @@ impl<G: Gpu> Compiler<G> {
         more: &[Constant],
     ) -> Result<Stem<G>> {
         let source = source(Dialect::of(gpu.card()), name, texts, constants, threads, more);
-        Ok(Stem { module: self.compile(gpu, source)?, threads })
+        let groups_max = gpu.card().groups_max;
+        Ok(Stem { module: self.compile(gpu, source)?, threads, groups_max })
     }
 }
 
 /// The groups of a launch that is not just one group a piece of work.
 pub(crate) struct Grid {
-    pub groups: u32,
+    pub groups: [u32; 3],
     pub threads: u32,
     pub shared_bytes: u32,
     pub cluster: u32,
 }
 
-/// A compiled stem.
+/// A compiled stem. It says what to launch; the caller launches it.
 pub(crate) struct Stem<G: Gpu> {
     module: Arc<G::Module>,
     threads: u32,
+    groups_max: [u32; 3],
 }
 
 impl<G: Gpu> Stem<G> {
-    /// Starts an entry whose groups share `work` among themselves, one piece after another: as many groups as there are
-    /// pieces, or as the card takes. No work is no launch.
-    pub fn launch(&self, gpu: &G, entry: &'static str, work: usize, bind: &[&[&G::Buf]], args: &[u32]) -> Result<()> {
-        let groups = work.min(gpu.card().groups_max as usize) as u32;
-        if groups == 0 {
-            return Ok(());
-        }
-        let grid = Grid { groups, threads: self.threads, shared_bytes: 0, cluster: 1 };
-        self.launch_grid(gpu, entry, grid, bind, args)
-    }
-
-    /// Starts an entry that needs a group for each piece of its work.
-    ///
-    /// # Panics
-    /// When that is more than the card takes: whoever cuts the work up has to know.
-    pub fn launch_whole(
-        &self,
-        gpu: &G,
+    /// An entry whose groups share `work` among themselves, one piece after another: as many groups as there are pieces, or as
+    /// the card takes. No work is no launch.
+    pub fn launch<'a>(
+        &'a self,
         entry: &'static str,
         work: usize,
-        bind: &[&[&G::Buf]],
-        args: &[u32],
-    ) -> Result<()> {
-        assert!(work <= gpu.card().groups_max as usize, "{entry}: {work} groups");
-        self.launch(gpu, entry, work, bind, args)
+        bind: impl Into<Vec<Bind<'a, G::Buf>>>,
+        args: impl Into<Vec<u32>>,
+    ) -> Option<LaunchOf<'a, G>> {
+        let groups = work.min(self.groups_max[0] as usize) as u32;
+        (groups > 0).then(|| self.launch_grid(entry, self.grid([groups, 1, 1]), bind, args))
+    }
+
+    /// An entry that needs a group for each piece of its work.
+    ///
+    /// # Panics
+    /// When that is more than the card takes: the caller has to cut the work up.
+    pub fn launch_whole<'a>(
+        &'a self,
+        entry: &'static str,
+        work: usize,
+        bind: impl Into<Vec<Bind<'a, G::Buf>>>,
+        args: impl Into<Vec<u32>>,
+    ) -> Option<LaunchOf<'a, G>> {
+        assert!(work <= self.groups_max[0] as usize, "{entry}: {work} groups");
+        self.launch(entry, work, bind, args)
     }
 
     /// Groups of an entry that the card runs at the same time.
@@ -101,16 +104,21 @@ impl<G: Gpu> Stem<G> {
         gpu.groups_at_once(&self.module, entry, self.threads)
     }
 
-    /// Starts an entry over a grid of its own.
-    pub fn launch_grid(
-        &self,
-        gpu: &G,
+    /// So many groups, each alone, of the threads that the stem is compiled for.
+    pub fn grid(&self, groups: [u32; 3]) -> Grid {
+        Grid { groups, threads: self.threads, shared_bytes: 0, cluster: 1 }
+    }
+
+    /// An entry over a grid of its own.
+    pub fn launch_grid<'a>(
+        &'a self,
         entry: &'static str,
         Grid { groups, threads, shared_bytes, cluster }: Grid,
-        bind: &[&[&G::Buf]],
-        args: &[u32],
-    ) -> Result<()> {
-        gpu.launch(Launch { module: &self.module, entry, groups, threads, shared_bytes, cluster, bind, args })
+        bind: impl Into<Vec<Bind<'a, G::Buf>>>,
+        args: impl Into<Vec<u32>>,
+    ) -> LaunchOf<'a, G> {
+        let (bind, args) = (bind.into(), args.into());
+        Launch { module: &self.module, entry, groups, threads, shared_bytes, cluster, bind, args }
     }
 }
 

@@ -22,6 +22,9 @@ const MULTIPROCESSORS_INTEGRATED: u32 = 8;
 /// A software driver leaves a kernel's loops after as many turns, all of them together.
 const SOFTWARE_LOOP_TURNS_MAX: u32 = 65_535;
 
+/// Bytes of a word.
+const WORD_BYTES: u32 = 4;
+
 /// [`Wgpu::enumerate`]; of `features` each card gets those it has.
 pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntimeChecks) -> Vec<Result<Wgpu>> {
     let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
@@ -98,8 +101,9 @@ fn card(info: &AdapterInfo, limits: &Limits, features: Features) -> Card {
         language: Language::Wgsl,
         threads_max: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         shared_bytes_max: limits.max_compute_workgroup_storage_size,
-        groups_max: limits.max_compute_workgroups_per_dimension,
+        groups_max: [limits.max_compute_workgroups_per_dimension; 3],
         buffer_bytes_max,
+        alignment_words: limits.min_storage_buffer_offset_alignment.max(WORD_BYTES) / WORD_BYTES,
         multiprocessors,
         compute_capability: None,
         loop_turns_max: software.then_some(SOFTWARE_LOOP_TURNS_MAX),

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ::wgpu::{Buffer, BufferUsages, Device, ErrorFilter, PollError, PollType, ShaderRuntimeChecks, SubmissionIndex};
+use ::wgpu::{
+    Buffer, BufferBinding, BufferUsages, Device, ErrorFilter, PollError, PollType, ShaderRuntimeChecks, SubmissionIndex,
+};
 
 use super::Allocated;
 use crate::error::{Error, Result};
@@ -221,25 +223,26 @@ impl Queue {
         }
     }
 
-    pub(super) fn launch(&self, pipeline: &Pipeline, bind: &[&Buffer], arguments: &[u32], groups: u32) -> Result<()> {
-        if groups == 0 {
-            return Ok(());
-        }
+    pub(super) fn launch(
+        &self,
+        pipeline: &Pipeline,
+        bind: Vec<BufferBinding<'_>>,
+        arguments: &[u32],
+        [x, y, z]: [u32; 3],
+    ) -> Result<()> {
         if arguments.len() > ARGUMENTS_MAX {
             return Err(Error::Device(format!("{} arguments, of which {ARGUMENTS_MAX} is the most", arguments.len())));
         }
         let mut recorder = self.recorder()?;
-        let place = ::wgpu::BufferBinding {
+        let place = BufferBinding {
             buffer: &self.arguments,
             offset: 4 * recorder.arguments.len() as u64,
             size: std::num::NonZeroU64::new(4 * self.arguments_words as u64),
         };
-        let buffers = bind.iter().map(|buffer| buffer.as_entire_binding());
-        let entries: Vec<_> = buffers
-            .chain((!arguments.is_empty()).then_some(::wgpu::BindingResource::Buffer(place)))
-            .enumerate()
-            .map(|(binding, resource)| ::wgpu::BindGroupEntry { binding: binding as u32, resource })
-            .collect();
+        let bindings =
+            bind.into_iter().chain((!arguments.is_empty()).then_some(place)).map(::wgpu::BindingResource::Buffer);
+        let entries: Vec<_> =
+            (0..).zip(bindings).map(|(binding, resource)| ::wgpu::BindGroupEntry { binding, resource }).collect();
         let group = self.checked(|| {
             let descriptor = ::wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &entries };
             self.device.create_bind_group(&descriptor)
@@ -248,7 +251,7 @@ impl Queue {
             let mut pass = self.encoder(&mut recorder).begin_compute_pass(&Default::default());
             pass.set_pipeline(&pipeline.pipeline);
             pass.set_bind_group(0, &group, &[]);
-            pass.dispatch_workgroups(groups, 1, 1);
+            pass.dispatch_workgroups(x, y, z);
         })?;
         recorder.arguments.extend_from_slice(arguments);
         recorder.launches += 1;

@@ -9,7 +9,7 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
 use crate::error::{Error, Result};
-use crate::gpu::{Card, Compiler, Gpu, Language, Launch, Source};
+use crate::gpu::{Buffer, Card, Compiler, Gpu, Language, Launch, Source};
 use crate::tfhe::gpu::CompiledStems;
 use crate::tfhe::gpu::blind_rotate::Variant;
 use crate::tfhe::{Params, ParamsLiteral, Preset};
@@ -33,8 +33,9 @@ impl Checked {
             language: Language::Wgsl,
             threads_max: THREADS_MAX,
             shared_bytes_max: SHARED_BYTES_MAX,
-            groups_max: 65_535,
+            groups_max: [65_535; 3],
             buffer_bytes_max: 1 << 28,
+            alignment_words: 64,
             multiprocessors: 1,
             compute_capability: None,
             loop_turns_max: None,
@@ -50,8 +51,17 @@ impl Checked {
     }
 }
 
+/// None is ever made.
+enum NoBuf {}
+
+impl Buffer for NoBuf {
+    fn words(&self) -> usize {
+        match *self {}
+    }
+}
+
 impl Gpu for Checked {
-    type Buf = ();
+    type Buf = NoBuf;
     type Module = ();
     type Pending = ();
 
@@ -76,23 +86,23 @@ impl Gpu for Checked {
         Ok(())
     }
 
-    fn alloc(&self, _: usize) -> Result<()> {
+    fn alloc(&self, _: usize) -> Result<NoBuf> {
         unreachable!("nothing runs")
     }
 
-    fn write(&self, _: &(), _: usize, _: &[u32]) -> Result<()> {
+    fn write(&self, _: &NoBuf, _: usize, _: &[u32]) -> Result<()> {
         unreachable!("nothing runs")
     }
 
-    fn copy(&self, _: &(), _: &(), _: usize) -> Result<()> {
+    fn copy(&self, _: &NoBuf, _: &NoBuf, _: usize) -> Result<()> {
         unreachable!("nothing runs")
     }
 
-    fn launch(&self, _: Launch<'_, Checked>) -> Result<()> {
+    fn launch(&self, _: &Launch<'_, (), NoBuf>) -> Result<()> {
         unreachable!("nothing runs")
     }
 
-    fn read(&self, _: &(), _: &[Range<usize>]) -> Result<()> {
+    fn read(&self, _: &NoBuf, _: &[Range<usize>]) -> Result<()> {
         unreachable!("nothing runs")
     }
 

@@ -2,7 +2,7 @@
 // words of 32 bits; says on standard error what a kernel did wrong, and ends.
 //
 // Buffers lie at the addresses that the host has given them, so that a kernel finds one from another as it does on a card.
-// Around them is nothing that a kernel may touch.
+// Of a buffer a kernel may touch the ranges that its launch names, and nothing around them.
 //
 // Every launch runs three times from the same inputs: groups, warps and threads in forward, reverse and random order.
 // Shared memory holds another pattern each time. A kernel whose result depends on any of these is in error.
@@ -161,23 +161,31 @@ struct Group {
     char* dynamic = nullptr;
 };
 
-// Memory at the host's address, of exactly these words.
+// Memory at the host's address.
 struct Buffer {
     unsigned* words;
     size_t length;
+};
+
+// Words of a buffer that a kernel may touch.
+struct Range {
     // the argument that it is, or is reached from
     unsigned argument;
     bool writable;
+    unsigned* words;
+    size_t length;
     std::vector<unsigned> input;
 };
 
 struct Launch {
     const host::Entry* entry;
-    unsigned groups, threads, shared_bytes, cluster;
+    host::Index groups;
+    unsigned threads, shared_bytes, cluster;
     // of each argument
     std::vector<void*> bound;
-    // those that are bound, and those that are reached from them
     std::vector<Buffer> buffers;
+    // those that are bound, and those that are reached from them
+    std::vector<Range> ranges;
     std::vector<unsigned> args;
 };
 
@@ -283,7 +291,8 @@ bool run_warp(Thread* const* threads, unsigned count) {
 // A group as far as it gets alone; whether it got anywhere.
 bool run_group(Group& next) {
     group = &next;
-    blockIdx = {next.index, 0, 0};
+    const host::Index& groups = launch->groups;
+    blockIdx = {next.index % groups.x, next.index / groups.x % groups.y, next.index / groups.x / groups.y};
     copy_bytes(__start_shared_memory, next.arrays.data(), next.arrays.size());
     bool moved = false;
     do {
@@ -352,7 +361,7 @@ size_t mapped_bytes(const Buffer& buffer) {
     return (buffer.length * 4 + page - 1) / page * page;
 }
 
-// Maps a buffer where it belongs; a word beyond its end is noticed.
+// Maps a buffer where it belongs; no word of it may be touched yet.
 void map(Buffer& buffer) {
     const size_t bytes = mapped_bytes(buffer);
     if (bytes == 0) return;
@@ -360,7 +369,6 @@ void map(Buffer& buffer) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got != buffer.words) host::fail("no memory at the address of a buffer");
     __asan_poison_memory_region(got, bytes);
-    __asan_unpoison_memory_region(got, buffer.length * 4);
 }
 
 void unmap(Buffer& buffer) {
@@ -368,13 +376,14 @@ void unmap(Buffer& buffer) {
     if (mapped_bytes(buffer) > 0) munmap(buffer.words, mapped_bytes(buffer));
 }
 
-// entry, groups, threads, shared bytes, cluster, seed, arguments that are buffers, args; the args; number of buffers; for
-// each its argument, its address, low word first, its length and its words: the first of an argument is bound, others are
-// reached from it. The answer: for each buffer whether it may have been written, and if so its words.
+// entry, groups in x, y, z, threads, shared bytes, cluster, seed, arguments that are buffers, args; the args; number of
+// buffers; for each its address, low word first, and its length; number of ranges; for each its argument, whether the launch
+// says that it is written, its buffer, its first word, its length and its words: the first of an argument is bound, others
+// are reached from it. The answer: the words of each range that is written.
 void read_launch(Launch& launch) {
     unsigned at = read_word();
     launch.entry = &host::entries[at];
-    launch.groups = read_word();
+    for (unsigned* groups : {&launch.groups.x, &launch.groups.y, &launch.groups.z}) *groups = read_word();
     launch.threads = read_word();
     launch.shared_bytes = read_word();
     launch.cluster = read_word();
@@ -388,15 +397,26 @@ void read_launch(Launch& launch) {
     read_words(launch.args.data(), launch.args.size());
     launch.buffers.resize(read_word());
     for (Buffer& buffer : launch.buffers) {
-        buffer.argument = read_word();
         uint64_t low = read_word(), high = read_word();
         buffer.words = reinterpret_cast<unsigned*>(high << 32 | low);
         buffer.length = read_word();
-        buffer.writable = launch.entry->writable >> buffer.argument & 1;
-        buffer.input.resize(buffer.length);
-        if (buffer.length > 0) read_words(buffer.input.data(), buffer.length);
-        if (buffer.argument == launch.bound.size()) launch.bound.push_back(buffer.words);
         map(buffer);
+    }
+    launch.ranges.resize(read_word());
+    for (Range& range : launch.ranges) {
+        range.argument = read_word();
+        range.writable = read_word() != 0;
+        if (range.writable != bool(launch.entry->writable >> range.argument & 1)) {
+            host::fail("argument %u is %s by the launch, not by the entry", range.argument,
+                       range.writable ? "written" : "only read");
+        }
+        const Buffer& buffer = launch.buffers[read_word()];
+        range.words = buffer.words + read_word();
+        range.length = read_word();
+        range.input.resize(range.length);
+        read_words(range.input.data(), range.length);
+        if (range.argument == launch.bound.size()) launch.bound.push_back(range.words);
+        __asan_unpoison_memory_region(range.words, range.length * 4);
     }
 }
 
@@ -405,47 +425,47 @@ void run_all(const Launch& next, Order with) {
     launch = &next;
     order = with;
     blockDim = {next.threads, 1, 1};
-    gridDim = {next.groups, 1, 1};
+    gridDim = next.groups;
     while (fibers.size() < size_t(next.threads) * next.cluster) {
         fibers.push_back(std::make_unique<Thread>());
         make_fiber(fibers.back()->fiber, thread_main);
     }
     if (groups.size() < next.cluster) groups.resize(next.cluster);
-    for (unsigned cluster : ordered(next.groups / next.cluster)) run_cluster(cluster * next.cluster);
+    const unsigned all = next.groups.x * next.groups.y * next.groups.z;
+    for (unsigned cluster : ordered(all / next.cluster)) run_cluster(cluster * next.cluster);
 }
 
 void serve_launch() {
     Launch next;
     read_launch(next);
     if (next.threads == 0 || next.threads > 1024 || next.cluster == 0 || next.cluster > CLUSTER_GROUPS_MAX ||
-        next.groups % next.cluster != 0) {
-        host::fail("no such launch: %u groups of %u threads in clusters of %u", next.groups, next.threads, next.cluster);
+        next.groups.x % next.cluster != 0) {
+        host::fail("no such launch: %u groups in x of %u threads in clusters of %u", next.groups.x, next.threads,
+                   next.cluster);
     }
     alarm(LAUNCH_SECONDS_MAX);
-    std::vector<std::vector<unsigned>> results(next.buffers.size());
+    std::vector<std::vector<unsigned>> results(next.ranges.size());
     for (Order order : ORDERS) {
-        for (Buffer& buffer : next.buffers) {
-            if (buffer.writable || order == FORWARD) std::copy(buffer.input.begin(), buffer.input.end(), buffer.words);
+        for (Range& range : next.ranges) {
+            if (range.writable || order == FORWARD) std::copy(range.input.begin(), range.input.end(), range.words);
         }
         run_all(next, order);
-        for (size_t i = 0; i < next.buffers.size(); i++) {
-            const Buffer& buffer = next.buffers[i];
-            if (!buffer.writable) continue;
-            if (order == FORWARD) results[i].assign(buffer.words, buffer.words + buffer.length);
-            for (size_t at = 0; at < buffer.length; at++) {
-                if (buffer.words[at] == results[i][at]) continue;
+        for (size_t i = 0; i < next.ranges.size(); i++) {
+            const Range& range = next.ranges[i];
+            if (!range.writable) continue;
+            if (order == FORWARD) results[i].assign(range.words, range.words + range.length);
+            for (size_t at = 0; at < range.length; at++) {
+                if (range.words[at] == results[i][at]) continue;
                 host::fail("threads race: word %zu of buffer %u is 0x%08x in forward order, 0x%08x in %s order", at,
-                           buffer.argument, results[i][at], buffer.words[at], order == REVERSE ? "reverse" : "random");
+                           range.argument, results[i][at], range.words[at], order == REVERSE ? "reverse" : "random");
             }
         }
     }
     alarm(0);
-    for (size_t i = 0; i < next.buffers.size(); i++) {
-        const unsigned written = next.buffers[i].writable;
-        write_words(&written, 1);
-        if (written && !results[i].empty()) write_words(results[i].data(), results[i].size());
-        unmap(next.buffers[i]);
+    for (size_t i = 0; i < next.ranges.size(); i++) {
+        if (next.ranges[i].writable) write_words(results[i].data(), results[i].size());
     }
+    for (Buffer& buffer : next.buffers) unmap(buffer);
     fflush(stdout);
 }
 

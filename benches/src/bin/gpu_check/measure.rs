@@ -9,7 +9,7 @@ use benches::rates::Rates;
 use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{Tables, forward_all};
-use kernels::gpu::{Compiler, Gpu, Shares, Table, ntt, shares};
+use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
 use kernels::tfhe::gpu::blind_rotate::Variant;
 use kernels::tfhe::gpu::{CompiledStems, Evaluator};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, Params, SlotGate, ring};
@@ -141,12 +141,12 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
 
     let polynomials = gpu.alloc(rows * p.polynomial_size)?;
     let [transforms, rotations, switches] = LAUNCHES.map(|launches| (rows, launches));
-    let transforms =
-        per_second(gpu, &polynomials, transforms, time, || stems.ntt.forward(gpu, &polynomials, &table, rows))?;
+    let launch = stems.ntt.forward(View::all(&polynomials), View::all(&table), rows);
+    let transforms = per_second(gpu, &polynomials, transforms, time, launch.as_slice())?;
     figures.add("transforms of a row", transforms, "rows/s");
     drop(polynomials);
 
-    let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, &table, key)?;
+    let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, View::all(&table), key)?;
     let exponents = gpu.alloc(rows * (p.lwe_dimension + 1))?;
     gpu.write(&exponents, 0, &any_exponents(p, rows))?;
     let accumulators = gpu.alloc(rows * p.accumulator_words())?;
@@ -154,44 +154,53 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
     let words = shares(&[(rows, [0; 2])], rows_max);
     let (shared, count) = (gpu.alloc(words.len())?, words.len() / 4);
     gpu.write(&shared, 0, &words)?;
-    let rotations = per_second(gpu, &accumulators, rotations, time, || {
-        let shares = Shares { table: Table { buf: &shared, first: 0 }, count, rows_max };
-        stems.blind_rotate.run(gpu, &[&bootstrap], &table, &exponents, &accumulators, &shares)
-    })?;
+    // a full batch goes by kernels whose groups show each other nothing
+    let nothing = gpu.alloc(0)?;
+    let keys = [View::all(&bootstrap)];
+    let shared_rows = Shares { table: Table { all: View::all(&shared), first: 0 }, count, rows_max };
+    let launches = stems.blind_rotate.run(
+        &keys,
+        View::all(&table),
+        View::all(&exponents),
+        View::all(&accumulators),
+        &shared_rows,
+        [View::all(&nothing); 2],
+    );
+    let rotations = per_second(gpu, &accumulators, rotations, time, &launches)?;
     figures.add("external products", rotations * p.lwe_dimension as f64, "products/s");
     drop((bootstrap, exponents, accumulators));
 
     let key_switch = stems.key_switch.load(gpu, key)?;
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
-    let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max);
+    let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max[0]);
     let words = shares(&[(rows, [0; 4])], rows_max);
     let (tables, count) = (gpu.alloc(rows + words.len())?, words.len() / 6);
     gpu.write(&tables, 0, &(0..rows as u32).chain(words).collect::<Vec<u32>>())?;
     let arena = gpu.alloc(rows * (p.lwe_dimension + 1))?;
-    let switches = per_second(gpu, &arena, switches, time, || {
-        let shares = Shares { table: Table { buf: &tables, first: rows }, count, rows_max };
-        let results = Table { buf: &tables, first: 0 };
-        stems.key_switch.run(gpu, &[&key_switch], &samples, results, &shares, &[&arena])
-    })?;
+    let shared_rows = Shares { table: Table { all: View::all(&tables), first: rows }, count, rows_max };
+    let results = Table { all: View::all(&tables), first: 0 };
+    let (keys, arenas) = ([View::all(&key_switch)], [View::all(&arena)]);
+    let launch = stems.key_switch.run(&keys, View::all(&samples), results, &shared_rows, &arenas);
+    let switches = per_second(gpu, &arena, switches, time, launch.as_slice())?;
     figures.add("key switches", switches, "key switches/s");
     Ok(())
 }
 
-/// Pieces a second, so many in each of so many launches; a word of `out` is read when the last has ended.
+/// Pieces a second, so many in each of so many turns of these launches; a word of `out` is read when the last has ended.
 fn per_second<G: Gpu>(
     gpu: &G,
     out: &G::Buf,
-    (pieces, launches): (usize, usize),
+    (pieces, turns): (usize, usize),
     time: Duration,
-    launch: impl Fn() -> Result<()>,
+    launches: &[LaunchOf<'_, G>],
 ) -> Result<f64> {
     let seconds = seconds_each(time, || {
-        for _ in 0..launches {
-            launch()?;
+        for _ in 0..turns {
+            gpu.launch_all(launches)?;
         }
         gpu.finish(gpu.read(out, &[Range { start: 0, end: 1 }])?).map(drop)
     })?;
-    Ok((launches * pieces) as f64 / seconds)
+    Ok((turns * pieces) as f64 / seconds)
 }
 
 /// Rotations of any length, `[rows][n + 1]` words in `[0, 2N)`.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::source::NTT;
 use crate::gpu::stem::{Compiler, Stem};
-use crate::gpu::{Card, Gpu, Language, Shares};
+use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
@@ -71,7 +71,11 @@ pub struct BlindRotate<G: Gpu> {
 }
 
 enum Kernels<G: Gpu> {
-    Plain(Stem<G>),
+    Plain {
+        stem: Stem<G>,
+        /// Steps of one launch at most, where a driver ends what takes long; in WGSL alone.
+        steps_max: Option<usize>,
+    },
     Registers(Registers<G>),
 }
 
@@ -88,7 +92,12 @@ impl<G: Gpu> BlindRotate<G> {
                     ("ACC_SHARED", u32::from(shared)),
                     ("ACC_WORDS", if shared { params.accumulator_words() as u32 } else { 1 }),
                 ];
-                Kernels::Plain(compiler.stem(gpu, "blind_rotate", &texts, &constants(params), threads, &more)?)
+                let steps_max = match gpu.card().language {
+                    Language::Cuda => None,
+                    Language::Wgsl => Some((gpu.card().loop_turns_max.unwrap_or(u32::MAX) / TURNS_OF_A_STEP) as usize),
+                };
+                let stem = compiler.stem(gpu, "blind_rotate", &texts, &constants(params), threads, &more)?;
+                Kernels::Plain { stem, steps_max }
             }
             Variant::Registers(fit) => Kernels::Registers(Registers::new(gpu, compiler, params, fit)?),
         };
@@ -96,15 +105,16 @@ impl<G: Gpu> BlindRotate<G> {
     }
 
     /// The key in the variant's order. Its masks are written out on the host, a part at a time, and transformed on the card.
-    pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: &G::Buf, key: &EvaluationKey) -> Result<G::Buf> {
+    pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: ViewOf<'_, G>, key: &EvaluationKey) -> Result<G::Buf> {
         let p = &self.params;
         let loaded = crate::gpu::alloc(gpu, key_words(p))?;
         match &self.kernels {
-            Kernels::Plain(_) => {
+            Kernels::Plain { .. } => {
                 crate::gpu::upload(gpu, &loaded, p.lwe_dimension, step_words(p), CHUNK_WORDS, |i, out| {
                     key.expand_bootstrap(i, out);
                 })?;
-                ntt.key(gpu, &loaded, roots, key_words(p) / p.polynomial_size)?;
+                let rows = key_words(p) / p.polynomial_size;
+                ntt.key(View::all(&loaded), roots, rows).map_or(Ok(()), |launch| gpu.launch(&launch))?;
             }
             Kernels::Registers(registers) => registers.load(gpu, roots, key, &loaded)?,
         }
@@ -114,48 +124,61 @@ impl<G: Gpu> BlindRotate<G> {
     /// Rows of a share at most, for batches of so many rows, each under a key of its own.
     pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
         match &self.kernels {
-            Kernels::Plain(_) => 1,
+            Kernels::Plain { .. } => 1,
             Kernels::Registers(registers) => registers.rows_of_a_share(rows),
+        }
+    }
+
+    /// What groups show each other while they rotate these shares, in words: values, and counts, which are zero before the
+    /// launch. Both are 0 where groups work alone.
+    pub fn shown_words(&self, shares: usize, rows_max: usize) -> [usize; 2] {
+        match &self.kernels {
+            Kernels::Plain { .. } => [0; 2],
+            Kernels::Registers(registers) => registers.shown_words(shares, rows_max),
+        }
+    }
+
+    /// After a launch that the card refused because its groups wait for each other: whether later batches go another way.
+    pub fn leave_clusters(&self) -> bool {
+        match &self.kernels {
+            Kernels::Plain { .. } => false,
+            Kernels::Registers(registers) => registers.leave_clusters(),
         }
     }
 
     /// `exponents` is `[rows][n + 1]` words in `[0, 2N)`; `acc` becomes `[rows][k + 1][N]`. `shares` are of all rows, at most
     /// [`BlindRotate::rows_of_a_share`] each, with two words: words from the first of the keys to the share's own. At most as
-    /// many rows as the card has groups.
-    pub fn run(
-        &self,
-        gpu: &G,
-        keys: &[&G::Buf],
-        roots: &G::Buf,
-        exponents: &G::Buf,
-        acc: &G::Buf,
-        shares: &Shares<'_, G>,
-    ) -> Result<()> {
+    /// many rows as the card has groups. `shown` is as many words as [`BlindRotate::shown_words`] says.
+    pub fn run<'a>(
+        &'a self,
+        keys: &'a [ViewOf<'a, G>],
+        roots: ViewOf<'a, G>,
+        exponents: ViewOf<'a, G>,
+        acc: ViewOf<'a, G>,
+        shares: &Shares<'a, G>,
+        shown: [ViewOf<'a, G>; 2],
+    ) -> Vec<LaunchOf<'a, G>> {
         match &self.kernels {
-            Kernels::Plain(stem) => {
-                let rows = shares.count;
-                stem.launch(gpu, "blind_rotate_start", rows, &[&[exponents], &[acc]], &[rows as u32])?;
-                let (bind, table) = ([keys, &[roots], &[exponents], &[acc], &[shares.table.buf]], shares.table.first);
-                let steps = match gpu.card().language {
-                    Language::Cuda => self.params.lwe_dimension,
-                    Language::Wgsl => {
-                        let turns = gpu.card().loop_turns_max.unwrap_or(u32::MAX);
-                        (WGSL_ROW_STEPS / rows.max(1)).clamp(1, (turns / TURNS_OF_A_STEP) as usize)
-                    }
-                };
-                for first in (0..self.params.lwe_dimension).step_by(steps) {
+            Kernels::Plain { stem, steps_max } => {
+                let start = [Bind::read(exponents), Bind::write(acc)];
+                let start = stem.launch("blind_rotate_start", shares.count, start, [shares.count as u32]);
+                let steps = steps_max
+                    .map_or(self.params.lwe_dimension, |most| (WGSL_ROW_STEPS / shares.count.max(1)).clamp(1, most));
+                let rotations = (0..self.params.lwe_dimension).step_by(steps).filter_map(|first| {
                     let count = steps.min(self.params.lwe_dimension - first);
-                    let args = [first as u32, count as u32, table as u32];
+                    let mut bind =
+                        vec![Bind::read_each(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
+                    let mut args = vec![first as u32, count as u32];
                     // WGSL, with one key a launch, has no need of shares of one row each
-                    let (bind, args) = match gpu.card().language {
-                        Language::Cuda => (&bind[..], &args[..]),
-                        Language::Wgsl => (&bind[..4], &args[..2]),
-                    };
-                    stem.launch_whole(gpu, "blind_rotate", rows, bind, args)?;
-                }
-                Ok(())
+                    if steps_max.is_none() {
+                        bind.push(Bind::read(shares.table.all));
+                        args.push(shares.table.first as u32);
+                    }
+                    stem.launch_whole("blind_rotate", shares.count, bind, args)
+                });
+                start.into_iter().chain(rotations).collect()
             }
-            Kernels::Registers(registers) => registers.run(gpu, keys, roots, exponents, acc, shares),
+            Kernels::Registers(registers) => vec![registers.run(keys, [roots, exponents, acc], shares, shown)],
         }
     }
 }

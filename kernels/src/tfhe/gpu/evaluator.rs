@@ -6,7 +6,6 @@
 
 mod together;
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::blind_rotate::{self, BlindRotate, Variant};
@@ -15,10 +14,11 @@ use super::lwe_key_switch::{self, LweKeySwitch};
 use super::mod_switch::ModSwitch;
 use super::sample_extract::{NO_ROW, SampleExtract};
 use crate::backend::{Backend, DeviceInfo};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::ntt::{self, Ntt};
+use crate::gpu::scratch::Scratch;
 use crate::gpu::stem::Compiler;
-use crate::gpu::{Card, Gpu, Language, Shares, Table, alloc};
+use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
 use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate, Stems, ring};
 use together::{Distance, Distances, Lists, Place, Tables, counts, parts, ranges};
 
@@ -41,7 +41,7 @@ pub struct Evaluator<G: Gpu> {
     compiler: Compiler<G>,
     /// Compiled stems of the parameters seen last, the oldest first.
     stems: Mutex<Vec<(Params, Arc<CompiledStems<G>>)>>,
-    scratch: Mutex<Scratch<G>>,
+    scratch: Mutex<Banks<G>>,
 }
 
 /// All stems, compiled for one parameter set.
@@ -94,56 +94,25 @@ pub struct Arena<G: Gpu> {
 /// A batch of this backend.
 type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
 
-/// Buffers of a batch under way, kept for the next: the card works on one batch after another.
-struct Scratch<G: Gpu> {
-    /// Tables of all kernels, one after another.
-    tables: Grown<G>,
-    /// `[rows][n + 1]`: linear parts, then their exponents.
-    exponents: Grown<G>,
-    /// `[rows][k + 1][N]`.
-    accumulators: Grown<G>,
-    /// `[gates][kN + 1]`.
-    samples: Grown<G>,
-    /// `[reads][n + 1]`: what is read of several arenas.
-    reads: Grown<G>,
+/// Scratch of a batch under way, kept for the next: the card works on one batch after another. There are two, because a WGSL
+/// kernel cannot read one range of a buffer and write another: each kernel reads of one and writes to the other.
+struct Banks<G: Gpu> {
+    /// Tables of all kernels, one after another; `[rows][k + 1][N]` accumulators; what groups show each other.
+    even: Scratch<G>,
+    /// `[rows][n + 1]` linear parts, then their exponents; `[gates][kN + 1]` samples; `[reads][n + 1]`: what is read of
+    /// several arenas.
+    odd: Scratch<G>,
 }
 
-/// A buffer that grows with what is asked of it.
-struct Grown<G: Gpu>(Option<(usize, G::Buf)>);
+/// Words of tables for a bootstrap at most.
+const TABLE_WORDS_OF_A_ROW: usize = 20;
+/// Ranges of a bank at most, each of which may end in words that belong to none.
+const RANGES_MAX: usize = 4;
 
-impl<G: Gpu> Grown<G> {
-    /// At least this many words, of any contents.
-    fn of(&mut self, gpu: &G, words: usize) -> Result<&G::Buf> {
-        if !matches!(&self.0, Some((has, _)) if *has >= words) {
-            // the smaller one goes first
-            self.0 = None;
-            self.0 = Some((words, alloc(gpu, words)?));
-        }
-        Ok(&self.0.as_ref().expect("it was just made").1)
-    }
-
-    /// The table from a word on, of what is there.
-    fn from(&self, first: usize) -> Table<'_, G> {
-        Table { buf: &self.0.as_ref().expect("tables are written before kernels start").1, first }
-    }
-
-    /// A table of shares, of what is there.
-    fn shares(&self, place: &Place) -> Shares<'_, G> {
-        Shares { table: self.from(place.first), count: place.count, rows_max: place.rows_max }
-    }
-
-    /// These words, from the beginning.
-    fn with(&mut self, gpu: &G, words: &[u32]) -> Result<&G::Buf> {
-        let buf = self.of(gpu, words.len())?;
-        gpu.write(buf, 0, words)?;
-        Ok(buf)
-    }
-}
-
-impl<G: Gpu> Default for Scratch<G> {
+impl<G: Gpu> Default for Banks<G> {
     fn default() -> Self {
-        let [tables, exponents, accumulators, samples, reads] = [(); 5].map(|()| Grown(None));
-        Scratch { tables, exponents, accumulators, samples, reads }
+        let [even, odd] = Default::default();
+        Banks { even, odd }
     }
 }
 
@@ -159,13 +128,7 @@ impl<G: Gpu> Evaluator<G> {
             batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
             keys_together_max: keys_together_max(card),
         };
-        Evaluator {
-            gpu,
-            info,
-            compiler: Compiler::default(),
-            stems: Mutex::default(),
-            scratch: Mutex::new(Scratch::default()),
-        }
+        Evaluator { gpu, info, compiler: Compiler::default(), stems: Mutex::default(), scratch: Mutex::default() }
     }
 
     /// The card.
@@ -195,16 +158,19 @@ impl<G: Gpu> Evaluator<G> {
         known.iter().find(|(of, _)| of == params).map(|(_, stems)| stems.clone())
     }
 
-    fn scratch(&self) -> MutexGuard<'_, Scratch<G>> {
+    fn scratch(&self) -> MutexGuard<'_, Banks<G>> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bootstraps that go through the kernels together: neither more groups nor larger buffers than the card has.
     fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
         let (card, p) = (self.gpu.card(), &key.params);
-        let row_words = p.accumulator_words().max(p.lwe_dimension + 1);
-        let fit = (card.buffer_bytes_max / (4 * row_words as u64)) as usize;
-        let rows = fit.min(card.groups_max as usize).min(key.stems.key_switch.gates_max(card.groups_max, batches));
+        let even = p.accumulator_words() + TABLE_WORDS_OF_A_ROW;
+        let odd = p.lwe_dimension + 1 + p.extracted_dimension() + 1;
+        let words = (card.buffer_bytes_max / 4) as usize;
+        let fit = words.saturating_sub(RANGES_MAX * card.alignment_words as usize) / even.max(odd);
+        let groups_max = card.groups_max[0];
+        let rows = fit.min(groups_max as usize).min(key.stems.key_switch.gates_max(groups_max, batches));
         let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
         // a MUX takes two
         rows.clamp(2, ROWS_AT_ONCE_MAX)
@@ -235,59 +201,64 @@ impl<G: Gpu> Evaluator<G> {
         if parts.is_empty() && !copied.is_empty() {
             parts.push(Vec::new());
         }
-        let scratch = &mut *self.scratch();
+        let mut copies = None;
         for (i, part) in parts.iter().enumerate() {
             let copied = if i + 1 == parts.len() { copied } else { &[] };
-            self.evaluate_part(batches, part, copied, scratch)?;
+            let part = || self.evaluate_part(batches, part, copied);
+            copies = self.again_without_clusters(&batches[0].key.stems, part)?;
         }
-        let read = |buf: &G::Buf, words: Range<usize>| self.gpu.read(buf, std::slice::from_ref(&words));
         let last = batches.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?)));
-        match (&reading[..], last) {
-            ([], None) => self.gpu.read(&batches[0].arena.buf, &[]),
+        match (copies, &reading[..], last) {
+            (Some(copies), ..) => Ok(copies),
+            (None, [], None) => self.gpu.read(&batches[0].arena.buf, &[]),
             // a level of a circuit reads nothing: a word of its results tells when it is done
-            ([], Some((arena, gate))) => {
+            (None, [], Some((arena, gate))) => {
                 let at = gate.result as usize * arena.row_words;
-                read(&arena.buf, at..at + 1)
+                self.gpu.read(&arena.buf, std::slice::from_ref(&(at..at + 1)))
             }
-            ([batch], _) => self.gpu.read(&batch.arena.buf, &ranges(batch.reads, batch.arena.row_words)),
-            (several, _) => {
-                let words = several.iter().map(|batch| batch.reads.len() * batch.arena.row_words).sum();
-                read(scratch.reads.of(&self.gpu, words)?, 0..words)
-            }
+            (None, [batch, ..], _) => self.gpu.read(&batch.arena.buf, &ranges(batch.reads, batch.arena.row_words)),
+        }
+    }
+
+    /// Does `work`, which launches. A card that others share may refuse groups that wait for each other: then it does it again,
+    /// by other kernels. No result was written before.
+    fn again_without_clusters<T>(&self, stems: &CompiledStems<G>, work: impl Fn() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::Unavailable(_)) if stems.blind_rotate.leave_clusters() => work(),
+            other => other,
         }
     }
 
     /// Some gates of some of the batches, no more bootstraps than go through together; then the slots that `copied` read, to
-    /// `scratch.reads`.
+    /// one place, and the read of it.
     fn evaluate_part(
         &self,
         batches: &[&Batch<'_, G>],
         part: &[(usize, &[SlotGate])],
         copied: &[&Batch<'_, G>],
-        scratch: &mut Scratch<G>,
-    ) -> Result<()> {
+    ) -> Result<Option<G::Pending>> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
-        let stems = &key.stems;
+        let (stems, p) = (&key.stems, &key.params);
         let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
-        let rotating: Vec<&G::Buf> = of_part().map(|batch| &batch.key.bootstrap).collect();
-        let switching: Vec<&G::Buf> = of_part().map(|batch| &batch.key.key_switch).collect();
-        let arenas: Vec<&G::Buf> = of_part().map(|batch| &batch.arena.buf).collect();
+        let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
+        let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
+        let arenas: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.arena.buf)).collect();
         let mut lists = Lists::default();
         for (i, (_, gates)) in part.iter().enumerate() {
             let [bootstrap, key_switch, arena] =
-                [&rotating, &switching, &arenas].map(|bufs| self.distance(bufs[0], bufs[i]));
+                [&rotating, &switching, &arenas].map(|views| self.distance(views[0].buf, views[i].buf));
             lists.add(gates, &Distances { bootstrap, key_switch, arena });
         }
-        let read: Vec<&G::Buf> = copied.iter().map(|batch| &batch.arena.buf).collect();
+        let read: Vec<ViewOf<'_, G>> = copied.iter().map(|batch| View::all(&batch.arena.buf)).collect();
         let copies: Vec<u32> = copied
             .iter()
             .flat_map(|batch| {
-                let far = self.distance(read[0], &batch.arena.buf);
+                let far = self.distance(read[0].buf, &batch.arena.buf);
                 batch.reads.iter().flat_map(move |&slot| linear::copy_row(slot, far))
             })
             .collect();
         let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
-        let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max);
+        let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max[0]);
         // all tables in one upload, before the first kernel: none waits for the host in between
         let mut tables = Tables::default();
         let sums = tables.add(&lists.sums);
@@ -297,26 +268,31 @@ impl<G: Gpu> Evaluator<G> {
         let results = tables.add(&lists.results);
         let negations = tables.add(&lists.negations);
         let copies_at = tables.add(&copies);
-        scratch.tables.with(gpu, &tables.words)?;
-        let (rows, words) = (lists.rows(), key.params.lwe_dimension + 1);
+
+        let (rows, gates, words) = (lists.rows(), lists.results.len(), p.lwe_dimension + 1);
+        let rows_read = copies.len() / linear::ADD_WORDS;
+        let mut scratch = self.scratch();
+        let Banks { even, odd } = &mut *scratch;
+        let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+        let [exponents, samples, reads] =
+            odd.take(gpu, [rows * words, gates * (p.extracted_dimension() + 1), rows_read * words])?;
+        let table = |first| Table { all: bootstrap.tables, first };
+        let mut launches = Vec::new();
         if rows > 0 {
-            let exponents = scratch.exponents.of(gpu, rows * words)?;
-            stems.linear.add(gpu, &arenas, scratch.tables.from(sums), exponents, rows)?;
-            self.bootstrap_exponents(key, &rotating, scratch, &rotations, extractions, (rows, lists.results.len()))?;
-            let samples = scratch.samples.of(gpu, 0)?;
-            let (slots, shares) = (scratch.tables.from(results), scratch.tables.shares(&switches));
-            stems.key_switch.run(gpu, &switching, samples, slots, &shares, &arenas)?;
+            launches.extend(stems.linear.add(&arenas, table(sums), exponents, rows));
+            launches.extend(bootstrap.launches(key, &rotating, &rotations, extractions, [exponents, samples], gates));
+            let shares = switches.shares(table(switches.first));
+            launches.extend(stems.key_switch.run(&switching, samples, table(results), &shares, &arenas));
         }
         if !lists.negations.is_empty() {
             let rows = lists.negations.len() / linear::NEGATE_WORDS;
-            stems.linear.negate(gpu, &arenas, scratch.tables.from(negations), rows)?;
+            launches.extend(stems.linear.negate(&arenas, table(negations), rows));
         }
-        if !copies.is_empty() {
-            let rows = copies.len() / linear::ADD_WORDS;
-            let to = scratch.reads.of(gpu, rows * words)?;
-            stems.linear.add(gpu, &read, scratch.tables.from(copies_at), to, rows)?;
+        if !copied.is_empty() {
+            launches.extend(stems.linear.add(&read, table(copies_at), reads, rows_read));
         }
-        Ok(())
+        gpu.launch_all(&launches)?;
+        if copied.is_empty() { Ok(None) } else { gpu.read(reads.buf, &[reads.range()]).map(Some) }
     }
 
     /// Words from a buffer to another.
@@ -328,26 +304,57 @@ impl<G: Gpu> Evaluator<G> {
         let words = (address(to) - address(from)) / 4;
         [words as u32, (words >> 32) as u32]
     }
+}
 
-    /// From torus words in `scratch.exponents` to samples in `scratch.samples`, so many rows and gates; the tables of rotations
-    /// and extractions are in `scratch.tables`.
-    fn bootstrap_exponents(
-        &self,
+/// What bootstraps take of the even bank.
+struct BootstrapScratch<'a, G: Gpu> {
+    tables: ViewOf<'a, G>,
+    accumulators: ViewOf<'a, G>,
+    /// What groups show each other.
+    shown: [ViewOf<'a, G>; 2],
+}
+
+impl<'a, G: Gpu> BootstrapScratch<'a, G> {
+    /// For so many rows, with the tables written.
+    fn take(
+        gpu: &G,
         key: &Key<G>,
-        keys: &[&G::Buf],
-        scratch: &mut Scratch<G>,
+        even: &'a mut Scratch<G>,
+        tables: &Tables,
+        rotations: &Place,
+        rows: usize,
+    ) -> Result<Self> {
+        let [values, counts] = key.stems.blind_rotate.shown_words(rotations.count, rotations.rows_max);
+        // counts are zero at first: they are part of the upload
+        let counted = counts.next_multiple_of(gpu.card().alignment_words as usize);
+        let accumulators = rows * key.params.accumulator_words();
+        let [uploaded, accumulators, values] = even.take(gpu, [counted + tables.words.len(), accumulators, values])?;
+        if counted == 0 {
+            gpu.write(uploaded.buf, uploaded.first, &tables.words)?;
+        } else {
+            gpu.write(uploaded.buf, uploaded.first, &[&vec![0; counted], &tables.words[..]].concat())?;
+        }
+        let shown = [values, uploaded.part(0..counts)];
+        Ok(BootstrapScratch { tables: uploaded.part(counted..uploaded.words), accumulators, shown })
+    }
+
+    /// From torus words in `exponents` to samples, so many gates.
+    fn launches<'b>(
+        &'b self,
+        key: &'b Key<G>,
+        keys: &'b [ViewOf<'b, G>],
         rotations: &Place,
         extractions: usize,
-        (rows, gates): (usize, usize),
-    ) -> Result<()> {
-        let (gpu, stems, p) = (&self.gpu, &key.stems, &key.params);
-        let exponents = scratch.exponents.of(gpu, 0)?;
-        let accumulators = scratch.accumulators.of(gpu, rows * p.accumulator_words())?;
-        stems.mod_switch.run(gpu, exponents, rows * (p.lwe_dimension + 1))?;
-        let shares = scratch.tables.shares(rotations);
-        stems.blind_rotate.run(gpu, keys, &key.roots, exponents, accumulators, &shares)?;
-        let samples = scratch.samples.of(gpu, gates * (p.extracted_dimension() + 1))?;
-        stems.sample_extract.run(gpu, accumulators, scratch.tables.from(extractions), samples, gates)
+        [exponents, samples]: [ViewOf<'b, G>; 2],
+        gates: usize,
+    ) -> Vec<LaunchOf<'b, G>> {
+        let (stems, accumulators) = (&key.stems, self.accumulators);
+        let table = |first| Table { all: self.tables, first };
+        let shares = rotations.shares(table(rotations.first));
+        let switch = stems.mod_switch.run(exponents, exponents.words);
+        let rotate = stems.blind_rotate.run(keys, View::all(&key.roots), exponents, accumulators, &shares, self.shown);
+        let extract = stems.sample_extract.run(accumulators, table(extractions), samples, gates);
+        switch.into_iter().chain(rotate).chain(extract).collect()
     }
 }
 
@@ -453,7 +460,7 @@ impl<G: Gpu> Gates for Evaluator<G> {
         let roots = ntt::roots(&ring(params.polynomial_size));
         let table = alloc(gpu, roots.len())?;
         gpu.write(&table, 0, &roots)?;
-        let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, &table, key)?;
+        let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, View::all(&table), key)?;
         let key_switch = stems.key_switch.load(gpu, key)?;
         Ok(Key { params, stems, roots: table, bootstrap, key_switch })
     }
@@ -485,18 +492,8 @@ impl<G: Gpu> Stems for Evaluator<G> {
         let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
         for inputs in inputs.chunks(self.rows_at_once(key, 1) * row_in) {
-            let rows = inputs.len() / row_in;
-            let scratch = &mut *self.scratch();
-            scratch.exponents.with(&self.gpu, inputs)?;
-            let mut tables = Tables::default();
-            let rotations = tables.add_shares(&[(rows, [0; 2])], key.stems.blind_rotate.rows_of_a_share(&[rows]));
-            let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
-            let extractions = tables.add(&extractions);
-            scratch.tables.with(&self.gpu, &tables.words)?;
-            self.bootstrap_exponents(key, &[&key.bootstrap], scratch, &rotations, extractions, (rows, rows))?;
-            let samples = 0..rows * row_out;
-            let pending = self.gpu.read(scratch.samples.of(&self.gpu, 0)?, std::slice::from_ref(&samples))?;
-            out.extend(self.gpu.finish(pending)?);
+            let part = || self.bootstrap_part(key, inputs);
+            out.extend(self.gpu.finish(self.again_without_clusters(&key.stems, part)?)?);
         }
         Ok(out)
     }
@@ -508,19 +505,44 @@ impl<G: Gpu> Stems for Evaluator<G> {
             let gates = inputs.len() / row_in;
             let arena = self.arena(row_out, gates)?;
             let slots: Vec<u32> = (0..gates as u32).collect();
-            let scratch = &mut *self.scratch();
-            let samples = scratch.samples.with(&self.gpu, inputs)?;
             let mut tables = Tables::default();
-            let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], self.gpu.card().groups_max);
+            let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], self.gpu.card().groups_max[0]);
             let (results, switches) = (tables.add(&slots), tables.add_shares(&[(gates, [0; 4])], gates_max));
-            scratch.tables.with(&self.gpu, &tables.words)?;
-            let (results, shares) = (scratch.tables.from(results), scratch.tables.shares(&switches));
-            let keys = [&key.key_switch];
-            key.stems.key_switch.run(&self.gpu, &keys, samples, results, &shares, &[&arena.buf])?;
+            let mut scratch = self.scratch();
+            let Banks { even, odd } = &mut *scratch;
+            let ([all], [samples]) =
+                (even.take(&self.gpu, [tables.words.len()])?, odd.take(&self.gpu, [inputs.len()])?);
+            self.gpu.write(all.buf, all.first, &tables.words)?;
+            self.gpu.write(samples.buf, samples.first, inputs)?;
+            let shares = switches.shares(Table { all, first: switches.first });
+            let (keys, arenas) = ([View::all(&key.key_switch)], [View::all(&arena.buf)]);
+            let results = Table { all, first: results };
+            let launch = key.stems.key_switch.run(&keys, samples, results, &shares, &arenas);
+            launch.map_or(Ok(()), |launch| self.gpu.launch(&launch))?;
             let pending = self.gpu.read(&arena.buf, &ranges(&slots, row_out))?;
             out.extend(self.gpu.finish(pending)?);
         }
         Ok(out)
+    }
+}
+
+impl<G: Gpu> Evaluator<G> {
+    /// Bootstraps of torus rows, no more than go through together; the read of their samples.
+    fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Pending> {
+        let (gpu, p) = (&self.gpu, &key.params);
+        let rows = inputs.len() / (p.lwe_dimension + 1);
+        let mut tables = Tables::default();
+        let rotations = tables.add_shares(&[(rows, [0; 2])], key.stems.blind_rotate.rows_of_a_share(&[rows]));
+        let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
+        let extractions = tables.add(&extractions);
+        let mut scratch = self.scratch();
+        let Banks { even, odd } = &mut *scratch;
+        let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+        let [exponents, samples] = odd.take(gpu, [inputs.len(), rows * (p.extracted_dimension() + 1)])?;
+        gpu.write(exponents.buf, exponents.first, inputs)?;
+        let keys = [View::all(&key.bootstrap)];
+        gpu.launch_all(&bootstrap.launches(key, &keys, &rotations, extractions, [exponents, samples], rows))?;
+        gpu.read(samples.buf, &[samples.range()])
     }
 }
 

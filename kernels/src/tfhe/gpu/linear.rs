@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem, threads};
-use crate::gpu::{Gpu, Table};
+use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gates::Linear as Sum;
 use crate::tfhe::gpu::{constants, texts};
@@ -46,13 +46,26 @@ impl<G: Gpu> Linear<G> {
 
     /// `out[row] = constant + f arena[x] + g arena[y]`: `arenas` are `[slots][n + 1]` each, `table` `[rows][7]` words: constant
     /// (of the body), x, f, y, g, and two: words from the first arena to the row's own; `out` `[rows][n + 1]`.
-    pub fn add(&self, gpu: &G, arenas: &[&G::Buf], table: Table<'_, G>, out: &G::Buf, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "linear", rows, &[arenas, &[table.buf], &[out]], &[rows as u32, table.first as u32])
+    pub fn add<'a>(
+        &'a self,
+        arenas: &'a [ViewOf<'a, G>],
+        table: Table<'a, G>,
+        out: ViewOf<'a, G>,
+        rows: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        let bind = [Bind::read_each(arenas), Bind::read(table.all), Bind::write(out)];
+        self.stem.launch("linear", rows, bind, [rows as u32, table.first as u32])
     }
 
     /// `arena[result] = -arena[operand]`: `table` is `[rows][4]` words: operand, result, and two: words from the first arena to
     /// the row's own.
-    pub fn negate(&self, gpu: &G, arenas: &[&G::Buf], table: Table<'_, G>, rows: usize) -> Result<()> {
-        self.stem.launch(gpu, "negate", rows, &[arenas, &[table.buf]], &[rows as u32, table.first as u32])
+    pub fn negate<'a>(
+        &'a self,
+        arenas: &'a [ViewOf<'a, G>],
+        table: Table<'a, G>,
+        rows: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        let bind = [Bind::write_each(arenas), Bind::read(table.all)];
+        self.stem.launch("negate", rows, bind, [rows as u32, table.first as u32])
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem};
-use crate::gpu::{Gpu, Shares, Table};
+use crate::gpu::{Bind, Gpu, LaunchOf, Shares, Table, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -98,20 +98,19 @@ impl<G: Gpu> LweKeySwitch<G> {
     /// `samples` is `[gates][kN + 1]` torus words, `slots` `[gates]` words: the slot of the result in its batch's arena,
     /// `[slots][n + 1]`. `shares` are of all gates, at most [`LweKeySwitch::gates_of_a_share`] each, with four words: words
     /// from the first of the keys to the share's own, and likewise of the arenas. Both tables are in one buffer.
-    pub fn run(
-        &self,
-        gpu: &G,
-        keys: &[&G::Buf],
-        samples: &G::Buf,
-        slots: Table<'_, G>,
-        shares: &Shares<'_, G>,
-        arenas: &[&G::Buf],
-    ) -> Result<()> {
+    pub fn run<'a>(
+        &'a self,
+        keys: &'a [ViewOf<'a, G>],
+        samples: ViewOf<'a, G>,
+        slots: Table<'a, G>,
+        shares: &Shares<'a, G>,
+        arenas: &'a [ViewOf<'a, G>],
+    ) -> Option<LaunchOf<'a, G>> {
         let alone = shares.rows_max == ALONE.gates;
         let (stem, tile) = if alone { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
         let groups = shares.count * (columns(&self.params) / tile.columns);
-        let args = [slots.first as u32, shares.table.first as u32];
-        stem.launch_whole(gpu, "lwe_key_switch", groups, &[keys, &[samples], &[slots.buf], arenas], &args)
+        let bind = [Bind::read_each(keys), Bind::read(samples), Bind::read(slots.all), Bind::write_each(arenas)];
+        stem.launch_whole("lwe_key_switch", groups, bind, [slots.first as u32, shares.table.first as u32])
     }
 }
 

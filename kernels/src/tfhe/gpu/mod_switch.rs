@@ -1,8 +1,8 @@
 //! Launch of `mod_switch`: torus words to exponents of X.
 
 use crate::error::Result;
-use crate::gpu::Gpu;
 use crate::gpu::stem::{Compiler, Stem, threads};
+use crate::gpu::{Bind, Gpu, LaunchOf, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
@@ -21,7 +21,7 @@ impl<G: Gpu> ModSwitch<G> {
     }
 
     /// The first `count` words, in place, to `[0, 2N)`.
-    pub fn run(&self, gpu: &G, words: &G::Buf, count: usize) -> Result<()> {
-        self.stem.launch(gpu, "mod_switch", count.div_ceil(self.threads), &[&[words]], &[count as u32])
+    pub fn run<'a>(&'a self, words: ViewOf<'a, G>, count: usize) -> Option<LaunchOf<'a, G>> {
+        self.stem.launch("mod_switch", count.div_ceil(self.threads), [Bind::write(words)], [count as u32])
     }
 }

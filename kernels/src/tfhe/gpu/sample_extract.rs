@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem, threads};
-use crate::gpu::{Gpu, Table};
+use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
@@ -34,13 +34,14 @@ impl<G: Gpu> SampleExtract<G> {
 
     /// `acc` is `[rows][k + 1][N]` words in `[0, q)`, `table` `[gates][2]` words: a row, and a MUX's second row or
     /// [`NO_ROW`]; `out` `[gates][kN + 1]` torus words.
-    pub fn run(&self, gpu: &G, acc: &G::Buf, table: Table<'_, G>, out: &G::Buf, gates: usize) -> Result<()> {
-        self.stem.launch(
-            gpu,
-            "sample_extract",
-            gates,
-            &[&[acc], &[table.buf], &[out]],
-            &[gates as u32, table.first as u32],
-        )
+    pub fn run<'a>(
+        &'a self,
+        acc: ViewOf<'a, G>,
+        table: Table<'a, G>,
+        out: ViewOf<'a, G>,
+        gates: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        let bind = [Bind::read(acc), Bind::read(table.all), Bind::write(out)];
+        self.stem.launch("sample_extract", gates, bind, [gates as u32, table.first as u32])
     }
 }

@@ -5,13 +5,12 @@
 //! answer, for batches that leave most of the card idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gpu::stem::{Compiler, Grid, Stem};
-use crate::gpu::{Card, Gpu, Language, Shares, alloc, upload};
+use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, alloc, upload};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -96,16 +95,8 @@ struct Cluster<G: Gpu> {
     stem: Stem<G>,
     /// Most rows of a launch.
     rows_max: AtomicUsize,
-    /// Groups without clusters show each other values in global memory: `[rows][2][rgsw rows][N]` words, and a count a row.
-    shown: Mutex<Shown<G>>,
-    counts: bool,
-}
-
-struct Shown<G: Gpu> {
-    values: G::Buf,
-    counts: G::Buf,
-    /// What counts are before a launch.
-    zeros: G::Buf,
+    /// Without clusters groups show each other values in global memory: `[rows][2][rgsw rows][N]` words, and a count a row.
+    shows: bool,
 }
 
 impl<G: Gpu> Registers<G> {
@@ -122,7 +113,7 @@ impl<G: Gpu> Registers<G> {
     }
 
     /// Fills `loaded` with the key in the order of both kernels.
-    pub fn load(&self, gpu: &G, roots: &G::Buf, key: &EvaluationKey, loaded: &G::Buf) -> Result<()> {
+    pub fn load(&self, gpu: &G, roots: ViewOf<'_, G>, key: &EvaluationKey, loaded: &G::Buf) -> Result<()> {
         let p = &self.params;
         let steps_max = (CHUNK_WORDS / step_words(p)).clamp(1, p.lwe_dimension);
         let part = alloc(gpu, steps_max * step_words(p))?;
@@ -132,13 +123,14 @@ impl<G: Gpu> Registers<G> {
             upload(gpu, &part, steps, step_words(p), CHUNK_WORDS, |i, out| key.expand_bootstrap(first + i, out))?;
             let polynomials = (steps * step_words(p) / p.polynomial_size) as u32;
             let grid = Grid {
-                groups: polynomials.div_ceil(KEY_WARPS),
+                groups: [polynomials.div_ceil(KEY_WARPS), 1, 1],
                 threads: 32 * KEY_WARPS,
                 shared_bytes: 4 * (2 * p.polynomial_size as u32 + KEY_WARPS * padded(p)),
                 cluster: 1,
             };
             let args = [polynomials, first as u32];
-            stem.launch_grid(gpu, "blind_rotate_warp_key", grid, &[&[&part], &[roots], &[loaded]], &args)?;
+            let bind = [Bind::read(View::all(&part)), Bind::read(roots), Bind::write(View::all(loaded))];
+            gpu.launch(&stem.launch_grid("blind_rotate_warp_key", grid, bind, args))?;
         }
         Ok(())
     }
@@ -151,38 +143,51 @@ impl<G: Gpu> Registers<G> {
         }
     }
 
-    /// As [`super::BlindRotate::run`].
-    pub fn run(
-        &self,
-        gpu: &G,
-        keys: &[&G::Buf],
-        roots: &G::Buf,
-        exponents: &G::Buf,
-        acc: &G::Buf,
-        shares: &Shares<'_, G>,
-    ) -> Result<()> {
-        let bind = [keys, &[roots], &[exponents], &[acc]];
-        if let Some(cluster) = &self.cluster
-            && shares.rows_max == 1
-            && shares.count <= cluster.rows_max.load(Ordering::Relaxed)
-        {
-            match cluster.run(gpu, &self.params, bind, shares) {
-                // by the other kernel then, whose groups take shares of fewer rows too
-                Err(Error::Unavailable(_)) => {}
-                other => return other,
+    /// As [`super::BlindRotate::shown_words`].
+    pub fn shown_words(&self, shares: usize, rows_max: usize) -> [usize; 2] {
+        match self.cluster_for(shares, rows_max) {
+            Some(cluster) if cluster.shows => {
+                [shares * 2 * self.params.rgsw_rows() * self.params.polynomial_size, shares]
             }
+            // not looked at; an argument is never empty
+            Some(_) => [1; 2],
+            None => [0; 2],
         }
+    }
+
+    /// As [`super::BlindRotate::leave_clusters`].
+    pub fn leave_clusters(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.rows_max.swap(0, Ordering::Relaxed) > 0)
+    }
+
+    fn cluster_for(&self, shares: usize, rows_max: usize) -> Option<&Cluster<G>> {
+        let fits = |cluster: &&Cluster<G>| shares <= cluster.rows_max.load(Ordering::Relaxed);
+        self.cluster.as_ref().filter(|_| rows_max == 1).filter(fits)
+    }
+
+    /// As [`super::BlindRotate::run`], with roots, exponents and accumulators.
+    pub fn run<'a>(
+        &'a self,
+        keys: &'a [ViewOf<'a, G>],
+        [roots, exponents, acc]: [ViewOf<'a, G>; 3],
+        shares: &Shares<'a, G>,
+        [values, counts]: [ViewOf<'a, G>; 2],
+    ) -> LaunchOf<'a, G> {
+        let p = &self.params;
+        let mut bind = vec![Bind::read_each(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
+        let args = [p.lwe_dimension as u32, shares.table.first as u32];
+        if let Some(cluster) = self.cluster_for(shares.count, shares.rows_max) {
+            bind.extend([Bind::write(values), Bind::write(counts), Bind::read(shares.table.all)]);
+            let groups = p.rgsw_rows() as u32;
+            let grid = Grid { cluster: groups, ..cluster.stem.grid([shares.count as u32 * groups, 1, 1]) };
+            return cluster.stem.launch_grid("blind_rotate_cluster", grid, bind, args);
+        }
+        bind.push(Bind::read(shares.table.all));
         let kernel = self.warp.iter().find(|(gates, _)| *gates as usize >= shares.rows_max);
         let (gates, stem) = kernel.expect("shares are as large as those of one of the kernels");
-        let grid = Grid {
-            groups: shares.count as u32,
-            threads: threads(&self.params, *gates),
-            shared_bytes: shared_bytes(&self.params, *gates, self.tiles),
-            cluster: 1,
-        };
-        let args = [self.params.lwe_dimension as u32, shares.table.first as u32];
-        let [keys, roots, exponents, acc] = bind;
-        stem.launch_grid(gpu, "blind_rotate_warp", grid, &[keys, roots, exponents, acc, &[shares.table.buf]], &args)
+        let shared_bytes = shared_bytes(p, *gates, self.tiles);
+        let grid = Grid { shared_bytes, ..stem.grid([shares.count as u32, 1, 1]) };
+        stem.launch_grid("blind_rotate_warp", grid, bind, args)
     }
 
     fn ways(&self) -> Ways {
@@ -204,42 +209,6 @@ impl<G: Gpu> Cluster<G> {
             // all groups must run at once
             stem.groups_at_once(gpu, "blind_rotate_cluster")? / p.rgsw_rows()
         };
-        let rows_shown = if clusters { 0 } else { rows_max };
-        let shown = Shown {
-            values: alloc(gpu, rows_shown * 2 * p.rgsw_rows() * p.polynomial_size)?,
-            counts: alloc(gpu, rows_shown)?,
-            zeros: alloc(gpu, rows_shown)?,
-        };
-        Ok(Cluster { stem, rows_max: AtomicUsize::new(rows_max), shown: Mutex::new(shown), counts: !clusters })
-    }
-
-    /// [`Error::Unavailable`] when the card does not let as many groups wait for each other: no batch goes this way any
-    /// more.
-    fn run(
-        &self,
-        gpu: &G,
-        p: &Params,
-        [keys, roots, exponents, acc]: [&[&G::Buf]; 4],
-        shares: &Shares<'_, G>,
-    ) -> Result<()> {
-        let rows = shares.count;
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.counts {
-            gpu.copy(&shown.zeros, &shown.counts, rows)?;
-        }
-        let groups = p.rgsw_rows() as u32;
-        let grid = Grid {
-            groups: rows as u32 * groups,
-            threads: p.polynomial_size as u32 / 8,
-            shared_bytes: 0,
-            cluster: groups,
-        };
-        let bind = [keys, roots, exponents, acc, &[&shown.values], &[&shown.counts], &[shares.table.buf]];
-        let args = [p.lwe_dimension as u32, shares.table.first as u32];
-        let started = self.stem.launch_grid(gpu, "blind_rotate_cluster", grid, &bind, &args);
-        if matches!(started, Err(Error::Unavailable(_))) {
-            self.rows_max.store(0, Ordering::Relaxed);
-        }
-        started
+        Ok(Cluster { stem, rows_max: AtomicUsize::new(rows_max), shows: !clusters })
     }
 }

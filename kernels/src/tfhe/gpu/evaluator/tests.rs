@@ -1,7 +1,8 @@
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::gpu::{Launch, Source};
+use crate::gpu::{Buffer, Launch, Source};
 use crate::tfhe::gates::Gate;
 
 #[cfg(feature = "cuda")]
@@ -42,9 +43,19 @@ impl Told {
     }
 }
 
+struct Buf {
+    address: u64,
+    words: usize,
+}
+
+impl Buffer for Buf {
+    fn words(&self) -> usize {
+        self.words
+    }
+}
+
 impl Gpu for Told {
-    /// Its address.
-    type Buf = u64;
+    type Buf = Buf;
     type Module = ();
     /// Words that were asked for.
     type Pending = usize;
@@ -55,22 +66,23 @@ impl Gpu for Told {
     fn compile(&self, _: &Source) -> Result<()> {
         Ok(())
     }
-    fn alloc(&self, _: usize) -> Result<u64> {
-        Ok(self.buffers.fetch_add(1, Ordering::Relaxed) << 40)
+    fn alloc(&self, words: usize) -> Result<Buf> {
+        Ok(Buf { address: self.buffers.fetch_add(1, Ordering::Relaxed) << 40, words })
     }
-    fn address(&self, buf: &u64) -> Option<u64> {
-        Some(*buf)
+    fn address(&self, buf: &Buf) -> Option<u64> {
+        Some(buf.address)
     }
-    fn write(&self, _: &u64, _: usize, _: &[u32]) -> Result<()> {
+    fn write(&self, _: &Buf, _: usize, _: &[u32]) -> Result<()> {
         self.tell("write", ())
     }
-    fn copy(&self, _: &u64, _: &u64, _: usize) -> Result<()> {
+    fn copy(&self, _: &Buf, _: &Buf, _: usize) -> Result<()> {
         self.tell("copy", ())
     }
-    fn launch(&self, launch: Launch<'_, Told>) -> Result<()> {
+    fn launch(&self, launch: &Launch<'_, (), Buf>) -> Result<()> {
+        launch.check(&self.card)?;
         self.tell(launch.entry, ())
     }
-    fn read(&self, _: &u64, ranges: &[Range<usize>]) -> Result<usize> {
+    fn read(&self, _: &Buf, ranges: &[Range<usize>]) -> Result<usize> {
         let words = ranges.iter().map(ExactSizeIterator::len).sum();
         self.tell(if words == 0 { "read nothing" } else { "read" }, words)
     }
@@ -87,8 +99,9 @@ fn told(multiprocessors: u32) -> Evaluator<Told> {
         language: Language::Cuda,
         threads_max: 1024,
         shared_bytes_max: 48 << 10,
-        groups_max: i32::MAX as u32,
+        groups_max: [i32::MAX as u32, 65_535, 65_535],
         buffer_bytes_max: 1 << 30,
+        alignment_words: 64,
         multiprocessors,
         compute_capability: None,
         loop_turns_max: None,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::gpu::shares;
+use crate::gpu::{Gpu, Shares, Table, shares};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate};
 use crate::tfhe::gpu::linear;
@@ -117,6 +117,13 @@ pub struct Place {
     pub count: usize,
     /// As [`crate::gpu::Shares`].
     pub rows_max: usize,
+}
+
+impl Place {
+    /// The shares of a table that is there.
+    pub fn shares<'a, G: Gpu>(&self, table: Table<'a, G>) -> Shares<'a, G> {
+        Shares { table, count: self.count, rows_max: self.rows_max }
+    }
 }
 
 impl Tables {

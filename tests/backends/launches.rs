@@ -1,0 +1,153 @@
+//! What a launch may name, on every card: ranges of buffers, groups in three dimensions, a range under two arguments.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use kernels::gpu::{Bind, Gpu, Language, Launch, Source, View};
+
+/// `numbered`: each word of `numbered_out` is that of `numbered_in` and the number of its group, `x + 10 y + 100 z`. `tripled`:
+/// the same of three times another word, both arguments written.
+const CUDA: &str = r#"
+extern "C" __global__ void numbered(const unsigned* in, unsigned* out) {
+    unsigned group = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    unsigned at = group * 64 + threadIdx.x;
+    out[at] = in[at] + blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z;
+}
+extern "C" __global__ void tripled(unsigned* from, unsigned* to, unsigned plus) {
+    unsigned at = blockIdx.x * 64 + threadIdx.x;
+    to[at] = 3 * from[at];
+    from[at] += plus;
+}
+"#;
+const WGSL: &str = "
+@group(0) @binding(0) var<storage, read> numbered_in: array<u32>;
+@group(0) @binding(1) var<storage, read_write> numbered_out: array<u32>;
+@compute @workgroup_size(64)
+fn numbered(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let at = ((group.z * groups.y + group.y) * groups.x + group.x) * 64u + thread;
+    numbered_out[at] = numbered_in[at] + group.x + 10u * group.y + 100u * group.z;
+}
+@group(0) @binding(0) var<storage, read_write> from_words: array<u32>;
+@group(0) @binding(1) var<storage, read_write> to_words: array<u32>;
+@group(0) @binding(2) var<uniform> plus: u32;
+@compute @workgroup_size(64)
+fn tripled(@builtin(global_invocation_id) at: vec3<u32>) {
+    to_words[at.x] = 3u * from_words[at.x];
+    from_words[at.x] += plus;
+}";
+
+const THREADS: u32 = 64;
+const GROUPS: [u32; 3] = [3, 2, 4];
+/// Words of a launch over `GROUPS`.
+const WORDS: usize = 64 * 3 * 2 * 4;
+
+struct Card<'a, G: Gpu> {
+    gpu: &'a G,
+    module: G::Module,
+    /// A multiple of it is where a range may begin, and whole groups.
+    step: usize,
+}
+
+/// All of it.
+pub fn check<G: Gpu>(gpu: &G) {
+    let text = if gpu.card().language == Language::Cuda { CUDA } else { WGSL };
+    let module = gpu.compile(&Source { stem: "launches", text: text.to_owned() }).expect("it compiles");
+    let card = Card { gpu, module, step: gpu.card().alignment_words.next_multiple_of(THREADS) as usize };
+    card.ranges_and_dimensions();
+    card.written_twice();
+    card.read_and_written();
+    card.in_place();
+}
+
+impl<G: Gpu> Card<'_, G> {
+    /// A buffer of these words, a step of others before and after them.
+    fn buffer(&self, words: &[u32]) -> G::Buf {
+        let buf = self.gpu.alloc(2 * self.step + words.len()).expect("room");
+        self.gpu.write(&buf, 0, &vec![7; 2 * self.step + words.len()]).expect("a copy");
+        self.gpu.write(&buf, self.step, words).expect("a copy");
+        buf
+    }
+
+    /// The words of such a buffer; those around them are as they were.
+    fn words(&self, buf: &G::Buf) -> Vec<u32> {
+        let all = View::all(buf).range();
+        let found = self.gpu.finish(self.gpu.read(buf, &[all]).expect("a read")).expect("the launches before it");
+        let (before, rest) = found.split_at(self.step);
+        let (words, after) = rest.split_at(rest.len() - self.step);
+        assert!(before.iter().chain(after).all(|&word| word == 7), "a word beside the range");
+        words.to_vec()
+    }
+
+    /// The part of such a buffer between the others.
+    fn within<'a>(&self, buf: &'a G::Buf) -> View<'a, G::Buf> {
+        let all = View::all(buf);
+        all.part(self.step..all.words - self.step)
+    }
+
+    fn launch(&self, entry: &'static str, groups: [u32; 3], bind: Vec<Bind<'_, G::Buf>>, args: &[u32]) {
+        let (module, threads) = (&self.module, THREADS);
+        let launch = Launch { module, entry, groups, threads, shared_bytes: 0, cluster: 1, bind, args: args.to_vec() };
+        self.gpu.launch(&launch).expect("a launch");
+    }
+
+    fn is_refused(&self, entry: &'static str, bind: Vec<Bind<'_, G::Buf>>, args: &[u32]) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.launch(entry, [1; 3], bind, args))).is_err()
+    }
+
+    fn ranges_and_dimensions(&self) {
+        let words: Vec<u32> = (0..WORDS as u32).map(|i| i * i).collect();
+        let (from, to) = (self.buffer(&words), self.buffer(&[0; WORDS]));
+        let bind = vec![Bind::read(self.within(&from)), Bind::write(self.within(&to))];
+        self.launch("numbered", GROUPS, bind, &[]);
+        assert_eq!(self.words(&to), numbered(&words));
+        assert_eq!(self.words(&from), words);
+    }
+
+    /// Two ranges of one buffer, both written.
+    fn written_twice(&self) {
+        let buf = self.buffer(&(0..4 * self.step as u32).collect::<Vec<u32>>());
+        let [from, to] = [0..self.step, 3 * self.step..4 * self.step].map(|range| self.within(&buf).part(range));
+        let step = self.step as u32;
+        self.launch("tripled", [step / THREADS, 1, 1], vec![Bind::write(from), Bind::write(to)], &[5]);
+        let expected: Vec<u32> =
+            (0..step).map(|i| i + 5).chain(step..3 * step).chain((0..step).map(|i| 3 * i)).collect();
+        assert_eq!(self.words(&buf), expected);
+        assert!(self.is_refused("tripled", vec![Bind::write(from), Bind::write(from)], &[5]));
+    }
+
+    /// Two ranges of one buffer, of which one is only read: WGSL has no such launch.
+    fn read_and_written(&self) {
+        let words: Vec<u32> = (0..2 * WORDS as u32).collect();
+        let buf = self.buffer(&words);
+        let [from, to] = [0..WORDS, WORDS..2 * WORDS].map(|range| self.within(&buf).part(range));
+        if self.gpu.card().language == Language::Wgsl {
+            return assert!(self.is_refused("numbered", vec![Bind::read(from), Bind::write(to)], &[]));
+        }
+        self.launch("numbered", GROUPS, vec![Bind::read(from), Bind::write(to)], &[]);
+        assert_eq!(self.words(&buf), [&words[..WORDS], &numbered(&words[..WORDS])].concat());
+    }
+
+    /// One range, read as one argument and written as the other: declared, and then in CUDA alone.
+    fn in_place(&self) {
+        let words: Vec<u32> = (0..WORDS as u32).rev().collect();
+        let buf = self.buffer(&words);
+        let all = self.within(&buf);
+        assert!(self.is_refused("numbered", vec![Bind::read(all), Bind::write(all)], &[]), "undeclared");
+        let declared = vec![Bind::read(all), Bind::in_place_of(0, all)];
+        if self.gpu.card().language == Language::Wgsl {
+            return assert!(self.is_refused("numbered", declared, &[]));
+        }
+        self.launch("numbered", GROUPS, declared, &[]);
+        assert_eq!(self.words(&buf), numbered(&words));
+    }
+}
+
+/// What `numbered` makes of words.
+fn numbered(words: &[u32]) -> Vec<u32> {
+    let [x, y, _] = GROUPS.map(|groups| groups as usize);
+    let number = |group: usize| group % x + 10 * (group / x % y) + 100 * (group / x / y);
+    words.iter().enumerate().map(|(at, word)| word + number(at / THREADS as usize) as u32).collect()
+}
