@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::scheduler::{Command, DeviceLimits, Event, Form, Limits, Scheduler, Work};
-use engine::{AccountId, OperationId, SessionId};
+use engine::{AccountId, OperationId, PartId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
 
@@ -41,7 +41,7 @@ impl Desk {
         let mut scheduler = Scheduler::new(limits);
         for session in 0..sessions {
             let weight = 1 + (session % 8) as u32;
-            let (session, device_bytes) = (SessionId(session), vec![1]);
+            let (session, device_bytes) = (SessionId(session), vec![vec![1]]);
             let account = AccountId(u128::from(session.0));
             let (unit_cost, host_bytes, slot_bytes) = (32, 1, 1);
             let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
@@ -53,7 +53,7 @@ impl Desk {
     fn submit(&mut self, rows: usize) -> Vec<Command> {
         self.operations += 1;
         let session = SessionId(self.operations % self.sessions);
-        let work = Work { units: vec![1; rows], form: Form::List { slots: vec![3; rows] } };
+        let work = Work { units: vec![1; rows], key: vec![PartId(0)], form: Form::List { slots: vec![3; rows] } };
         let operation = OperationId(self.operations);
         self.scheduler.step(Duration::ZERO, Event::Submitted { session, operation, work, deadline: None })
     }
@@ -63,7 +63,7 @@ impl Desk {
         let mut done = 0;
         while done < batches {
             let report = commands.iter().find_map(|command| match command {
-                &Command::Load { device, session } => Some(Event::Loaded { device, session }),
+                &Command::Load { device, session, .. } => Some(Event::Loaded { device, session }),
                 Command::Run { batches, .. } => Some(Event::BatchDone(batches[0].id)),
                 _ => None,
             });

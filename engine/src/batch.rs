@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
@@ -44,6 +45,8 @@ pub struct Batch {
     pub session: SessionId,
     /// Which rows, in the order in which they run.
     pub parts: Vec<Part>,
+    /// Parts of the session's key that its rows need, which stay on the device while it runs.
+    pub key: Vec<PartId>,
     /// Slots the session's arena must have.
     pub arena_slots: usize,
     /// Units of all rows.

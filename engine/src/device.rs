@@ -18,22 +18,20 @@ use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
 use crate::session::SessionId;
 use crate::task::assembly::{self, Assembly};
-use crate::task::{KeyParams, KeyPart, Task};
+use crate::task::{EVALUATION_KEY, KeyParams, KeyPart, Task};
 
 /// What a device is told to do.
 pub(crate) enum Order {
     Load {
         session: SessionId,
+        parts: Vec<PartId>,
         key: Arc<dyn KeySource>,
         /// Where what was fetched of it is sent: back to this device.
         orders: Sender<Order>,
     },
-    /// What was fetched of the key that is to be loaded.
-    Fetched {
-        session: SessionId,
-        fetched: Result<KeyPart, String>,
-    },
-    Evict(SessionId),
+    /// The next part of the key that is loaded.
+    Fetched(Result<KeyPart, String>),
+    Evict(SessionId, PartId),
     /// Batches of different sessions, in one call.
     Run(Vec<BatchTasks>),
     FreeArena(SessionId),
@@ -53,7 +51,7 @@ pub(crate) enum Report {
         session: SessionId,
         failure: Failure,
     },
-    Evicted(SessionId),
+    Evicted(SessionId, PartId),
     BatchDone {
         batch: Batch,
         results: Vec<Rows>,
@@ -144,7 +142,7 @@ fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), 
         keys: HashMap::new(),
         arenas: HashMap::new(),
         pending: VecDeque::new(),
-        loading: None,
+        load: None,
         lost: None,
         self_test,
         report,
@@ -165,15 +163,24 @@ struct Arena<A> {
     slots: usize,
 }
 
+/// Parts of a key that are fetched and loaded, one after another.
+struct Load<K> {
+    session: SessionId,
+    key: Arc<dyn KeySource>,
+    orders: Sender<Order>,
+    /// Parts to come; the first is being fetched.
+    left: VecDeque<PartId>,
+    loaded: Vec<(PartId, K)>,
+}
+
 struct Served<'a, B: Gates> {
     backend: &'a B,
     /// Keys in the form this device's kernels want; overwritten on drop.
-    keys: HashMap<SessionId, B::Key>,
+    keys: HashMap<(SessionId, PartId), B::Key>,
     arenas: HashMap<SessionId, Arena<B::Arena>>,
     /// Calls that were started, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
-    /// Whose key is being fetched.
-    loading: Option<SessionId>,
+    load: Option<Load<B::Key>>,
     /// No call succeeds any more, and none is made.
     lost: Option<Failure>,
     self_test: Option<SelfTest>,
@@ -245,24 +252,19 @@ impl<B: Gates> Served<'_, B> {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Load { session, key, orders } => {
-                self.loading = Some(session);
-                if let Err(reason) = fetch(session, key, orders) {
-                    self.loading = None;
-                    let failure = Failure { cause: Cause::Key, reason };
-                    (self.report)(Report::LoadFailed { session, failure });
-                }
+            Order::Load { session, parts, key, orders } => {
+                self.load = Some(Load { session, key, orders, left: parts.into(), loaded: Vec::new() });
+                self.load_next_part();
             }
-            Order::Fetched { session, fetched } => {
-                self.loading = None;
-                // results of other sessions do not wait while the key is loaded
+            Order::Fetched(fetched) => {
+                // results of other sessions do not wait while a part is loaded
                 self.finish_all();
-                self.load(session, fetched);
+                self.load_part(fetched);
             }
-            Order::Evict(session) => {
-                let key = self.keys.remove(&session);
+            Order::Evict(session, part) => {
+                let key = self.keys.remove(&(session, part));
                 self.let_go(key);
-                (self.report)(Report::Evicted(session));
+                (self.report)(Report::Evicted(session, part));
             }
             Order::FreeArena(session) => {
                 let arena = self.arenas.remove(&session);
@@ -278,10 +280,7 @@ impl<B: Gates> Served<'_, B> {
             Order::Run(call) => self.start(call),
             Order::Retire => {
                 self.finish_all();
-                if let Some(session) = self.loading.take() {
-                    let failure = Failure { cause: Cause::Device, reason: "the device retires".into() };
-                    (self.report)(Report::LoadFailed { session, failure });
-                }
+                self.fail_load(Failure { cause: Cause::Device, reason: "the device retires".into() });
                 self.forget_all();
                 (self.report)(Report::Retired);
             }
@@ -311,23 +310,41 @@ impl<B: Gates> Served<'_, B> {
         }
     }
 
-    fn load(&mut self, session: SessionId, fetched: Result<KeyPart, String>) {
+    /// Fetches the next part of the key that is loaded; reports the load when there is none.
+    fn load_next_part(&mut self) {
+        let Some(load) = &mut self.load else { return };
+        if let Some(&part) = load.left.front() {
+            if let Err(reason) = fetch(load.key.clone(), part, load.orders.clone()) {
+                self.fail_load(Failure { cause: Cause::Key, reason });
+            }
+        } else if let Some(Load { session, loaded, .. }) = self.load.take() {
+            self.keys.extend(loaded.into_iter().map(|(part, key)| ((session, part), key)));
+            (self.report)(Report::Loaded(session));
+        }
+    }
+
+    fn load_part(&mut self, fetched: Result<KeyPart, String>) {
         let backend = self.backend;
         let loaded = match fetched {
-            Ok(KeyPart::Gates(key)) => {
-                let loaded = guarded(&mut self.lost, || backend.load_key(&key));
-                drop(key); // before the report: when the session is closed next, no device holds its key's host form
-                loaded
-            }
+            Ok(KeyPart::Gates(key)) => guarded(&mut self.lost, || backend.load_key(&key)),
             Err(reason) => Err(Failure { cause: Cause::Key, reason }),
         };
-        (self.report)(match loaded {
-            Ok(key) => {
-                self.keys.insert(session, key);
-                Report::Loaded(session)
+        match (loaded, &mut self.load) {
+            (Ok(key), Some(load)) => {
+                let part = load.left.pop_front().expect("it was fetched");
+                load.loaded.push((part, key));
+                self.load_next_part();
             }
-            Err(failure) => Report::LoadFailed { session, failure },
-        });
+            (Err(failure), _) => self.fail_load(failure),
+            (Ok(key), None) => self.let_go(key),
+        }
+    }
+
+    /// Gives up the load under way, if there is one: none of its parts stays.
+    fn fail_load(&mut self, failure: Failure) {
+        let Some(Load { session, loaded, .. }) = self.load.take() else { return };
+        self.let_go(loaded);
+        (self.report)(Report::LoadFailed { session, failure });
     }
 
     /// Starts the batches of a call side by side. One whose operands find no room fails by itself.
@@ -388,7 +405,7 @@ impl<B: Gates> Served<'_, B> {
         let Served { backend, keys, lost, .. } = self;
         let keyed =
             |(work, assembly, arena): (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)| KeyedGates {
-                key: keys.get(&work.batch.session).expect("a batch follows its key's load"),
+                key: keys.get(&(work.batch.session, EVALUATION_KEY)).expect("a batch follows its key's load"),
                 arena: &mut arena.as_mut().expect("it was written to").arena,
                 gates: &assembly.gates,
                 reads: &assembly.reads,
@@ -427,13 +444,13 @@ impl<B: Gates> Served<'_, B> {
     }
 }
 
-/// Fetches a session's key on a thread of its own, which sends it to the device's.
-fn fetch(session: SessionId, key: Arc<dyn KeySource>, orders: Sender<Order>) -> Result<(), String> {
+/// Fetches a part of a key on a thread of its own, which sends it to the device's.
+fn fetch(key: Arc<dyn KeySource>, part: PartId, orders: Sender<Order>) -> Result<(), String> {
     let run = move || {
-        let fetched = catch_unwind(AssertUnwindSafe(|| key.fetch(PartId(0))));
+        let fetched = catch_unwind(AssertUnwindSafe(|| key.fetch(part)));
         let fetched = fetched.unwrap_or_else(|panic| Err(format!("panicked: {}", message_of(panic))));
-        drop(key); // as below
-        let _ = orders.send(Order::Fetched { session, fetched }); // a device that retired needs it no more
+        drop(key); // first: when the load is reported, no thread of the engine holds the key
+        let _ = orders.send(Order::Fetched(fetched)); // a device that retired needs it no more
     };
     let spawned = thread::Builder::new().name("engine-fetch".into()).spawn(run);
     spawned.map(drop).map_err(|error| format!("no thread to read it: {error}"))

@@ -70,7 +70,7 @@ impl Hub {
         key: Arc<dyn KeySource>,
         account: AccountId,
         weight: u32,
-        device_bytes: Vec<u64>,
+        device_bytes: Vec<Vec<u64>>,
     ) -> Result<SessionId, Error> {
         let (host_bytes, params) = (key.host_bytes(), key.params());
         let (unit_cost, slot_bytes) = (params.unit_cost(), 4 * params.row_words() as u64);
@@ -166,7 +166,7 @@ impl Hub {
         let event = match report {
             Report::Loaded(session) => Event::Loaded { device, session },
             Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
-            Report::Evicted(session) => Event::Evicted { device, session },
+            Report::Evicted(session, part) => Event::Evicted { device, session, part },
             Report::BatchDone { batch, results } => {
                 // late ones are dropped: the rows may have run elsewhere
                 let awaited = if state.scheduler.awaits(batch.id) { results } else { Vec::new() };
@@ -274,12 +274,12 @@ impl State {
     fn carry_out(&mut self, command: Command) -> Result<(), Error> {
         match command {
             Command::RefuseSession { error, .. } | Command::Refuse { error, .. } => return Err(error),
-            Command::Load { device, session } => {
+            Command::Load { device, session, parts } => {
                 let key = self.sessions[&session].key.clone().expect("a key that was closed is not loaded");
                 let orders = self.orders[device.0].clone().expect("nothing is ordered after the end");
-                self.order(device, Order::Load { session, key, orders });
+                self.order(device, Order::Load { session, parts, key, orders });
             }
-            Command::Evict { device, session } => self.order(device, Order::Evict(session)),
+            Command::Evict { device, session, part } => self.order(device, Order::Evict(session, part)),
             Command::Run { device, batches } => {
                 let with_tasks = |batch: Batch| BatchTasks { tasks: self.tasks_of(&batch), batch };
                 let call = batches.into_iter().map(with_tasks).collect();

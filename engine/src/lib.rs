@@ -188,7 +188,7 @@ impl Engine {
         // a lost one may never return
         let params = key.params();
         whole.for_each(|(device, _)| (device.prepare)(&params));
-        let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params).iter().sum()).collect();
+        let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params)).collect();
         self.handle.hub.open(Arc::new(key), account, weight, device_bytes)
     }
 

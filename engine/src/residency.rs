@@ -1,14 +1,18 @@
-//! Which prepared keys are on a device, by bytes; who must leave when another needs room.
+//! Which parts of keys are on a device, by bytes; which must leave when others need room.
 //!
-//! A key walks `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting` back to `Absent`. Bytes are
+//! A part walks `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting` back to `Absent`. Bytes are
 //! taken when a load is ordered and given back when an eviction is ordered: the device carries out its orders one after
 //! another, so what is loaded after an eviction finds the room.
+//!
+//! Work needs a set of parts. A set is loaded as a whole, and what of it is there already is pinned meanwhile: else two
+//! sessions whose sets do not fit together could take each other's parts for ever.
 
 use std::collections::BTreeMap;
 
+use crate::key::PartId;
 use crate::session::SessionId;
 
-/// Where a session's key is with respect to the device.
+/// Where a part of a session's key is with respect to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Not there.
@@ -17,35 +21,35 @@ pub(crate) enum Place {
     Loading,
     /// There, and may be evicted.
     Resident,
-    /// There and in use by batches.
+    /// There and needed: by batches, or by a load that adds to it.
     Pinned,
     /// To be overwritten; the device has not yet said that it is.
     Evicting,
 }
 
-/// The keys on one device.
+/// The parts of keys on one device.
 #[derive(Debug)]
 pub(crate) struct Residency {
     bytes: u64,
     bytes_max: u64,
-    keys: BTreeMap<SessionId, Key>,
-    /// Keys whose place is [`Place::Evicting`].
+    parts: BTreeMap<(SessionId, PartId), Part>,
+    /// Parts whose place is [`Place::Evicting`].
     evicting: usize,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Key {
+struct Part {
     place: Place,
     bytes: u64,
     last_use: u64,
-    /// Batches that use it.
-    batches: usize,
+    /// Batches and loads that need it.
+    pins: usize,
 }
 
 impl Residency {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { bytes: 0, bytes_max, keys: BTreeMap::new(), evicting: 0, uses: 0 }
+        Self { bytes: 0, bytes_max, parts: BTreeMap::new(), evicting: 0, uses: 0 }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -56,69 +60,97 @@ impl Residency {
         self.bytes_max
     }
 
-    pub(crate) fn place(&self, session: SessionId) -> Place {
-        self.keys.get(&session).map_or(Place::Absent, |key| key.place)
+    pub(crate) fn place(&self, session: SessionId, part: PartId) -> Place {
+        self.parts.get(&(session, part)).map_or(Place::Absent, |part| part.place)
     }
 
-    /// Whether there would be room for a key of this size if every key that may go went.
-    pub(crate) fn could_hold(&self, bytes: u64) -> bool {
-        let kept = self.keys.values().filter(|key| matches!(key.place, Place::Pinned | Place::Loading));
-        kept.map(|key| key.bytes).sum::<u64>().saturating_add(bytes) <= self.bytes_max
+    /// Where a set of parts is: there (`Resident`) when all of them are, else what is to be awaited first.
+    pub(crate) fn place_of_set(&self, session: SessionId, set: &[PartId]) -> Place {
+        let any = |place: Place| set.iter().any(|&part| self.place(session, part) == place);
+        let awaited = [Place::Evicting, Place::Loading, Place::Absent].into_iter().find(|&place| any(place));
+        awaited.unwrap_or(Place::Resident)
     }
 
-    /// The keys that must go so that `bytes` more fit, least recently used first; they count as evicting from now on.
+    /// The parts of a session that are on the device, or on their way to or from it.
+    pub(crate) fn parts_of(&self, session: SessionId) -> impl Iterator<Item = (PartId, Place)> + '_ {
+        let all = (session, PartId(0))..=(session, PartId(u32::MAX));
+        self.parts.range(all).map(|(&(_, id), part)| (id, part.place))
+    }
+
+    /// Whether there would be room for a set if everything else that may go went. With the size of each of its parts.
+    pub(crate) fn could_hold(&self, session: SessionId, set: &[(PartId, u64)]) -> bool {
+        let is_kept = |key: &(SessionId, PartId), part: &Part| {
+            let of_set = key.0 == session && set.iter().any(|&(id, _)| id == key.1);
+            matches!(part.place, Place::Pinned | Place::Loading) && !of_set
+        };
+        let kept = self.parts.iter().filter(|(key, part)| is_kept(key, part)).map(|(_, part)| part.bytes);
+        let needed = kept.chain(set.iter().map(|&(_, bytes)| bytes)).fold(0, u64::saturating_add);
+        needed <= self.bytes_max
+    }
+
+    /// The parts that must go so that `bytes` more fit, least recently used first; they count as evicting from now on.
     /// Asking for all of `bytes_max` clears the device of everything that is not pinned.
-    pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<SessionId> {
+    pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<(SessionId, PartId)> {
         let mut evicted = Vec::new();
-        while self.bytes + bytes > self.bytes_max {
-            let candidates = self.keys.iter().filter(|(_, key)| key.place == Place::Resident);
-            let Some((&session, _)) = candidates.min_by_key(|(_, key)| key.last_use) else { break };
-            self.evict(session);
-            evicted.push(session);
+        while self.bytes.saturating_add(bytes) > self.bytes_max {
+            let candidates = self.parts.iter().filter(|(_, part)| part.place == Place::Resident);
+            let Some((&(session, id), _)) = candidates.min_by_key(|(_, part)| part.last_use) else { break };
+            self.evict(session, id);
+            evicted.push((session, id));
         }
         evicted
     }
 
     /// A load is ordered. Room was made before.
-    pub(crate) fn load(&mut self, session: SessionId, bytes: u64) {
-        assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
-        let key = Key { place: Place::Loading, bytes, last_use: self.uses, batches: 0 };
-        let before = self.keys.insert(session, key);
-        assert!(before.is_none(), "a key is loaded once");
-        self.bytes += bytes;
+    pub(crate) fn load(&mut self, session: SessionId, parts: &[(PartId, u64)]) {
+        for &(id, bytes) in parts {
+            assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
+            let part = Part { place: Place::Loading, bytes, last_use: self.uses, pins: 0 };
+            let before = self.parts.insert((session, id), part);
+            assert!(before.is_none(), "a part is loaded once");
+            self.bytes += bytes;
+        }
     }
 
-    pub(crate) fn loaded(&mut self, session: SessionId) {
-        self.shift(session, Place::Loading, Place::Resident);
+    pub(crate) fn loaded(&mut self, session: SessionId, parts: &[PartId]) {
+        for &id in parts {
+            self.shift(session, id, Place::Loading, Place::Resident);
+        }
     }
 
-    pub(crate) fn load_failed(&mut self, session: SessionId) {
-        let key = self.keys.remove(&session).expect("the key was loading");
-        assert_eq!(key.place, Place::Loading);
-        self.bytes -= key.bytes;
+    pub(crate) fn load_failed(&mut self, session: SessionId, parts: &[PartId]) {
+        for &id in parts {
+            let part = self.parts.remove(&(session, id)).expect("the part was loading");
+            assert_eq!(part.place, Place::Loading);
+            self.bytes -= part.bytes;
+        }
     }
 
-    /// A batch starts: the key stays, and is now the most recently used.
-    pub(crate) fn pin(&mut self, session: SessionId) {
+    /// A batch or a load needs these parts: they stay, and are now the most recently used.
+    pub(crate) fn pin(&mut self, session: SessionId, parts: &[PartId]) {
         self.uses += 1;
-        let key = self.keys.get_mut(&session).expect("the key is on the device");
-        assert!(matches!(key.place, Place::Resident | Place::Pinned), "a batch's key is there, not {:?}", key.place);
-        (key.place, key.last_use) = (Place::Pinned, self.uses);
-        key.batches += 1;
+        for &id in parts {
+            let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
+            assert!(matches!(part.place, Place::Resident | Place::Pinned), "a needed part is not {:?}", part.place);
+            (part.place, part.last_use) = (Place::Pinned, self.uses);
+            part.pins += 1;
+        }
     }
 
-    /// A batch has ended.
-    pub(crate) fn unpin(&mut self, session: SessionId) {
-        let key = self.keys.get_mut(&session).expect("the key is on the device");
-        key.batches -= 1;
-        if key.batches == 0 {
-            key.place = Place::Resident;
+    /// What needed these parts has ended.
+    pub(crate) fn unpin(&mut self, session: SessionId, parts: &[PartId]) {
+        for &id in parts {
+            let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
+            part.pins -= 1;
+            if part.pins == 0 {
+                part.place = Place::Resident;
+            }
         }
     }
 
     /// An eviction is ordered.
-    pub(crate) fn evict(&mut self, session: SessionId) {
-        let bytes = self.shift(session, Place::Resident, Place::Evicting).bytes;
+    pub(crate) fn evict(&mut self, session: SessionId, part: PartId) {
+        let bytes = self.shift(session, part, Place::Resident, Place::Evicting).bytes;
         self.bytes -= bytes;
         self.evicting += 1;
     }
@@ -128,24 +160,24 @@ impl Residency {
         self.evicting > 0
     }
 
-    /// The device has overwritten the key.
-    pub(crate) fn evicted(&mut self, session: SessionId) {
-        let key = self.keys.remove(&session).expect("the key was evicting");
-        assert_eq!(key.place, Place::Evicting);
+    /// The device has overwritten the part.
+    pub(crate) fn evicted(&mut self, session: SessionId, part: PartId) {
+        let part = self.parts.remove(&(session, part)).expect("the part was evicting");
+        assert_eq!(part.place, Place::Evicting);
         self.evicting -= 1;
     }
 
-    /// The device is no more, and with it all keys.
+    /// The device is no more, and with it all parts.
     pub(crate) fn clear(&mut self) {
-        self.keys.clear();
+        self.parts.clear();
         (self.bytes, self.evicting) = (0, 0);
     }
 
-    fn shift(&mut self, session: SessionId, from: Place, to: Place) -> &mut Key {
-        let key = self.keys.get_mut(&session).expect("the key is on the device");
-        assert_eq!(key.place, from, "on its way to {to:?}");
-        key.place = to;
-        key
+    fn shift(&mut self, session: SessionId, id: PartId, from: Place, to: Place) -> &mut Part {
+        let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
+        assert_eq!(part.place, from, "on its way to {to:?}");
+        part.place = to;
+        part
     }
 }
 
@@ -156,47 +188,49 @@ mod tests {
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
     const C: SessionId = SessionId(3);
+    const ONE: PartId = PartId(0);
+    const TWO: PartId = PartId(1);
 
     fn holding(bytes_max: u64, sessions: &[SessionId]) -> Residency {
         let mut residency = Residency::new(bytes_max);
         for &session in sessions {
-            residency.load(session, 10);
-            residency.loaded(session);
-            residency.pin(session);
-            residency.unpin(session);
+            residency.load(session, &[(ONE, 10)]);
+            residency.loaded(session, &[ONE]);
+            residency.pin(session, &[ONE]);
+            residency.unpin(session, &[ONE]);
         }
         residency
     }
 
     #[test]
-    fn the_least_recently_used_key_leaves_first() {
+    fn the_least_recently_used_part_leaves_first() {
         let mut residency = holding(30, &[A, B, C]);
-        residency.pin(A);
-        residency.unpin(A);
-        assert_eq!(residency.make_room(15), [B, C]);
-        assert_eq!(residency.place(A), Place::Resident);
+        residency.pin(A, &[ONE]);
+        residency.unpin(A, &[ONE]);
+        assert_eq!(residency.make_room(15), [(B, ONE), (C, ONE)]);
+        assert_eq!(residency.place(A, ONE), Place::Resident);
         assert_eq!(residency.bytes(), 10);
     }
 
     #[test]
-    fn a_pinned_key_stays() {
+    fn a_pinned_part_stays() {
         let mut residency = holding(20, &[A, B]);
-        residency.pin(A);
-        assert_eq!(residency.make_room(20), [B]);
-        assert_eq!(residency.place(A), Place::Pinned);
+        residency.pin(A, &[ONE]);
+        assert_eq!(residency.make_room(20), [(B, ONE)]);
+        assert_eq!(residency.place(A, ONE), Place::Pinned);
     }
 
     #[test]
-    fn a_key_stays_until_the_last_of_its_batches_has_ended() {
+    fn a_part_stays_until_the_last_batch_that_needs_it_has_ended() {
         let mut residency = holding(10, &[A]);
-        residency.pin(A);
-        residency.pin(A);
-        assert!(!residency.could_hold(10));
-        residency.unpin(A);
-        assert_eq!(residency.place(A), Place::Pinned);
-        residency.unpin(A);
-        assert_eq!(residency.place(A), Place::Resident);
-        assert!(residency.could_hold(10));
+        residency.pin(A, &[ONE]);
+        residency.pin(A, &[ONE]);
+        assert!(!residency.could_hold(B, &[(ONE, 10)]));
+        residency.unpin(A, &[ONE]);
+        assert_eq!(residency.place(A, ONE), Place::Pinned);
+        residency.unpin(A, &[ONE]);
+        assert_eq!(residency.place(A, ONE), Place::Resident);
+        assert!(residency.could_hold(B, &[(ONE, 10)]));
     }
 
     #[test]
@@ -208,17 +242,36 @@ mod tests {
     #[test]
     fn a_failed_load_gives_its_bytes_back() {
         let mut residency = holding(10, &[]);
-        residency.load(A, 10);
-        residency.load_failed(A);
-        assert_eq!((residency.bytes(), residency.place(A)), (0, Place::Absent));
+        residency.load(A, &[(ONE, 7), (TWO, 3)]);
+        residency.load_failed(A, &[ONE, TWO]);
+        assert_eq!((residency.bytes(), residency.place(A, ONE)), (0, Place::Absent));
     }
 
     #[test]
-    fn an_evicted_key_is_absent_only_when_the_device_says_so() {
+    fn an_evicted_part_is_absent_only_when_the_device_says_so() {
         let mut residency = holding(10, &[A]);
-        residency.evict(A);
-        assert_eq!((residency.bytes(), residency.place(A)), (0, Place::Evicting));
-        residency.evicted(A);
-        assert_eq!(residency.place(A), Place::Absent);
+        residency.evict(A, ONE);
+        assert_eq!((residency.bytes(), residency.place(A, ONE)), (0, Place::Evicting));
+        residency.evicted(A, ONE);
+        assert_eq!(residency.place(A, ONE), Place::Absent);
+    }
+
+    #[test]
+    fn a_set_is_there_when_all_of_it_is_and_parts_of_it_that_are_there_count_once() {
+        let mut residency = holding(30, &[A, B]);
+        let set = [ONE, TWO];
+        assert_eq!(residency.place_of_set(A, &set), Place::Absent);
+        assert!(residency.could_hold(A, &[(ONE, 10), (TWO, 20)]), "B may go");
+        residency.pin(A, &[ONE]);
+        assert!(residency.could_hold(A, &[(ONE, 10), (TWO, 20)]), "what is there counts once");
+        residency.pin(B, &[ONE]);
+        assert!(!residency.could_hold(A, &[(ONE, 10), (TWO, 20)]));
+        residency.unpin(B, &[ONE]);
+        assert_eq!(residency.make_room(20), [(B, ONE)], "what a load adds to is pinned");
+        residency.load(A, &[(TWO, 20)]);
+        assert_eq!(residency.place_of_set(A, &set), Place::Loading);
+        residency.loaded(A, &[TWO]);
+        assert_eq!(residency.place_of_set(A, &set), Place::Resident);
+        assert_eq!(residency.parts_of(A).map(|(part, _)| part).collect::<Vec<_>>(), set);
     }
 }

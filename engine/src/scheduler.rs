@@ -35,11 +35,13 @@ pub use work::{Form, Levels, Work};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair::FairQueue;
+use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::residency::Place;
 use crate::session::{AccountId, SessionId};
@@ -84,8 +86,8 @@ enum Phase {
 #[derive(Debug)]
 struct Session {
     host_bytes: u64,
-    /// The prepared key's on each device.
-    device_bytes: Vec<u64>,
+    /// Of each part of the prepared key, on each device.
+    device_bytes: Vec<Vec<u64>>,
     slot_bytes: u64,
     unit_cost: u32,
     /// Rows waiting; parts of one operation are in the order of its rows.
@@ -119,6 +121,8 @@ struct Waiting {
 struct Operation {
     session: SessionId,
     units: Vec<u32>,
+    /// Parts of the key that it needs.
+    key: Arc<[PartId]>,
     /// Slots of each row of a list.
     list_slots: Vec<u32>,
     queued_rows: usize,
@@ -229,10 +233,11 @@ impl Scheduler {
             }
             Event::Submitted { session, operation, work, deadline } => {
                 work.check();
-                let Work { units, form } = work;
+                let Work { units, key, form } = work;
+                let rows = Operation::new(session, units, key, deadline);
                 match form {
-                    Form::List { slots } => self.submit_list(now, session, operation, units, slots, deadline),
-                    Form::Circuit(levels) => self.submit_circuit(session, operation, units, levels, deadline),
+                    Form::List { slots } => self.submit_list(now, operation, Operation { list_slots: slots, ..rows }),
+                    Form::Circuit(levels) => self.submit_circuit(operation, rows, levels),
                 }
             }
             Event::Cancelled(operation) => self.cancel(operation),
@@ -242,8 +247,8 @@ impl Scheduler {
                 return Some((device, session));
             }
             Event::LoadFailed { device, session, failure } => self.load_failed(device, session, failure),
-            Event::Evicted { device, session } => {
-                self.devices[device.0].residency.evicted(session);
+            Event::Evicted { device, session, part } => {
+                self.devices[device.0].residency.evicted(session, part);
                 self.heard(device);
                 self.advance_close(session);
             }
@@ -274,13 +279,15 @@ impl Scheduler {
         assert!(before.is_none(), "{session:?} is opened once");
     }
 
-    fn admit_session(&self, host_bytes: u64, device_bytes: &[u64]) -> Result<(), Error> {
+    fn admit_session(&self, host_bytes: u64, device_bytes: &[Vec<u64>]) -> Result<(), Error> {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
-        let mut needs = self.devices_in_service().map(|DeviceId(at)| (device_bytes[at], &self.devices[at].limits));
-        let Some((bytes, limits)) = needs.clone().next() else { return Err(self.nobody_serves()) };
-        if needs.all(|(bytes, limits)| bytes > limits.resident_bytes_max) {
+        let largest = |parts: &[u64]| parts.iter().copied().max().unwrap_or(0);
+        let needs =
+            self.devices_in_service().map(|DeviceId(at)| (largest(&device_bytes[at]), &self.devices[at].limits));
+        let Some((bytes, limits)) = needs.clone().next() else { return Err(self.no_device_serves()) };
+        if needs.clone().all(|(bytes, limits)| bytes > limits.resident_bytes_max) {
             Err(Error::KeyTooLarge { bytes, bytes_max: limits.resident_bytes_max })
         } else if self.totals.key_bytes.saturating_add(host_bytes) > self.limits.key_bytes_max {
             Err(Error::Busy { retry_after: KEY_RETRY_AFTER })
@@ -289,40 +296,42 @@ impl Scheduler {
         }
     }
 
-    fn submit_list(
-        &mut self,
-        now: Duration,
-        session: SessionId,
-        operation: OperationId,
-        units: Vec<u32>,
-        slots: Vec<u32>,
-        deadline: Option<Duration>,
-    ) {
-        let rows = units.len();
-        if let Err(error) = self.admit_list(session, rows) {
+    fn submit_list(&mut self, now: Duration, operation: OperationId, list: Operation) {
+        let (session, rows) = (list.session, list.units.len());
+        if let Err(error) = self.admit_list(session, rows, &list.key) {
             self.commands.push(Command::Refuse { operation, error });
             return;
         }
-        self.accept(operation, Operation { list_slots: slots, ..Operation::new(session, units, deadline, None) });
+        self.accept(operation, list);
         self.totals.held_rows += rows;
         self.session(session).held_rows += rows;
         self.enqueue(Waiting { operation, rows: 0..rows, failed_on: None }, VecDeque::push_back);
         self.gather_or_make_ready(now, session);
     }
 
-    fn admit_list(&self, session: SessionId, rows: usize) -> Result<(), Error> {
-        let fits = self.admit(session)?.held_rows + rows <= self.limits.session_rows_max
+    fn admit_list(&self, session: SessionId, rows: usize, key: &[PartId]) -> Result<(), Error> {
+        let fits = self.admit(session, key)?.held_rows + rows <= self.limits.session_rows_max
             && self.totals.held_rows + rows <= self.limits.queue_rows_max;
         if fits { Ok(()) } else { Err(self.busy(self.totals.queued_cost)) }
     }
 
-    /// The session, if it takes work.
-    fn admit(&self, session: SessionId) -> Result<&Session, Error> {
+    /// The session, if it takes work that needs these parts of its key.
+    fn admit(&self, session: SessionId, key: &[PartId]) -> Result<&Session, Error> {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
         let open = self.sessions.get(&session).filter(|session| !session.closing).ok_or(Error::Gone)?;
-        if self.devices_for(session).next().is_none() { Err(self.nobody_serves()) } else { Ok(open) }
+        if self.devices_for(session, key).next().is_some() {
+            return Ok(open);
+        }
+        // a device that could hold them all may have been lost: then the set is not too large
+        let sizes = (0..self.devices.len()).map(|at| {
+            let bytes_max = self.devices[at].limits.resident_bytes_max;
+            (self.bytes_of_set(session, key, DeviceId(at)), bytes_max)
+        });
+        let (bytes, bytes_max) =
+            sizes.min_by_key(|(bytes, max)| bytes.saturating_sub(*max)).expect("there is a device");
+        Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
     /// The refusal of a client who should come again when work of this cost is done.
@@ -356,14 +365,16 @@ impl Scheduler {
         for device in (0..self.devices.len()).map(DeviceId) {
             self.free_arena(device, session);
             let books = &mut self.devices[device.0];
-            let place = books.residency.place(session);
             // A device that retires may have an arena whose key has left it.
             let retires = books.failure.is_some() && !books.retired;
-            gone &= place == Place::Absent && !retires;
+            let there: Vec<_> = books.residency.parts_of(session).collect();
+            gone &= there.is_empty() && !retires;
             // in every other case the device's report brings us back here
-            if place == Place::Resident && books.failure.is_none() {
-                books.residency.evict(session);
-                self.commands.push(Command::Evict { device, session });
+            if books.failure.is_none() {
+                for (part, _) in there.into_iter().filter(|&(_, place)| place == Place::Resident) {
+                    books.residency.evict(session, part);
+                    self.commands.push(Command::Evict { device, session, part });
+                }
             }
         }
         if gone {
@@ -376,7 +387,7 @@ impl Scheduler {
 }
 
 impl Session {
-    fn new(host_bytes: u64, device_bytes: Vec<u64>, slot_bytes: u64, unit_cost: u32) -> Self {
+    fn new(host_bytes: u64, device_bytes: Vec<Vec<u64>>, slot_bytes: u64, unit_cost: u32) -> Self {
         Self {
             host_bytes,
             device_bytes,
@@ -396,17 +407,19 @@ impl Session {
 }
 
 impl Operation {
-    fn new(session: SessionId, units: Vec<u32>, deadline: Option<Duration>, circuit: Option<Circuit>) -> Self {
+    /// Rows that are neither a list nor a circuit yet.
+    fn new(session: SessionId, units: Vec<u32>, key: Vec<PartId>, deadline: Option<Duration>) -> Self {
         Self {
             session,
             units,
+            key: key.into(),
             list_slots: Vec::new(),
             queued_rows: 0,
             running_rows: 0,
             finished_rows: 0,
             started: None,
             deadline,
-            circuit,
+            circuit: None,
         }
     }
 

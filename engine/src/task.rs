@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
+pub(crate) use key::EVALUATION_KEY;
 pub use key::{KeyParams, KeyPart};
 
 use crate::batch::Part;
@@ -91,7 +92,7 @@ impl Task {
                 let units: Vec<u32> = list.gates().iter().map(|gate| gate.bootstraps() as u32).collect();
                 // a gate has one operand more than bootstraps, and a result
                 let slots = units.iter().map(|bootstraps| bootstraps + 2).collect();
-                Work { units, form: Form::List { slots } }
+                Work { units, key: vec![EVALUATION_KEY], form: Form::List { slots } }
             }
             Task::Circuit(circuit) => {
                 let PlannedCircuit { plan, inputs } = &**circuit;
@@ -101,7 +102,7 @@ impl Task {
                     host_bytes: ((inputs.len() + plan.outputs().len()) * 4 * self.row_words()) as u64,
                 };
                 let units = plan.gates().iter().map(|gate| gate.gate.bootstraps() as u32).collect();
-                Work { units, form: Form::Circuit(levels) }
+                Work { units, key: vec![EVALUATION_KEY], form: Form::Circuit(levels) }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Form, Limits, Scheduler, Work};
-use engine::{AccountId, OperationId, SessionId};
+use engine::{AccountId, OperationId, PartId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
 
@@ -18,7 +18,8 @@ struct Miller {
     account: AccountId,
     weight: u32,
     unit_cost: u32,
-    key_bytes: u64,
+    /// Of each part of its key; an operation needs some.
+    key_bytes: Vec<u64>,
     waiting_rows: usize,
     /// Cost of its batches.
     served: u64,
@@ -65,9 +66,9 @@ impl Mill {
     /// Opens all sessions and gives each work.
     fn open(&mut self) {
         for (&session, miller) in &self.sessions {
-            let Miller { account, weight, unit_cost, key_bytes, .. } = *miller;
-            let device_bytes = vec![key_bytes; self.orders.len()];
-            let host_bytes = key_bytes;
+            let Miller { account, weight, unit_cost, .. } = *miller;
+            let device_bytes = vec![miller.key_bytes.clone(); self.orders.len()];
+            let host_bytes = 1;
             let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes: 1 };
             assert_eq!(self.scheduler.step(Duration::ZERO, event), []);
         }
@@ -81,7 +82,10 @@ impl Mill {
                 let rows = self.dice.between(1, 150) as usize;
                 let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 1, 2])).collect();
                 let slots = units.iter().map(|units| units + 2).collect();
-                let work = Work { units, form: Form::List { slots } };
+                let parts = self.sessions[&session].key_bytes.len() as u64;
+                let first = self.dice.below(parts);
+                let key = (first..self.dice.between(first + 1, parts)).map(|part| PartId(part as u32)).collect();
+                let work = Work { units, key, form: Form::List { slots } };
                 let operation = OperationId(self.operations);
                 self.sessions.get_mut(&session).expect("it is open").waiting_rows += rows;
                 self.feed(Event::Submitted { session, operation, work, deadline: None });
@@ -115,8 +119,8 @@ impl Mill {
     fn report(&mut self, device: DeviceId) {
         let events = match self.orders[device.0].pop_front() {
             None => return,
-            Some(Command::Load { device, session }) => vec![Event::Loaded { device, session }],
-            Some(Command::Evict { device, session }) => vec![Event::Evicted { device, session }],
+            Some(Command::Load { device, session, .. }) => vec![Event::Loaded { device, session }],
+            Some(Command::Evict { device, session, part }) => vec![Event::Evicted { device, session, part }],
             Some(Command::Run { batches, .. }) => batches.iter().map(|batch| self.end_of(batch)).collect(),
             Some(other) => panic!("{other:?}"),
         };
@@ -195,7 +199,7 @@ fn millers(dice: &mut Dice, weights: &[u32]) -> Vec<Miller> {
             account: AccountId(u128::from(account)),
             weight: weights[account as usize],
             unit_cost: dice.pick(&[32, 32, UNIT_COST_MAX]),
-            key_bytes: dice.pick(&[10, 10, 30, 60]),
+            key_bytes: dice.pick(&[&[10][..], &[10], &[30], &[60], &[10, 20, 30], &[30, 30]]).to_vec(),
             waiting_rows: 0,
             served: 0,
             waits: 0,
@@ -258,7 +262,7 @@ fn four_times_the_weight_gets_four_times_the_work() {
         account: AccountId(u128::from(weight)),
         weight,
         unit_cost: 32,
-        key_bytes: 10,
+        key_bytes: vec![10],
         waiting_rows: 0,
         served: 0,
         waits: 0,

@@ -10,6 +10,7 @@ use super::{Command, Operation, Scheduler, Waiting};
 use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair::COST_OF_UNIT;
+use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::residency::Place;
 use crate::session::SessionId;
@@ -39,24 +40,18 @@ impl Circuit {
 
 /// From submission to end.
 impl Scheduler {
-    pub(super) fn submit_circuit(
-        &mut self,
-        session: SessionId,
-        operation: OperationId,
-        units: Vec<u32>,
-        levels: Levels,
-        deadline: Option<Duration>,
-    ) {
-        let home = match self.admit_circuit(session, units.len(), &levels) {
+    pub(super) fn submit_circuit(&mut self, operation: OperationId, rows: Operation, levels: Levels) {
+        let (session, count) = (rows.session, rows.units.len());
+        let home = match self.admit_circuit(session, count, &rows.key, &levels) {
             Ok(home) => home,
             Err(error) => return self.commands.push(Command::Refuse { operation, error }),
         };
         let Levels { ends, slots, host_bytes } = levels;
         self.totals.circuits += 1;
-        self.totals.circuit_rows += units.len();
+        self.totals.circuit_rows += count;
         self.totals.circuit_bytes += host_bytes;
         let books = self.session(session);
-        books.circuit_rows += units.len();
+        books.circuit_rows += count;
         books.circuit_bytes += host_bytes;
         let slot_bytes = books.slot_bytes;
         self.devices[home.0].reserve(session, slots, slot_bytes);
@@ -70,13 +65,19 @@ impl Scheduler {
             restarting: None,
             restarted: false,
         };
-        self.accept(operation, Operation::new(session, units, deadline, Some(circuit)));
+        self.accept(operation, Operation { circuit: Some(circuit), ..rows });
         self.session(session).circuits.insert(operation);
         self.enqueue_level(operation);
     }
 
-    fn admit_circuit(&self, session: SessionId, rows: usize, levels: &Levels) -> Result<DeviceId, Error> {
-        let books = self.admit(session)?;
+    fn admit_circuit(
+        &self,
+        session: SessionId,
+        rows: usize,
+        key: &[PartId],
+        levels: &Levels,
+    ) -> Result<DeviceId, Error> {
+        let books = self.admit(session, key)?;
         let (limits, totals) = (&self.limits, &self.totals);
         let (rows, bytes) = (rows as u64, levels.host_bytes);
         const ROWS: &str = "rows";
@@ -94,7 +95,7 @@ impl Scheduler {
                 return Err(self.busy_with_circuits());
             }
         }
-        self.home_for(session, levels.slots, None)
+        self.home_for(session, key, levels.slots, None)
     }
 
     fn busy_with_circuits(&self) -> Error {
@@ -103,12 +104,18 @@ impl Scheduler {
 
     /// The device for a circuit: one with room, other than the one to avoid if there is one, with the key if there is one,
     /// with the least claimed.
-    fn home_for(&self, session: SessionId, slots: usize, avoid: Option<DeviceId>) -> Result<DeviceId, Error> {
+    fn home_for(
+        &self,
+        session: SessionId,
+        key: &[PartId],
+        slots: usize,
+        avoid: Option<DeviceId>,
+    ) -> Result<DeviceId, Error> {
         let slot_bytes = self.sessions[&session].slot_bytes;
-        let fit = self.devices_for(session).map(|id| (id, &self.devices[id.0]));
+        let fit = self.devices_for(session, key).map(|id| (id, &self.devices[id.0]));
         let best = fit.clone().filter(|(_, device)| device.has_room(session, slots, slot_bytes)).min_by_key(
             |&(id, device)| {
-                let no_key = device.residency.place(session) == Place::Absent;
+                let no_key = device.residency.place_of_set(session, key) == Place::Absent;
                 (Some(id) == avoid, no_key, device.claimed_bytes())
             },
         );
@@ -121,7 +128,7 @@ impl Scheduler {
             needed.saturating_sub(max)
         };
         match fit.min_by_key(|&(_, device)| lacks(device)) {
-            None => Err(self.nobody_serves()),
+            None => Err(self.no_device_serves()),
             Some((_, device)) if lacks(device) > 0 => {
                 let (needed, max) = bytes(device);
                 Err(Error::CircuitTooLarge { of: "bytes on the device", needed, max })
@@ -223,7 +230,7 @@ impl Scheduler {
         let (session, running, circuit) = (failed.session, failed.running_rows, failed.circuit.as_ref());
         let circuit = circuit.expect("it is one");
         if circuit.restarting.is_none() {
-            if let Some(error) = self.reason_not_to_retry(session, circuit.restarted, reason) {
+            if let Some(error) = self.reason_not_to_retry(session, &failed.key, circuit.restarted, reason) {
                 return self.end(operation, error);
             }
             self.drop_queued(operation);
@@ -241,9 +248,9 @@ impl Scheduler {
         circuit.restarted |= begun;
         circuit.level = 0;
         let (home, slots, taken) = (circuit.home, circuit.slots, circuit.taken.take());
-        let session = self.operations[&operation].session;
+        let (session, key) = (self.operations[&operation].session, self.operations[&operation].key.clone());
         self.leave_home(session, home, slots, taken);
-        let next = self.home_for(session, slots, Some(home));
+        let next = self.home_for(session, &key, slots, Some(home));
         let slot_bytes = self.sessions[&session].slot_bytes;
         // It must have a home to leave when it ends, too.
         let home = *next.as_ref().unwrap_or(&home);

@@ -8,6 +8,7 @@ use super::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
 use super::{DeviceLimits, Scheduler};
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
+use crate::key::PartId;
 use crate::residency::Residency;
 use crate::session::SessionId;
 use crate::slots::Slots;
@@ -19,7 +20,7 @@ pub(super) const FAILURES_MAX: u32 = 3;
 pub(super) struct Device {
     pub(super) limits: DeviceLimits,
     pub(super) residency: Residency,
-    pub(super) loading: Option<SessionId>,
+    pub(super) loading: Option<Loading>,
     /// Calls that were ordered and not reported, in the order in which they were. The last may be [`Call::open`].
     pub(super) calls: Vec<Call>,
     /// The session whose batch or load is next here.
@@ -44,6 +45,16 @@ pub(super) struct Device {
     pub(super) given_up: bool,
     /// Batches that it had then.
     pub(super) unreported: BTreeSet<BatchId>,
+}
+
+/// A set of parts that is loaded.
+#[derive(Debug)]
+pub(super) struct Loading {
+    pub(super) session: SessionId,
+    /// Those that were not there.
+    pub(super) parts: Vec<PartId>,
+    /// Those that were, and stay.
+    pub(super) pinned: Vec<PartId>,
 }
 
 /// Batches of different sessions that run side by side.
@@ -135,6 +146,11 @@ impl Device {
     /// Whether another call, or a load, may be ordered.
     pub(super) fn has_place(&self) -> bool {
         self.loading.is_none() && self.calls.len() < self.limits.batches_in_flight_max
+    }
+
+    /// Whether it loads parts of this session's key.
+    pub(super) fn loads(&self, session: SessionId) -> bool {
+        self.loading.as_ref().is_some_and(|loading| loading.session == session)
     }
 
     /// The call that another batch may join, if it is small enough.
@@ -314,10 +330,28 @@ impl Scheduler {
         (0..self.devices.len()).map(DeviceId).filter(|&device| self.in_service(device))
     }
 
-    /// Devices in service that can hold the session's key.
-    pub(super) fn devices_for(&self, session: SessionId) -> impl Iterator<Item = DeviceId> + Clone + '_ {
-        let needs = &self.sessions[&session].device_bytes;
-        self.devices_in_service().filter(|device| needs[device.0] <= self.devices[device.0].limits.resident_bytes_max)
+    /// Devices in service that can hold these parts of the session's key together.
+    pub(super) fn devices_for<'a>(
+        &'a self,
+        session: SessionId,
+        key: &'a [PartId],
+    ) -> impl Iterator<Item = DeviceId> + Clone + 'a {
+        self.devices_in_service().filter(move |&device| self.fits(session, key, device))
+    }
+
+    /// Whether a device can hold these parts of the session's key together.
+    pub(super) fn fits(&self, session: SessionId, key: &[PartId], device: DeviceId) -> bool {
+        self.bytes_of_set(session, key, device) <= self.devices[device.0].limits.resident_bytes_max
+    }
+
+    /// Size of a part on a device.
+    pub(super) fn bytes_of_part(&self, session: SessionId, part: PartId, device: DeviceId) -> u64 {
+        self.sessions[&session].device_bytes[device.0][part.0 as usize]
+    }
+
+    /// Size of these parts together.
+    pub(super) fn bytes_of_set(&self, session: SessionId, key: &[PartId], device: DeviceId) -> u64 {
+        key.iter().map(|&part| self.bytes_of_part(session, part, device)).fold(0, u64::saturating_add)
     }
 
     pub(super) fn devices_that_take_work(&self) -> impl Iterator<Item = DeviceId> + '_ {
@@ -327,8 +361,8 @@ impl Scheduler {
         })
     }
 
-    /// What is said to who wants work done when no device can do it.
-    pub(super) fn nobody_serves(&self) -> Error {
+    /// The refusal where no device in service can do the work.
+    pub(super) fn no_device_serves(&self) -> Error {
         let reasons: Vec<_> = self.devices.iter().filter_map(|device| device.failure.as_deref()).collect();
         Error::Device(format!("no device is in service: {}", reasons.join("; ")))
     }

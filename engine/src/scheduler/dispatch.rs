@@ -1,11 +1,13 @@
 //! What each device does next.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::devices::Call;
+use super::devices::{Call, Loading};
 use super::work::{cost_of, rows_that_fit, size_of, units_of};
-use super::{Command, Scheduler, Waiting};
+use super::{Command, Operation, Scheduler, Waiting};
 use crate::batch::{Batch, BatchId, DeviceId, Part};
+use crate::key::PartId;
 use crate::residency::Place;
 use crate::session::SessionId;
 
@@ -17,7 +19,7 @@ impl Scheduler {
             && self.fair.is_ready(session)
             && self.in_service(device)
             && self.devices[device.0].has_place()
-            && self.has_work_for(session, device)
+            && self.key_place(session, device) == Place::Resident
         {
             self.run(now, session, device);
         }
@@ -30,7 +32,7 @@ impl Scheduler {
                 }
                 continue;
             };
-            match self.devices[device.0].residency.place(session) {
+            match self.key_place(session, device) {
                 Place::Absent => self.load(session, device),
                 _ => self.run(now, session, device),
             }
@@ -76,16 +78,15 @@ impl Scheduler {
     /// Of a ready session that can be given no work now: the device whose next place is to be its own. One where it has room
     /// as soon as there is a place, else one that must drain; of those, the one with the least to do.
     fn device_to_reserve(&self, session: SessionId, reserved: &[Option<SessionId>]) -> Option<DeviceId> {
-        if self.devices.iter().any(|device| device.residency.place(session) == Place::Loading) {
-            return None; // it is served where it is loaded
+        if self.devices.iter().any(|device| device.loads(session)) {
+            return None; // it is served where its key is loaded
         }
-        let needs = &self.sessions[&session].device_bytes;
-        let must_drain = |id: DeviceId| match self.devices[id.0].residency.place(session) {
+        let must_drain = |id: DeviceId| match self.key_place(session, id) {
             Place::Resident | Place::Pinned => false,
-            Place::Absent => !self.devices[id.0].residency.could_hold(needs[id.0]),
+            Place::Absent => !self.could_hold_next(session, id),
             Place::Loading | Place::Evicting => true,
         };
-        let free = self.devices_for(session).filter(|id| reserved[id.0].is_none());
+        let free = self.devices_in_service().filter(|id| reserved[id.0].is_none());
         let candidates = free.filter(|&id| self.has_work_for(session, id));
         candidates.min_by_key(|&id| (must_drain(id), self.devices[id.0].works()))
     }
@@ -100,24 +101,22 @@ impl Scheduler {
     /// on such a one, else to an idle one, else to one that has its key.
     fn device_for(&self, session: SessionId, open: &[DeviceId]) -> Option<DeviceId> {
         let books = &self.sessions[&session];
-        let loading = self.devices.iter().any(|device| device.residency.place(session) == Place::Loading);
-        let needs = &books.device_bytes;
-        let fits = |id: &DeviceId| needs[id.0] <= self.devices[id.0].limits.resident_bytes_max;
+        let loading = self.devices.iter().any(|device| device.loads(session));
         let rank = |id: DeviceId| {
             let device = &self.devices[id.0];
             let idle = device.calls.is_empty();
-            match device.residency.place(session) {
+            match self.key_place(session, id) {
                 Place::Resident | Place::Pinned if self.may_join(session, id) => Some(1),
                 _ if !device.has_place() => None,
                 Place::Resident | Place::Pinned => Some(if idle { 0 } else { 3 }),
                 // One load at a time: the first rows may well be all.
-                Place::Absent if loading || !device.residency.could_hold(needs[id.0]) => None,
+                Place::Absent if loading || !self.could_hold_next(session, id) => None,
                 Place::Absent if books.load_failed_on == Some(id) => Some(5),
                 Place::Absent => Some(if idle { 2 } else { 4 }),
                 Place::Loading | Place::Evicting => None, // the device's report brings us back here
             }
         };
-        let candidates = open.iter().copied().filter(|id| fits(id) && self.has_work_for(session, *id));
+        let candidates = open.iter().copied().filter(|&id| self.has_work_for(session, id));
         candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
     }
 
@@ -155,34 +154,65 @@ impl Scheduler {
     }
 
     fn has_work_for(&self, session: SessionId, device: DeviceId) -> bool {
-        self.sessions[&session].queue.iter().any(|waiting| self.may_start(session, waiting, device))
+        self.next_key(session, device).is_some()
+    }
+
+    /// The parts of its key that the session's next rows need on a device, if it has rows for it.
+    fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[PartId]>> {
+        let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(session, waiting, device))?;
+        Some(self.operations[&next.operation].key.clone())
+    }
+
+    /// Where those are: `Resident` when all are there.
+    fn key_place(&self, session: SessionId, device: DeviceId) -> Place {
+        let key = self.next_key(session, device);
+        key.map_or(Place::Absent, |key| self.devices[device.0].residency.place_of_set(session, &key))
+    }
+
+    /// Whether there would be room for those if everything else that may go went.
+    fn could_hold_next(&self, session: SessionId, device: DeviceId) -> bool {
+        let sizes = |key: Arc<[PartId]>| self.sizes(session, &key, device);
+        let set = self.next_key(session, device).map(sizes);
+        set.is_some_and(|set| self.devices[device.0].residency.could_hold(session, &set))
+    }
+
+    /// Parts with their sizes on a device.
+    fn sizes(&self, session: SessionId, key: &[PartId], device: DeviceId) -> Vec<(PartId, u64)> {
+        key.iter().map(|&part| (part, self.bytes_of_part(session, part, device))).collect()
     }
 
     /// Whether these rows may run on this device. What failed on one goes to another if there is another.
     fn may_start(&self, session: SessionId, waiting: &Waiting, device: DeviceId) -> bool {
-        match &self.operations[&waiting.operation].circuit {
+        let Operation { circuit, key, .. } = &self.operations[&waiting.operation];
+        let may_run = match circuit {
             Some(circuit) => self.may_run_on(session, circuit, device),
-            None => waiting.failed_on != Some(device) || self.devices_for(session).all(|other| other == device),
-        }
+            None => waiting.failed_on != Some(device) || self.devices_for(session, key).all(|other| other == device),
+        };
+        may_run && self.fits(session, key, device)
     }
 
     fn load(&mut self, session: SessionId, device: DeviceId) {
-        let bytes = self.sessions[&session].device_bytes[device.0];
+        let key = self.next_key(session, device).expect("it has rows for the device");
         self.release_reservations(session);
         // what runs beside a load must be there before it
         self.order_open_call(device);
-        self.make_room(device, bytes);
+        let residency = &mut self.devices[device.0].residency;
+        let is_absent = |part: &PartId| residency.place(session, *part) == Place::Absent;
+        let (parts, pinned): (Vec<_>, Vec<_>) = key.iter().copied().partition(is_absent);
+        residency.pin(session, &pinned);
+        let sizes = self.sizes(session, &parts, device);
+        self.make_room(device, sizes.iter().map(|(_, bytes)| bytes).sum());
         let books = &mut self.devices[device.0];
-        books.residency.load(session, bytes);
-        books.loading = Some(session);
-        self.commands.push(Command::Load { device, session });
+        books.residency.load(session, &sizes);
+        books.loading = Some(Loading { session, parts: parts.clone(), pinned });
+        self.commands.push(Command::Load { device, session, parts });
     }
 
     pub(super) fn make_room(&mut self, device: DeviceId, bytes: u64) {
         let evicted = self.devices[device.0].residency.make_room(bytes);
-        for session in evicted {
+        for (session, part) in evicted {
             self.free_arena(device, session);
-            self.commands.push(Command::Evict { device, session });
+            self.commands.push(Command::Evict { device, session, part });
         }
     }
 
@@ -201,7 +231,7 @@ impl Scheduler {
         if self.sessions[&session].queue.is_empty() {
             self.fair.set_ready(session, false);
         }
-        self.devices[device.0].residency.pin(session);
+        self.devices[device.0].residency.pin(session, &batch.key);
         let rides_alone = batch.parts.iter().any(|part| part.retried);
         let call = self.devices[device.0].calls.last_mut().expect("it was just put there");
         call.cost += batch.cost;
@@ -223,7 +253,8 @@ impl Scheduler {
     fn next_batch(&mut self, now: Duration, session: SessionId, device: DeviceId) -> Batch {
         let id = BatchId(self.totals.batches_started);
         self.totals.batches_started += 1;
-        let mut batch = Batch { id, device, session, parts: Vec::new(), arena_slots: 0, units: 0, cost: 0 };
+        let mut batch =
+            Batch { id, device, session, parts: Vec::new(), key: Vec::new(), arena_slots: 0, units: 0, cost: 0 };
         let call = self.devices[device.0].calls.last().expect("a batch is of a call");
         let (mut room, first_of_call) = (call.room, call.batches.is_empty());
         let mut at = 0;
@@ -239,6 +270,10 @@ impl Scheduler {
             {
                 break;
             }
+            let key = self.operations[&waiting.operation].key.clone();
+            if self.devices[device.0].residency.place_of_set(session, &key) != Place::Resident {
+                break; // first come, first served: what is behind waits for its key
+            }
             let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
             let fits = rows_that_fit(&operation.units[waiting.rows.clone()], room);
             let rows = if batch.parts.is_empty() && first_of_call { fits.max(1) } else { fits };
@@ -252,7 +287,10 @@ impl Scheduler {
             batch.units += units_of(units);
             batch.cost += cost_of(units, self.sessions[&session].unit_cost);
             batch.parts.push(part);
+            batch.key.extend(&*key);
         }
+        batch.key.sort_unstable();
+        batch.key.dedup();
         batch.arena_slots = self.devices[device.0].arena_slots(session);
         self.devices[device.0].calls.last_mut().expect("it was there before").room = room;
         batch

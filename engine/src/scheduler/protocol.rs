@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::work::Work;
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
+use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::session::{AccountId, SessionId};
 
@@ -89,10 +90,10 @@ pub enum Event {
         weight: u32,
         /// Cost of a unit of work under this key, [`crate::fair::COST_OF_UNIT`] under the cheapest.
         unit_cost: u32,
-        /// Size of the seeded key.
+        /// Host memory that the key takes.
         host_bytes: u64,
-        /// Size of the prepared key on each device.
-        device_bytes: Vec<u64>,
+        /// Size of each part of the prepared key, on each device.
+        device_bytes: Vec<Vec<u64>>,
         /// Size of a slot of the session's arenas.
         slot_bytes: u64,
     },
@@ -118,7 +119,7 @@ pub enum Event {
         /// Whose key.
         session: SessionId,
     },
-    /// [`Command::Load`] failed; nothing of the key is on the device.
+    /// [`Command::Load`] failed; none of its parts is on the device.
     LoadFailed {
         /// Where.
         device: DeviceId,
@@ -127,12 +128,14 @@ pub enum Event {
         /// What went wrong.
         failure: Failure,
     },
-    /// [`Command::Evict`] was carried out: the key is overwritten.
+    /// [`Command::Evict`] was carried out: the part is overwritten.
     Evicted {
         /// Where.
         device: DeviceId,
         /// Whose key.
         session: SessionId,
+        /// Which part of it.
+        part: PartId,
     },
     /// A batch of [`Command::Run`] was carried out.
     BatchDone(BatchId),
@@ -184,19 +187,23 @@ pub enum Command {
         /// Why.
         error: Error,
     },
-    /// To a device: prepare this session's key.
+    /// To a device: prepare these parts of a session's key. Reported once, when all are there or one failed.
     Load {
         /// Where.
         device: DeviceId,
         /// Whose key.
         session: SessionId,
+        /// Which parts of it; at least one.
+        parts: Vec<PartId>,
     },
-    /// To a device: overwrite this session's prepared key.
+    /// To a device: overwrite a prepared part of a session's key.
     Evict {
         /// Where.
         device: DeviceId,
         /// Whose key.
         session: SessionId,
+        /// Which part of it.
+        part: PartId,
     },
     /// To a device: run these batches side by side, in one call. Each is reported.
     Run {

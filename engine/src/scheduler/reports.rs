@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::devices::{Call, FAILURES_MAX};
-use super::{Cause, Command, Failure, Phase, Scheduler, Waiting};
+use super::devices::{Call, FAILURES_MAX, Loading};
+use super::{Cause, Command, Failure, Operation, Phase, Scheduler, Waiting};
 use crate::batch::{Batch, BatchId, DeviceId, Part};
 use crate::error::Error;
+use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
@@ -21,16 +22,16 @@ enum CameBack {
 /// Keys.
 impl Scheduler {
     pub(super) fn loaded(&mut self, device: DeviceId, session: SessionId) {
-        self.device_was_loading(device, session);
-        self.devices[device.0].residency.loaded(session);
+        let parts = self.device_was_loading(device, session);
+        self.devices[device.0].residency.loaded(session, &parts);
         self.devices[device.0].failures = 0;
         self.session(session).load_failed_on = None;
         self.advance_close(session);
     }
 
     pub(super) fn load_failed(&mut self, device: DeviceId, session: SessionId, failure: Failure) {
-        self.device_was_loading(device, session);
-        self.devices[device.0].residency.load_failed(session);
+        let parts = self.device_was_loading(device, session);
+        self.devices[device.0].residency.load_failed(session, &parts);
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
             // not for the key's sake
@@ -45,10 +46,15 @@ impl Scheduler {
         self.advance_close(session);
     }
 
-    fn device_was_loading(&mut self, device: DeviceId, session: SessionId) {
-        let loading = self.devices[device.0].loading.take();
-        assert_eq!(loading, Some(session), "{session:?} was reported, but the device was not loading it");
+    /// The parts that it was to load.
+    fn device_was_loading(&mut self, device: DeviceId, session: SessionId) -> Vec<PartId> {
+        let books = &mut self.devices[device.0];
+        let loading = books.loading.take().filter(|loading| loading.session == session);
+        let Loading { parts, pinned, .. } =
+            loading.unwrap_or_else(|| panic!("{session:?} was reported, but the device was not loading it"));
+        books.residency.unpin(session, &pinned);
         self.heard(device);
+        parts
     }
 
     /// The device's books and ours differ: whatever may leave it does before the second try.
@@ -104,15 +110,16 @@ impl Scheduler {
         }
         if failure.cause == Cause::OutOfMemory {
             // all but the key that the second try needs
-            self.devices[batch.device.0].residency.pin(batch.session);
+            self.devices[batch.device.0].residency.pin(batch.session, &batch.key);
             self.clear(batch.device);
-            self.devices[batch.device.0].residency.unpin(batch.session);
+            self.devices[batch.device.0].residency.unpin(batch.session, &batch.key);
         }
         self.advance_close(batch.session);
     }
 
     fn list_failed(&mut self, batch: &Batch, part: &Part, reason: &str) {
-        if let Some(error) = self.reason_not_to_retry(batch.session, part.retried, reason) {
+        let key = &self.operations[&part.operation].key;
+        if let Some(error) = self.reason_not_to_retry(batch.session, key, part.retried, reason) {
             self.release_rows(batch.session, part.rows.len());
             self.end(part.operation, error);
         } else {
@@ -122,13 +129,20 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn reason_not_to_retry(&self, session: SessionId, retried: bool, reason: &str) -> Option<Error> {
+    /// Why work that failed is not tried again; it needs these parts of the key.
+    pub(super) fn reason_not_to_retry(
+        &self,
+        session: SessionId,
+        key: &[PartId],
+        retried: bool,
+        reason: &str,
+    ) -> Option<Error> {
         if self.sessions[&session].closing {
             Some(Error::Gone)
         } else if self.phase == Phase::Abandoning {
             Some(Error::ShuttingDown)
         } else {
-            let nowhere = self.devices_for(session).next().is_none();
+            let nowhere = self.devices_for(session, key).next().is_none();
             (retried || nowhere).then(|| Error::Device(reason.to_owned()))
         }
     }
@@ -145,7 +159,7 @@ impl Scheduler {
         let at = call.batches.iter().position(|running| running.id == id).expect("it runs in this call");
         let batch = call.batches.remove(at);
         let device = &mut self.devices[batch.device.0];
-        device.residency.unpin(batch.session);
+        device.residency.unpin(batch.session, &batch.key);
         device.silent_since = None;
         if let Some(at) = device.calls.iter().position(|call| call.batches.is_empty()) {
             let call = device.calls.remove(at);
@@ -210,12 +224,12 @@ impl Scheduler {
             |id: &OperationId| self.operations[id].circuit.as_ref().is_some_and(|circuit| circuit.home == device);
         let homeless: Vec<_> = self.operations.keys().copied().filter(is_home).collect();
         homeless.into_iter().for_each(|operation| self.restart_when_quiet(operation, reason));
-        let sessions: Vec<_> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            if self.devices_for(session).next().is_none() {
-                self.end_what_can_be_stopped(session, Error::Device(reason.to_owned()));
-            }
-        }
+        let has_no_device = |operation: &Operation| {
+            operation.can_be_stopped() && self.devices_for(operation.session, &operation.key).next().is_none()
+        };
+        let stopped: Vec<_> =
+            self.operations.iter().filter(|(_, operation)| has_no_device(operation)).map(|(&id, _)| id).collect();
+        stopped.into_iter().for_each(|operation| self.end(operation, Error::Device(reason.to_owned())));
     }
 
     pub(super) fn retired(&mut self, device: DeviceId) {

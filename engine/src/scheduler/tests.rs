@@ -2,6 +2,7 @@
 
 mod arenas;
 mod circuits;
+mod parts;
 mod side_by_side;
 mod watchdog;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Limits, Scheduler, Work};
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
+use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::session::{AccountId, SessionId};
 
@@ -18,6 +20,7 @@ const B: SessionId = SessionId(2);
 const C: SessionId = SessionId(3);
 
 const KEY: u64 = 100;
+const KEY_PART: PartId = PartId(0);
 const WAIT: Duration = Duration::from_micros(200);
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -57,11 +60,11 @@ fn limits_of(resident_bytes_max: u64) -> Limits {
 }
 
 fn load(session: SessionId) -> Command {
-    Command::Load { device: ONE, session }
+    Command::Load { device: ONE, session, parts: vec![KEY_PART] }
 }
 
 fn evict(session: SessionId) -> Command {
-    Command::Evict { device: ONE, session }
+    Command::Evict { device: ONE, session, part: KEY_PART }
 }
 
 fn loaded(session: SessionId) -> Event {
@@ -69,7 +72,7 @@ fn loaded(session: SessionId) -> Event {
 }
 
 fn evicted(session: SessionId) -> Event {
-    Event::Evicted { device: ONE, session }
+    Event::Evicted { device: ONE, session, part: KEY_PART }
 }
 
 fn smoke(cause: Cause) -> Failure {
@@ -78,6 +81,7 @@ fn smoke(cause: Cause) -> Failure {
 
 /// A session of weight 1 in an account of its own.
 fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event {
+    let device_bytes = device_bytes.into_iter().map(|bytes| vec![bytes]).collect();
     let account = AccountId(u128::from(session.0));
     Event::Opened { session, account, weight: 1, unit_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
 }
@@ -85,7 +89,7 @@ fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event
 /// A list of rows of so many units.
 fn list(units: &[u32]) -> Work {
     let slots = units.iter().map(|units| units + 2).collect();
-    Work { units: units.to_vec(), form: Form::List { slots } }
+    Work { units: units.to_vec(), key: vec![KEY_PART], form: Form::List { slots } }
 }
 
 /// A scheduler, and a clock that is moved by hand.
@@ -605,7 +609,7 @@ fn a_newcomer_runs_after_at_most_one_batch_of_each_other_session_of_its_weight()
             batches_before += 1;
         }
         let mut commands = desk.done(&running);
-        if let Some(Command::Load { session, .. }) = commands.last().cloned() {
+        if let Some(&Command::Load { session, .. }) = commands.last() {
             commands = desk.feed(loaded(session));
         }
         running = run_of(&commands);

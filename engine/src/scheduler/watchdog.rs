@@ -86,7 +86,7 @@ impl Scheduler {
             self.devices[device.0].unreported.insert(batch);
             self.batch_failed(now, batch, failure.clone());
         }
-        if let Some(session) = self.devices[device.0].loading {
+        if let Some(session) = self.devices[device.0].loading.as_ref().map(|loading| loading.session) {
             self.load_failed(device, session, failure);
         }
         for session in std::mem::take(&mut self.devices[device.0].emptied) {

@@ -1,6 +1,7 @@
 //! What an operation is to the scheduler: rows, what each takes in units that its scheme counts, and in which form.
 
 use crate::fair;
+use crate::key::PartId;
 use crate::operation::OPERATION_ROWS_MAX;
 
 /// Slots for each unit of a list's rows at most; a row without units counts as one with one.
@@ -14,6 +15,8 @@ pub(super) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
 pub struct Work {
     /// Units of each row, in which its scheme counts work; 0: next to none. In a circuit level after level.
     pub units: Vec<u32>,
+    /// Parts of the session's key that its rows need; each once.
+    pub key: Vec<PartId>,
     /// How the rows depend on each other, and where their words are.
     pub form: Form,
 }

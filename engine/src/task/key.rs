@@ -6,6 +6,9 @@ use kernels::tfhe::{EvaluationKey, Gates, Params};
 
 use crate::key::{KeySource, PartId};
 
+/// The one part of a key for gates.
+pub(crate) const EVALUATION_KEY: PartId = PartId(0);
+
 /// Public parameters of a key, by its scheme.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyParams {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId, Part};
 use engine::scheduler::{Finished, Form, Levels, Limits, Work};
-use engine::{AccountId, Error, OperationId, SessionId, Usage};
+use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
@@ -22,6 +22,8 @@ enum Row {
 pub struct Operation {
     pub session: SessionId,
     units: Vec<u32>,
+    /// Parts of the key that it needs.
+    key: Vec<PartId>,
     /// Slots of each row of a list.
     list_slots: Vec<u32>,
     rows: Vec<Row>,
@@ -36,7 +38,7 @@ pub struct Operation {
 pub struct Session {
     pub account: AccountId,
     pub host_bytes: u64,
-    pub device_bytes: Vec<u64>,
+    pub device_bytes: Vec<Vec<u64>>,
     pub slot_bytes: u64,
     pub closed: bool,
     /// After the close: loads and batches of each device that may still end before the key must be gone from it.
@@ -96,19 +98,26 @@ impl Books {
         all().any(|other| other == device) && (!stands_in(device) || all().all(stands_in))
     }
 
-    /// Devices that can work with a key of these sizes.
-    fn devices_for(&self, device_bytes: &[u64]) -> Vec<DeviceId> {
-        let fits = |id: DeviceId| device_bytes[id.0] <= self.limits.devices[id.0].resident_bytes_max;
-        (0..device_bytes.len()).map(DeviceId).filter(|&id| self.in_service(id) && fits(id)).collect()
+    /// Devices in service that can hold so many bytes of a key.
+    fn devices_for(&self, bytes: impl Fn(DeviceId) -> u64) -> Vec<DeviceId> {
+        let fits = |id: DeviceId| bytes(id) <= self.limits.devices[id.0].resident_bytes_max;
+        (0..self.limits.devices.len()).map(DeviceId).filter(|&id| self.in_service(id) && fits(id)).collect()
     }
 
-    fn serviceable(&self, session: SessionId) -> bool {
-        !self.devices_for(&self.sessions[&session].device_bytes).is_empty()
+    /// Size of these parts of a session's key on a device.
+    fn bytes_of(&self, session: SessionId, key: &[PartId], device: DeviceId) -> u64 {
+        let sizes = &self.sessions[&session].device_bytes[device.0];
+        key.iter().map(|part| sizes[part.0 as usize]).sum()
+    }
+
+    fn serviceable(&self, session: SessionId, key: &[PartId]) -> bool {
+        !self.devices_for(|device| self.bytes_of(session, key, device)).is_empty()
     }
 
     pub fn opened(&mut self, session: SessionId, opened: Session, refusal: Option<&Error>) {
         let nobody = !(0..self.limits.devices.len()).any(|at| self.in_service(DeviceId(at)));
-        let too_large = self.devices_for(&opened.device_bytes).is_empty();
+        let largest = |device: DeviceId| opened.device_bytes[device.0].iter().copied().max().expect("a key has parts");
+        let too_large = self.devices_for(largest).is_empty();
         let full = self.key_bytes() + opened.host_bytes > self.limits.key_bytes_max;
         match refusal {
             None => {
@@ -137,7 +146,7 @@ impl Books {
         let (full, too_large) = match &work.form {
             Form::List { .. } => (!self.has_room_for_list(session, rows), false),
             Form::Circuit(levels) if gone => (levels.slots == 0, false),
-            Form::Circuit(levels) => (self.may_be_full(), self.is_too_large(session, rows, levels)),
+            Form::Circuit(levels) => (self.may_be_full(), self.is_too_large(session, rows, &work.key, levels)),
         };
         match refusal {
             None => {
@@ -152,7 +161,12 @@ impl Books {
                 assert!((1..=60).contains(&retry_after.as_secs()), "{retry_after:?}");
             }
             Some(Error::ShuttingDown) => assert!(self.draining),
-            Some(Error::Device(_)) => assert!(!self.serviceable(session)),
+            Some(Error::Device(_)) => assert!(!self.serviceable(session, &work.key)),
+            Some(Error::KeyTooLarge { .. }) => {
+                let bytes_max = self.limits.devices.iter().map(|device| device.resident_bytes_max);
+                let mut devices = (0..).map(DeviceId).zip(bytes_max);
+                assert!(devices.all(|(device, bytes_max)| self.bytes_of(session, &work.key, device) > bytes_max));
+            }
             Some(other) => panic!("{id:?} refused with {other:?}"),
         }
     }
@@ -167,13 +181,13 @@ impl Books {
         self.circuits().next().is_some() || !self.arenas.is_empty()
     }
 
-    fn is_too_large(&self, session: SessionId, rows: usize, levels: &Levels) -> bool {
-        let session = &self.sessions[&session];
+    fn is_too_large(&self, session: SessionId, rows: usize, key: &[PartId], levels: &Levels) -> bool {
+        let slot_bytes = self.sessions[&session].slot_bytes;
         let fits = |id: &DeviceId| {
-            let bytes = (self.list_slots_max(*id) + levels.slots) as u64 * session.slot_bytes;
+            let bytes = (self.list_slots_max(*id) + levels.slots) as u64 * slot_bytes;
             bytes <= self.limits.devices[id.0].arena_bytes_max
         };
-        let devices = self.devices_for(&session.device_bytes);
+        let devices = self.devices_for(|device| self.bytes_of(session, key, device));
         rows > self.limits.circuit_rows_max.min(self.limits.session_circuit_rows_max)
             || levels.host_bytes > self.limits.circuit_bytes_max.min(self.limits.session_circuit_bytes_max)
             || (!devices.is_empty() && !devices.iter().any(fits))
@@ -220,6 +234,7 @@ impl Books {
         for part in &batch.parts {
             let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");
             assert_eq!(operation.session, batch.session, "a batch holds rows of one session");
+            assert!(operation.key.iter().all(|part| batch.key.contains(part)), "a batch pins what its rows need");
             assert!(!part.rows.is_empty());
             for row in &mut operation.rows[part.rows.clone()] {
                 assert!(matches!(row, Row::Queued(_)), "a {row:?} row starts");
@@ -403,10 +418,11 @@ impl Books {
 
     /// A device has loaded or run something: who waits for an erasure waits for one less of its orders, and for nothing
     /// that was ordered later.
-    pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<SessionId, u64>) {
+    pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<(SessionId, PartId), u64>) {
         for (session, books) in &mut self.sessions {
             if let Some(patience) = &mut books.patience {
-                assert!(patience[device.0] > 0 || !keys.contains_key(session), "{session:?} should have been evicted");
+                let is_there = keys.keys().any(|(of, _)| of == session);
+                assert!(patience[device.0] > 0 || !is_there, "{session:?} should have been evicted");
                 patience[device.0] = patience[device.0].saturating_sub(1);
             }
         }
@@ -504,7 +520,7 @@ impl Books {
 
 impl Operation {
     fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> Operation {
-        let Work { units, form } = work;
+        let Work { units, key, form } = work;
         let (list_slots, circuit) = match form {
             Form::List { slots } => (slots, None),
             Form::Circuit(levels) => (Vec::new(), Some((levels, None))),
@@ -512,7 +528,7 @@ impl Operation {
         let rows = vec![if circuit.is_some() { Row::Later } else { Row::Queued(now) }; units.len()];
         let (cancelled, restarts, slots) = (false, 0, Vec::new());
         let mut operation =
-            Operation { session, units, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
+            Operation { session, units, key, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
         operation.queue_next_level(now);
         operation
     }

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::SessionId;
 use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Cause, Event, Failure};
+use engine::{PartId, SessionId};
 
 use super::world::World;
 use crate::dice::Dice;
 
 pub enum Order {
-    Load(SessionId),
-    Evict(SessionId),
+    Load(SessionId, Vec<PartId>),
+    Evict(SessionId, PartId),
     /// Side by side.
     Run(Vec<Batch>),
     FreeArena(SessionId),
@@ -23,7 +23,8 @@ pub struct Device {
     pub orders: VecDeque<Order>,
     /// When the first order is carried out.
     pub busy_until: Duration,
-    pub keys: BTreeMap<SessionId, u64>,
+    /// Parts of keys, with their sizes.
+    pub keys: BTreeMap<(SessionId, PartId), u64>,
     pub arenas: BTreeMap<SessionId, usize>,
     /// Failures in a hundred.
     failing: u64,
@@ -61,17 +62,17 @@ impl Device {
 
     /// Loads and batches it has been given.
     pub fn works(&self) -> usize {
-        self.orders.iter().filter(|order| matches!(order, Order::Load(_) | Order::Run(_))).count()
+        self.orders.iter().filter(|order| matches!(order, Order::Load(..) | Order::Run(_))).count()
     }
 }
 
 impl World {
     pub fn order(&mut self, id: DeviceId, order: Order) {
         let (device, limits) = (&mut self.devices[id.0], &self.books.limits.devices[id.0]);
-        let loads = device.orders.iter().any(|order| matches!(order, Order::Load(_)));
+        let loads = device.orders.iter().any(|order| matches!(order, Order::Load(..)));
         let retires = device.orders.iter().any(|order| matches!(order, Order::Retire));
         assert!(!retires, "a device that retires gets no orders");
-        if matches!(order, Order::Load(_) | Order::Run(_)) {
+        if matches!(order, Order::Load(..) | Order::Run(_)) {
             assert!(!loads && device.works() < limits.batches_in_flight_max, "it has enough to do");
             if device.works() > 0 {
                 self.tally.see("two batches in flight");
@@ -87,8 +88,8 @@ impl World {
         let device = &mut self.devices[id.0];
         let Some(order) = device.orders.front() else { return };
         let us = match order {
-            Order::Evict(_) | Order::FreeArena(_) | Order::Retire => 10,
-            Order::Load(_) => 1000,
+            Order::Evict(..) | Order::FreeArena(_) | Order::Retire => 10,
+            Order::Load(..) => 1000,
             Order::Run(batches) => device.row_us * batches.iter().map(Batch::rows).sum::<usize>() as u64,
         };
         let mut duration = Duration::from_micros(self.dice.between(us / 2, us * 2));
@@ -111,7 +112,7 @@ impl World {
         let device = &mut self.devices[id.0];
         assert!(!device.given_up, "it is given up once");
         for order in &device.orders {
-            self.books.failures += usize::from(matches!(order, Order::Load(_) | Order::Run(_)));
+            self.books.failures += usize::from(matches!(order, Order::Load(..) | Order::Run(_)));
             if let Order::Run(batches) = order {
                 batches.iter().for_each(|batch| self.books.ran(self.now, batch, false));
             }
@@ -131,9 +132,9 @@ impl World {
         let done = self.dice.percent(50);
         let event = match order {
             Order::FreeArena(_) => return,
-            Order::Evict(session) => Event::Evicted { device, session },
-            Order::Load(session) if done => Event::Loaded { device, session },
-            Order::Load(session) => Event::LoadFailed { device, session, failure },
+            Order::Evict(session, part) => Event::Evicted { device, session, part },
+            Order::Load(session, _) if done => Event::Loaded { device, session },
+            Order::Load(session, _) => Event::LoadFailed { device, session, failure },
             Order::Run(batches) => {
                 self.tally.see("late report");
                 for Batch { id, .. } in batches {
@@ -170,7 +171,7 @@ impl World {
         let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
         let failure = self.any_failure(id);
         self.start_order(id);
-        if matches!(order, Order::Load(_) | Order::Run(_)) {
+        if matches!(order, Order::Load(..) | Order::Run(_)) {
             self.books.count_down(id, &self.devices[id.0].keys);
             self.books.failures += usize::from(failure.is_some());
         }
@@ -201,10 +202,10 @@ impl World {
     fn feed_report(&mut self, id: DeviceId, order: Order, failure: Option<Failure>) {
         let device = &mut self.devices[id.0];
         match (order, failure) {
-            (Order::Evict(session), _) => {
-                device.keys.remove(&session).expect("what is evicted was there");
+            (Order::Evict(session, part), _) => {
+                device.keys.remove(&(session, part)).expect("what is evicted was there");
                 self.drop_may_fail(id);
-                self.feed(Event::Evicted { device: id, session });
+                self.feed(Event::Evicted { device: id, session, part });
             }
             (Order::FreeArena(session), _) => {
                 device.arenas.remove(&session);
@@ -215,14 +216,19 @@ impl World {
                 self.books.arenas.retain(|&(of, _), _| of != id);
                 self.feed(Event::Retired(id));
             }
-            (Order::Load(session), Some(failure)) => {
+            (Order::Load(session, _), Some(failure)) => {
                 self.tally.see("load failed");
                 self.books.sessions.get_mut(&session).expect("it was loading").waits = None;
                 self.feed(Event::LoadFailed { device: id, session, failure });
             }
-            (Order::Load(session), None) => {
-                let bytes = self.books.sessions[&session].device_bytes[id.0];
-                assert!(device.keys.insert(session, bytes).is_none());
+            (Order::Load(session, parts), None) => {
+                if device.keys.keys().any(|&(of, _)| of == session) {
+                    self.tally.see("loaded beside what was there");
+                }
+                let sizes = &self.books.sessions[&session].device_bytes[id.0];
+                for part in parts {
+                    assert!(device.keys.insert((session, part), sizes[part.0 as usize]).is_none());
+                }
                 assert!(device.keys.values().sum::<u64>() <= self.books.limits.devices[id.0].resident_bytes_max);
                 self.feed(Event::Loaded { device: id, session });
             }
@@ -238,7 +244,8 @@ impl World {
 
     fn feed_batch_report(&mut self, id: DeviceId, batch: Batch, failure: Option<Failure>) {
         let device = &mut self.devices[id.0];
-        assert!(device.keys.contains_key(&batch.session), "the key of a batch is on its device");
+        let is_there = |&part: &PartId| device.keys.contains_key(&(batch.session, part));
+        assert!(batch.key.iter().all(is_there), "what a batch needs of its key is on its device");
         let slots = device.arenas.entry(batch.session).or_default();
         *slots = (*slots).max(batch.arena_slots);
         assert_eq!(*slots, batch.arena_slots, "an arena never shrinks under its rows");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Limits, Scheduler, Work};
-use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, SessionId};
+use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, PartId, SessionId};
 
 use super::books::{Books, Session};
 use super::devices::{Device, Order};
@@ -48,6 +48,8 @@ impl Tally {
             "busy",
             "busy circuit",
             "key too large",
+            "set too large",
+            "loaded beside what was there",
             "circuit too large",
             "done after a failure",
             "circuit done",
@@ -181,15 +183,15 @@ impl World {
         for command in commands {
             match command {
                 Command::RefuseSession { .. } | Command::Refuse { .. } => {} // the client has read it
-                Command::Load { device, session } => {
+                Command::Load { device, session, parts } => {
                     assert!(self.books.in_service(device), "{device:?} is told to load, but is not in service");
-                    self.order(device, Order::Load(session));
+                    self.order(device, Order::Load(session, parts));
                 }
-                Command::Evict { device, session } => {
+                Command::Evict { device, session, part } => {
                     if self.books.sessions[&session].patience.is_none() && !self.books.draining {
                         self.tally.see("evicted for another");
                     }
-                    self.order(device, Order::Evict(session));
+                    self.order(device, Order::Evict(session, part));
                 }
                 Command::Run { device, batches } => {
                     self.books.called(device, &batches);
@@ -218,7 +220,7 @@ impl World {
                     self.books.finished(self.now, operation, &outcome);
                 }
                 Command::Erase(session) => {
-                    let there = self.devices.iter().any(|device| device.keys.contains_key(&session));
+                    let there = self.devices.iter().any(|device| device.keys.keys().any(|&(of, _)| of == session));
                     assert!(!there, "{session:?} is still on a device");
                     self.books.erased(session);
                 }
@@ -348,7 +350,9 @@ impl World {
         let weight = account.0 as u32;
         let unit_cost = self.dice.pick(&[32, 32, 112]);
         let host_bytes = self.dice.between(10, 30);
-        let device_bytes: Vec<_> = self.devices.iter().map(|_| self.dice.between(20, 101)).collect();
+        let parts = self.dice.pick(&[1, 1, 2, 4]);
+        let device_bytes: Vec<Vec<u64>> =
+            self.devices.iter().map(|_| (0..parts).map(|_| self.dice.between(20, 101)).collect()).collect();
         let slot_bytes = self.dice.pick(&[1, 3]);
         let opened = Session {
             account,
@@ -373,7 +377,7 @@ impl World {
 
     fn client_submits(&mut self, session: SessionId) {
         let operation = OperationId(self.next_id());
-        let work = if self.dice.percent(25) { self.any_circuit() } else { self.any_list() };
+        let work = if self.dice.percent(25) { self.any_circuit(session) } else { self.any_list(session) };
         let lives = self.dice.pick(&[0, 1, 100, 100, 10_000]);
         let deadline = self.dice.percent(30).then(|| self.now + Duration::from_millis(lives));
         let commands = self.step(Event::Submitted { session, operation, work: work.clone(), deadline });
@@ -381,6 +385,7 @@ impl World {
         match (refusal, &work.form) {
             (Some(Error::Busy { .. }), Form::List { .. }) => self.tally.see("busy"),
             (Some(Error::Busy { .. }), Form::Circuit(_)) => self.tally.see("busy circuit"),
+            (Some(Error::KeyTooLarge { .. }), _) => self.tally.see("set too large"),
             (Some(Error::CircuitTooLarge { .. }), _) => self.tally.see("circuit too large"),
             (Some(Error::Device(_)), _) => self.tally.see("nobody serves"),
             _ => {}
@@ -389,7 +394,7 @@ impl World {
         self.carry_out(commands);
     }
 
-    fn any_list(&mut self) -> Work {
+    fn any_list(&mut self, session: SessionId) -> Work {
         let rows = match self.dice.below(10) {
             0..6 => 1,
             6..9 => self.dice.between(2, 40),
@@ -398,10 +403,10 @@ impl World {
         };
         let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect();
         let slots = units.iter().map(|units| units + 2).collect();
-        Work { units, form: Form::List { slots } }
+        Work { units, key: self.any_set(session), form: Form::List { slots } }
     }
 
-    fn any_circuit(&mut self) -> Work {
+    fn any_circuit(&mut self, session: SessionId) -> Work {
         let width = if self.has_narrow_batches() { 8 } else { self.dice.pick(&[3, 40]) };
         let mut ends = Vec::new();
         let mut rows = 0;
@@ -412,7 +417,14 @@ impl World {
         let units = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1])).collect();
         let slots = self.dice.between(2, 3 * width) as usize;
         let levels = Levels { ends, slots, host_bytes: self.dice.between(1, 60) };
-        Work { units, form: Form::Circuit(levels) }
+        Work { units, key: self.any_set(session), form: Form::Circuit(levels) }
+    }
+
+    /// Some parts of the session's key, at least one.
+    fn any_set(&mut self, session: SessionId) -> Vec<PartId> {
+        let parts = self.books.sessions.get(&session).map_or(1, |session| session.device_bytes[0].len() as u64);
+        let first = self.dice.below(parts);
+        (first..self.dice.between(first + 1, parts)).map(|part| PartId(part as u32)).collect()
     }
 
     fn has_narrow_batches(&self) -> bool {
@@ -449,7 +461,7 @@ impl World {
                     Some(Order::Run(batches)) if batches.iter().any(|batch| batch.session == session) => {
                         self.tally.see("closed while running");
                     }
-                    Some(Order::Load(loading)) if *loading == session => self.tally.see("closed while loading"),
+                    Some(Order::Load(loading, _)) if *loading == session => self.tally.see("closed while loading"),
                     _ => {}
                 }
             }

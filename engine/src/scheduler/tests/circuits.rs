@@ -5,6 +5,10 @@ use crate::scheduler::Levels;
 
 const TWO: DeviceId = DeviceId(1);
 
+fn load_on_two(session: SessionId) -> Command {
+    Command::Load { device: TWO, session, parts: vec![KEY_PART] }
+}
+
 /// Levels of these widths; a slot is a byte, and 24 are kept for gates.
 fn circuit(widths: &[usize], slots: usize) -> Work {
     let ends: Vec<usize> = widths
@@ -15,7 +19,7 @@ fn circuit(widths: &[usize], slots: usize) -> Work {
         })
         .collect();
     let levels = Levels { ends, slots, host_bytes: 1 };
-    Work { units: vec![1; widths.iter().sum()], form: Form::Circuit(levels) }
+    Work { units: vec![1; widths.iter().sum()], key: vec![KEY_PART], form: Form::Circuit(levels) }
 }
 
 /// One device with the key of A on it, or two of which only the first has it.
@@ -86,7 +90,7 @@ fn room_is_promised_to_a_circuit_before_it_begins() {
 fn a_circuit_stays_on_its_device_and_gates_go_to_the_idle_one() {
     let mut desk = desk(2);
     let first = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
-    assert_eq!(desk.submit(A, op(2), &[1; 8]), [Command::Load { device: TWO, session: A }]);
+    assert_eq!(desk.submit(A, op(2), &[1; 8]), [load_on_two(A)]);
     let gates = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
     assert_eq!((first.device, gates.device), (ONE, TWO));
     desk.submit(A, op(3), &[1; 8]);
@@ -100,7 +104,7 @@ fn a_circuit_stays_on_its_device_and_gates_go_to_the_idle_one() {
 fn a_circuit_that_has_not_begun_moves_to_the_device_that_is_idle() {
     let mut desk = desk(2);
     let first = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
-    assert_eq!(submit(&mut desk, op(2), circuit(&[8], 5)), [Command::Load { device: TWO, session: A }]);
+    assert_eq!(submit(&mut desk, op(2), circuit(&[8], 5)), [load_on_two(A)]);
     let moved = run_of(&desk.feed(Event::Loaded { device: TWO, session: A }));
     assert_eq!((first.device, moved.device, operations(&moved)), (ONE, TWO, vec![(op(2), 8)]));
 }
@@ -110,7 +114,7 @@ fn a_lost_device_retires_and_its_circuit_begins_anew_elsewhere_once() {
     let mut desk = desk(2);
     let first = run_of(&submit(&mut desk, op(1), circuit(&[8, 8], 5)));
     let second = run_of(&desk.done(&first));
-    let anew = [Command::Retire(ONE), Command::Restart(op(1)), Command::Load { device: TWO, session: A }];
+    let anew = [Command::Retire(ONE), Command::Restart(op(1)), load_on_two(A)];
     assert_eq!(fail(&mut desk, &second, Cause::Lost), anew);
     assert_eq!(desk.scheduler.service(ONE), (false, Some("smoke".into())));
     assert_eq!(desk.feed(Event::Retired(ONE)), []);
@@ -142,7 +146,7 @@ fn a_stand_in_gets_work_when_the_last_of_the_others_is_lost() {
     let batch = run_of(&desk.feed(loaded(A)));
     assert!(!desk.scheduler.service(TWO).0);
     let commands = fail(&mut desk, &batch, Cause::Lost);
-    assert_eq!(commands, [Command::Retire(ONE), Command::Load { device: TWO, session: A }]);
+    assert_eq!(commands, [Command::Retire(ONE), load_on_two(A)]);
     let usage = desk.scheduler.usage();
     assert_eq!((usage.devices_in_service, usage.devices_lost), (1, 1));
 }
@@ -157,6 +161,7 @@ fn four_circuits_of_a_million_gates_of_one_session_leave_room_for_others() {
     let mut desk = Desk::with(limits, &[A, B]);
     let circuit = |rows, host_bytes| Work {
         units: vec![1; rows],
+        key: vec![KEY_PART],
         form: Form::Circuit(Levels { ends: vec![rows], slots: 5, host_bytes }),
     };
     let mut submit = |session, number, work| {
