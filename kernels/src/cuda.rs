@@ -3,6 +3,7 @@
 
 mod cache;
 mod driver;
+mod graph;
 pub mod nvrtc;
 mod paper;
 mod staging;
@@ -17,9 +18,11 @@ use cudarc::driver::{CudaContext, result, sys};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::gpu::recordings::{Recordings, Sequence, new_id};
 use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
-use driver::{LaunchConfiguration, Memory, Together, failed};
+use driver::{LaunchConfiguration, Memory, Stream, Together, failed};
+use graph::Graph;
 use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};
 use staging::Staging;
@@ -40,13 +43,16 @@ pub struct Cuda {
     context: Arc<CudaContext>,
     cache: Option<Cache>,
     /// By the hash of their text: what is loaded is shared as long as anyone has it.
-    modules: Mutex<HashMap<[u8; 32], Weak<driver::Module>>>,
+    modules: Mutex<HashMap<[u8; 32], Weak<Loaded>>>,
+    graphs: Arc<Recordings<Graph>>,
 }
 
 /// Words in the memory of a card.
 pub struct Buf {
     memory: Memory,
     staging: Arc<Staging>,
+    id: u64,
+    graphs: Arc<Recordings<Graph>>,
 }
 
 impl Buffer for Buf {
@@ -57,13 +63,26 @@ impl Buffer for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
+        self.graphs.forget(self.id);
         // the memory is overwritten next; so is what of it is still on its way
         self.staging.forget_uploads();
     }
 }
 
 /// A kernel that is loaded on a card.
-pub struct Module(Arc<driver::Module>);
+pub struct Module(Arc<Loaded>);
+
+struct Loaded {
+    module: driver::Module,
+    id: u64,
+    graphs: Arc<Recordings<Graph>>,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.graphs.forget(self.id);
+    }
+}
 
 /// Words on their way from a card.
 pub struct Pending(staging::Pending);
@@ -97,13 +116,35 @@ impl Cuda {
         let (context, card) = open().map_err(|error| unavailable(failed("opening", error)))?;
         let staging = Arc::new(Staging::new(&context).map_err(unavailable)?);
         let cache = kernel_cache.and_then(Cache::open);
-        Ok(Cuda { card, staging, context, cache, modules: Mutex::default() })
+        Ok(Cuda { card, staging, context, cache, modules: Mutex::default(), graphs: Arc::default() })
     }
 
     /// The highest clock of the multiprocessors, in kHz.
     pub fn clock_khz(&self) -> Result<u32> {
         let clock = self.context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
         clock.map(|khz| khz as u32).map_err(|error| failed("asking for the clock", error))
+    }
+
+    fn buf(&self, memory: Memory) -> Buf {
+        Buf { memory, staging: self.staging.clone(), id: new_id(), graphs: self.graphs.clone() }
+    }
+
+    /// Starts a kernel in a stream.
+    fn launch_in(&self, stream: &Stream, launch: &Launch<'_, Module, Buf>) -> Result<()> {
+        launch.check(&self.card)?;
+        let Launch { entry, groups, threads, shared_bytes, cluster, ref bind, ref args, .. } = *launch;
+        if groups.contains(&0) {
+            return Ok(());
+        }
+        let addresses: Vec<_> =
+            bind.iter().map(|bind| bind.view.buf.memory.at(bind.view.first, bind.view.words)).collect();
+        let together = match cluster {
+            0 | 1 => Together::Alone,
+            _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
+            _ => Together::Cluster(cluster),
+        };
+        let configuration = LaunchConfiguration { groups, threads, shared_bytes, together };
+        launch.module.0.module.launch(stream, entry, &configuration, addresses, args)
     }
 
     /// The compiled source: from the cache, else by the compiler, which need not be there for what is cached.
@@ -217,15 +258,18 @@ impl Gpu for Cuda {
         if let Some(module) = modules.get(&name).and_then(Weak::upgrade) {
             return Ok(Module(module));
         }
-        let module = Arc::new(self.load(source)?);
+        let module = Arc::new(Loaded { module: self.load(source)?, id: new_id(), graphs: self.graphs.clone() });
         modules.retain(|_, module| module.strong_count() > 0);
         modules.insert(name, Arc::downgrade(&module));
         Ok(Module(module))
     }
 
     fn alloc(&self, words: usize) -> Result<Buf> {
-        let memory = Memory::zeroed(self.staging.compute(), words)?;
-        Ok(Buf { memory, staging: self.staging.clone() })
+        Memory::zeroed(self.staging.compute(), words).map(|memory| self.buf(memory))
+    }
+
+    fn scratch(&self, words: usize) -> Result<Buf> {
+        Memory::uncleared(self.staging.compute(), words).map(|memory| self.buf(memory))
     }
 
     fn address(&self, buf: &Buf) -> Option<u64> {
@@ -248,25 +292,26 @@ impl Gpu for Cuda {
     }
 
     fn groups_at_once(&self, module: &Module, entry: &'static str, threads: u32) -> Result<usize> {
-        let of_a_multiprocessor = module.0.groups_of_a_multiprocessor(entry, threads)?;
+        let of_a_multiprocessor = module.0.module.groups_of_a_multiprocessor(entry, threads)?;
         Ok(of_a_multiprocessor * self.card.multiprocessors as usize)
     }
 
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
-        launch.check(&self.card)?;
-        let Launch { entry, groups, threads, shared_bytes, cluster, ref bind, ref args, .. } = *launch;
-        if groups.contains(&0) {
-            return Ok(());
+        self.launch_in(self.staging.compute(), launch)
+    }
+
+    fn launch_all(&self, launches: &[Launch<'_, Module, Buf>]) -> Result<()> {
+        let launch_in = |stream: &Stream| launches.iter().try_for_each(|launch| self.launch_in(stream, launch));
+        let compute = self.staging.compute();
+        if launches.len() < 2 {
+            return launch_in(compute);
         }
-        let addresses: Vec<_> =
-            bind.iter().map(|bind| bind.view.buf.memory.at(bind.view.first, bind.view.words)).collect();
-        let together = match cluster {
-            0 | 1 => Together::Alone,
-            _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
-            _ => Together::Cluster(cluster),
+        let capture = || {
+            let stream = self.staging.capture();
+            Graph::capture(&stream, compute, || launch_in(&stream))
         };
-        let configuration = LaunchConfiguration { groups, threads, shared_bytes, together };
-        launch.module.0.launch(entry, &configuration, addresses, args)
+        let sequence = Sequence::of(launches, |module| module.0.id, |buf| buf.id);
+        self.graphs.start(sequence, capture, Graph::launch, || launch_in(compute))
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {

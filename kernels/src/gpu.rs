@@ -6,6 +6,7 @@
 
 mod launch;
 pub mod ntt;
+pub mod recordings;
 pub(crate) mod scratch;
 pub(crate) mod source;
 pub(crate) mod stem;
@@ -123,6 +124,11 @@ pub trait Gpu: Send + Sync + 'static {
     fn compile(&self, source: &Source) -> Result<Self::Module>;
     /// Room for this many words, all zero. [`crate::Error::OutOfMemory`] when there is not that much.
     fn alloc(&self, words: usize) -> Result<Self::Buf>;
+    /// Room for this many words, of any contents: nothing reads them before they are written. Overwritten with zeros when
+    /// dropped, as every buffer. [`crate::Error::OutOfMemory`] when there is not that much.
+    fn scratch(&self, words: usize) -> Result<Self::Buf> {
+        self.alloc(words)
+    }
     /// Where a buffer begins, in bytes, on cards whose kernels are in CUDA: they find one buffer from another by it. WGSL knows
     /// no addresses.
     fn address(&self, _buf: &Self::Buf) -> Option<u64> {
@@ -147,7 +153,7 @@ pub trait Gpu: Send + Sync + 'static {
     /// # Panics
     /// As [`Launch::check`].
     fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()>;
-    /// Starts kernels, one after another.
+    /// Starts kernels, one after another. A door may record a sequence that comes again and replay it ([`recordings`]).
     ///
     /// # Errors
     /// As [`Gpu::launch`]; kernels before the one that failed may have been started.
@@ -167,13 +173,22 @@ pub trait Gpu: Send + Sync + 'static {
     fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
 }
 
-/// Room for this many words, if the card takes a buffer of that size and kernels can number its words.
+/// Room for this many words, all zero, if the card takes a buffer of that size and kernels can number its words.
 pub(crate) fn alloc<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
+    gpu.alloc(of_one_buffer(gpu, words)?)
+}
+
+/// The same of any contents.
+pub(crate) fn scratch<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
+    gpu.scratch(of_one_buffer(gpu, words)?)
+}
+
+fn of_one_buffer<G: Gpu>(gpu: &G, words: usize) -> Result<usize> {
     let bytes_max = gpu.card().buffer_bytes_max;
     if words > u32::MAX as usize || 4 * words as u64 > bytes_max {
         return Err(Error::OutOfMemory(format!("{words} words in one buffer of at most {bytes_max} bytes")));
     }
-    gpu.alloc(words.max(1))
+    Ok(words.max(1))
 }
 
 /// Fills a buffer piece by piece, `make(i, piece)` on all of the host's threads, with no more of it on the host at a time

@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::wgpu::ShaderRuntimeChecks;
 
 use crate::error::{Error, Result};
+use crate::gpu::recordings::{Sequence, new_id};
 use crate::gpu::{Buffer, Card, Gpu, Launch, Source, View};
-use queue::{Memory, Pipeline, Queue, Read};
+use queue::{Memory, Pipeline, Queue, Read, Started};
 
 /// One card, opened.
 pub struct Wgpu {
@@ -35,6 +36,7 @@ pub struct Allocated {
 pub struct Buf {
     buffer: ::wgpu::Buffer,
     words: usize,
+    id: u64,
     queue: Arc<Queue>,
     _memory: Memory,
 }
@@ -47,6 +49,7 @@ impl Buffer for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
+        self.queue.recordings().forget(self.id);
         self.queue.clear(&self.buffer);
     }
 }
@@ -56,6 +59,14 @@ pub struct Module {
     stem: &'static str,
     shader: ::wgpu::ShaderModule,
     pipelines: Mutex<HashMap<&'static str, Pipeline>>,
+    id: u64,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        self.queue.recordings().forget(self.id);
+    }
 }
 
 /// A read under way.
@@ -96,6 +107,22 @@ impl Wgpu {
         self.queue.allocated()
     }
 
+    /// How many sequences of launches are recorded now.
+    pub fn recorded(&self) -> usize {
+        self.queue.recordings().recorded()
+    }
+
+    /// A launch as the queue takes it; none of no group.
+    fn started<'a>(&self, launch: &'a Launch<'_, Module, Buf>) -> Result<Option<Started<'a>>> {
+        launch.check(&self.card)?;
+        if launch.groups.contains(&0) {
+            return Ok(None);
+        }
+        let pipeline = self.pipeline(launch.module, launch.entry)?;
+        let bind = launch.bind.iter().map(|bind| bound(bind.view)).collect();
+        Ok(Some(Started { pipeline, bind, arguments: &launch.args, groups: launch.groups }))
+    }
+
     fn pipeline(&self, module: &Module, entry: &'static str) -> Result<Pipeline> {
         let mut pipelines = module.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = pipelines.get(entry) {
@@ -126,7 +153,8 @@ impl Gpu for Wgpu {
 
     fn compile(&self, source: &Source) -> Result<Module> {
         let shader = self.queue.shader(&source.text).map_err(|error| in_stem(source.stem, error))?;
-        Ok(Module { stem: source.stem, shader, pipelines: Mutex::default() })
+        let (pipelines, id, queue) = (Mutex::default(), new_id(), self.queue.clone());
+        Ok(Module { stem: source.stem, shader, pipelines, id, queue })
     }
 
     fn alloc(&self, words: usize) -> Result<Buf> {
@@ -138,7 +166,7 @@ impl Gpu for Wgpu {
             return Err(Error::OutOfMemory(format!("{bytes} bytes in one buffer, of which {most} is the most")));
         }
         let (buffer, memory) = self.queue.buffer(bytes, usage)?;
-        Ok(Buf { buffer, words, queue: self.queue.clone(), _memory: memory })
+        Ok(Buf { buffer, words, id: new_id(), queue: self.queue.clone(), _memory: memory })
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
@@ -153,13 +181,20 @@ impl Gpu for Wgpu {
     }
 
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
-        launch.check(&self.card)?;
-        if launch.groups.contains(&0) {
-            return Ok(());
+        self.started(launch)?.map_or(Ok(()), |started| self.queue.launch(&started))
+    }
+
+    fn launch_all(&self, launches: &[Launch<'_, Module, Buf>]) -> Result<()> {
+        let started: Vec<Option<Started<'_>>> =
+            launches.iter().map(|launch| self.started(launch)).collect::<Result<_>>()?;
+        let started: Vec<Started<'_>> = started.into_iter().flatten().collect();
+        let launch_each = || started.iter().try_for_each(|started| self.queue.launch(started));
+        if started.len() < 2 {
+            return launch_each();
         }
-        let pipeline = self.pipeline(launch.module, launch.entry)?;
-        let bind: Vec<::wgpu::BufferBinding<'_>> = launch.bind.iter().map(|bind| bound(bind.view)).collect();
-        self.queue.launch(&pipeline, bind, &launch.args, launch.groups)
+        let sequence = Sequence::of(launches, |module| module.id, |buf| buf.id);
+        let (record, replay) = (|| self.queue.record(&started), |recording: &_| self.queue.replay(recording));
+        self.queue.recordings().start(sequence, record, replay, launch_each)
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {

@@ -30,7 +30,7 @@ struct Slip {
     to: &'static str,
 }
 
-const SLIPS: [Slip; 7] = [
+const SLIPS: [Slip; 8] = [
     Slip {
         name: "a root of the neighbouring group",
         stem: "ntt",
@@ -51,6 +51,13 @@ const SLIPS: [Slip; 7] = [
         from: "(i - a) % (2 * N)",
         nth: 0,
         to: "(i + a) % (2 * N)",
+    },
+    Slip {
+        name: "a sample on top of what was there",
+        stem: "sample_extract",
+        from: "+ at] = word;",
+        nth: 0,
+        to: "+ at] += word;",
     },
     Slip { name: "a start the other way round", stem: "blind_rotate", from: "(i + b) %", nth: 0, to: "(i - b) %" },
     Slip { name: "a digit that is not rounded", stem: "blind_rotate", from: "+ DIGIT_OFFSET", nth: 0, to: "" },

@@ -103,7 +103,7 @@ impl Device {
             fast_paths_only: false,
             isa: None,
             open: Box::new(move |_| Ok(any(Evaluator::new(opened()?)))),
-            stem: Some(Box::new(move |case| case.check(&open().expect("trials run where the backend is")))),
+            stem: Some(Box::new(move |case| case.check(open().expect("trials run where the backend is")))),
         }
     }
 

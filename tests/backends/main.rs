@@ -13,10 +13,12 @@ mod device;
 mod emulator;
 mod fast_paths;
 mod fixtures;
+mod junk;
 mod launches;
 mod lwe_key_switch;
 mod ntt;
 mod precompile;
+mod replays;
 mod stems;
 mod tfhe_bootstrap;
 mod together;
@@ -57,10 +59,17 @@ impl Case {
 }
 
 fn stems() -> impl Iterator<Item = Case> {
-    StemCase::all().map(|(name, case)| Case {
+    let junk = Case {
+        on: Device::is_gpu,
+        ..Case::small("scratch/no kernel reads what was not written", |device: &Device| {
+            device.check_stem(&StemCase::junk());
+        })
+    };
+    let alone = StemCase::all().map(|(name, case)| Case {
         on: |device| device.is_gpu() && !device.fast_paths_only,
         ..Case::small(name, move |device: &Device| device.check_stem(&case))
-    })
+    });
+    alone.chain([junk])
 }
 
 fn main() -> ExitCode {
@@ -80,6 +89,7 @@ fn main() -> ExitCode {
         .chain(agreement::cases())
         .chain(fast_paths::cases())
         .chain(stems())
+        .chain(replays::cases())
         .chain(emulator::cases())
         .chain(broken::cases())
         .chain(broken_wgsl::cases())

@@ -13,7 +13,7 @@ use rand_chacha::rand_core::Rng;
 use tests::naive;
 
 use crate::fixtures::{Shape, generator};
-use crate::launches;
+use crate::{junk, launches, together};
 
 /// A stem and parameters.
 #[derive(Clone, Copy)]
@@ -28,6 +28,8 @@ enum Stem {
     Linear,
     ModSwitch,
     SampleExtract,
+    /// Not a stem: all of them, one after another, over scratch memory that holds other words wherever nothing was written.
+    Junk,
     /// Not a stem: ranges, dimensions and aliases of launches.
     Launches,
     /// Not a stem: the barrier of groups without clusters, which `blind_rotate.cluster` stands on.
@@ -77,6 +79,7 @@ impl StemCase {
                 Stem::Linear => "linear",
                 Stem::ModSwitch => "mod_switch",
                 Stem::SampleExtract => "sample_extract",
+                Stem::Junk => "junk",
                 Stem::Launches => "launches",
                 Stem::GroupsSync => "groups_sync",
             };
@@ -84,13 +87,20 @@ impl StemCase {
         })
     }
 
+    /// Gates of all kinds over scratch memory that is never as a kernel left it.
+    pub fn junk() -> StemCase {
+        StemCase { stem: Stem::Junk, shape: together::PLAIN }
+    }
+
     /// Launches it.
-    pub fn check<G: Gpu>(&self, gpu: &G) {
+    pub fn check<G: Gpu>(&self, gpu: G) {
         match self.stem {
-            Stem::Launches => return launches::check(gpu),
-            Stem::GroupsSync => return groups_sync(gpu),
+            Stem::Junk => return junk::check(gpu),
+            Stem::Launches => return launches::check(&gpu),
+            Stem::GroupsSync => return groups_sync(&gpu),
             _ => {}
         }
+        let gpu = &gpu;
         let params = self.shape.params();
         let stems = CompiledStems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
         let card = Card { gpu, stems, params };
@@ -99,7 +109,7 @@ impl StemCase {
             Stem::Linear => card.linear(),
             Stem::ModSwitch => card.mod_switch(),
             Stem::SampleExtract => card.sample_extract(),
-            Stem::Launches | Stem::GroupsSync => unreachable!("it needs no stems"),
+            Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("it needs no stems"),
         }
     }
 }

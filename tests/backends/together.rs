@@ -19,12 +19,12 @@ use crate::broken::replaced;
 use crate::device::{Device, emulated};
 use crate::fixtures::{Bodies, Shape, generator, key};
 
-const PLAIN: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
+pub const PLAIN: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
 /// The same gates by words of another length.
-const OTHER: Shape = Shape(4, 2, 64, 9, 2, 5, 6);
+pub const OTHER: Shape = Shape(4, 2, 64, 9, 2, 5, 6);
 /// What the kernels with transforms in registers take, with a small key switch.
-const FAST: Shape = Shape(2, 1, 512, 8, 2, 16, 3);
-const FAST_OTHER: Shape = Shape(3, 1, 512, 7, 3, 16, 3);
+pub const FAST: Shape = Shape(2, 1, 512, 8, 2, 16, 3);
+pub const FAST_OTHER: Shape = Shape(3, 1, 512, 7, 3, 16, 3);
 
 /// Sessions of one gate each that a card takes side by side.
 const SESSIONS: usize = 64;
@@ -32,7 +32,7 @@ const SESSIONS: usize = 64;
 const OPERANDS: u32 = 4;
 
 /// A batch, what is in its arena, and what it reads when it is evaluated alone.
-struct Session {
+pub struct Session {
     key: Arc<EvaluationKey>,
     operands: Vec<u32>,
     gates: Vec<SlotGate>,
@@ -97,7 +97,7 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
     Ok(found)
 }
 
-fn check<B: Gates + ?Sized>(backend: &B, sessions: &[Session]) {
+pub fn check<B: Gates + ?Sized>(backend: &B, sessions: &[Session]) {
     let twice = backend.info().batches_in_flight_max > 1 && sessions.len() < SESSIONS;
     let found = evaluated(backend, &sessions.iter().collect::<Vec<_>>(), twice).expect("batches");
     let mut rest = &found[..];
@@ -122,7 +122,7 @@ fn single(shape: Shape) -> Vec<Session> {
 }
 
 /// Sessions of all sizes and kinds, of two parameter sets by turns.
-fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
+pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
     use Gate::{And, Mux, Nand, Not, Or, Xnor, Xor};
     let (keys, others) = (keys(shape, 4), keys(other, 2));
     vec![

@@ -12,8 +12,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use kernels::gpu::recordings::{Recordings, Sequence, new_id};
 use kernels::gpu::{Buffer, Card, Gpu, Language, Launch, Source, View};
 use kernels::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -50,6 +51,8 @@ pub struct HostCuda {
     together_max: u32,
     /// Of the next buffer.
     address: AtomicU64,
+    recordings: Arc<Recordings<Vec<Prepared>>>,
+    replays: AtomicU64,
 }
 
 /// What becomes of a source before it is compiled.
@@ -57,20 +60,32 @@ type Alter = Box<dyn Fn(&Source) -> String + Send + Sync>;
 
 /// A compiled source and the process that runs it.
 pub struct Module {
+    program: Arc<Program>,
+    id: u64,
+    recordings: Arc<Recordings<Vec<Prepared>>>,
+}
+
+struct Program {
     stem: &'static str,
-    program: PathBuf,
+    path: PathBuf,
     entries: Vec<String>,
     process: Mutex<Option<Child>>,
 }
 
 /// Words in the host's memory.
 pub struct Buf {
+    memory: Arc<Memory>,
+    id: u64,
+    recordings: Arc<Recordings<Vec<Prepared>>>,
+}
+
+struct Memory {
     words: Mutex<Vec<u32>>,
     /// Where kernels find them.
     address: u64,
 }
 
-impl Buf {
+impl Memory {
     fn locked(&self) -> MutexGuard<'_, Vec<u32>> {
         self.words.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -78,14 +93,40 @@ impl Buf {
 
 impl Buffer for Buf {
     fn words(&self) -> usize {
-        self.locked().len()
+        self.memory.locked().len()
     }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        self.locked().fill(0);
+        self.recordings.forget(self.id);
+        self.memory.locked().fill(0);
+        assert_eq!(Arc::strong_count(&self.memory), 1, "a recording outlives its buffer");
     }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        self.recordings.forget(self.id);
+    }
+}
+
+/// A launch as a process is told of it.
+struct Prepared {
+    program: Arc<Program>,
+    entry: &'static str,
+    /// Entry, groups, threads, shared bytes, cluster, seed; numbers of buffers and args; args.
+    head: Vec<u32>,
+    ranges: Vec<Bound>,
+}
+
+/// A range of a buffer that a kernel may touch.
+struct Bound {
+    /// The argument that it is, or is reached from.
+    argument: usize,
+    written: bool,
+    memory: Arc<Memory>,
+    words: Range<usize>,
 }
 
 impl HostCuda {
@@ -110,7 +151,17 @@ impl HostCuda {
             wide_integers: true,
         };
         let address = AtomicU64::new(ADDRESSES.start);
-        let host = HostCuda { card, folder: folder(), seed: 1, alter: None, together_max: u32::MAX, address };
+        let (recordings, replays) = Default::default();
+        let host = HostCuda {
+            card,
+            folder: folder(),
+            seed: 1,
+            alter: None,
+            together_max: u32::MAX,
+            address,
+            recordings,
+            replays,
+        };
         host.runner().map_err(|error| Error::Unavailable(error.to_string()))?;
         Ok(host)
     }
@@ -255,7 +306,8 @@ impl Gpu for HostCuda {
             write_file(&file, &text)?;
             Ok(vec![file.into(), runner.into(), "-o".into(), to.into()])
         })?;
-        Ok(Module { stem: source.stem, program, entries, process: Mutex::new(None) })
+        let program = Program { stem: source.stem, path: program, entries, process: Mutex::new(None) };
+        Ok(Module { program: Arc::new(program), id: new_id(), recordings: self.recordings.clone() })
     }
 
     fn alloc(&self, words: usize) -> Result<Buf> {
@@ -265,57 +317,105 @@ impl Gpu for HostCuda {
         assert!(4 * words as u64 <= APART, "a buffer of {words} words");
         let address = self.address.fetch_add(APART, Ordering::Relaxed);
         assert!(ADDRESSES.contains(&address), "a card that has made {} buffers", (address - ADDRESSES.start) / APART);
-        Ok(Buf { words: Mutex::new(vec![0; words]), address })
+        let memory = Arc::new(Memory { words: Mutex::new(vec![0; words]), address });
+        Ok(Buf { memory, id: new_id(), recordings: self.recordings.clone() })
+    }
+
+    /// Words that tell whether anything reads them before they are written.
+    fn scratch(&self, words: usize) -> Result<Buf> {
+        let buf = self.alloc(words)?;
+        buf.memory.locked().iter_mut().zip(0u32..).for_each(|(word, at)| *word = junk(at));
+        Ok(buf)
     }
 
     fn address(&self, buf: &Buf) -> Option<u64> {
-        Some(buf.address)
+        Some(buf.memory.address)
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
-        buf.locked()[at..at + words.len()].copy_from_slice(words);
+        buf.memory.locked()[at..at + words.len()].copy_from_slice(words);
         Ok(())
     }
 
     fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
-        let from = from.locked()[..words].to_vec();
-        to.locked()[..words].copy_from_slice(&from);
+        let from = from.memory.locked()[..words].to_vec();
+        to.memory.locked()[..words].copy_from_slice(&from);
         Ok(())
     }
 
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
+        self.prepared(launch)?.map_or(Ok(()), |prepared| self.run(&prepared))
+    }
+
+    fn launch_all(&self, launches: &[Launch<'_, Module, Buf>]) -> Result<()> {
+        let prepare = || -> Result<Vec<Prepared>> {
+            launches.iter().filter_map(|launch| self.prepared(launch).transpose()).collect()
+        };
+        let run_all = |launches: &Vec<Prepared>| launches.iter().try_for_each(|launch| self.run(launch));
+        let replay = |launches: &Vec<Prepared>| {
+            self.replays.fetch_add(1, Ordering::Relaxed);
+            run_all(launches)
+        };
+        let sequence = Sequence::of(launches, |module| module.id, |buf| buf.id);
+        self.recordings.start(sequence, prepare, replay, || run_all(&prepare()?))
+    }
+
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
+        let words = buf.memory.locked();
+        Ok(ranges.iter().flat_map(|range| &words[range.clone()]).copied().collect())
+    }
+
+    fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
+        Ok(pending)
+    }
+}
+
+impl HostCuda {
+    /// How many sequences of launches are recorded now, and how many were replayed so far.
+    pub fn recorded(&self) -> (usize, u64) {
+        (self.recordings.recorded(), self.replays.load(Ordering::Relaxed))
+    }
+
+    /// A launch that was checked; none of no group.
+    fn prepared(&self, launch: &Launch<'_, Module, Buf>) -> Result<Option<Prepared>> {
         launch.check(&self.card)?;
         let Launch { module, entry, groups, threads, shared_bytes, cluster, ref bind, ref args } = *launch;
-        let at = module
-            .entries
-            .iter()
-            .position(|name| name == entry)
-            .unwrap_or_else(|| panic!("{} has no entry {entry}", module.stem));
+        let program = module.program.clone();
+        let at = program.entries.iter().position(|name| name == entry);
+        let at = at.unwrap_or_else(|| panic!("{} has no entry {entry}", program.stem));
         let all: u32 = groups.iter().product();
-        if all == 0 {
-            return Ok(());
-        }
         let clusters = self.card.compute_capability >= Some((9, 0));
         if cluster > 1 && !clusters && all > self.together_max {
             return Err(Error::Unavailable(format!("{entry}: {all} groups at once")));
         }
         assert!(shared_bytes <= self.card.shared_bytes_max, "{entry}: {shared_bytes} bytes");
-        let mut sent = Sent::default();
+        let mut ranges: Vec<Bound> = Vec::new();
         for (argument, bind) in bind.iter().enumerate() {
-            for (i, view) in bind.views().enumerate() {
-                sent.add(argument, bind.is_written(), i == 0, view);
+            for (i, View { buf, first, words }) in bind.views().enumerate() {
+                let words = first..first + words;
+                // a key of several batches is reached once
+                let known = ranges.iter().any(|range| {
+                    range.argument == argument && Arc::ptr_eq(&range.memory, &buf.memory) && range.words == words
+                });
+                if i == 0 || !known {
+                    ranges.push(Bound { argument, written: bind.is_written(), memory: buf.memory.clone(), words });
+                }
             }
         }
         let [x, y, z] = groups;
         let shape = [at as u32, x, y, z, threads, shared_bytes, cluster, self.seed];
-        let counts = [bind.len() as u32, args.len() as u32];
+        let head = [&shape[..], &[bind.len() as u32, args.len() as u32], args].concat();
+        Ok((all > 0).then_some(Prepared { program, entry, head, ranges }))
+    }
 
-        let mut process = module.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    /// Runs a launch.
+    fn run(&self, Prepared { program, entry, head, ranges }: &Prepared) -> Result<()> {
+        let mut process = program.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if process.is_none() {
-            *process = Some(start(&module.program)?);
+            *process = Some(start(&program.path)?);
         }
         let running = process.as_mut().expect("it was started");
-        match exchange(running, &[&shape[..], &counts, args].concat(), &mut sent) {
+        match exchange(running, head, ranges) {
             Ok(()) => Ok(()),
             Err(_) => {
                 let mut ended = process.take().expect("it was started");
@@ -324,19 +424,15 @@ impl Gpu for HostCuda {
                 let mut message = String::new();
                 let _ = ended.stderr.take().expect("piped").read_to_string(&mut message);
                 let _ = ended.wait();
-                Err(Error::Device(format!("{}/{entry}: {}", module.stem, message.trim())))
+                Err(Error::Device(format!("{}/{entry}: {}", program.stem, message.trim())))
             }
         }
     }
+}
 
-    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
-        let words = buf.locked();
-        Ok(ranges.iter().flat_map(|range| &words[range.clone()]).copied().collect())
-    }
-
-    fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
-        Ok(pending)
-    }
+/// Word `at` of memory that was not written.
+fn junk(at: u32) -> u32 {
+    at.wrapping_mul(0x9e37_79b9) ^ 0xdead_beef
 }
 
 fn start(program: &Path) -> Result<Child> {
@@ -350,58 +446,35 @@ fn start(program: &Path) -> Result<Child> {
         .map_err(|error| Error::Device(format!("{}: {error}", program.display())))
 }
 
-/// What a launch sends to a process: buffers, and the ranges of them that are there.
-#[derive(Default)]
-struct Sent<'a> {
-    buffers: Vec<(u64, MutexGuard<'a, Vec<u32>>)>,
-    ranges: Vec<SentRange>,
-}
-
-/// A range on its way to a process.
-struct SentRange {
-    /// The argument that it is, or is reached from.
-    argument: usize,
-    written: bool,
-    /// Its place among the buffers.
-    buffer: usize,
-    words: Range<usize>,
-}
-
-impl<'a> Sent<'a> {
-    /// A view of an argument: what the kernel is given, or what it reaches from that.
-    fn add(&mut self, argument: usize, written: bool, given: bool, View { buf, first, words }: View<'a, Buf>) {
-        let words = first..first + words;
-        let known = self.buffers.iter().position(|(address, _)| *address == buf.address);
-        let buffer = known.unwrap_or_else(|| {
-            self.buffers.push((buf.address, buf.locked()));
-            self.buffers.len() - 1
-        });
-        // a key of several batches is reached once
-        let same = |range: &SentRange| range.argument == argument && range.buffer == buffer && range.words == words;
-        if given || !self.ranges.iter().any(same) {
-            self.ranges.push(SentRange { argument, written, buffer, words });
+/// One launch, there and back, in the words of `runner.cpp`.
+fn exchange(process: &mut Child, head: &[u32], ranges: &[Bound]) -> std::io::Result<()> {
+    let mut buffers: Vec<(&Arc<Memory>, MutexGuard<'_, Vec<u32>>)> = Vec::new();
+    for Bound { memory, .. } in ranges {
+        if !buffers.iter().any(|(known, _)| Arc::ptr_eq(known, memory)) {
+            buffers.push((memory, memory.locked()));
         }
     }
-}
-
-/// One launch, there and back, in the words of `runner.cpp`.
-fn exchange(process: &mut Child, head: &[u32], sent: &mut Sent<'_>) -> std::io::Result<()> {
+    let place = |memory: &Arc<Memory>, buffers: &[(&Arc<Memory>, MutexGuard<'_, Vec<u32>>)]| {
+        buffers.iter().position(|(known, _)| Arc::ptr_eq(known, memory)).expect("its buffer is sent")
+    };
     let to = process.stdin.as_mut().expect("piped");
     to.write_all(bytes(head))?;
-    to.write_all(bytes(&[sent.buffers.len() as u32]))?;
-    for (address, words) in &sent.buffers {
+    to.write_all(bytes(&[buffers.len() as u32]))?;
+    for (Memory { address, .. }, words) in buffers.iter().map(|(memory, words)| (&***memory, words)) {
         to.write_all(bytes(&[*address as u32, (address >> 32) as u32, words.len() as u32]))?;
     }
-    to.write_all(bytes(&[sent.ranges.len() as u32]))?;
-    for SentRange { argument, written, buffer, words } in &sent.ranges {
-        let head = [*argument, usize::from(*written), *buffer, words.start, words.len()];
+    to.write_all(bytes(&[ranges.len() as u32]))?;
+    for Bound { argument, written, memory, words } in ranges {
+        let buffer = place(memory, &buffers);
+        let head = [*argument, usize::from(*written), buffer, words.start, words.len()];
         to.write_all(bytes(&head.map(|word| word as u32)))?;
-        to.write_all(bytes(&sent.buffers[*buffer].1[words.clone()]))?;
+        to.write_all(bytes(&buffers[buffer].1[words.clone()]))?;
     }
     to.flush()?;
     let from = process.stdout.as_mut().expect("piped");
-    for SentRange { buffer, words, .. } in sent.ranges.iter().filter(|range| range.written) {
-        from.read_exact(bytes_mut(&mut sent.buffers[*buffer].1[words.clone()]))?;
+    for Bound { memory, words, .. } in ranges.iter().filter(|range| range.written) {
+        let buffer = place(memory, &buffers);
+        from.read_exact(bytes_mut(&mut buffers[buffer].1[words.clone()]))?;
     }
     Ok(())
 }
@@ -418,7 +491,7 @@ fn bytes_mut(words: &mut [u32]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 4 * words.len()) }
 }
 
-impl Drop for Module {
+impl Drop for Program {
     fn drop(&mut self) {
         let process = self.process.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(mut process) = process.take() {

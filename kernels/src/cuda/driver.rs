@@ -102,7 +102,7 @@ impl Drop for Stream {
     }
 }
 
-/// Words in the card's memory. Zeroed when made and before they are given back, in the stream's order.
+/// Words in the card's memory. Overwritten with zeros before they are given back, in the stream's order.
 pub struct Memory {
     address: sys::CUdeviceptr,
     words: usize,
@@ -111,11 +111,18 @@ pub struct Memory {
 
 impl Memory {
     pub fn zeroed(stream: &Arc<Stream>, words: usize) -> Result<Memory> {
+        let memory = Memory::uncleared(stream, words)?;
+        memory.clear(stream, words)?;
+        Ok(memory)
+    }
+
+    /// Words of any contents, which are written before anything reads them.
+    pub fn uncleared(stream: &Arc<Stream>, words: usize) -> Result<Memory> {
         let context = stream.context();
         stream.bind()?;
         // the driver gives nothing for nothing
         let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
-        // SAFETY: the context is bound; the address is owned by the value made of it, its words are set before any use
+        // SAFETY: the context is bound; the address is owned by the value made of it
         let address = unsafe {
             if context.has_async_alloc() {
                 result::malloc_async(stream.handle(), bytes)
@@ -124,9 +131,7 @@ impl Memory {
             }
         };
         let address = address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))?;
-        let memory = Memory { address, words, stream: stream.clone() };
-        memory.clear(stream, words)?;
-        Ok(memory)
+        Ok(Memory { address, words, stream: stream.clone() })
     }
 
     /// How many there are.
@@ -317,16 +322,17 @@ impl Module {
         Ok(groups as usize)
     }
 
-    /// Starts an entry with these addresses, then these words as its arguments, in the order of the module's stream. What lies
-    /// at the addresses is the caller's to hold.
+    /// Starts an entry with these addresses, then these words as its arguments, in the order of a stream. What lies at the
+    /// addresses is the caller's to hold.
     pub fn launch(
         &self,
+        stream: &Stream,
         entry: &'static str,
         configuration: &LaunchConfiguration,
         mut addresses: Vec<sys::CUdeviceptr>,
         args: &[u32],
     ) -> Result<()> {
-        self.stream.bind()?;
+        stream.bind()?;
         let function = self.function(entry, configuration.shared_bytes)?;
         let mut words = args.to_vec();
         let addresses = addresses.iter_mut().map(|address| (address as *mut sys::CUdeviceptr).cast::<c_void>());
@@ -363,7 +369,7 @@ impl Module {
                     blockDimY: 1,
                     blockDimZ: 1,
                     sharedMemBytes: configuration.shared_bytes,
-                    hStream: self.stream.handle(),
+                    hStream: stream.handle(),
                     attrs: attribute,
                     numAttrs: 1,
                 };
@@ -375,7 +381,7 @@ impl Module {
                     groups,
                     threads,
                     configuration.shared_bytes,
-                    self.stream.handle(),
+                    stream.handle(),
                     &mut arguments,
                 )
             }

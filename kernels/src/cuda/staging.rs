@@ -29,6 +29,8 @@ pub struct Staging {
     compute: Arc<Stream>,
     up: Arc<Stream>,
     down: Arc<Stream>,
+    /// Where kernels are captured, by one thread at a time; nothing runs in it.
+    capture: Mutex<Arc<Stream>>,
     small: Mutex<Pool>,
     large: Mutex<Pool>,
 }
@@ -79,12 +81,18 @@ impl Staging {
         let health = Health::default();
         let stream = || Stream::new(context, &health).map(Arc::new);
         let (small, large) = Default::default();
-        Ok(Staging { compute: stream()?, up: stream()?, down: stream()?, small, large })
+        let capture = Mutex::new(stream()?);
+        Ok(Staging { compute: stream()?, up: stream()?, down: stream()?, capture, small, large })
     }
 
     /// The stream of kernels and buffers.
     pub fn compute(&self) -> &Arc<Stream> {
         &self.compute
+    }
+
+    /// The stream where kernels are captured.
+    pub fn capture(&self) -> MutexGuard<'_, Arc<Stream>> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Copies words to a place in a buffer, after everything that was started before. They may be forgotten at once.

@@ -29,6 +29,13 @@ impl<B> Clone for View<'_, B> {
 
 impl<B> Copy for View<'_, B> {}
 
+impl<B> View<'_, B> {
+    /// Their places in the buffer.
+    pub fn range(self) -> Range<usize> {
+        self.first..self.first + self.words
+    }
+}
+
 impl<'a, B: Buffer> View<'a, B> {
     /// All words of a buffer.
     pub fn all(buf: &'a B) -> Self {
@@ -42,11 +49,6 @@ impl<'a, B: Buffer> View<'a, B> {
     pub fn part(self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.words, "words {range:?} of {}", self.words);
         View { buf: self.buf, first: self.first + range.start, words: range.len() }
-    }
-
-    /// Their places in the buffer.
-    pub fn range(self) -> Range<usize> {
-        self.first..self.first + self.words
     }
 
     fn is_same(self, other: Self) -> bool {

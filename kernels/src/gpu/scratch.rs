@@ -1,6 +1,6 @@
 //! Scratch memory: one allocation, from which a sequence of launches takes ranges. The next sequence takes others.
 
-use super::{Buffer, Gpu, View, ViewOf, alloc};
+use super::{Buffer, Gpu, View, ViewOf};
 use crate::error::Result;
 
 /// One buffer, which grows with what is asked of it. Its words are not cleared between sequences: a kernel reads only what was
@@ -29,7 +29,7 @@ impl<G: Gpu> Scratch<G> {
         if self.0.as_ref().is_none_or(|buf| buf.words() < end) {
             // the smaller one goes first
             self.0 = None;
-            self.0 = Some(alloc(gpu, end)?);
+            self.0 = Some(super::scratch(gpu, end)?);
         }
         let all = View::all(self.0.as_ref().expect("it was just made"));
         Ok(ranges.map(|range| all.part(range)))

@@ -1,5 +1,7 @@
 //! The one way to a card: commands in order, memory counted, failures caught.
 
+mod recording;
+
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -9,11 +11,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ::wgpu::{
-    Buffer, BufferBinding, BufferUsages, Device, ErrorFilter, PollError, PollType, ShaderRuntimeChecks, SubmissionIndex,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding, BufferUsages, Device,
+    ErrorFilter, PollError, PollType, ShaderRuntimeChecks, SubmissionIndex,
 };
 
 use super::Allocated;
 use crate::error::{Error, Result};
+use crate::gpu::recordings::Recordings;
+pub(super) use recording::Recording;
 
 /// Launches of one submission. Systems end what holds a card for seconds, and count by submission.
 const LAUNCHES_MAX: usize = 4;
@@ -38,6 +43,7 @@ pub(super) struct Queue {
     arguments: Buffer,
     arguments_words: usize,
     recorder: Mutex<Recorder>,
+    recordings: Recordings<Recording>,
     state: Arc<State>,
 }
 
@@ -80,6 +86,14 @@ pub(super) struct Pipeline {
     layout: ::wgpu::BindGroupLayout,
 }
 
+/// A kernel that is to be started.
+pub(super) struct Started<'a> {
+    pub pipeline: Pipeline,
+    pub bind: Vec<BufferBinding<'a>>,
+    pub arguments: &'a [u32],
+    pub groups: [u32; 3],
+}
+
 /// Words on their way to the host.
 pub(super) struct Read {
     staging: Buffer,
@@ -116,6 +130,7 @@ impl Queue {
             arguments,
             arguments_words,
             recorder: Mutex::default(),
+            recordings: Recordings::default(),
             state,
         };
         queue.alive()?;
@@ -223,37 +238,18 @@ impl Queue {
         }
     }
 
-    pub(super) fn launch(
-        &self,
-        pipeline: &Pipeline,
-        bind: Vec<BufferBinding<'_>>,
-        arguments: &[u32],
-        [x, y, z]: [u32; 3],
-    ) -> Result<()> {
-        if arguments.len() > ARGUMENTS_MAX {
-            return Err(Error::Device(format!("{} arguments, of which {ARGUMENTS_MAX} is the most", arguments.len())));
-        }
+    pub(super) fn recordings(&self) -> &Recordings<Recording> {
+        &self.recordings
+    }
+
+    pub(super) fn launch(&self, started: &Started<'_>) -> Result<()> {
         let mut recorder = self.recorder()?;
-        let place = BufferBinding {
-            buffer: &self.arguments,
-            offset: 4 * recorder.arguments.len() as u64,
-            size: std::num::NonZeroU64::new(4 * self.arguments_words as u64),
-        };
-        let bindings =
-            bind.into_iter().chain((!arguments.is_empty()).then_some(place)).map(::wgpu::BindingResource::Buffer);
-        let entries: Vec<_> =
-            (0..).zip(bindings).map(|(binding, resource)| ::wgpu::BindGroupEntry { binding, resource }).collect();
-        let group = self.checked(|| {
-            let descriptor = ::wgpu::BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &entries };
-            self.device.create_bind_group(&descriptor)
-        })?;
+        let group = self.bind_group(started, &self.arguments, recorder.arguments.len())?;
         self.checked(|| {
             let mut pass = self.encoder(&mut recorder).begin_compute_pass(&Default::default());
-            pass.set_pipeline(&pipeline.pipeline);
-            pass.set_bind_group(0, &group, &[]);
-            pass.dispatch_workgroups(x, y, z);
+            dispatch(&mut pass, &started.pipeline, &group, started.groups);
         })?;
-        recorder.arguments.extend_from_slice(arguments);
+        recorder.arguments.extend_from_slice(started.arguments);
         recorder.launches += 1;
         let filled = recorder.launches * self.arguments_words;
         recorder.arguments.resize(filled, 0);
@@ -261,6 +257,25 @@ impl Queue {
             self.submit(&mut recorder)?;
         }
         Ok(())
+    }
+
+    /// What a kernel is given: its buffers, and its arguments from a word of `arguments` on.
+    fn bind_group(&self, started: &Started<'_>, arguments: &Buffer, first: usize) -> Result<BindGroup> {
+        let Started { pipeline, bind, arguments: words, .. } = started;
+        if words.len() > ARGUMENTS_MAX {
+            return Err(Error::Device(format!("{} arguments, of which {ARGUMENTS_MAX} is the most", words.len())));
+        }
+        let size = std::num::NonZeroU64::new(4 * self.arguments_words as u64);
+        let place = BufferBinding { buffer: arguments, offset: 4 * first as u64, size };
+        let bindings = bind.iter().cloned().chain((!words.is_empty()).then_some(place));
+        let entries: Vec<_> = (0..)
+            .zip(bindings)
+            .map(|(binding, place)| BindGroupEntry { binding, resource: BindingResource::Buffer(place) })
+            .collect();
+        self.checked(|| {
+            let descriptor = BindGroupDescriptor { label: None, layout: &pipeline.layout, entries: &entries };
+            self.device.create_bind_group(&descriptor)
+        })
     }
 
     /// Starts to read ranges of bytes, packed; None where they are empty.
@@ -372,6 +387,12 @@ impl Queue {
         self.alive()?;
         error.map_or(Ok(out), |error| Err(convert(error)))
     }
+}
+
+fn dispatch(pass: &mut ::wgpu::ComputePass<'_>, pipeline: &Pipeline, group: &BindGroup, [x, y, z]: [u32; 3]) {
+    pass.set_pipeline(&pipeline.pipeline);
+    pass.set_bind_group(0, group, &[]);
+    pass.dispatch_workgroups(x, y, z);
 }
 
 impl Drop for Queue {

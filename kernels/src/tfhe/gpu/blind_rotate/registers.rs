@@ -10,7 +10,7 @@ use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Grid, Stem};
-use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, alloc, upload};
+use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, scratch, upload};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -116,7 +116,7 @@ impl<G: Gpu> Registers<G> {
     pub fn load(&self, gpu: &G, roots: ViewOf<'_, G>, key: &EvaluationKey, loaded: &G::Buf) -> Result<()> {
         let p = &self.params;
         let steps_max = (CHUNK_WORDS / step_words(p)).clamp(1, p.lwe_dimension);
-        let part = alloc(gpu, steps_max * step_words(p))?;
+        let part = scratch(gpu, steps_max * step_words(p))?;
         let (_, stem) = &self.warp[0];
         for first in (0..p.lwe_dimension).step_by(steps_max) {
             let steps = steps_max.min(p.lwe_dimension - first);

@@ -1,0 +1,249 @@
+//! Sequences of launches that come again. A door records a sequence the second time it comes and replays it from then on.
+//!
+//! A sequence is what its launches name, not what is in the buffers: gates of other slots, by the same keys over the same rows,
+//! are the same sequence. Buffers and modules are named by numbers that are given once ([`new_id`]), so a sequence never comes
+//! again when one of them is gone; the door then forgets its recording ([`Recordings::forget`]).
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Access, Launch, View};
+use crate::error::{Error, Result};
+
+/// Sequences that are known at a time; of more, those that came last.
+const SEQUENCES_MAX: usize = 64;
+
+/// A number for a buffer or a module, which no other one ever has.
+pub fn new_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What launches name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence(Vec<Step>);
+
+/// What one launch names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    module: u64,
+    entry: &'static str,
+    groups: [u32; 3],
+    threads: u32,
+    shared_bytes: u32,
+    cluster: u32,
+    /// Argument, buffer and range of each view.
+    views: Vec<(usize, Access, u64, Range<usize>)>,
+    args: Vec<u32>,
+}
+
+impl Sequence {
+    /// Of launches whose modules and buffers have these numbers.
+    pub fn of<M, B>(launches: &[Launch<'_, M, B>], module_id: fn(&M) -> u64, buffer_id: fn(&B) -> u64) -> Sequence {
+        let step = |launch: &Launch<'_, M, B>| {
+            let arguments = launch.bind.iter().enumerate();
+            let views = arguments.flat_map(|(argument, bind)| {
+                let named = move |view: &View<'_, B>| (argument, bind.access, buffer_id(view.buf), view.range());
+                std::iter::once(&bind.view).chain(bind.reached).map(named)
+            });
+            Step {
+                module: module_id(launch.module),
+                entry: launch.entry,
+                groups: launch.groups,
+                threads: launch.threads,
+                shared_bytes: launch.shared_bytes,
+                cluster: launch.cluster,
+                views: views.collect(),
+                args: launch.args.clone(),
+            }
+        };
+        Sequence(launches.iter().map(step).collect())
+    }
+
+    /// Whether a launch names the buffer or module.
+    fn names(&self, id: u64) -> bool {
+        self.0.iter().any(|step| step.module == id || step.views.iter().any(|(_, _, buffer, _)| *buffer == id))
+    }
+}
+
+/// What a door knows of the sequences that came last, with its recordings `R`.
+pub struct Recordings<R> {
+    /// The one that came last at the end.
+    known: Mutex<VecDeque<(Sequence, State<R>)>>,
+}
+
+enum State<R> {
+    /// It came once.
+    Seen,
+    Recorded(Arc<R>),
+    /// The driver did not record it.
+    Refused,
+}
+
+impl<R> Default for Recordings<R> {
+    fn default() -> Self {
+        Recordings { known: Mutex::default() }
+    }
+}
+
+impl<R> Recordings<R> {
+    /// Starts a sequence by `replay` where it is recorded, or by `launch`, its launches one by one. Where it comes for the second
+    /// time it is recorded by `record`; if that fails, it is never tried again.
+    ///
+    /// # Errors
+    /// Those of `replay` and `launch`; of `record` only [`Error::Lost`].
+    pub fn start(
+        &self,
+        sequence: Sequence,
+        record: impl FnOnce() -> Result<R>,
+        replay: impl FnOnce(&R) -> Result<()>,
+        launch: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let recording = match self.take(&sequence) {
+            None => {
+                self.put(sequence, State::Seen);
+                return launch();
+            }
+            Some(State::Recorded(recording)) => recording,
+            Some(State::Refused) => {
+                self.put(sequence, State::Refused);
+                return launch();
+            }
+            Some(State::Seen) => match record() {
+                Ok(recording) => Arc::new(recording),
+                Err(Error::Lost(why)) => return Err(Error::Lost(why)),
+                Err(_) => {
+                    self.put(sequence, State::Refused);
+                    return launch();
+                }
+            },
+        };
+        self.put(sequence, State::Recorded(recording.clone()));
+        replay(&recording)
+    }
+
+    /// Forgets the sequences that name a buffer or a module which is about to go.
+    pub fn forget(&self, id: u64) {
+        let mut known = self.known();
+        let (gone, left) = std::mem::take(&mut *known).into_iter().partition(|(sequence, _)| sequence.names(id));
+        *known = left;
+        drop(known);
+        // without the lock: a recording may hold what forgets in turn
+        drop::<VecDeque<_>>(gone);
+    }
+
+    /// How many are recorded.
+    pub fn recorded(&self) -> usize {
+        self.known().iter().filter(|(_, state)| matches!(state, State::Recorded(_))).count()
+    }
+
+    fn take(&self, sequence: &Sequence) -> Option<State<R>> {
+        let mut known = self.known();
+        let at = known.iter().rposition(|(other, _)| other == sequence)?;
+        known.remove(at).map(|(_, state)| state)
+    }
+
+    fn put(&self, sequence: Sequence, state: State<R>) {
+        let mut known = self.known();
+        let oldest = if known.len() == SEQUENCES_MAX { known.pop_front() } else { None };
+        known.push_back((sequence, state));
+        drop(known);
+        drop(oldest);
+    }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<(Sequence, State<R>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::gpu::Bind;
+
+    /// A sequence of one launch of module 0 that reads a buffer.
+    fn sequence(buffer: u64, rows: u32) -> Sequence {
+        let view = View { buf: &buffer, first: 0, words: 64 };
+        let bind = vec![Bind { access: Access::Read, view, reached: &[] }];
+        let (module, entry, args) = (&0, "entry", vec![rows]);
+        let launch = Launch { module, entry, groups: [1; 3], threads: 64, shared_bytes: 0, cluster: 1, bind, args };
+        Sequence::of(&[launch], |module| *module, |buffer| *buffer)
+    }
+
+    /// What was done to start a sequence: `record`, `replay`, `launch`.
+    fn started(recordings: &Recordings<u64>, sequence: Sequence, recorded: Result<u64>) -> Vec<&'static str> {
+        let done = RefCell::new(Vec::new());
+        let tell = |what| done.borrow_mut().push(what);
+        let record = || {
+            tell("record");
+            recorded
+        };
+        let replay = |_: &u64| {
+            tell("replay");
+            Ok(())
+        };
+        let launch = || {
+            tell("launch");
+            Ok(())
+        };
+        recordings.start(sequence, record, replay, launch).expect("nothing is lost");
+        done.into_inner()
+    }
+
+    #[test]
+    fn a_sequence_is_recorded_when_it_comes_again_and_replayed_from_then_on() {
+        let recordings = Recordings::default();
+        assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["launch"]);
+        assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["record", "replay"]);
+        assert_eq!(started(&recordings, sequence(1, 5), Ok(0)), ["replay"]);
+        // other words, another buffer
+        assert_eq!(started(&recordings, sequence(1, 6), Ok(0)), ["launch"]);
+        assert_eq!(started(&recordings, sequence(2, 5), Ok(0)), ["launch"]);
+        assert_eq!(recordings.recorded(), 1);
+    }
+
+    #[test]
+    fn what_a_driver_refuses_is_launched_one_by_one_and_not_tried_again() {
+        let recordings = Recordings::default();
+        let refused = || Err(Error::Device("no".into()));
+        let turns: Vec<_> = (0..3).map(|_| started(&recordings, sequence(1, 5), refused())).collect();
+        assert_eq!(turns, [vec!["launch"], vec!["record", "launch"], vec!["launch"]]);
+        let lost = || Err(Error::Lost("gone".into()));
+        assert_eq!(started(&recordings, sequence(2, 5), lost()), ["launch"]);
+        let found = recordings.start(sequence(2, 5), lost, |_| Ok(()), || Ok(()));
+        assert_eq!(found, Err(Error::Lost("gone".into())));
+    }
+
+    #[test]
+    fn what_names_a_buffer_or_a_module_is_forgotten_with_it() {
+        let recordings = Recordings::default();
+        for buffer in [1, 2, 1, 2] {
+            started(&recordings, sequence(buffer, 5), Ok(buffer));
+        }
+        assert_eq!(recordings.recorded(), 2);
+        recordings.forget(1);
+        assert_eq!(recordings.recorded(), 1);
+        assert_eq!(started(&recordings, sequence(2, 5), Ok(2)), ["replay"]);
+        assert_eq!(started(&recordings, sequence(1, 5), Ok(1)), ["launch"]);
+        recordings.forget(0);
+        assert_eq!((recordings.recorded(), recordings.known().len()), (0, 0));
+    }
+
+    #[test]
+    fn the_sequences_that_came_last_are_known() {
+        let recordings = Recordings::default();
+        for rows in 0..SEQUENCES_MAX as u32 {
+            started(&recordings, sequence(1, rows), Ok(0));
+        }
+        assert_eq!(started(&recordings, sequence(1, 0), Ok(0)), ["record", "replay"]);
+        assert_eq!(started(&recordings, sequence(1, SEQUENCES_MAX as u32), Ok(0)), ["launch"]);
+        // the oldest had to go, and the one that came again had not
+        assert_eq!(started(&recordings, sequence(1, 0), Ok(0)), ["replay"]);
+        assert_eq!(started(&recordings, sequence(1, 1), Ok(0)), ["launch"]);
+        assert_eq!(recordings.known().len(), SEQUENCES_MAX);
+    }
+}

@@ -1,0 +1,154 @@
+//! A card whose scratch memory is never what a kernel may count on: before each launch, all of it that no later launch of the
+//! sequence is to read, and all that was not yet written, holds other words.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kernels::Result;
+use kernels::gpu::{Bind, Buffer, Card, Gpu, Launch, Source, View};
+use kernels::tfhe::gpu::Evaluator;
+
+use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
+
+/// Gates of all kinds give the same words.
+pub fn check<G: Gpu>(gpu: G) {
+    let fast = gpu.card().compute_capability.is_some_and(|capability| capability >= (8, 0));
+    let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
+    check_sessions(&Evaluator::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
+}
+
+/// The card.
+struct Junk<G> {
+    gpu: G,
+    next: AtomicU32,
+}
+
+/// A buffer of the card.
+struct Buf<B> {
+    inner: B,
+    /// Of scratch memory: the ranges that were written since the last sequence.
+    written: Option<Mutex<Vec<Range<usize>>>>,
+}
+
+impl<B: Buffer> Buffer for Buf<B> {
+    fn words(&self) -> usize {
+        self.inner.words()
+    }
+}
+
+impl<G: Gpu> Junk<G> {
+    /// Other words in all of a scratch buffer but what is marked.
+    fn fill(&self, buf: &Buf<G::Buf>, kept: &[bool]) -> Result<()> {
+        let word = self.next.fetch_add(0x9e37_79b9, Ordering::Relaxed);
+        for run in kept.chunk_by(|a, b| a == b).scan(0, |end, run| {
+            let first = *end;
+            *end += run.len();
+            Some((first, run))
+        }) {
+            if let (first, [false, rest @ ..]) = run {
+                self.gpu.write(&buf.inner, first, &vec![word; 1 + rest.len()])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<G: Gpu> Gpu for Junk<G> {
+    type Buf = Buf<G::Buf>;
+    type Module = G::Module;
+    type Pending = G::Pending;
+
+    fn card(&self) -> &Card {
+        self.gpu.card()
+    }
+    fn compile(&self, source: &Source) -> Result<G::Module> {
+        self.gpu.compile(source)
+    }
+    fn alloc(&self, words: usize) -> Result<Self::Buf> {
+        Ok(Buf { inner: self.gpu.alloc(words)?, written: None })
+    }
+    fn scratch(&self, words: usize) -> Result<Self::Buf> {
+        Ok(Buf { inner: self.gpu.scratch(words)?, written: Some(Mutex::default()) })
+    }
+    fn address(&self, buf: &Self::Buf) -> Option<u64> {
+        self.gpu.address(&buf.inner)
+    }
+    fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()> {
+        if let Some(written) = &buf.written {
+            written.lock().expect("one thread").push(at..at + words.len());
+        }
+        self.gpu.write(&buf.inner, at, words)
+    }
+    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
+        self.gpu.copy(&from.inner, &to.inner, words)
+    }
+    fn groups_at_once(&self, module: &G::Module, entry: &'static str, threads: u32) -> Result<usize> {
+        self.gpu.groups_at_once(module, entry, threads)
+    }
+    fn launch(&self, launch: &Launch<'_, G::Module, Self::Buf>) -> Result<()> {
+        let Launch { module, entry, groups, threads, shared_bytes, cluster, ref args, .. } = *launch;
+        let inner = |view: &View<'_, Buf<G::Buf>>| (view.first, view.words);
+        let reached: Vec<Vec<View<'_, G::Buf>>> = launch
+            .bind
+            .iter()
+            .map(|bind| {
+                bind.reached.iter().map(|view| View { buf: &view.buf.inner, first: view.first, words: view.words })
+            })
+            .map(Iterator::collect)
+            .collect();
+        let bind = launch.bind.iter().zip(&reached).map(|(bind, reached)| {
+            let (first, words) = inner(&bind.view);
+            Bind { access: bind.access, view: View { buf: &bind.view.buf.inner, first, words }, reached }
+        });
+        let (bind, args) = (bind.collect(), args.clone());
+        self.gpu.launch(&Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args })
+    }
+    fn launch_all(&self, launches: &[Launch<'_, G::Module, Self::Buf>]) -> Result<()> {
+        let bound = |launch: usize| {
+            launches[launch].bind.iter().flat_map(move |bind| bind.views().map(move |view| (bind.is_written(), view)))
+        };
+        let mut scratch: Vec<&Buf<G::Buf>> = Vec::new();
+        for (_, view) in (0..launches.len()).flat_map(bound) {
+            if view.buf.written.is_some() && !scratch.iter().any(|buf| std::ptr::eq(*buf, view.buf)) {
+                scratch.push(view.buf);
+            }
+        }
+        // what holds something by now
+        let mut holds: Vec<Vec<bool>> = Vec::new();
+        for buf in &scratch {
+            let mut words = vec![false; buf.words()];
+            for range in buf.written.as_ref().expect("scratch").lock().expect("one thread").drain(..) {
+                words[range].fill(true);
+            }
+            holds.push(words);
+        }
+        for (at, launch) in launches.iter().enumerate() {
+            for (buf, holds) in scratch.iter().zip(&holds) {
+                let mut named = vec![false; buf.words()];
+                for (_, view) in (at..launches.len()).flat_map(bound).filter(|(_, view)| std::ptr::eq(view.buf, *buf)) {
+                    named[view.range()].fill(true);
+                }
+                let kept: Vec<bool> = named.iter().zip(holds).map(|(named, holds)| *named && *holds).collect();
+                self.fill(buf, &kept)?;
+            }
+            self.launch(launch)?;
+            for (written, view) in bound(at) {
+                let known = scratch.iter().position(|buf| std::ptr::eq(*buf, view.buf));
+                if let Some(known) = known.filter(|_| written) {
+                    holds[known][view.range()].fill(true);
+                }
+            }
+        }
+        Ok(())
+    }
+    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<G::Pending> {
+        self.gpu.read(&buf.inner, ranges)
+    }
+    fn wait(&self, pending: &G::Pending, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        self.gpu.wait(pending, wanted)
+    }
+    fn finish(&self, pending: G::Pending) -> Result<Vec<u32>> {
+        self.gpu.finish(pending)
+    }
+}
