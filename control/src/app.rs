@@ -22,7 +22,7 @@ use crate::access::passwords::Passwords;
 use crate::access::session_token::{Issuer, SessionTokens};
 use crate::access::trials::Trials;
 use crate::access::{Access, users};
-use crate::blobs::Blobs;
+use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
@@ -36,7 +36,7 @@ use crate::docs::{Docs, operations};
 use crate::in_flight::InFlight;
 use crate::probe::Probe;
 use crate::router::{self, Areas};
-use crate::sealing::Seal;
+use crate::sealing::{AccountSeals, Seal};
 use crate::secrets::{Purpose, Secrets};
 use crate::telemetry::Telemetry;
 use crate::tls::Tls;
@@ -116,11 +116,21 @@ impl App {
         // this node's requests of an earlier process are gone
         store.release_claims_of(&node_id).await?;
         store.give_back_lost_trial_operations(&node_id).await?;
-        let blobs = match &config.bucket {
-            Some(bucket) => Blobs::in_bucket(bucket, "answers")?,
-            None => Blobs::in_folder(data_dir.answers()).context("ANGO_DATA_DIR: cannot make a folder for answers")?,
+        let database_id = store.database_id().await?;
+        if let Some(bucket) = &config.bucket {
+            match blobs::claim(bucket, &database_id).await {
+                Err(error @ Unclaimed::OtherDatabase) => return Err(error.into()),
+                Err(error) => tracing::warn!(%error, "no object is removed until the bucket answers"),
+                Ok(()) => {}
+            }
+        }
+        let seals = AccountSeals::new(secrets.key(Purpose::Accounts));
+        let blobs = |kind| match &config.bucket {
+            Some(bucket) => Blobs::in_bucket(bucket, &database_id, kind, seals.clone()),
+            None => Blobs::in_folder(data_dir.path(), kind, seals.clone())
+                .context("ANGO_DATA_DIR: cannot make a folder for objects"),
         };
-        let answers = Answers::new(store.clone(), &secrets.key(Purpose::KeptAnswers), blobs, node_id.clone());
+        let answers = Answers::new(store.clone(), seals.clone(), blobs(ObjectKind::Answers)?, node_id.clone());
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
         let engine = tokio::task::spawn_blocking(move || engine(&bounds, kernel_cache)).await??;

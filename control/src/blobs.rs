@@ -1,9 +1,11 @@
 //! Bytes that outlive a request, as objects: in the data folder of a node, or in a bucket that the nodes of a database share.
 //!
-//! An object's name is the SHA-256 of its bytes. Callers seal the bytes before they come here, so a name is never met twice,
-//! and a bucket's owner can read nothing. A record in the database names an object; objects without a record are swept.
+//! An object is sealed under a key of its account, to its kind and to what its record calls it; its name is the SHA-256 of
+//! the sealed bytes. A nonce is never drawn twice, so no two objects have one name, and equal contents do not show. An object
+//! is written before the record that names it, and removed after it; a sweep removes objects that no record names.
 
 mod bucket;
+mod owner;
 
 use std::collections::HashSet;
 use std::io;
@@ -11,25 +13,50 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use api::AccountId;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use crate::sealing::AccountSeals;
 
 pub use bucket::BucketConfig;
+pub use owner::{Unclaimed, claim, try_once};
 
 /// An object without a record is left alone this long: its record may be about to be written.
 const UNNAMED: Duration = Duration::from_secs(3600);
 
+/// What objects are of. Its word is in their paths and is authenticated with their bytes: it never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// Bodies of kept answers (readings I6).
+    Answers,
+    /// Netlists of kept circuits.
+    Circuits,
+}
+
+api::words!(ObjectKind, "kind of object", { Answers = "answers", Circuits = "circuits" });
+
 /// Objects of one kind. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
     /// Where those of the kind are.
     prefix: ObjectPath,
-    shared: bool,
+    kind: ObjectKind,
+    seals: AccountSeals,
+    /// Of a bucket: where it is, and the id of the database whose nodes share the objects.
+    bucket: Option<(BucketConfig, String)>,
+}
+
+/// An object as it is written: sealed.
+pub struct SealedObject {
+    name: String,
+    bytes: Bytes,
 }
 
 /// Why an object was not read.
@@ -37,13 +64,17 @@ pub struct Blobs {
 pub enum Missing {
     /// This node does not have it; another node may.
     NotHere,
-    /// The object store did not give it.
+    /// The object store did not give it, or not as it was written.
     Failed(String),
 }
 
 impl Blobs {
-    /// Objects in a folder, which is made (mode 0700) if it is not there.
-    pub fn in_folder(folder: PathBuf) -> io::Result<Blobs> {
+    /// Objects of a kind in a folder of that name within this one. It is made (mode 0700) if it is not there.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn in_folder(parent: &Path, kind: ObjectKind, seals: AccountSeals) -> io::Result<Blobs> {
+        let folder = folder_of(parent, kind);
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -51,34 +82,67 @@ impl Blobs {
         builder.create(&folder)?;
         // an object is on the disk before a record names it
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
-        Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), shared: false })
+        Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
     }
 
-    /// Objects of a kind in a bucket. Nothing is asked of the bucket yet.
-    pub fn in_bucket(bucket: &BucketConfig, kind: &str) -> anyhow::Result<Blobs> {
+    /// Objects of a kind in a bucket, of the database of this id. Nothing is asked of the bucket yet.
+    ///
+    /// # Errors
+    /// When its settings cannot be used.
+    pub fn in_bucket(
+        bucket: &BucketConfig,
+        database_id: &str,
+        kind: ObjectKind,
+        seals: AccountSeals,
+    ) -> anyhow::Result<Blobs> {
         let (objects, prefix) = bucket.open()?;
-        Ok(Blobs { objects, prefix: prefix.join(kind), shared: true })
+        let bucket = Some((bucket.clone(), database_id.to_owned()));
+        Ok(Blobs { objects, prefix: prefix.join(kind.as_str()), kind, seals, bucket })
     }
 
     /// Whether all nodes of the database have the same objects.
     pub fn are_shared(&self) -> bool {
-        self.shared
+        self.bucket.is_some()
     }
 
-    /// Keeps bytes, durably; the name to find them by.
+    /// Seals an object of an account; `label` is what its record calls it. CPU work: some milliseconds a megabyte.
+    pub fn seal(&self, account: &AccountId, label: &[u8], content: &[u8]) -> SealedObject {
+        let bytes = Bytes::from(self.seals.of(account).seal(self.named(label), content));
+        SealedObject { name: name_of(&bytes), bytes }
+    }
+
+    /// Undoes [`Blobs::seal`]. CPU work.
+    ///
+    /// # Errors
+    /// [`Missing::Failed`] when it is not the object that was sealed for this account and label.
+    pub fn open(
+        &self,
+        account: &AccountId,
+        label: &[u8],
+        object: &SealedObject,
+    ) -> Result<Zeroizing<Vec<u8>>, Missing> {
+        if name_of(&object.bytes) != object.name {
+            return Err(Missing::Failed("an object was changed where it is kept".to_owned()));
+        }
+        let opened = self.seals.of(account).open(self.named(label), &object.bytes);
+        opened.ok_or_else(|| Missing::Failed("an object is of another record or under another secret".to_owned()))
+    }
+
+    /// Writes an object, durably; the name to find it by.
     ///
     /// # Errors
     /// What the object store says.
-    pub async fn put(&self, bytes: Vec<u8>) -> Result<String, String> {
-        let bytes = Bytes::from(bytes);
-        let name = name_of(bytes.clone()).await.map_err(|error| error.to_string())?;
-        let path = self.path(&name);
-        let put = self.objects.put(&path, bytes.into()).await;
+    pub async fn put(&self, object: SealedObject) -> Result<String, String> {
+        let SealedObject { name, bytes } = object;
+        let put = self.objects.put(&self.path(&name), bytes.into()).await;
         put.map(|_| name).map_err(|error| error.to_string())
     }
 
-    /// The bytes of this name, unchanged.
-    pub async fn get(&self, name: &str) -> Result<Vec<u8>, Missing> {
+    /// The object of this name, still sealed.
+    ///
+    /// # Errors
+    /// When it was not read.
+    pub async fn get(&self, name: &str) -> Result<SealedObject, Missing> {
         let failed = |error: object_store::Error| match error {
             object_store::Error::NotFound { .. } => Missing::NotHere,
             error => Missing::Failed(error.to_string()),
@@ -87,19 +151,25 @@ impl Blobs {
             return Err(Missing::Failed("a record names no object".to_owned()));
         }
         let object = self.objects.get(&self.path(name)).await.map_err(failed)?;
-        let bytes = object.bytes().await.map_err(failed)?;
-        let found = name_of(bytes.clone()).await.map_err(|error| Missing::Failed(error.to_string()))?;
-        if found != name {
-            return Err(Missing::Failed("an object was changed where it is kept".to_owned()));
+        Ok(SealedObject { name: name.to_owned(), bytes: object.bytes().await.map_err(failed)? })
+    }
+
+    /// Removes an object that no record names any more. Where that fails the next sweep does it.
+    pub async fn remove(&self, name: &str) {
+        if let Err(error) = self.objects.delete(&self.path(name)).await {
+            tracing::warn!(%error, kind = self.kind.as_str(), "an object stays until the next sweep");
         }
-        Ok(bytes.into())
     }
 
     /// Removes objects whose names are not among these and that are not new.
     ///
     /// # Errors
-    /// What the object store says.
+    /// What the object store says; in a bucket also when the prefix is not known to be this database's. Then nothing is
+    /// removed.
     pub async fn sweep(&self, named: &[String]) -> Result<(), String> {
+        if let Some((bucket, database_id)) = &self.bucket {
+            claim(bucket, database_id).await.map_err(|unclaimed| unclaimed.to_string())?;
+        }
         self.sweep_older_than(named, UNNAMED).await
     }
 
@@ -117,29 +187,28 @@ impl Blobs {
         Ok(())
     }
 
+    /// What is authenticated with an object: its kind and label.
+    fn named(&self, label: &[u8]) -> Vec<u8> {
+        [self.kind.as_str().as_bytes(), &[0], label].concat()
+    }
+
     fn path(&self, name: &str) -> ObjectPath {
         self.prefix.clone().join(name)
     }
 }
 
-/// Writes an object to a bucket, reads it and removes it, to see that the settings work.
-///
-/// # Errors
-/// What the object store says.
-pub async fn try_once(bucket: &BucketConfig) -> anyhow::Result<()> {
-    let blobs = Blobs::in_bucket(bucket, "tried")?;
-    let name = blobs.put(b"ango".to_vec()).await.map_err(anyhow::Error::msg)?;
-    blobs.get(&name).await.map_err(|missing| anyhow::anyhow!("what was written is not there: {missing:?}"))?;
-    Ok(blobs.objects.delete(&blobs.path(&name)).await?)
+/// The folder of a kind of objects within a node's folder.
+pub fn folder_of(parent: &Path, kind: ObjectKind) -> PathBuf {
+    parent.join(kind.as_str())
 }
 
-/// The name of an object of these bytes. Some milliseconds a megabyte, so off the async threads.
-async fn name_of(bytes: Bytes) -> Result<String, tokio::task::JoinError> {
-    tokio::task::spawn_blocking(move || hex::encode(Sha256::digest(&bytes))).await
+/// The name of an object of these bytes.
+fn name_of(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
-/// Whether it is the name of an object: 64 hexadecimal digits.
-fn is_name(name: &str) -> bool {
+/// Whether a text is the name of an object: 64 hexadecimal digits.
+pub fn is_name(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
@@ -155,48 +224,84 @@ pub fn new_file(path: &Path) -> io::Result<std::fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secrets::Key;
+
+    fn blobs(folder: &Path) -> Blobs {
+        Blobs::in_folder(folder, ObjectKind::Answers, AccountSeals::new(Key::new([1; 32]))).unwrap()
+    }
+
+    fn account(bits: u128) -> AccountId {
+        AccountId::from_bits(bits)
+    }
+
+    async fn put(blobs: &Blobs, content: &[u8]) -> String {
+        blobs.put(blobs.seal(&account(1), b"label", content)).await.unwrap()
+    }
+
+    async fn read(blobs: &Blobs, name: &str) -> Result<Vec<u8>, Missing> {
+        let object = blobs.get(name).await?;
+        blobs.open(&account(1), b"label", &object).map(|content| content.to_vec())
+    }
 
     fn objects_in(folder: &Path) -> usize {
         std::fs::read_dir(folder).unwrap().count()
     }
 
     #[tokio::test]
-    async fn bytes_are_found_by_name_until_no_record_names_them() {
+    async fn objects_are_found_by_name_until_no_record_names_them() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("answers");
-        let blobs = Blobs::in_folder(path.clone()).unwrap();
-        let [kept, dropped] = [&b"kept"[..], b"dropped"].map(<[u8]>::to_vec);
-        let (kept, dropped) = (blobs.put(kept).await.unwrap(), blobs.put(dropped).await.unwrap());
-        assert_eq!(blobs.put(b"kept".to_vec()).await.unwrap(), kept);
-        assert_eq!(blobs.get(&dropped).await.unwrap(), b"dropped");
+        let blobs = blobs(folder.path());
+        let (kept, dropped) = (put(&blobs, b"kept").await, put(&blobs, b"dropped").await);
+        assert_eq!(read(&blobs, &dropped).await.unwrap(), b"dropped");
         // new objects stay: their record may be on its way
         blobs.sweep(&[]).await.unwrap();
-        assert_eq!(blobs.get(&kept).await.unwrap(), b"kept");
+        assert_eq!(read(&blobs, &kept).await.unwrap(), b"kept");
         blobs.sweep_older_than(std::slice::from_ref(&kept), Duration::ZERO).await.unwrap();
-        assert_eq!(blobs.get(&kept).await.unwrap(), b"kept");
-        assert!(matches!(blobs.get(&dropped).await, Err(Missing::NotHere)));
-        assert_eq!(objects_in(&path), 1);
+        assert_eq!(read(&blobs, &kept).await.unwrap(), b"kept");
+        assert!(matches!(read(&blobs, &dropped).await, Err(Missing::NotHere)));
+        assert_eq!(objects_in(&folder.path().join("answers")), 1);
+        blobs.remove(&kept).await;
+        assert_eq!(objects_in(&folder.path().join("answers")), 0);
+    }
+
+    #[tokio::test]
+    async fn an_object_opens_for_its_account_its_label_and_its_kind_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = blobs(folder.path());
+        let seal = || blobs.seal(&account(1), b"label", b"content");
+        let sealed = seal();
+        // the same content again, of this and of another account: another name, other bytes
+        let others = [seal(), blobs.seal(&account(2), b"label", b"content")];
+        assert!(others.iter().all(|other| other.name != sealed.name && other.bytes != sealed.bytes));
+        assert!(!sealed.bytes.windows(7).any(|window| window == b"content"));
+        assert!(blobs.open(&account(1), b"label", &sealed).is_ok());
+        assert!(blobs.open(&account(2), b"label", &sealed).is_err());
+        assert!(blobs.open(&account(1), b"other", &sealed).is_err());
+        let circuits = Blobs { kind: ObjectKind::Circuits, ..blobs.clone() };
+        assert!(circuits.open(&account(1), b"label", &sealed).is_err());
     }
 
     #[tokio::test]
     async fn a_name_is_never_a_path_and_changed_bytes_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("pepper"), "secret").unwrap();
-        let blobs = Blobs::in_folder(folder.path().join("answers")).unwrap();
+        let blobs = blobs(folder.path());
         for name in ["../pepper", "", "pepper", &"g".repeat(64)] {
             assert!(matches!(blobs.get(name).await, Err(Missing::Failed(_))), "{name}");
         }
-        let name = blobs.put(b"true".to_vec()).await.unwrap();
-        std::fs::write(folder.path().join("answers").join(&name), "false").unwrap();
-        assert!(matches!(blobs.get(&name).await, Err(Missing::Failed(_))));
+        let [name, older] = [put(&blobs, b"true").await, put(&blobs, b"older").await];
+        // even by another object of the same record
+        let path = |name: &str| folder.path().join("answers").join(name);
+        std::fs::copy(path(&older), path(&name)).unwrap();
+        assert!(matches!(read(&blobs, &name).await, Err(Missing::Failed(_))));
     }
 
     #[tokio::test]
     async fn other_files_of_the_folder_are_not_swept() {
         let folder = tempfile::tempdir().unwrap();
-        let blobs = Blobs::in_folder(folder.path().to_owned()).unwrap();
-        std::fs::write(folder.path().join("a note"), "of an operator").unwrap();
+        let blobs = blobs(folder.path());
+        std::fs::write(folder.path().join("answers/a note"), "of an operator").unwrap();
         blobs.sweep_older_than(&[], Duration::ZERO).await.unwrap();
-        assert_eq!(objects_in(folder.path()), 1);
+        assert_eq!(objects_in(&folder.path().join("answers")), 1);
     }
 }

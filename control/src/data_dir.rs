@@ -66,9 +66,9 @@ impl DataDir {
         self.path.join("kernels")
     }
 
-    /// Where large kept answers are.
-    pub fn answers(&self) -> PathBuf {
-        self.path.join("answers")
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Names the node that serves this folder, from one start to the next. Only whoever holds the lock asks.

@@ -98,6 +98,23 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
     Ok(format!("{} answers; {words}", store.database()))
 }
 
+/// The database's id; `None`: it has none yet, since no node of this version has started on it.
+///
+/// # Errors
+/// When it does not answer.
+pub async fn id(config: &Config) -> anyhow::Result<Option<String>> {
+    if let Ok(store::Url::Sqlite(path)) = store::Url::parse(&config.database_url)
+        && !path.exists()
+    {
+        return Ok(None);
+    }
+    let store = connect(config).await?;
+    Ok(match store.schema().await? {
+        Schema::Current | Schema::Newer(_) => Some(store.database_id().await?),
+        Schema::Empty | Schema::Older(_) => None,
+    })
+}
+
 async fn connect(config: &Config) -> anyhow::Result<Store> {
     Store::connect(&config.database_url).await.context("ANGO_DATABASE_URL: cannot open the database")
 }

@@ -45,8 +45,8 @@ pub struct Secrets {
 /// What a derived key is for. The names below are part of the derivation: they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Encrypts kept answers (readings I5).
-    KeptAnswers,
+    /// Keys of accounts are derived of it, one each: they encrypt kept answers (readings I5) and objects.
+    Accounts,
     /// Authenticates page cursors (readings I7).
     Cursors,
     /// Encrypts the signing keys of the embedded issuer (readings A10).
@@ -68,7 +68,7 @@ pub enum Purpose {
 impl Purpose {
     fn name(self) -> &'static str {
         match self {
-            Purpose::KeptAnswers => "ango kept answers",
+            Purpose::Accounts => "ango accounts",
             Purpose::Cursors => "ango page cursors",
             Purpose::SigningKeys => "ango signing keys",
             Purpose::Tokens => "ango tokens",
@@ -120,14 +120,18 @@ impl Secrets {
         Pepper(self.root.clone())
     }
 
-    /// The key for a purpose: HKDF-SHA-256 (RFC 5869) without salt, the purpose's name as info.
+    /// The key for a purpose.
     pub fn key(&self, purpose: Purpose) -> Key {
-        let mut key = Key::default();
-        Hkdf::<Sha256>::new(None, &self.root[..])
-            .expand(purpose.name().as_bytes(), &mut key[..])
-            .expect("32 bytes are fewer than 255 hashes");
-        key
+        derived(&self.root, purpose.name())
     }
+}
+
+/// A key made of another one for a name: HKDF-SHA-256 (RFC 5869) without salt, the name as info.
+pub fn derived(from: &Key, name: &str) -> Key {
+    let mut key = Key::default();
+    let hkdf = Hkdf::<Sha256>::new(None, &from[..]);
+    hkdf.expand(name.as_bytes(), &mut key[..]).expect("32 bytes are fewer than 255 hashes");
+    key
 }
 
 #[cfg(test)]
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     const PURPOSES: [Purpose; 9] = [
-        Purpose::KeptAnswers,
+        Purpose::Accounts,
         Purpose::Cursors,
         Purpose::SigningKeys,
         Purpose::Tokens,

@@ -205,6 +205,14 @@ async fn config_check_prints_settings_without_secrets_and_says_what_does_not_ans
         assert!(code == Some(0) && said.contains("ok   bucket: "), "{said}");
         let (code, said) = ango("config check", at, &[&there[..3], &[("ANGO_S3_SECRET_ACCESS_KEY", "wrong")]].concat());
         assert!(code == Some(3) && said.contains("FAIL bucket: "), "{said}");
+
+        // a node on another database has taken the prefix
+        let other = tempfile::tempdir().unwrap();
+        let mut config = Config::in_folder(other.path());
+        config.bucket = Some(s3.config());
+        App::start(config).await.unwrap().shutdown().await;
+        let (code, said) = ango("config check", at, &there);
+        assert!(code == Some(3) && said.contains("of another database"), "{said}");
     }
 
     let Some(url) = Kind::Postgres.new_url(at) else { return };

@@ -13,16 +13,16 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::blobs::{self, ObjectKind, folder_of, is_name};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::data_dir::{DataDir, OWN_DATABASE, PEPPER};
-use crate::{blobs, database};
+use crate::database;
 
 /// The version of the manifest below.
 const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const NODE_ID: &str = "node-id";
-const ANSWERS: &str = "answers";
 /// Bytes of a manifest at most: that of some hundred thousand answers.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
@@ -69,17 +69,17 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     ensure!(!target.exists(), "{} is there already", target.display());
     let staged = Staged::beside(target)?;
     let mut files = BTreeMap::new();
+    // objects before the database and again after it: what its rows name was there then, or came meanwhile
+    copy_objects(&folder, &staged, &mut files)?;
     if !without_database {
         store.copy_to(&staged.path.join(OWN_DATABASE)).await?;
         files.insert(OWN_DATABASE.to_owned(), entry(&staged.path.join(OWN_DATABASE))?);
     }
-    // after the database: what its rows name was written before them
-    for (name, source) in kept_files(&folder, &config.data_dir)? {
-        match copy(&source, &staged.path.join(&name)) {
-            Ok(copied) => drop(files.insert(name, copied)),
-            // an answer that is removed meanwhile is one whose row has ended
-            Err(_) if name.starts_with(ANSWERS) && !source.exists() => {}
-            Err(error) => return Err(error),
+    copy_objects(&folder, &staged, &mut files)?;
+    for name in [PEPPER, NODE_ID] {
+        let source = folder.path().join(name);
+        if source.is_file() {
+            files.insert(name.to_owned(), copy(&source, &staged.path.join(name))?);
         }
     }
     let manifest = Manifest {
@@ -141,8 +141,9 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     ensure!(manifest.format == FORMAT, "the backup is of format {}, this program reads {FORMAT}", manifest.format);
     for name in manifest.files.keys() {
         let plain = [OWN_DATABASE, PEPPER, NODE_ID].contains(&name.as_str());
-        let answer = name.strip_prefix("answers/").is_some_and(|name| name.bytes().all(|c| c.is_ascii_hexdigit()));
-        ensure!(plain || answer, "{} is damaged: {name:?} is no file of a backup", path.display());
+        let object =
+            name.split_once('/').is_some_and(|(kind, name)| ObjectKind::from_name(kind).is_some() && is_name(name));
+        ensure!(plain || object, "{} is damaged: {name:?} is no file of a backup", path.display());
     }
     let has = |name: &str| manifest.files.contains_key(name);
     let whole = manifest.database == has(OWN_DATABASE) && manifest.secret == has(PEPPER);
@@ -150,21 +151,30 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// What is kept besides the database, by its name in a backup. Compiled kernels are made again.
-fn kept_files(folder: &DataDir, path: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
-    let mut files: Vec<(String, PathBuf)> =
-        [PEPPER, NODE_ID].map(|name| (name.to_owned(), path.join(name))).into_iter().collect();
-    files.retain(|(_, source)| source.is_file());
-    if let Ok(answers) = fs::read_dir(folder.answers()) {
-        for answer in answers {
-            let answer = answer?;
-            // whole ones: others have a dot in their names
-            if let Some(name) = answer.file_name().to_str().filter(|name| name.bytes().all(|c| c.is_ascii_hexdigit())) {
-                files.push((format!("{ANSWERS}/{name}"), answer.path()));
+/// Copies the objects of a node's folder that were not copied yet. (Compiled kernels are made again.)
+fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, Entry>) -> anyhow::Result<()> {
+    for kind in ObjectKind::ALL {
+        let Ok(objects) = fs::read_dir(folder_of(folder.path(), kind)) else { continue };
+        for object in objects {
+            let source = object?.path();
+            // half-written ones have other names
+            let Some(name) = source.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)) else {
+                continue;
+            };
+            let name = format!("{}/{name}", kind.as_str());
+            let target = staged.path.join(&name);
+            if files.contains_key(&name) {
+                continue;
+            }
+            match copy(&source, &target) {
+                Ok(copied) => drop(files.insert(name, copied)),
+                // its row was removed meanwhile
+                Err(_) if !source.exists() => drop(fs::remove_file(&target)),
+                Err(error) => return Err(error),
             }
         }
     }
-    Ok(files)
+    Ok(())
 }
 
 /// Copies a file to one that only its owner may read, and to the disk.
@@ -208,8 +218,10 @@ impl Staged {
         let mut staged = name.to_owned();
         staged.push(format!(".{}.part", std::process::id()));
         let path = target.with_file_name(staged);
-        // 0700
-        DataDir::open(&path.join(ANSWERS))?;
+        for kind in ObjectKind::ALL {
+            // 0700
+            DataDir::open(&folder_of(&path, kind))?;
+        }
         #[cfg(unix)]
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         Ok(Staged { path })
@@ -217,9 +229,10 @@ impl Staged {
 
     /// Puts it in its place, which holds nothing.
     fn take(self, target: &Path) -> anyhow::Result<()> {
-        for folder in [&self.path.join(ANSWERS), &self.path] {
-            sync(folder)?;
+        for kind in ObjectKind::ALL {
+            sync(&folder_of(&self.path, kind))?;
         }
+        sync(&self.path)?;
         fs::rename(&self.path, target).with_context(|| format!("cannot make {}", target.display()))?;
         let above = target.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         sync(above)

@@ -104,7 +104,7 @@ async fn findings(config: &Config) -> Vec<Finding> {
         findings.push(finding("redis", outcome.map(|()| "answers".to_owned())));
     }
     if let Some(bucket) = &config.bucket {
-        let outcome = within(blobs::try_once(bucket)).await;
+        let outcome = within(async { blobs::try_once(bucket, database::id(config).await?.as_deref()).await }).await;
         findings.push(finding("bucket", outcome.map(|()| "takes objects and gives them back".to_owned())));
     }
     if let Some(issuer) = &config.auth.external_issuer {

@@ -39,7 +39,6 @@ use sha2::{Digest as _, Sha256};
 use store::{Claimed, KeptAnswer, NewClaim, Unit};
 
 use super::Web;
-use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::ids;
 use crate::web::error::ApiError;
@@ -74,7 +73,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
         Outcome::Running => Err(ApiError::in_progress()),
         Outcome::Kept { answer, blob } => {
             let fingerprint = fingerprint_of(request.into_body()).await?;
-            let replay = web.answers.open(&web, &Payer::from(&caller), &digest, answer, blob).await?;
+            let replay = web.answers.open(&web, &caller, &digest, &answer, blob).await?;
             if !replay.fits(fingerprint, &caller) {
                 let message =
                     "this Idempotency-Key was used before with another body, role or credential: use a new key";
@@ -209,8 +208,7 @@ impl Held {
             role: self.caller.role,
             credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
         };
-        let (answer, blob) =
-            self.web.answers.seal(&self.web, &Payer::from(&self.caller), &self.digest, &parts, &body, asked).await?;
+        let (answer, blob) = self.web.answers.seal(&self.web, &self.caller, &self.digest, &parts, &body, asked).await?;
         let held_until = self.web.clock.now().plus(KEPT).0;
         self.state.store(ANSWERED, Ordering::Release);
         let kept = KeptAnswer { digest: self.digest, claim: self.claim, answer, blob, held_until };

@@ -88,6 +88,12 @@ impl Store {
         Ok(())
     }
 
+    /// The database's id, random, which a copy of it has too.
+    pub async fn database_id(&self) -> Result<String> {
+        let (id,): (String,) = self.db.fetch_one("SELECT database_id FROM database_identity", values![]).await?;
+        Ok(id)
+    }
+
     async fn applied(&self) -> Result<BTreeMap<i64, Applied>> {
         let sql = Sql {
             sqlite: "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'",

@@ -7,17 +7,15 @@ use axum::http::response::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use chacha20poly1305::aead::{AeadInOut, KeyInit};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 use store::Store;
+use zeroize::Zeroizing;
 
 use crate::blobs::{Blobs, Missing};
 use crate::budget::Payer;
 use crate::caller::{Caller, Role};
 use crate::clock::Timestamp;
-use crate::ids;
-use crate::secrets::Key;
+use crate::sealing::AccountSeals;
 use crate::web::Web;
 use crate::web::body::reserve;
 use crate::web::error::ApiError;
@@ -26,12 +24,8 @@ use crate::web::error::ApiError;
 const OBJECT_BYTES_MIN: usize = 64 << 10;
 /// Memory that keeping a large body needs for each of its bytes: the answer and what is written.
 const COPIES: u64 = 2;
-/// What is authenticated with a body in an object besides the claim's digest.
-const BODY: &[u8] = b"body";
 /// When a balancer may have chosen the node that keeps a large answer.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
-/// Bytes of a nonce: long enough to be random.
-const NONCE_BYTES: usize = 24;
 
 /// How this node keeps answers.
 pub struct Answers {
@@ -39,8 +33,8 @@ pub struct Answers {
     pub(crate) node_id: String,
     /// Where claims and kept answers are on record.
     pub(crate) store: Store,
+    seals: AccountSeals,
     blobs: Blobs,
-    cipher: XChaCha20Poly1305,
 }
 
 /// What is kept of an answer besides its body.
@@ -81,9 +75,9 @@ impl Replay {
 }
 
 impl Answers {
-    /// Answers encrypted under this key, claims of this node.
-    pub fn new(store: Store, key: &Key, blobs: Blobs, node_id: String) -> Answers {
-        Answers { node_id, store, blobs, cipher: XChaCha20Poly1305::new((&**key).into()) }
+    /// Answers under their accounts' seals, claims of this node.
+    pub fn new(store: Store, seals: AccountSeals, blobs: Blobs, node_id: String) -> Answers {
+        Answers { node_id, store, seals, blobs }
     }
 
     /// Forgets answers whose time is over, and objects that no answer names any more.
@@ -103,7 +97,7 @@ impl Answers {
     pub(super) async fn seal(
         &self,
         web: &Web,
-        payer: &Payer,
+        caller: &Caller,
         digest: &[u8; 32],
         parts: &Parts,
         body: &Bytes,
@@ -115,40 +109,44 @@ impl Answers {
         let head = Head { status: parts.status.as_u16(), headers: headers.filter_map(text).collect(), asked };
         let head = serde_json::to_vec(&head).map_err(ApiError::internal)?;
         let length = u32::try_from(head.len()).map_err(ApiError::internal)?.to_le_bytes();
+        let seal = self.seals.of(&caller.account);
         if body.len() < OBJECT_BYTES_MIN {
-            return Ok((encrypt(&self.cipher, digest, [&length, &head[..], body].concat())?, None));
+            let whole = Zeroizing::new([&length, &head[..], body].concat());
+            return Ok((seal.seal(digest, &whole), None));
         }
-        let _reserved = reserve(&web.bodies, payer, COPIES * body.len() as u64).await?;
-        let (cipher, body, with) = (self.cipher.clone(), body.clone(), [digest, BODY].concat());
-        let sealed = web.offload.finish(payer.clone(), move || encrypt(&cipher, &with, body.to_vec())).await??;
+        let payer = Payer::from(caller);
+        let _reserved = reserve(&web.bodies, &payer, COPIES * body.len() as u64).await?;
+        let (blobs, account, label, body) = (self.blobs.clone(), caller.account.clone(), *digest, body.clone());
+        let sealed = web.offload.finish(payer, move || blobs.seal(&account, &label, &body)).await?;
         let blob = self.blobs.put(sealed).await.map_err(|error| {
             tracing::error!(error, "an answer was not kept");
             ApiError::unavailable("objects", "the answer could not be kept, so nothing was done")
         })?;
-        Ok((encrypt(&self.cipher, digest, [&length, &head[..]].concat())?, Some(blob)))
+        Ok((seal.seal(digest, &[&length, &head[..]].concat()), Some(blob)))
     }
 
     /// The answer that was stored.
     pub(super) async fn open(
         &self,
         web: &Web,
-        payer: &Payer,
+        caller: &Caller,
         digest: &[u8; 32],
-        answer: Vec<u8>,
+        answer: &[u8],
         blob: Option<String>,
     ) -> Result<Replay, ApiError> {
-        let broken = || ApiError::internal("a kept answer is broken");
-        let sealed = decrypt(&self.cipher, digest, answer)?;
-        let (length, rest) = sealed.split_first_chunk().ok_or_else(broken)?;
+        let broken = || ApiError::internal("a kept answer is damaged or under another secret");
+        let opened = self.seals.of(&caller.account).open(digest, answer).ok_or_else(broken)?;
+        let (length, rest) = opened.split_first_chunk().ok_or_else(broken)?;
         let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(broken)?;
         let head: Head = serde_json::from_slice(head).map_err(ApiError::internal)?;
         let body = match blob {
             None => Bytes::copy_from_slice(body),
             Some(name) => {
                 let sealed = self.blobs.get(&name).await.map_err(|missing| self.not_read(missing))?;
-                let (cipher, with) = (self.cipher.clone(), [digest, BODY].concat());
-                let opened = web.offload.run(payer.clone(), move || decrypt(&cipher, &with, sealed));
-                Bytes::from(opened.await??)
+                let (blobs, account, label) = (self.blobs.clone(), caller.account.clone(), *digest);
+                let opened = web.offload.run(caller.into(), move || blobs.open(&account, &label, &sealed)).await?;
+                let mut body = opened.map_err(|missing| self.not_read(missing))?;
+                Bytes::from(std::mem::take(&mut *body))
             }
         };
         let mut response = Response::new(Body::from(body));
@@ -176,44 +174,5 @@ impl Answers {
                     .retry_after(OTHER_NODE_WAIT)
             }
         }
-    }
-}
-
-/// Encrypts in place: the ciphertext, its tag, then the nonce.
-fn encrypt(cipher: &XChaCha20Poly1305, with: &[u8], mut text: Vec<u8>) -> Result<Vec<u8>, ApiError> {
-    let nonce: [u8; NONCE_BYTES] = ids::random();
-    cipher.encrypt_in_place(&XNonce::from(nonce), with, &mut text).map_err(ApiError::internal)?;
-    text.extend_from_slice(&nonce);
-    Ok(text)
-}
-
-/// Undoes [`encrypt`].
-fn decrypt(cipher: &XChaCha20Poly1305, with: &[u8], mut sealed: Vec<u8>) -> Result<Vec<u8>, ApiError> {
-    let broken = || ApiError::internal("a kept answer is damaged or under another secret");
-    let nonce: [u8; NONCE_BYTES] = *sealed.last_chunk().ok_or_else(broken)?;
-    sealed.truncate(sealed.len() - NONCE_BYTES);
-    cipher.decrypt_in_place(&XNonce::from(nonce), with, &mut sealed).map_err(|_| broken())?;
-    Ok(sealed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn i5_an_answer_is_readable_under_its_key_and_its_claim_only() {
-        let [cipher, other] = [1, 2].map(|key| XChaCha20Poly1305::new(&[key; 32].into()));
-        let sealed = encrypt(&cipher, b"claim", b"svc_live_secret".to_vec()).unwrap();
-        assert!(!sealed.windows(6).any(|window| window == b"secret"));
-        assert_ne!(sealed, encrypt(&cipher, b"claim", b"svc_live_secret".to_vec()).unwrap());
-        assert_eq!(decrypt(&cipher, b"claim", sealed.clone()).unwrap(), b"svc_live_secret");
-        let mut bad = sealed.clone();
-        bad[3] ^= 1;
-        for (cipher, with, sealed) in
-            [(&other, &b"claim"[..], sealed.clone()), (&cipher, b"other", sealed), (&cipher, b"claim", bad)]
-        {
-            assert!(decrypt(cipher, with, sealed).is_err());
-        }
-        assert!(decrypt(&cipher, b"claim", vec![0; 10]).is_err());
     }
 }
