@@ -26,6 +26,7 @@ use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
+use crate::compute::circuits::StoredNetlists;
 use crate::compute::engine::{ComputeConfig, Engine, EngineDevice};
 use crate::compute::sessions::Sessions;
 use crate::compute::{Compute, circuits, lease};
@@ -131,6 +132,9 @@ impl App {
                 .context("ANGO_DATA_DIR: cannot make a folder for objects"),
         };
         let answers = Answers::new(store.clone(), seals.clone(), blobs(ObjectKind::Answers)?, node_id.clone());
+        // a folder is this node's alone, so the rows that name what is in it must be too
+        let is_shared = config.bucket.is_some() || store.database() == "sqlite";
+        let netlists = is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?;
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
         let engine = tokio::task::spawn_blocking(move || engine(&bounds, kernel_cache)).await??;
@@ -187,6 +191,7 @@ impl App {
             cache_store,
         });
         let compute = Arc::new(Compute {
+            netlists: StoredNetlists::new(store.clone(), offload.clone(), netlists),
             clock,
             store,
             engine,

@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::in_flight::InFlight;
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
+use circuits::StoredNetlists;
 use sessions::Sessions;
 
 /// Settings of gate sessions.
@@ -74,6 +75,7 @@ pub struct Compute {
     pub(crate) engine: Engine,
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
+    pub(crate) netlists: StoredNetlists,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
     pub(crate) offload: Offload,

@@ -381,8 +381,7 @@ async fn circuits_are_kept_whole_and_deleted_for_good(place: &Place) {
         .at_every_write(
             async |node| {
                 let path = path(node).await;
-                let request = place.with_key(Request::put_text(path.clone(), NETLIST));
-                (path, request)
+                (path.clone(), place.with_key(Request::put_text(path, NETLIST)))
             },
             async |node, path, request, answer| {
                 let there = kept(node, &path).await;
@@ -397,12 +396,31 @@ async fn circuits_are_kept_whole_and_deleted_for_good(place: &Place) {
             async |node| {
                 let path = path(node).await;
                 assert_eq!(node.status(place.with_key(Request::put_text(path.clone(), NETLIST))).await, 201);
-                let request = place.with_key(Request::delete(path.clone()));
-                (path, request)
+                (path.clone(), place.with_key(Request::delete(path)))
             },
             async |node, path, _, answer| {
                 let there = kept(node, &path).await;
                 assert!(there == 404 || (there == 200 && answer.is_none()), "{there}");
+            },
+        )
+        .await;
+    // whichever it is, the netlist that runs is the one that the facts tell of
+    let newer = NETLIST.replace("XOR", "AND");
+    place
+        .at_every_write(
+            async |node| {
+                let path = path(node).await;
+                assert_eq!(node.status(place.with_key(Request::put_text(path.clone(), NETLIST))).await, 201);
+                (path.clone(), place.with_key(Request::put_text(path, newer.as_str())))
+            },
+            async |node, path, _, answer| {
+                let facts = node.send(&place.with_key(Request::get(&path))).await.unwrap().ok(200);
+                let is_newer = facts["gates"]["AND"] == 2;
+                assert!(is_newer || answer.is_none(), "{facts}");
+                let (session, [a, b]) = place.session(node).await;
+                let body = json!({"session_id": session, "circuit": path.rsplit('/').next(), "inputs": [[a], [b]]});
+                let run = node.send(&place.with_key(Request::post(CIRCUITS, &body))).await.unwrap().ok(200);
+                assert_eq!(run["gates"], facts["gates"]);
             },
         )
         .await;

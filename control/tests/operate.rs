@@ -43,7 +43,7 @@ async fn send(node: &Running, request: Request) -> Response {
     request.send(node.api_addr).await
 }
 
-/// NAND(1, 1) in a session whose key the node holds.
+/// NAND(1, 1), and the kept circuit `and` of the same, in a session whose key the node holds.
 async fn computes(node: &Running, key: &str) {
     let session =
         send(node, Request::post("/api/v1/tfhe/session", &json!({"preset": "fast_128"})).key(key)).await.ok(201);
@@ -55,6 +55,10 @@ async fn computes(node: &Running, key: &str) {
     let out = send(node, Request::post("/api/v1/tfhe/gate", &gate).key(key)).await.ok(200);
     let read = json!({"ciphertext_b64": out["result_b64"]});
     assert_eq!(send(node, Request::post(at("decrypt"), &read).key(key)).await.ok(200)["bit"], false);
+    let circuit = json!({"session_id": session, "circuit": "and", "inputs": [[one], [one]]});
+    let out = send(node, Request::post("/api/v1/tfhe/circuits", &circuit).key(key)).await.ok(200);
+    let read = json!({"ciphertext_b64": out["outputs"][0][0]});
+    assert_eq!(send(node, Request::post(at("decrypt"), &read).key(key)).await.ok(200)["bit"], true);
 }
 
 /// The answer to a request that is the same as one before.
@@ -72,6 +76,8 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     let plan = Some(Plan::Enterprise);
     let made = admin::create_key(node.config(), Role::Developer, Environment::Test, None, plan).await.unwrap();
     let answer = kept(&node, &made.key).await;
+    let netlist = Request::put_text("/api/v1/tfhe/circuits/and", "1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n");
+    send(&node, netlist.key(&made.key)).await.ok(201);
     // an answer that is large enough for a file of its own
     let answers = at.join("ango-data/answers");
     let large = "ab".repeat(32);
@@ -87,8 +93,9 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
         names.sort();
         names
     };
-    assert_eq!(names(&at.join("copy")), ["ango.db", "answers", "manifest.json", "node-id", "pepper"]);
+    assert_eq!(names(&at.join("copy")), ["ango.db", "answers", "circuits", "manifest.json", "node-id", "pepper"]);
     assert_eq!(names(&at.join("copy/answers")), [large]);
+    assert_eq!(names(&at.join("copy/circuits")), names(&at.join("ango-data/circuits")));
     assert_eq!(names(at), ["ango-data", "copy"]);
     #[cfg(unix)]
     for (name, wanted) in [("", 0o700), ("ango.db", 0o600), ("pepper", 0o600), ("manifest.json", 0o600)] {

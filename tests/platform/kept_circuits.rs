@@ -1,13 +1,21 @@
 //! Circuits that an account keeps by name.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use client::{Preset, netlists};
 use control::caller::Role;
+use control::config::Config;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use store::{CircuitsMax, NetlistPlace, NewCircuit};
 use tests::TestServer;
 use tests::http::Request;
 
 use crate::client::{Account, CIRCUITS, and_netlist};
+
+/// Longest time that a node takes to look after its records.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn named(name: &str) -> String {
     format!("{CIRCUITS}/{name}")
@@ -143,4 +151,85 @@ async fn a_million_gates_of_a_trial_are_refused_by_their_header() {
         error["message"].as_str().unwrap().contains("line 1: the circuit has 1000000 gates, more than 1024"),
         "{error}"
     );
+}
+
+/// The database in a node's own folder: netlists are objects beside it.
+fn embedded_database(config: &mut Config) {
+    config.database_url = Config::in_folder(&config.data_dir).database_url;
+}
+
+/// The netlists in a node's folder, sealed.
+fn objects(folder: &Path) -> Vec<Vec<u8>> {
+    let objects = std::fs::read_dir(folder.join("circuits")).unwrap();
+    objects.map(|object| std::fs::read(object.unwrap().path()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_kept_netlist_is_a_sealed_object_and_what_is_replaced_refused_or_deleted_leaves_none() {
+    let server = TestServer::with(|config| {
+        embedded_database(config);
+        config.circuits.kept_max = 1;
+    })
+    .await;
+    let folder = server.running().config().data_dir.clone();
+    let account = Account::open(&server, Preset::Fast128).await;
+    let put = |name: &str, key: &str, width| Request::put_text(named(name), and_netlist(width)).key(key);
+    server.send(put("a", &account.key, 2)).await.ok(201);
+    let first = objects(&folder);
+    assert!(first.len() == 1 && !first[0].windows(4).any(|part| part == b" AND"));
+    server.send(put("a", &account.key, 1)).await.ok(200);
+    server.send(put("b", &account.key, 1)).await.error(402, "QUOTA_EXCEEDED");
+    let second = objects(&folder);
+    assert!(second.len() == 1 && second != first);
+    // another account's object of the same netlist is another one
+    let other = server.key(Role::Developer).await;
+    server.send(put("a", &other, 1)).await.ok(201);
+    let both = objects(&folder);
+    assert!(both.len() == 2 && both[0] != both[1]);
+    server.send(Request::delete(named("a")).key(&other)).await;
+    assert_eq!(objects(&folder), second);
+    let request = account.circuit("a", json!([account.value(&[true; 2])]));
+    let answer = account.post(CIRCUITS, &request).await.ok(200);
+    assert_eq!(account.bits(&answer["outputs"][0]), [true]);
+    // where an object is gone nothing else is run in its place
+    std::fs::remove_dir_all(folder.join("circuits")).unwrap();
+    account.post(CIRCUITS, &request).await.error(500, "INTERNAL_ERROR");
+}
+
+#[tokio::test]
+async fn netlists_of_an_older_version_become_objects_and_run_before_and_after() {
+    let server = TestServer::with(embedded_database).await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let (store, text, sha256) = (server.running().store(), and_netlist(1), [7; 32]);
+    let old = NewCircuit {
+        account_id: &store.accounts().await.unwrap()[0].account_id,
+        name: "old",
+        netlist: &NetlistPlace::Text(text.clone()),
+        bytes: text.len() as i64,
+        sha256: &sha256,
+        gates: 1,
+        by_gate: r#"{"AND":1}"#,
+        levels: 1,
+        input_widths: "[2]",
+        output_widths: "[1]",
+        now: 1,
+    };
+    store.put_circuit(&old, CircuitsMax { count: 9, bytes: 1 << 20 }).await.unwrap();
+    let run = async |account: &Account<'_>| {
+        let request = account.circuit("old", json!([account.value(&[true; 2])]));
+        let answer = account.post(CIRCUITS, &request).await.ok(200);
+        assert_eq!(account.bits(&answer["outputs"][0]), [true]);
+    };
+    run(&account).await;
+    let (key, secret) = (account.key, account.secret);
+
+    let server = TestServer::in_folder(server.stop().await, embedded_database).await;
+    let (store, started) = (server.running().store(), Instant::now());
+    while store.circuit_in_row(("", "")).await.unwrap().is_some() {
+        assert!(started.elapsed() < PATIENCE, "the netlist stays in its row");
+        tokio::task::yield_now().await;
+    }
+    let session = crate::client::open_session(&server, &key, Preset::Fast128).await;
+    run(&Account { server: &server, key, session, secret }).await;
+    assert_eq!(objects(&server.running().config().data_dir).len(), 1);
 }

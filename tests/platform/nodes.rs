@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 
 use client::Preset;
 use control::admin;
+use control::app::App;
 use control::caller::Plan;
 use control::caller::{Environment, Role};
+use control::compute::engine::BackendChoice;
+use control::config::Config;
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::{Request, Response};
 use tests::s3::S3;
 
-use crate::client::{Account, BATCH, GATE, SESSION, SESSIONS, open_session};
+use crate::client::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist, open_session};
 
 /// Longer than other nodes wait for one that says nothing any more.
 const LEASE_OVER: Duration = Duration::from_secs(60);
@@ -119,6 +122,13 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     }
     assert_eq!(account.show().await["gates_used"], 64);
 
+    // nor does a node of another database start on the prefix, whose sweep would remove what is there
+    let stranger = tempfile::tempdir().unwrap();
+    let mut config = Config::in_folder(stranger.path());
+    (config.compute.backend, config.bucket) = (BackendChoice::Cpu, Some(bucket.config()));
+    let error = App::start(config).await.err().expect("it does not start").to_string();
+    assert!(error.contains("of another database"), "{error}");
+
     // a bucket that is away is told of, and nothing runs again
     drop(bucket);
     let again = other.send(request).await;
@@ -127,6 +137,29 @@ async fn i6_every_node_gives_a_large_answer_again_that_is_in_a_bucket() {
     let other_key = Request::post(BATCH, &account.batch("NOT", 64)).header("Idempotency-Key", "l").key(&account.key);
     one.send(other_key).await.error(503, "SERVICE_UNAVAILABLE");
     assert_eq!(account.show().await["gates_used"], 64);
+}
+
+/// Keeps a circuit by way of one node and runs it on the other.
+async fn a_kept_circuit_runs_on_every_node((one, other): (TestServer, TestServer)) {
+    let account = Account::open(&other, Preset::Fast128).await;
+    let keep = Request::put_text(format!("{CIRCUITS}/and"), and_netlist(1)).key(&account.key);
+    one.send(keep).await.ok(201);
+    let request = account.circuit("and", json!([account.value(&[true; 2])]));
+    let answer = account.post(CIRCUITS, &request).await.ok(200);
+    assert_eq!(account.bits(&answer["outputs"][0]), [true]);
+}
+
+#[tokio::test]
+async fn every_node_runs_a_kept_circuit_whose_netlist_is_in_the_database() {
+    let Some(pair) = pair().await else { return };
+    a_kept_circuit_runs_on_every_node(pair).await;
+}
+
+#[tokio::test]
+async fn every_node_runs_a_kept_circuit_whose_netlist_is_in_a_bucket() {
+    let Some(bucket) = S3::start() else { return };
+    let Some(pair) = TestServer::pair(|config| config.bucket = Some(bucket.config())).await else { return };
+    a_kept_circuit_runs_on_every_node(pair).await;
 }
 
 #[tokio::test]

@@ -107,11 +107,12 @@ fn usage(usage_id: &str, session_digest: &[u8; 32]) -> GateUsage {
     }
 }
 
-fn circuit<'a>(account_id: &'a str, name: &'a str, text: &'a str, now: i64) -> NewCircuit<'a> {
+fn circuit<'a>(account_id: &'a str, name: &'a str, netlist: &'a NetlistPlace, now: i64) -> NewCircuit<'a> {
     NewCircuit {
         account_id,
         name,
-        text,
+        netlist,
+        bytes: if let NetlistPlace::Text(text) = netlist { text.len() as i64 } else { 6 },
         sha256: &[7; 32],
         gates: 1,
         by_gate: r#"{"AND":1}"#,
@@ -269,22 +270,49 @@ on_both! {
         }
         let max = CircuitsMax { count: 2, bytes: 10 };
         let put =
-            async |account, name, text, now| store.put_circuit(&circuit(account, name, text, now), max).await.unwrap();
+            async |account, name, text: &str, now| store.put_circuit(&circuit(account, name, &NetlistPlace::Text(text.to_owned()), now), max).await.unwrap();
         assert!(matches!(put("acct_1", "a", "1234", 5).await, CircuitKept::Created(_)));
         assert!(matches!(put("acct_1", "b", "1234", 6).await, CircuitKept::Created(_)));
         assert_eq!(put("acct_1", "c", "1", 7).await, CircuitKept::TooMuch);
         assert_eq!(put("acct_1", "b", "1234567", 7).await, CircuitKept::TooMuch);
-        let CircuitKept::Replaced(replaced) = put("acct_1", "b", "123456", 8).await else { panic!("b was there") };
+        let CircuitKept::Replaced(replaced, None) = put("acct_1", "b", "123456", 8).await else { panic!("b was there") };
         assert_eq!((replaced.bytes, replaced.created_at, replaced.updated_at), (6, 6, 8));
         // what was refused left the older one in place
-        assert_eq!(store.circuit_text("acct_1", "b").await.unwrap().as_deref(), Some("123456"));
+        assert_eq!(store.netlist("acct_1", "b").await.unwrap(), Some(NetlistPlace::Text("123456".to_owned())));
         assert!(matches!(put("acct_2", "a", "x", 9).await, CircuitKept::Created(_)));
         let names: Vec<_> = store.circuits_page("acct_1", None, 9).await.unwrap().rows.into_iter().map(|circuit| circuit.name).collect();
         assert_eq!(names, ["b", "a"]);
-        assert!(store.delete_circuit("acct_1", "a").await.unwrap());
-        assert!(!store.delete_circuit("acct_1", "a").await.unwrap());
+        assert_eq!(store.delete_circuit("acct_1", "a").await.unwrap(), Some(ForgottenCircuit { blob: None }));
+        assert_eq!(store.delete_circuit("acct_1", "a").await.unwrap(), None);
         assert_eq!(store.circuit("acct_1", "a").await.unwrap(), None);
         assert!(store.circuit("acct_2", "a").await.unwrap().is_some());
+    }
+
+    async fn netlists_move_from_rows_to_objects_once(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        let max = CircuitsMax { count: 9, bytes: 100 };
+        let put = async |name, netlist, now| store.put_circuit(&circuit("acct_1", name, &netlist, now), max).await.unwrap();
+        let object = |name: &str| NetlistPlace::Object(name.to_owned());
+        put("a", NetlistPlace::Text("123456".to_owned()), 5).await;
+        put("b", object("object b"), 6).await;
+        let in_row = store.circuit_in_row(("", "")).await.unwrap().unwrap();
+        assert_eq!((in_row.name.as_str(), in_row.text.as_str()), ("a", "123456"));
+        assert_eq!(store.circuit_in_row(("acct_1", "a")).await.unwrap(), None);
+        let replaced = CircuitInRow { sha256: vec![8; 32], ..in_row.clone() };
+        assert!(!store.put_netlist_out(&replaced, "object a").await.unwrap());
+        assert!(store.put_netlist_out(&in_row, "object a").await.unwrap());
+        assert!(!store.put_netlist_out(&in_row, "object c").await.unwrap());
+        assert_eq!(store.netlist("acct_1", "a").await.unwrap(), Some(object("object a")));
+        assert_eq!(store.circuit("acct_1", "a").await.unwrap().unwrap().bytes, 6);
+        let mut named = store.circuit_blobs().await.unwrap();
+        named.sort_unstable();
+        assert_eq!(named, ["object a", "object b"]);
+        // what is no longer named is told, so that it can be removed
+        let kept = put("b", object("object d"), 7).await;
+        assert!(matches!(kept, CircuitKept::Replaced(_, Some(blob)) if blob == "object b"));
+        let blob = Some("object a".to_owned());
+        assert_eq!(store.delete_circuit("acct_1", "a").await.unwrap(), Some(ForgottenCircuit { blob }));
+        assert_eq!(store.circuit_blobs().await.unwrap(), ["object d"]);
     }
 
     async fn a_run_ends_once_and_is_charged_in_the_same_step(store: Store) {

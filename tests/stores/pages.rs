@@ -88,7 +88,7 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         let max = CircuitsMax { count: 10, bytes: 1000 };
         for (name, now) in [("a", 1), ("b", 2), ("c", 2), ("d", 3), ("b", 9)] {
-            store.put_circuit(&circuit("acct_1", name, "text", now), max).await.unwrap();
+            store.put_circuit(&circuit("acct_1", name, &NetlistPlace::Text("text".to_owned()), now), max).await.unwrap();
         }
         let names = async |after, rows_max| {
             let page = store.circuits_page("acct_1", after, rows_max).await.unwrap();

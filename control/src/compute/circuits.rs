@@ -8,6 +8,7 @@ mod kept;
 mod netlist;
 mod prepare;
 mod running;
+mod stored;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,6 +43,8 @@ use found::{Found, REMEMBERED};
 use kept::CircuitText;
 use prepare::Given;
 use running::Reply;
+
+pub use stored::StoredNetlists;
 
 /// RFC 7240: the client does not wait.
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -148,11 +151,9 @@ pub async fn delete(
     caller: Caller,
     path: PathParts,
 ) -> Result<StatusCode, ApiError> {
-    if compute.store.delete_circuit(caller.account.as_str(), path.get("name")).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(unknown_circuit())
-    }
+    let forgotten = compute.store.delete_circuit(caller.account.as_str(), path.get("name")).await?;
+    compute.netlists.forget(forgotten.ok_or_else(unknown_circuit)?.blob).await;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Run a circuit on encrypted numbers.
@@ -178,7 +179,7 @@ pub async fn delete(
     params(("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the results.")),
     request_body(description = "The circuit and its inputs.",
         content((CircuitRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
-    responses((status = 200, description = "The results; or, if nobody waits, the run as it begins.",
+    responses((status = 200, description = "The results; with `Prefer: respond-async`, the run as it begins.",
         content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream")),
         headers(("Preference-Applied" = Option<String>, description = "`respond-async` where it was applied."))))
 )]
@@ -205,7 +206,7 @@ pub async fn run(
 
 /// How far a circuit's run is, and its results when it is completed.
 ///
-/// Results of a run that nobody waited for can be read until the session ends, the run is deleted or a day has passed;
+/// Results of a run with `Prefer: respond-async` can be read until the session ends, the run is deleted or a day has passed;
 /// results under handles for as long as the handles. Runs are remembered for a day.
 #[utoipa::path(
     get,
@@ -395,13 +396,14 @@ pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Forgets runs that are remembered no longer.
+/// Forgets runs that are remembered no longer, and looks after the netlists of kept circuits.
 pub async fn forget_old(compute: &Compute) {
     let Timestamp(now) = compute.clock.now();
     let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
     if let Err(error) = compute.store.forget_circuit_operations(before).await {
         tracing::error!(%error, "old runs of circuits were not forgotten");
     }
+    compute.netlists.keep_house().await;
 }
 
 #[cfg(test)]

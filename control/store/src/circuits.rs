@@ -1,4 +1,4 @@
-//! Uploaded circuits, by account and name.
+//! Uploaded circuits, by account and name. Their netlists are objects, or texts in the rows.
 
 use crate::database::{from_row, values};
 use crate::pages::{Rows, page};
@@ -11,8 +11,10 @@ pub struct NewCircuit<'a> {
     pub account_id: &'a str,
     /// Its name within the account.
     pub name: &'a str,
-    /// The netlist.
-    pub text: &'a str,
+    /// Where its netlist is.
+    pub netlist: &'a NetlistPlace,
+    /// Bytes of the netlist.
+    pub bytes: i64,
     /// SHA-256 of the netlist.
     pub sha256: &'a [u8; 32],
     /// Gates.
@@ -29,7 +31,30 @@ pub struct NewCircuit<'a> {
     pub now: i64,
 }
 
-/// What is known of a kept circuit; its text is read apart. Times in microseconds since 1970.
+/// Where the netlist of a circuit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetlistPlace {
+    /// Here.
+    Text(String),
+    /// In the object of this name.
+    Object(String),
+}
+
+impl NetlistPlace {
+    fn of((text, blob): (String, Option<String>)) -> NetlistPlace {
+        blob.map_or(NetlistPlace::Text(text), NetlistPlace::Object)
+    }
+
+    /// The columns `text` and `blob`.
+    fn columns(&self) -> (&str, Option<&str>) {
+        match self {
+            NetlistPlace::Text(text) => (text, None),
+            NetlistPlace::Object(name) => ("", Some(name)),
+        }
+    }
+}
+
+/// What is known of a kept circuit; its netlist is read apart. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitRecord {
     /// Its name within the account.
@@ -76,13 +101,37 @@ pub struct CircuitsMax {
     pub bytes: i64,
 }
 
+/// A circuit whose netlist is in its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CircuitInRow {
+    /// Owner.
+    pub account_id: String,
+    /// Its name within the account.
+    pub name: String,
+    /// The netlist.
+    pub text: String,
+    /// SHA-256 of the netlist.
+    pub sha256: Vec<u8>,
+}
+
+from_row!(CircuitInRow { account_id, name, text, sha256 });
+
+/// A circuit that was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgottenCircuit {
+    /// Name of the object that holds its netlist.
+    pub blob: Option<String>,
+}
+
+from_row!(ForgottenCircuit { blob });
+
 /// How keeping a circuit went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitKept {
     /// Under a new name.
     Created(CircuitRecord),
-    /// In place of an older one.
-    Replaced(CircuitRecord),
+    /// In place of an older one, whose netlist was in this object.
+    Replaced(CircuitRecord, Option<String>),
     /// Not at all: the account would have more than it may.
     TooMuch,
 }
@@ -93,9 +142,13 @@ impl Store {
         let mut tx = self.db.begin().await?;
         // of two uploads at once the second counts the first
         tx.lock_account(circuit.account_id).await?;
+        let sql = "SELECT blob FROM circuits WHERE account_id = $1 AND name = $2";
+        let older: Option<(Option<String>,)> =
+            tx.fetch_optional(sql, values![circuit.account_id, circuit.name]).await?;
+        let (text, blob) = circuit.netlist.columns();
         let sql = "INSERT INTO circuits (account_id, name, text, bytes, sha256, gates, by_gate, levels, input_widths, \
-             output_widths, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11) \
-             ON CONFLICT (account_id, name) DO UPDATE SET text = excluded.text, bytes = excluded.bytes, \
+             output_widths, created_at, updated_at, blob) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12) \
+             ON CONFLICT (account_id, name) DO UPDATE SET text = excluded.text, blob = excluded.blob, bytes = excluded.bytes, \
              sha256 = excluded.sha256, gates = excluded.gates, by_gate = excluded.by_gate, levels = excluded.levels, \
              input_widths = excluded.input_widths, output_widths = excluded.output_widths, \
              updated_at = excluded.updated_at \
@@ -106,15 +159,16 @@ impl Store {
                 values![
                     circuit.account_id,
                     circuit.name,
-                    circuit.text,
-                    circuit.text.len() as i64,
+                    text,
+                    circuit.bytes,
                     circuit.sha256,
                     circuit.gates,
                     circuit.by_gate,
                     circuit.levels,
                     circuit.input_widths,
                     circuit.output_widths,
-                    circuit.now
+                    circuit.now,
+                    blob
                 ],
             )
             .await?;
@@ -128,8 +182,10 @@ impl Store {
             return Ok(CircuitKept::TooMuch);
         }
         tx.commit().await?;
-        let created = record.created_at == circuit.now;
-        Ok(if created { CircuitKept::Created(record) } else { CircuitKept::Replaced(record) })
+        Ok(match older {
+            None => CircuitKept::Created(record),
+            Some((blob,)) => CircuitKept::Replaced(record, blob),
+        })
     }
 
     /// A page of this account's circuits; a name keeps its place when its netlist is replaced.
@@ -162,21 +218,41 @@ impl Store {
         self.db.fetch_optional(sql, values![account_id, name]).await
     }
 
-    /// The netlist of a circuit of this account.
-    pub async fn circuit_text(&self, account_id: &str, name: &str) -> Result<Option<String>> {
-        let row: Option<(String,)> = self
-            .db
-            .fetch_optional("SELECT text FROM circuits WHERE account_id = $1 AND name = $2", values![account_id, name])
-            .await?;
-        Ok(row.map(|(text,)| text))
+    /// Where the netlist of a circuit of this account is.
+    pub async fn netlist(&self, account_id: &str, name: &str) -> Result<Option<NetlistPlace>> {
+        let sql = "SELECT text, blob FROM circuits WHERE account_id = $1 AND name = $2";
+        Ok(self.db.fetch_optional(sql, values![account_id, name]).await?.map(NetlistPlace::of))
     }
 
-    /// Forgets a circuit. False: there is none of this name.
-    pub async fn delete_circuit(&self, account_id: &str, name: &str) -> Result<bool> {
-        let done = self
-            .db
-            .execute("DELETE FROM circuits WHERE account_id = $1 AND name = $2", values![account_id, name])
-            .await?;
+    /// Forgets a circuit; the object that its netlist was in. `None`: there is no circuit of this name.
+    pub async fn delete_circuit(&self, account_id: &str, name: &str) -> Result<Option<ForgottenCircuit>> {
+        let mut tx = self.db.begin().await?;
+        let sql = "DELETE FROM circuits WHERE account_id = $1 AND name = $2 RETURNING blob";
+        let forgotten = tx.fetch_optional(sql, values![account_id, name]).await?;
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+
+    /// The names of all objects that hold netlists.
+    pub async fn circuit_blobs(&self) -> Result<Vec<String>> {
+        let rows: Vec<(String,)> =
+            self.db.fetch_all("SELECT blob FROM circuits WHERE blob IS NOT NULL", values![]).await?;
+        Ok(rows.into_iter().map(|(blob,)| blob).collect())
+    }
+
+    /// A circuit whose netlist is in its row and comes after this one, by account and name.
+    pub async fn circuit_in_row(&self, after: (&str, &str)) -> Result<Option<CircuitInRow>> {
+        let sql = "SELECT account_id, name, text, sha256 FROM circuits WHERE blob IS NULL AND (account_id, name) > ($1, $2) \
+             ORDER BY account_id, name LIMIT 1";
+        self.db.fetch_optional(sql, values![after.0, after.1]).await
+    }
+
+    /// Lets the row of a circuit name an object in place of the netlist that it held. False: the circuit is gone, or has
+    /// another netlist.
+    pub async fn put_netlist_out(&self, circuit: &CircuitInRow, blob: &str) -> Result<bool> {
+        let sql = "UPDATE circuits SET text = '', blob = $4 \
+             WHERE account_id = $1 AND name = $2 AND sha256 = $3 AND blob IS NULL";
+        let done = self.db.execute(sql, values![&circuit.account_id, &circuit.name, &circuit.sha256, blob]).await?;
         Ok(done == 1)
     }
 }

@@ -41,7 +41,7 @@ use writers::Writers;
 pub use accounts::Account;
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
-pub use circuits::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
+pub use circuits::{CircuitInRow, CircuitKept, CircuitRecord, CircuitsMax, ForgottenCircuit, NetlistPlace, NewCircuit};
 pub use database::{Connections, Tx};
 pub use gate_sessions::{
     GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,

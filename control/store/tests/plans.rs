@@ -15,6 +15,7 @@ const SMALL: &[&str] = &[
     "signing_keys",
     "retired_signing_keys",
     "server_secret",
+    "database_identity",
     "lockout_version",
     "setup_links",
     "password_links",
@@ -156,8 +157,14 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.usage_between("acct_1", 0, 9).await?;
     store.gate_usage_totals("acct_1").await?;
     store.circuits_page("acct_1", None, 9).await?;
-    store.circuit_text("acct_1", "none").await?;
+    store.netlist("acct_1", "none").await?;
+    store.circuit_blobs().await?;
+    assert_eq!(store.circuit_in_row(("", "")).await?, None);
+    let none =
+        CircuitInRow { account_id: "acct_1".to_owned(), name: "none".to_owned(), text: String::new(), sha256: vec![] };
+    assert!(!store.put_netlist_out(&none, "object").await?);
     store.delete_circuit("acct_1", "none").await?;
+    store.database_id().await?;
     store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }], 1, 2).await?;
     store.lockouts_since(0).await?;
     store.user_of_email("a@b").await?;

@@ -6,7 +6,7 @@ use api::Code;
 use api::circuits::{CIRCUIT_TEXT_BYTES_MAX, CircuitFacts, is_circuit_name};
 use axum::extract::{FromRef, FromRequest, Request};
 use sha2::{Digest as _, Sha256};
-use store::{CircuitKept, CircuitRecord, CircuitsMax, NewCircuit};
+use store::{CircuitKept, CircuitRecord, CircuitsMax, NetlistPlace, NewCircuit};
 
 use super::netlist::{Limits, read_netlist};
 use crate::billing::usage;
@@ -67,11 +67,15 @@ pub async fn put(
         Ok::<_, ApiError>((upload, netlist, counts, levels, sha256))
     });
     let (upload, netlist, counts, levels, sha256) = measured.await??;
+    let CircuitText { text, _reserved } = upload;
+    let bytes = text.len() as i64;
+    let place = compute.netlists.put(caller, name, text).await?;
     let widths = |widths: &[usize]| serde_json::to_string(widths).map_err(ApiError::internal);
     let circuit = NewCircuit {
         account_id: caller.account.as_str(),
         name,
-        text: &upload.text,
+        netlist: &place,
+        bytes,
         sha256: &sha256,
         gates: netlist.gates() as i64,
         by_gate: &usage::by_gate(&counts)?,
@@ -84,8 +88,14 @@ pub async fn put(
     let max = CircuitsMax { count: config.kept_max as i64, bytes: config.kept_bytes_max as i64 };
     match compute.store.put_circuit(&circuit, max).await? {
         CircuitKept::Created(record) => Ok((true, facts(record)?)),
-        CircuitKept::Replaced(record) => Ok((false, facts(record)?)),
+        CircuitKept::Replaced(record, older) => {
+            compute.netlists.forget(older).await;
+            Ok((false, facts(record)?))
+        }
         CircuitKept::TooMuch => {
+            if let NetlistPlace::Object(object) = place {
+                compute.netlists.forget(Some(object)).await;
+            }
             let (count, megabytes) = (config.kept_max, config.kept_bytes_max >> 20);
             let message = format!("an account keeps at most {count} circuits of {megabytes} MB together: delete some");
             Err(ApiError::new(Code::QuotaExceeded, message))

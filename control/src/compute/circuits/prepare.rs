@@ -150,7 +150,7 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
         let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
         return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
     }
-    compute.store.circuit_text(caller.account.as_str(), &circuit).await?.ok_or_else(unknown_circuit)
+    compute.netlists.read(caller, &circuit).await?.ok_or_else(unknown_circuit)
 }
 
 /// Sets memory aside and reads the inputs. CPU work.

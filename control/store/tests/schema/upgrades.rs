@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{Environment, Plan, Role};
-use store::Trial;
+use store::{NetlistPlace, Trial};
 
 use super::*;
 
@@ -105,6 +105,7 @@ const ROWS: &[(i64, &str)] = &[
     (15, "INSERT INTO nodes (node_id, lease_until) VALUES ('node_1', 30)"),
     (15, "UPDATE gate_sessions SET sealed_id = #9 WHERE digest = #3"),
     (16, "UPDATE gate_sessions SET imported = TRUE WHERE digest = #3"),
+    (20, "UPDATE circuits SET text = '', blob = 'object' WHERE name = 'and'"),
 ];
 
 /// A statement of [`ROWS`] for a database.
@@ -208,6 +209,16 @@ async fn what_migrations_add_is_right(store: &Store, from: i64) {
     let key = store.api_key(&[1; 32]).await.unwrap().unwrap();
     assert_eq!((key.role, key.environment, key.plan), (Role::Developer, Environment::Live, Plan::Free));
     assert_eq!((key.platform, key.office, key.created_at, key.revoked_at), (true, true, 6, Some(9)));
+    let netlist = store.netlist("acct_1", "and").await.unwrap();
+    assert_eq!(
+        netlist,
+        match from {
+            1 => None,
+            2..20 => Some(NetlistPlace::Text("1 3".to_owned())),
+            _ => Some(NetlistPlace::Object("object".to_owned())),
+        }
+    );
+    assert_eq!(store.database_id().await.unwrap().len(), 32);
     // the third migration gave plans, the fourth found the trials
     if from < 3 {
         let of_trial = store.api_key(&[2; 32]).await.unwrap().unwrap();
