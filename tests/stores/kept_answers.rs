@@ -41,7 +41,7 @@ on_both! {
         // a charge that fails keeps nothing
         store.submit(Unit { keep: Some(kept(1, 1, 100)), ..charge(usage("use_1", &[9; 32])) }).await.unwrap_err();
         assert_eq!(store.claim(claim([1; 32], [2; 16], "node", 100, 1)).await.unwrap(), Claimed::Running);
-        // an answer whose claim somebody else has now takes its charge along
+        // an answer without its claim, which another request has now, takes its charge along
         let lost = store.submit(Unit { keep: Some(kept(1, 2, 100)), ..charge(usage("use_1", &[1; 32])) }).await.unwrap_err();
         assert!(matches!(lost, Error::ClaimLost));
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
@@ -60,7 +60,7 @@ on_both! {
         }
         store.submit(Unit { keep: Some(kept(4, 4, 200)), ..Unit::default() }).await.unwrap();
         let state = async |n: u8, now| store.claim(claim([n; 32], [9; 16], "new", 300, now)).await.unwrap();
-        // somebody else's claim and a kept answer are not released
+        // another request's claim and a kept answer are not released
         store.release_claim(&[1; 32], &[2; 16]).await.unwrap();
         store.release_claim(&[4; 32], &[4; 16]).await.unwrap();
         assert_eq!(state(1, 1).await, Claimed::Running);

@@ -34,7 +34,7 @@ on_both! {
         assert_eq!(give(7, &[1; 32], 159).await, TrialKeyMade::TooMany { oldest_at: 100 });
         assert_eq!(give(8, &[1; 32], 160).await, TrialKeyMade::Made);
         assert_eq!(give(9, &[1; 32], 160).await, TrialKeyMade::TooMany { oldest_at: 101 });
-        // a clock that was set back locks nobody out
+        // a clock that was set back locks no network out
         assert_eq!(give(10, &[1; 32], 10).await, TrialKeyMade::Made);
         assert_eq!(store.forget_trial_windows(219).await.unwrap(), 2);
     }
@@ -191,7 +191,7 @@ on_both! {
         assert_eq!(refused, SessionOpened::TooMany { first_ends_at: Some(20) });
         assert!(store.gate_session("acct_1", &[9; 32]).await.unwrap().is_none());
         assert_eq!(open(&store, &one_of(2)).await, SessionOpened::Opened);
-        // one that has expired does not count, though nobody has ended it yet
+        // one that has expired does not count, though its end is not on record yet
         let later = NewGateSession { digest: &[3; 32], created_at: 20, expires_at: 30, ..one_of(1) };
         assert_eq!(open(&store, &later).await, SessionOpened::Opened);
     }

@@ -179,7 +179,7 @@ on_both! {
         let stranger = NewExternalUser { trusts_account_ids: false, ..seen("eve", Some("acct_ours"), "usr_1", "acct_1") };
         assert_eq!(store.external_user(&stranger).await.unwrap().unwrap().account_id, "acct_1");
         let colleague = seen("ada", Some("acct_ours"), "usr_2", "acct_2");
-        // the name is taken by then: an operator who trusts the issuer says so before its users come
+        // the name is taken by then: the operator says that the issuer is trusted before its users come
         assert_eq!(store.external_user(&colleague).await.unwrap().unwrap().account_id, "acct_1");
     }
 
@@ -195,7 +195,7 @@ on_both! {
             assert_eq!(store.external_user(&new).await.unwrap(), None);
         }
         for known in [&ada, &bob] {
-            assert!(store.external_user(known).await.unwrap().is_some(), "who is known goes on");
+            assert!(store.external_user(known).await.unwrap().is_some(), "a known user goes on");
         }
         assert!(!store.has_account("acct_3").await.unwrap());
     }

@@ -1,4 +1,4 @@
-//! Accounts: who owns keys, sessions and everything else.
+//! Accounts, which own keys, sessions and everything else.
 
 use api::Plan;
 

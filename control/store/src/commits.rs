@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub enum Moment {
     /// Nothing of it can be seen.
     Before,
-    /// It is durable, and nobody knows.
+    /// It is durable, and no caller knows yet.
     After,
 }
 

@@ -30,7 +30,7 @@ const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
 /// How long a call waits for an answer of PostgreSQL, which may have been cut off without a word: longer than a statement
 /// takes at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// A connection to PostgreSQL that nobody used for so long is tried before it is used: a server may have gone meanwhile.
+/// A connection to PostgreSQL that was idle for so long is tried before it is used: the server may have gone meanwhile.
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
 /// Connections a node holds, besides the one that writes to SQLite.
 const SQLITE_READERS_MAX: u32 = 4;
@@ -363,7 +363,7 @@ impl Tx {
         })?)
     }
 
-    /// Makes all others who write to this account wait until this transaction ends.
+    /// Locks an account: other transactions that lock it wait until this one ends.
     pub(crate) async fn lock_account(&mut self, account_id: &str) -> Result<()> {
         let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1");
         self.fetch_optional::<(String,)>(sql, values![account_id]).await.map(drop)

@@ -15,7 +15,7 @@ use crate::{Error, Result, Store};
 pub struct NewClaim {
     /// SHA-256 over account, method, path and key.
     pub digest: [u8; 32],
-    /// Whose request it is.
+    /// The account of the request.
     pub account_id: String,
     /// Random: names this attempt.
     pub claim: [u8; 16],

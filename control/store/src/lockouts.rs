@@ -1,4 +1,4 @@
-//! Failed attempts to show a credential, and who is locked for them (readings A20, A21).
+//! Failed attempts to show a credential, and the locks that follow (readings A20, A21).
 
 use crate::database::{from_row, values};
 use crate::{Result, Store};
@@ -130,7 +130,7 @@ impl Store {
         Ok((rows.into_iter().filter_map(Row::lockout).collect(), next))
     }
 
-    /// Who is locked now, the longest lock first.
+    /// The subjects that are locked now, the longest lock first.
     pub async fn locked(&self, now: i64) -> Result<Vec<Locked>> {
         let sql = "SELECT subject, kind, locked_until, key_id, account_id FROM lockouts \
                    LEFT JOIN api_keys ON kind = 'key' AND digest = subject \
@@ -162,5 +162,5 @@ impl Store {
     }
 }
 
-/// Raises the version and makes whoever else wants to wait until this transaction ends.
+/// Raises the version and locks it: of two transactions the second waits for the first to end.
 const NEXT_VERSION: &str = "UPDATE lockout_version SET version = version + 1 WHERE id = 1 RETURNING version";

@@ -1,7 +1,7 @@
 //! Pages of lists: newest first by (`created_at`, id), with the exact number of rows on all pages (readings I7).
 //!
-//! A page begins after a row, not at a number: rows that come while somebody pages are newer than all that are still to
-//! be read, so nothing is skipped and nothing repeated. Rows and their number are one statement, so one moment.
+//! A page begins after a row, not at a number. Rows that come between two pages are newer than all that are still to be
+//! read, so nothing is skipped and nothing repeated. Rows and their number are one statement, so one moment.
 
 use sqlx::{ColumnIndex, Decode, FromRow, Type};
 

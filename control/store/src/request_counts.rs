@@ -88,7 +88,7 @@ impl Counts {
         if told.month > self.month {
             (self.month, self.month_used) = (told.month, 0);
         }
-        // a node whose clock is behind speaks of a day that nobody asks about any more
+        // a node with a clock that is behind tells of a day that has ended
         if told.day == self.day {
             self.day_used = (self.day_used + told.day_spent).max(0);
             self.leased = (self.leased - told.lease_back).max(0);

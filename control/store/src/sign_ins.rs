@@ -10,7 +10,7 @@ use crate::{Result, Store};
 pub struct NewSignIn<'a> {
     /// `sgn_...`
     pub sign_in_id: &'a str,
-    /// Whose.
+    /// The user.
     pub user_id: &'a str,
     /// `acct_...`, for a user who has no account yet.
     pub account_id: &'a str,
@@ -31,7 +31,7 @@ pub enum Refreshed {
     Exchanged {
         /// `sgn_...`
         sign_in_id: String,
-        /// Whose.
+        /// The user.
         user_id: String,
         /// When the sign-in ends.
         expires_at: i64,
@@ -40,14 +40,14 @@ pub enum Refreshed {
     Repeated {
         /// `sgn_...`
         sign_in_id: String,
-        /// Whose.
+        /// The user.
         user_id: String,
         /// When the sign-in ends.
         expires_at: i64,
         /// The one that it was exchanged for, as it was sealed.
         successor: Vec<u8>,
     },
-    /// It was exchanged before: somebody has a copy. The sign-in is ended.
+    /// It was exchanged before, so there is a copy of it. The sign-in is ended.
     Reused,
     /// No such token, or its sign-in has ended.
     Unknown,

@@ -24,7 +24,7 @@ impl Store {
         Ok(sealed)
     }
 
-    /// Puts another key in the place of this one, whose tokens are worth nothing any more. Returns the key that is there
+    /// Puts another key in the place of this one. Tokens of this one are refused from then on. Returns the key that is there
     /// then: another node may have been quicker.
     pub async fn replace_signing_key(&self, old: &[u8], fresh: &[u8]) -> Result<Vec<u8>> {
         let sql = "UPDATE signing_keys SET sealed = $2 WHERE sealed = $1";
@@ -46,7 +46,8 @@ impl Store {
         Ok(true)
     }
 
-    /// The key that signs and those whose tokens go on. In this order: what is rotated in between is then in both.
+    /// The key that signs, and the retired ones whose tokens are still good. Read in this order: a key that is rotated between
+    /// the two reads is in both, never in none.
     pub async fn signing_keys(&self, now: i64) -> Result<(Vec<u8>, Vec<RetiredSigningKey>)> {
         let (current,): (Vec<u8>,) = self.db.fetch_one("SELECT sealed FROM signing_keys", values![]).await?;
         let sql = "SELECT sealed, ends_at FROM retired_signing_keys WHERE ends_at > $1 ORDER BY ends_at DESC";

@@ -72,7 +72,7 @@ impl Store {
         Ok(TrialKeyMade::Made)
     }
 
-    /// Forgets who got trial keys too long ago to matter.
+    /// Forgets the windows of networks in which no trial key counts any more.
     pub async fn forget_trial_windows(&self, now: i64) -> Result<u64> {
         self.db.execute("DELETE FROM trial_windows WHERE expires_at <= $1", values![now]).await
     }
@@ -207,7 +207,7 @@ async fn count(tx: &mut Tx, window: TrialWindow<'_>, now: i64) -> Result<Option<
          ON CONFLICT (network) DO UPDATE SET network = excluded.network RETURNING given";
     let (given,): (Vec<u8>,) = tx.fetch_one(sql, values![window.network, none]).await?;
     let given = given.as_chunks().0.iter().map(|bytes| i64::from_be_bytes(*bytes));
-    // a clock that was set back must not lock anybody out
+    // keys given under a clock that has been set back since do not count
     let mut given: Vec<i64> = given.filter(|at| (now - at).abs() < window.length).collect();
     if given.len() >= window.keys_max {
         return Ok(given.first().copied());

@@ -187,7 +187,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Lets a user in again who was shut out. False: no such user, or it was not shut out.
+    /// Lets a user in again. False: no such user, or the user was not shut out.
     pub async fn enable_user(&self, user_id: &str) -> Result<bool> {
         let sql = "UPDATE users SET disabled_at = NULL WHERE user_id = $1 AND disabled_at IS NOT NULL";
         Ok(self.db.execute(sql, values![user_id]).await? == 1)

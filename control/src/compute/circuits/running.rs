@@ -52,7 +52,7 @@ pub async fn run(
     finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
 }
 
-/// Begins a circuit for a client that does not wait, and puts it on record; its results are kept for whoever asks.
+/// Begins a circuit for a client that does not wait, and puts it on record; its results are kept until they are asked for.
 pub async fn begin(
     compute: &Arc<Compute>,
     caller: Caller,
@@ -61,7 +61,7 @@ pub async fn begin(
     reply: Reply,
 ) -> Result<Response, ApiError> {
     let submitted = submit(compute, caller, given, None, deadline).await?;
-    // a task: a client that goes away now must not leave a run that nobody brings to its end
+    // a task: it brings the run to its end though the client goes away now
     let recorded = tokio::spawn(async move {
         match submitted.job.put_on_record(reply).await {
             Ok(answer) => {
@@ -151,8 +151,8 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Waits for the end, charges what there is to charge and puts the results where they belong. The answer for whoever
-    /// waited.
+    /// Waits for the end, charges what there is to charge and puts the results where they belong. The answer for
+    /// the client, if it waits.
     async fn finish(self) -> Result<Option<Response>, ApiError> {
         let Submitted { job, end, inputs_room, outputs_room, .. } = self;
         let end = end.await;
@@ -216,7 +216,7 @@ impl Job {
     ) -> Result<Option<Response>, ApiError> {
         let total = usage::total(&self.counts);
         let price = tariff::price_of(self.counts.iter().copied());
-        // before the record says so: whoever reads `completed` finds the results
+        // before the record says so: a client that reads `completed` finds the results
         let Some(outputs) = self.shelve(&results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
         };
@@ -237,7 +237,8 @@ impl Job {
         answer
     }
 
-    /// The answer for whoever waits, and what is to be kept of it. The room is of the outputs that nobody else keeps.
+    /// The answer for the client that waits, and what is to be kept of it. `room` is for the outputs that neither a handle nor
+    /// the run keeps.
     async fn answer(
         &self,
         operation: CircuitOperation,
@@ -250,7 +251,7 @@ impl Job {
         Ok((Some(answer), kept))
     }
 
-    /// Puts a run that nobody waits for on record, and the answer that says so.
+    /// Puts a run on record that no client waits for, and the answer that says so.
     async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
         let operation = self.operation(OperationStatus::Pending, 0, None);
         let answer = super::without_results(&operation, octets)?;
@@ -260,7 +261,7 @@ impl Job {
     }
 
     /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
-    /// whoever waited.
+    /// the client, if it waits.
     async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
         self.counted.give_back().await;
         self.end_uncharged(OperationStatus::Cancelled, usage::total(&done), None).await;
