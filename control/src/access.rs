@@ -100,10 +100,6 @@ impl Access {
 }
 
 impl Follower for Access {
-    async fn before_opening(&self) {
-        self.limits.tell_database(self.clock.now()).await;
-    }
-
     fn opened(&self) {
         // news were missed
         self.api_keys.forget_all();

@@ -1,4 +1,4 @@
-//! The cache store that nodes may share, a Redis: bursts and counts that are theirs together, and news among them.
+//! The cache store that nodes may share, a Redis: bursts that are theirs together, and news among them.
 //!
 //! Nothing depends on it (readings L10, O2): the database is the authority, and while the cache store does not answer every
 //! node goes by the database and by what it knows itself. So there either is a connection, which all use, or there is none,
@@ -6,7 +6,6 @@
 //! than once a second.
 
 mod bursts;
-mod counts;
 mod keep;
 mod news;
 
@@ -24,7 +23,6 @@ use zeroize::Zeroizing;
 
 use crate::ids;
 
-pub use counts::{Floor, Unknown};
 pub use keep::{Follower, keep};
 pub use news::{News, ping_once, publish_once};
 
@@ -89,7 +87,6 @@ struct Shared {
     /// The log knows that there is none.
     told: AtomicBool,
     take_token: Script,
-    settle_counts: Script,
 }
 
 #[derive(Default)]
@@ -110,7 +107,6 @@ impl CacheStore {
             closed: Notify::new(),
             told: AtomicBool::new(false),
             take_token: Script::new(bursts::SCRIPT),
-            settle_counts: Script::new(counts::SCRIPT),
         })))
     }
 
@@ -167,10 +163,9 @@ impl CacheStore {
     /// Has everybody use a connection that is quick enough and may write.
     async fn begin(&self, mut connection: MultiplexedConnection) -> Result<u64, String> {
         let config = &self.0.config;
-        // what nodes counted without the cache store is not in it: nothing of before is believed as it stands
-        let mut new_epoch = redis::cmd("SET");
-        new_epoch.arg(config.name(counts::EPOCH)).arg(ids::random_hex::<8>("").as_str());
-        let written = timeout(config.patience, new_epoch.exec_async(&mut connection)).await;
+        let mut write = redis::cmd("SET");
+        write.arg(config.name("last_opened")).arg(&self.0.name);
+        let written = timeout(config.patience, write.exec_async(&mut connection)).await;
         written.map_err(|_| "it is too slow")?.map_err(|error| error.to_string())?;
         let mut current = self.0.current.lock();
         current.connection = Some(connection);

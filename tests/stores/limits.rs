@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// What a node tells of an account that may make 100 requests a day and 1000 a month.
-fn told(spent: i64, lease_back: i64, need: i64) -> Settlement {
-    let wish = Wish { need, waiting: need, spare: 0, day_limit: 100, month_limit: 1000 };
+/// What a node tells of an account that may make 100 requests a day and 1000 a month, and asks for.
+fn told(spent: i64, need: i64) -> Settlement {
+    let reservation = Some(Reservation { need, spare: 0, day_limit: 100, month_limit: 1000 });
     let subject = "acct_1".to_owned();
-    Settlement { subject, day: 5, month: 1, day_spent: spent, month_spent: spent, lease_back, wish: Some(wish) }
+    Settlement { subject, day: 5, month: 1, day_spent: spent, month_spent: spent, reservation }
 }
 
-async fn settle(store: &Store, told: Settlement, now: i64) -> Settled {
-    store.settle_requests(&[told], now, now + 10).await.unwrap()[0]
+async fn settle(store: &Store, told: Settlement) -> Settled {
+    store.settle_requests(&[told]).await.unwrap()[0]
 }
 
 fn failed(subject: u8, failures: &[i64]) -> Lockout {
@@ -32,43 +32,43 @@ fn add(lockout: &mut Lockout, new: &Lockout) {
 
 on_both! {
     async fn l1_nodes_together_let_no_more_pass_than_the_limit(store: Store) {
-        // two nodes with forty units each: twenty are left
-        assert_eq!(settle(&store, told(0, 0, 40), 1).await, Settled { granted: 40, free: 60, ..Settled::default() });
-        assert_eq!(settle(&store, told(0, 0, 40), 1).await.granted, 40);
-        assert_eq!(settle(&store, told(0, 0, 21), 1).await, Settled { free: 20, ..Settled::default() });
-        // one of them used thirty and returns its lease
-        let settled = settle(&store, told(30, 40, 21), 2).await;
-        assert_eq!((settled.day_used, settled.month_used, settled.granted, settled.free), (30, 30, 21, 9));
-        // leases of nodes that are gone are void after their time
-        assert_eq!(settle(&store, told(0, 0, 70), 13).await.granted, 70);
+        // two nodes reserve forty units each: twenty are left
+        let first = settle(&store, told(0, 40)).await;
+        assert_eq!(first, Settled { day_used: 40, month_used: 40, reserved: 40, free: 60 });
+        assert_eq!(settle(&store, told(0, 40)).await.reserved, 40);
+        let refused = settle(&store, told(0, 21)).await;
+        assert_eq!(refused, Settled { day_used: 80, month_used: 80, reserved: 0, free: 20 });
+        // one of them used thirty and gives the rest back
+        let settled = settle(&store, told(-10, 21)).await;
+        assert_eq!(settled, Settled { day_used: 91, month_used: 91, reserved: 21, free: 9 });
     }
 
     async fn l3_a_new_day_and_a_new_month_begin_at_zero(store: Store) {
-        settle(&store, told(100, 0, 0), 1).await;
-        assert_eq!(settle(&store, told(0, 0, 1), 1).await.granted, 0);
-        let tomorrow = Settlement { day: 6, ..told(0, 0, 1) };
-        let settled = settle(&store, tomorrow, 2).await;
-        assert_eq!((settled.day_used, settled.month_used, settled.granted), (0, 100, 1));
-        let next_month = Settlement { day: 36, month: 2, ..told(0, 0, 1) };
-        assert_eq!(settle(&store, next_month, 3).await.month_used, 0);
+        settle(&store, told(100, 0)).await;
+        assert_eq!(settle(&store, told(0, 1)).await.reserved, 0);
+        let tomorrow = Settlement { day: 6, ..told(0, 1) };
+        let settled = settle(&store, tomorrow).await;
+        assert_eq!((settled.day_used, settled.month_used, settled.reserved), (1, 101, 1));
+        let next_month = Settlement { day: 36, month: 2, ..told(0, 1) };
+        assert_eq!(settle(&store, next_month).await.month_used, 1);
         assert_eq!(store.forget_request_counts(2).await.unwrap(), 0);
         assert_eq!(store.forget_request_counts(3).await.unwrap(), 1);
     }
 
     async fn l1_settlements_at_once_lose_nothing_and_do_not_wait_for_one_another_for_ever(store: Store) {
-        let of = |subject: &str| Settlement { subject: subject.to_owned(), wish: None, ..told(1, 0, 0) };
+        let of = |subject: &str| Settlement { subject: subject.to_owned(), reservation: None, ..told(1, 0) };
         let settling = (0..20).map(|turn| {
             let mut both = vec![of("acct_1"), of("acct_2")];
             if turn % 2 == 0 {
                 both.reverse();
             }
             let store = store.clone();
-            tokio::spawn(async move { store.settle_requests(&both, 1, 2).await.unwrap() })
+            tokio::spawn(async move { store.settle_requests(&both).await.unwrap() })
         });
         for settled in settling.collect::<Vec<_>>() {
             settled.await.unwrap();
         }
-        assert_eq!(settle(&store, told(0, 0, 0), 1).await.day_used, 20);
+        assert_eq!(settle(&store, told(0, 0)).await.day_used, 20);
     }
 
     async fn a21_failures_of_all_nodes_add_up_and_every_change_is_told_once(store: Store) {

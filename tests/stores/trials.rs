@@ -119,7 +119,7 @@ on_both! {
         store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
         store.submit(begin(operation("op_1"))).await.unwrap();
         let counted = Settlement { subject: "acct_1".into(), day: 1, month: 1, day_spent: 3, month_spent: 3, ..Settlement::default() };
-        store.settle_requests(std::slice::from_ref(&counted), 1, 2).await.unwrap();
+        store.settle_requests(std::slice::from_ref(&counted)).await.unwrap();
         assert!(store.ended_trials(99, 10).await.unwrap().is_empty());
         store.revoke_lineage("acct_2", 15).await.unwrap();
         assert_eq!(store.ended_trials(16, 10).await.unwrap(), ["acct_2"]);
@@ -131,7 +131,7 @@ on_both! {
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
         assert!(store.circuit_operation("acct_1", "op_1").await.unwrap().is_none());
         let none = Settlement { day_spent: 0, month_spent: 0, ..counted };
-        assert_eq!(store.settle_requests(&[none], 1, 2).await.unwrap(), [Settled::default()]);
+        assert_eq!(store.settle_requests(&[none]).await.unwrap(), [Settled::default()]);
         assert!(store.api_key(&[1; 32]).await.unwrap().is_none() && store.trial("acct_1").await.unwrap().is_none());
         assert_eq!(store.ended_trials(100, 10).await.unwrap(), ["acct_2"]);
         // an erased account opens nothing any more

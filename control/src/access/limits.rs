@@ -4,7 +4,7 @@
 //! Every request carries a [`Quota`]. Whoever learns who is calling has it admitted: [`Limits::admit`] takes a token of
 //! the burst and a unit of the counter before the handler runs, and a handler of many gates takes the rest. When the
 //! answer is known, `Limits::settle` gives back what was refused and says what the headers show. All of it happens in
-//! memory; the cache store or, where there is none, the database hears of it a tenth of a second later.
+//! memory; the database hears of it a tenth of a second later.
 //!
 //! What counts, besides L1: neither 402 nor 5xx does, so nobody pays with their limit for what was not done. A circuit
 //! counts its gates when it is accepted, and keeps them counted when it fails or is cancelled later. Health and pages
@@ -53,8 +53,6 @@ pub(crate) type Subject = Arc<str>;
 
 /// How often is told what was used.
 const FLUSH_PERIOD: Duration = Duration::from_millis(100);
-/// The database hears every second what only the cache store was told.
-const FLUSHES_A_FOLLOW: u64 = 10;
 /// From one exchange of lockouts for the sake of news to the next, at least: a flood of failures is no flood of exchanges.
 const NEWS_PERIOD: Duration = Duration::from_millis(50);
 /// What counts no more is removed every minute.
@@ -110,7 +108,7 @@ impl Limits {
             clock,
             plans,
             bursts: Bursts::new(cache.clone()),
-            counters: Arc::new(Counters::new(store.clone(), cache.clone())),
+            counters: Arc::new(Counters::new(store.clone())),
             lockouts: Lockouts::new(store),
             digests: Digests::new(secrets),
             cache,
@@ -284,11 +282,6 @@ impl Limits {
         self.look.notify_one();
     }
 
-    /// Tells the database all that was counted and is not told yet.
-    pub async fn tell_database(&self, now: Timestamp) {
-        self.counters.close(now).await;
-    }
-
     async fn sweep(&self, now: Timestamp) {
         self.lockouts.sweep(now).await;
         self.counters.sweep(now).await;
@@ -313,9 +306,6 @@ impl Limits {
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
             self.counters.flush(self.clock.now()).await;
-            if self.cache.as_ref().is_some_and(|cache| ticks % FLUSHES_A_FOLLOW == 0 || !cache.is_open()) {
-                self.counters.follow(self.clock.now()).await;
-            }
             if ticks % flushes_an_exchange == 0 {
                 self.exchange_lockouts(self.clock.now()).await;
             }

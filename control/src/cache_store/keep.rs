@@ -17,9 +17,6 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// What follows the news of other nodes.
 pub trait Follower: Send + Sync + 'static {
-    /// A connection is about to be used: tells the database what was counted without it.
-    fn before_opening(&self) -> impl Future<Output = ()> + Send;
-
     /// A connection is used from now on. News from before it were missed.
     fn opened(&self);
 
@@ -65,7 +62,6 @@ async fn open<F: Follower>(
     cache: &CacheStore,
 ) -> Result<(u64, impl Stream<Item = redis::Msg> + use<F>), String> {
     let (connection, news) = cache.connect().await?;
-    follower.before_opening().await;
     let number = cache.begin(connection).await?;
     follower.opened();
     Ok((number, news))

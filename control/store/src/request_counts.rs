@@ -1,39 +1,35 @@
 //! Requests counted by day and month, for several nodes on one database.
 //!
-//! A node that may let requests pass without asking holds a lease: units that the row already sets aside. So no two
-//! nodes ever let more pass together than the limit, and what was used is exact. Leases of a node that died are void
-//! after a while, and at the turn of the day.
+//! A node reserves units before it uses them, and the row counts them as used at once. So nodes together never let more
+//! pass than the limit. What a node does not use it gives back. A node that dies cannot: until the day ends the count is
+//! too high by what it had reserved.
 
 use crate::database::{Tx, from_row, locking, values};
 use crate::{Result, Store};
 
-/// What a node tells about one subject, and what it asks for.
+/// What a node tells of one subject, and what it asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// Who is counted.
+    /// The account that is counted.
     pub subject: String,
     /// Days since 1970, UTC.
     pub day: i64,
     /// Months since year 0, UTC.
     pub month: i64,
-    /// Units used on that day since the last settlement; negative: given back.
+    /// Units used on that day that the row does not count yet; negative: given back.
     pub day_spent: i64,
     /// The same for the month.
     pub month_spent: i64,
-    /// Leased units that the node holds no more, used or returned; negative: taken again.
-    pub lease_back: i64,
-    /// What the node wants to let pass from now on.
-    pub wish: Option<Wish>,
+    /// Units that the node wants to reserve.
+    pub reservation: Option<Reservation>,
 }
 
-/// Units that a node wants set aside for it.
+/// Units that a node wants to reserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// For the request that asks: nothing is granted if there are not so many.
+pub struct Reservation {
+    /// For the request that asks: if fewer are left, nothing is reserved.
     pub need: i64,
-    /// For all requests that wait, this one included.
-    pub waiting: i64,
-    /// For requests to come; far less where little is left, none at the end.
+    /// For later requests at most. Near the limit it is far less, at the limit nothing.
     pub spare: i64,
     /// Units a day.
     pub day_limit: i64,
@@ -44,81 +40,70 @@ pub struct Wish {
 /// What the row says after a settlement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Used today by all nodes, as far as they told.
+    /// Used today or reserved by all nodes, as far as they told.
     pub day_used: i64,
-    /// Used this month.
+    /// The same for this month.
     pub month_used: i64,
-    /// Units set aside for this node by this settlement.
-    pub granted: i64,
-    /// Units left under the wish's limits that no node holds.
+    /// Units reserved by this settlement, which both counts include.
+    pub reserved: i64,
+    /// Units left under the limits of the reservation.
     pub free: i64,
 }
 
-/// At most one in so many of the units left goes to one node in advance.
+/// A node reserves at most one in so many of the units left for later requests.
 const SPARE_SHARE: i64 = 16;
 
-/// What is counted of a subject.
+/// The row of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+struct Counts {
     /// Days since 1970.
-    pub day: i64,
-    /// Units used on that day.
-    pub day_used: i64,
+    day: i64,
+    /// Units used or reserved on that day.
+    day_used: i64,
     /// Months since year 0.
-    pub month: i64,
-    /// Units used in that month.
-    pub month_used: i64,
-    /// Units set aside for nodes.
-    pub leased: i64,
-    /// When all leases are void.
-    pub leased_until: i64,
+    month: i64,
+    /// Units used or reserved in that month.
+    month_used: i64,
 }
 
-from_row!(Counts { day, day_used, month, month_used, leased, leased_until });
+from_row!(Counts { day, day_used, month, month_used });
 
 impl Counts {
-    /// Takes note of what a node tells and grants what it wishes, as far as there is room.
-    pub fn settle(&mut self, told: &Settlement, now: i64, leased_until: i64) -> Settled {
-        if self.leased_until < now {
-            self.leased = 0;
-        }
+    /// Counts what a node tells, and reserves what it asks for as far as the limits allow.
+    fn settle(&mut self, told: &Settlement) -> Settled {
         if told.day > self.day {
-            (self.day, self.day_used, self.leased) = (told.day, 0, 0);
+            (self.day, self.day_used) = (told.day, 0);
         }
         if told.month > self.month {
             (self.month, self.month_used) = (told.month, 0);
         }
-        // a node with a clock that is behind tells of a day that has ended
+        // a node whose clock is behind tells of a day that is over
         if told.day == self.day {
             self.day_used = (self.day_used + told.day_spent).max(0);
-            self.leased = (self.leased - told.lease_back).max(0);
         }
         if told.month == self.month {
             self.month_used = (self.month_used + told.month_spent).max(0);
         }
-        self.leased_until = self.leased_until.max(leased_until);
-        let (granted, free) = told.wish.map_or((0, 0), |wish| self.grant(wish));
-        Settled { day_used: self.day_used, month_used: self.month_used, granted, free }
+        let (reserved, free) = told.reservation.map_or((0, 0), |asked| self.reserve(asked));
+        Settled { day_used: self.day_used, month_used: self.month_used, reserved, free }
     }
 
-    fn grant(&mut self, wish: Wish) -> (i64, i64) {
-        let left = (wish.day_limit - self.day_used).min(wish.month_limit - self.month_used);
-        let free = (left - self.leased).max(0);
-        let waiting = if free < wish.need { 0 } else { wish.waiting.clamp(wish.need, free) };
-        let granted = waiting + wish.spare.min((free - waiting) / SPARE_SHARE);
-        self.leased += granted;
-        (granted, free - granted)
+    /// Units reserved, and units left after that.
+    fn reserve(&mut self, asked: Reservation) -> (i64, i64) {
+        let free = (asked.day_limit - self.day_used).min(asked.month_limit - self.month_used).max(0);
+        if free < asked.need {
+            return (0, free);
+        }
+        let reserved = asked.need + asked.spare.min((free - asked.need) / SPARE_SHARE);
+        self.day_used += reserved;
+        self.month_used += reserved;
+        (reserved, free - reserved)
     }
 }
 
 impl Store {
-    /// Settles with all these subjects in one transaction. `now` and `leased_until` in microseconds since 1970.
-    pub async fn settle_requests(
-        &self,
-        settlements: &[Settlement],
-        now: i64,
-        leased_until: i64,
-    ) -> Result<Vec<Settled>> {
+    /// Settles with all these subjects in one transaction.
+    pub async fn settle_requests(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
         // always in one order: transactions that wait for each other's rows would never end
         let mut order: Vec<usize> = (0..settlements.len()).collect();
         order.sort_unstable_by(|&a, &b| settlements[a].subject.cmp(&settlements[b].subject));
@@ -128,20 +113,11 @@ impl Store {
             let told = &settlements[at];
             let mut row = locked_counts(&mut tx, told).await?;
             let before = row;
-            settled[at] = row.settle(told, now, leased_until);
+            settled[at] = row.settle(told);
             if row != before {
                 tx.execute(
-                    "UPDATE request_counts SET day = $2, day_used = $3, month = $4, month_used = $5, leased = $6, \
-                     leased_until = $7 WHERE subject = $1",
-                    values![
-                        &told.subject,
-                        row.day,
-                        row.day_used,
-                        row.month,
-                        row.month_used,
-                        row.leased,
-                        row.leased_until
-                    ],
+                    "UPDATE request_counts SET day = $2, day_used = $3, month = $4, month_used = $5 WHERE subject = $1",
+                    values![&told.subject, row.day, row.day_used, row.month, row.month_used],
                 )
                 .await?;
             }
@@ -158,16 +134,15 @@ impl Store {
 
 /// The counts of a subject, made if they are not there, locked until the transaction ends.
 async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
-    let sql = locking!(
-        "SELECT day, day_used, month, month_used, leased, leased_until FROM request_counts WHERE subject = $1"
-    );
+    let sql = locking!("SELECT day, day_used, month, month_used FROM request_counts WHERE subject = $1");
     if let Some(counts) = tx.fetch_optional(sql, values![&told.subject]).await? {
         return Ok(counts);
     }
-    // another node may make the row meanwhile: then the update, which changes nothing, locks it and gives it
+    // another node may make the row meanwhile: then the update, which changes nothing, locks it and gives it.
+    // Only the release before this one reads the last two columns
     let sql = "INSERT INTO request_counts (subject, day, day_used, month, month_used, leased, leased_until) \
          VALUES ($1, $2, 0, $3, 0, 0, 0) ON CONFLICT (subject) DO UPDATE SET subject = excluded.subject \
-         RETURNING day, day_used, month, month_used, leased, leased_until";
+         RETURNING day, day_used, month, month_used";
     tx.fetch_one(sql, values![&told.subject, told.day, told.month]).await
 }
 
@@ -175,56 +150,50 @@ async fn locked_counts(tx: &mut Tx, told: &Settlement) -> Result<Counts> {
 mod tests {
     use super::*;
 
-    fn row(day_used: i64, leased: i64) -> Counts {
-        Counts { day: 5, day_used, month: 1, month_used: day_used, leased, leased_until: 100 }
+    fn row(used: i64) -> Counts {
+        Counts { day: 5, day_used: used, month: 1, month_used: used }
     }
 
-    fn told(day_spent: i64, lease_back: i64, need: i64, spare: i64) -> Settlement {
-        let wish = Wish { need, waiting: need, spare, day_limit: 100, month_limit: 1000 };
+    fn told(spent: i64, need: i64, spare: i64) -> Settlement {
+        let reservation = Reservation { need, spare, day_limit: 100, month_limit: 1000 };
         let subject = "acct_1".to_owned();
-        Settlement { subject, day: 5, month: 1, day_spent, month_spent: day_spent, lease_back, wish: Some(wish) }
+        Settlement { subject, day: 5, month: 1, day_spent: spent, month_spent: spent, reservation: Some(reservation) }
     }
 
     #[test]
-    fn what_is_used_leased_and_free_adds_up_to_the_limit() {
-        let mut row = row(10, 20);
-        let settled = row.settle(&told(5, 8, 3, 50), 50, 200);
-        // 100 - 15 used - 12 leased = 73 free: 3 for the request, a sixteenth of the rest to come
-        assert_eq!((settled.day_used, settled.granted, settled.free), (15, 3 + 4, 66));
-        assert_eq!(row.day_used + row.leased + settled.free, 100);
-        assert_eq!(row.leased_until, 200);
+    fn what_is_used_reserved_and_free_adds_up_to_the_limit() {
+        let mut row = row(22);
+        // 100 - 27 used = 73 free: 3 for the request, a sixteenth of the rest for later ones
+        let settled = row.settle(&told(5, 3, 50));
+        assert_eq!(settled, Settled { day_used: 34, month_used: 34, reserved: 3 + 4, free: 66 });
+        // what was not needed is free again
+        let settled = row.settle(&Settlement { reservation: None, ..told(-4, 0, 0) });
+        assert_eq!(settled, Settled { day_used: 30, month_used: 30, ..Settled::default() });
     }
 
     #[test]
-    fn near_the_limit_nothing_is_given_in_advance_and_never_more_than_there_is() {
-        let mut row = row(90, 0);
-        assert_eq!(row.settle(&told(0, 0, 10, 50), 50, 200).granted, 10);
-        assert_eq!(
-            row.settle(&told(0, 0, 1, 50), 50, 200),
-            Settled { day_used: 90, month_used: 90, granted: 0, free: 0 }
-        );
+    fn near_the_limit_nothing_is_reserved_in_advance_and_never_more_than_there_is() {
+        let mut row = row(90);
+        assert_eq!(row.settle(&told(0, 10, 50)), Settled { day_used: 100, month_used: 100, reserved: 10, free: 0 });
+        assert_eq!(row.settle(&told(0, 1, 50)).reserved, 0);
         // the ten were not used after all
-        assert_eq!(row.settle(&told(0, 10, 11, 50), 50, 200).granted, 0);
-        assert_eq!(row.settle(&told(0, 0, 1, 5), 50, 200).granted, 1);
+        assert_eq!(row.settle(&told(-10, 11, 50)), Settled { day_used: 90, month_used: 90, reserved: 0, free: 10 });
+        assert_eq!(row.settle(&told(0, 1, 5)).reserved, 1);
     }
 
     #[test]
-    fn leases_end_with_their_time_and_with_the_day() {
-        let mut late = row(10, 90);
-        assert_eq!(late.settle(&told(0, 0, 1, 0), 101, 200).granted, 1);
-        let mut row = row(10, 90);
-        let next = Settlement { day: 6, ..told(0, 0, 1, 0) };
-        let settled = row.settle(&next, 50, 200);
-        assert_eq!((settled.day_used, settled.month_used, settled.granted), (0, 10, 1));
-        // a node whose clock is behind changes nothing of the new day
-        let settled = row.settle(&told(7, 7, 0, 0), 50, 200);
-        assert_eq!((settled.day_used, settled.month_used, row.leased), (0, 17, 1));
+    fn a_day_begins_at_zero_and_a_clock_that_is_behind_changes_nothing_of_it() {
+        let mut row = row(10);
+        let next = Settlement { day: 6, ..told(0, 1, 0) };
+        assert_eq!(row.settle(&next), Settled { day_used: 1, month_used: 11, reserved: 1, free: 99 });
+        let late = Settlement { reservation: None, ..told(7, 0, 0) };
+        assert_eq!(row.settle(&late), Settled { day_used: 1, month_used: 18, ..Settled::default() });
     }
 
     #[test]
     fn the_month_binds_too() {
-        let mut row = Counts { month_used: 999, ..row(10, 0) };
-        assert_eq!(row.settle(&told(0, 0, 2, 0), 50, 200).granted, 0);
-        assert_eq!(row.settle(&told(0, 0, 1, 0), 50, 200).granted, 1);
+        let mut row = Counts { month_used: 999, ..row(10) };
+        assert_eq!(row.settle(&told(0, 2, 50)).reserved, 0);
+        assert_eq!(row.settle(&told(0, 1, 50)).reserved, 1);
     }
 }

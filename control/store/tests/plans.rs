@@ -165,7 +165,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     assert!(!store.put_netlist_out(&none, "object").await?);
     store.delete_circuit("acct_1", "none").await?;
     store.database_id().await?;
-    store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }], 1, 2).await?;
+    store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }]).await?;
     store.lockouts_since(0).await?;
     store.user_of_email("a@b").await?;
     store.user("usr_1").await?;

@@ -1,0 +1,260 @@
+//! The requests of one subject as a node knows them: no lock, no call, no clock here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::{Reservation, Settled, Settlement};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::Reached;
+use crate::access::limits::period::Period;
+use crate::caller::{PlanLimits, UNLIMITED};
+use crate::clock::Timestamp;
+
+/// How long the number of units left in the database is believed.
+const BELIEVED: Duration = Duration::from_millis(100);
+
+/// The requests of one subject.
+pub(super) struct Count {
+    pub(super) period: Period,
+    /// The database's counts of the day and the month as last read: units used or reserved by any node.
+    shared: [i64; 2],
+    /// Units used here, less those given back, that the database does not count yet.
+    untold: [i64; 2],
+    /// Units that the database counts, reserved by this node and not used yet.
+    reserve: i64,
+    limits: [i64; 2],
+    /// Units to reserve in advance: a second of a key's burst.
+    spare: i64,
+    /// Units left in the database, and when it said so.
+    free: Option<(i64, Timestamp)>,
+    /// Held during a settlement: there is one at a time.
+    pub(super) settling: Arc<AsyncMutex<()>>,
+    /// The last request.
+    pub(super) touched: Timestamp,
+    /// A caller without a key: the database does not count it.
+    pub(super) local: bool,
+}
+
+impl Count {
+    pub(super) fn new(now: Timestamp) -> Count {
+        Count {
+            period: Period::of(now),
+            shared: [0; 2],
+            untold: [0; 2],
+            reserve: 0,
+            limits: [0; 2],
+            spare: 0,
+            free: None,
+            settling: Arc::default(),
+            touched: now,
+            local: false,
+        }
+    }
+
+    /// A request comes: its day may be a new one, and its plan another one than before.
+    pub(super) fn touch(&mut self, limits: PlanLimits, now: Timestamp) {
+        self.roll(now);
+        self.limits = [limits.requests_a_day, limits.requests_a_month].map(|limit| limit.min(UNLIMITED) as i64);
+        self.spare = limits.burst_a_second.into();
+        self.touched = now;
+    }
+
+    /// Begins a new day or month.
+    pub(super) fn roll(&mut self, now: Timestamp) {
+        let period = Period::of(now);
+        if period.day <= self.period.day {
+            return;
+        }
+        // what was reserved and not used was of the old day; of the month it is given back
+        self.release(0);
+        (self.shared[0], self.untold[0], self.free) = (0, 0, None);
+        if period.month > self.period.month {
+            (self.shared[1], self.untold[1]) = (0, 0);
+        }
+        self.period = period;
+    }
+
+    fn is_unlimited(&self) -> bool {
+        self.limits.iter().all(|&limit| limit >= UNLIMITED as i64)
+    }
+
+    /// Units used this day and this month, by all nodes as far as is known.
+    pub(super) fn used(&self) -> [i64; 2] {
+        [0, 1].map(|at| self.shared[at] + self.untold[at] - self.reserve)
+    }
+
+    /// Takes units without the database, if they are reserved or there is no limit.
+    pub(super) fn take(&mut self, units: i64) -> bool {
+        let takes = self.is_unlimited() || self.reserve >= units;
+        if takes {
+            self.spend(units);
+        }
+        takes
+    }
+
+    /// Takes units as if this node were alone.
+    pub(super) fn take_alone(&mut self, units: i64) -> Result<(), Reached> {
+        let used = self.used();
+        if (0..2).any(|at| used[at] + units > self.limits[at]) {
+            return Err(self.reached(units));
+        }
+        self.spend(units);
+        Ok(())
+    }
+
+    fn spend(&mut self, units: i64) {
+        let reserved = self.reserve.min(units);
+        self.reserve -= reserved;
+        self.untold = self.untold.map(|untold| untold + units - reserved);
+    }
+
+    /// Takes back units of a request that was refused; they serve the next one.
+    pub(super) fn give_back(&mut self, units: i64, taken: Period) {
+        if taken.day == self.period.day {
+            self.reserve += units;
+        } else if taken.month == self.period.month {
+            self.untold[1] -= units;
+        }
+    }
+
+    /// Whether the database said a moment ago that there are fewer units left.
+    pub(super) fn is_exhausted(&self, units: i64, now: Timestamp) -> bool {
+        self.free.is_some_and(|(free, at)| free + self.reserve < units && now.is_near(at, BELIEVED))
+    }
+
+    /// Which limit so many units would pass.
+    pub(super) fn reached(&self, units: i64) -> Reached {
+        if self.used()[1] + units > self.limits[1] { Reached::Month } else { Reached::Day }
+    }
+
+    /// Gives back what is reserved beyond this.
+    fn release(&mut self, kept: i64) {
+        let released = (self.reserve - kept).max(0);
+        self.reserve -= released;
+        self.untold = self.untold.map(|untold| untold - released);
+    }
+
+    /// What the database does not know, with a reservation for a request of so many units.
+    pub(super) fn reservation(&self, subject: &str, units: i64) -> Settlement {
+        let [day_limit, month_limit] = self.limits;
+        let need = units - self.reserve;
+        Settlement {
+            reservation: Some(Reservation { need, spare: self.spare, day_limit, month_limit }),
+            ..self.settlement(subject)
+        }
+    }
+
+    /// What the database does not know; an idle subject keeps no reserve.
+    pub(super) fn news(&mut self, subject: &str, idle: bool) -> Option<Settlement> {
+        self.release(if idle { 0 } else { self.spare });
+        (!self.local && self.untold != [0; 2]).then(|| self.settlement(subject))
+    }
+
+    fn settlement(&self, subject: &str) -> Settlement {
+        let Period { day, month } = self.period;
+        let [day_spent, month_spent] = self.untold;
+        Settlement { subject: subject.to_owned(), day, month, day_spent, month_spent, reservation: None }
+    }
+
+    /// The database has settled.
+    pub(super) fn settled(&mut self, told: &Settlement, settled: Settled, now: Timestamp) {
+        let (of_today, of_month) = (told.day == self.period.day, told.month == self.period.month);
+        if of_month {
+            self.shared[1] = settled.month_used;
+            self.untold[1] -= told.month_spent;
+        }
+        if of_today {
+            self.shared[0] = settled.day_used;
+            self.untold[0] -= told.day_spent;
+            self.reserve += settled.reserved;
+            self.free = told.reservation.map(|_| (settled.free, now));
+        } else if of_month {
+            self.untold[1] -= settled.reserved;
+        }
+    }
+
+    /// Whether the database knows all and nothing is reserved or on its way.
+    pub(super) fn is_settled(&self) -> bool {
+        self.untold == [0; 2] && self.reserve == 0 && Arc::strong_count(&self.settling) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Timestamp = Timestamp(86_400_000_000);
+
+    fn count() -> Count {
+        let limits = PlanLimits { requests_a_day: 100, requests_a_month: 1000, burst_a_second: 5 };
+        let mut count = Count::new(Timestamp(0));
+        count.touch(limits, Timestamp(0));
+        count
+    }
+
+    /// The database's answer to a reservation: so much is used or reserved after it.
+    fn settled(used: i64, reserved: i64) -> Settled {
+        Settled { day_used: used, month_used: used, reserved, free: 100 - used }
+    }
+
+    #[test]
+    fn l10_every_unit_is_told_to_the_database_once() {
+        let mut count = count();
+        assert!(!count.take(1));
+        let told = count.reservation("acct_1", 1);
+        count.settled(&told, settled(46, 6), Timestamp(0));
+        assert_eq!(count.used(), [40; 2]);
+        // what was reserved is known
+        assert!(count.take(4));
+        assert_eq!((count.used(), count.news("acct_1", false)), ([44; 2], None));
+        // the database does not answer: what is taken beyond the reserve is told when it does
+        assert!(!count.take(5) && count.take_alone(5).is_ok());
+        let told = count.news("acct_1", false).unwrap();
+        assert_eq!((count.used(), told.day_spent, told.month_spent), ([49; 2], 3, 3));
+        // it was not told yet; meanwhile another unit is used
+        assert!(count.take_alone(1).is_ok());
+        let told = count.news("acct_1", false).unwrap();
+        assert_eq!(told.day_spent, 4);
+        assert!(count.take_alone(1).is_ok());
+        count.settled(&told, settled(50, 0), Timestamp(0));
+        assert_eq!((count.used(), count.news("acct_1", false).unwrap().day_spent), ([51; 2], 1));
+    }
+
+    #[test]
+    fn an_idle_subject_keeps_no_reserve_and_a_busy_one_no_more_than_a_second_of_its_burst() {
+        let mut count = count();
+        let told = count.reservation("acct_1", 10);
+        count.settled(&told, settled(15, 15), Timestamp(0));
+        assert_eq!(count.news("acct_1", false).unwrap().day_spent, -10);
+        assert_eq!(count.news("acct_1", true).unwrap().day_spent, -15);
+        assert_eq!(count.used(), [0; 2]);
+        assert!(!count.take(1) && !count.is_settled());
+    }
+
+    #[test]
+    fn l1_a_request_that_was_refused_is_given_back() {
+        let mut count = count();
+        let told = count.reservation("acct_1", 1);
+        count.settled(&told, settled(100, 1), Timestamp(0));
+        assert!(count.take(1) && count.is_exhausted(1, Timestamp(0)));
+        count.give_back(1, Period::of(Timestamp(0)));
+        assert!(count.used() == [99; 2] && !count.is_exhausted(1, Timestamp(0)) && count.take(1));
+        assert!(!count.take(1) && count.take_alone(1) == Err(Reached::Day));
+    }
+
+    #[test]
+    fn l3_what_fails_to_be_told_by_the_end_of_the_day_counts_for_the_month_only() {
+        let mut count = count();
+        let told = count.reservation("acct_1", 2);
+        count.settled(&told, settled(7, 7), Timestamp(0));
+        assert!(count.take_alone(9).is_ok());
+        count.roll(DAY);
+        assert_eq!(count.used(), [0, 9]);
+        // what was reserved for yesterday is of no use today
+        let late = count.reservation("acct_1", 1);
+        let yesterday = Settlement { day: 0, ..late };
+        count.settled(&yesterday, Settled { day_used: 10, month_used: 12, reserved: 3, free: 0 }, DAY);
+        assert_eq!((count.used(), count.take(1)), ([0, 9], false));
+    }
+}
