@@ -1,8 +1,7 @@
 //! The body of `POST /tfhe/eval-session`: a key of up to 40 MB, in memory once (readings X6).
 //!
-//! As octets it is read into its final buffer. As JSON it is taken apart while it streams: the characters of the member
-//! `eval_key_b64` are decoded into the final buffer as they come, everything else is kept, with an empty string in the
-//! member's place, and checked like any other JSON body.
+//! As octets it is read into its final buffer. A JSON body is kept and checked like any other, except for one text of
+//! more than 64 KB: that text is decoded into the final buffer as it comes, and a marker stands in its place.
 
 use std::sync::Arc;
 
@@ -13,14 +12,13 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
+use crate::ids;
 use crate::web::Web;
 use crate::web::base64_text::{self, Decoder, Fault};
 use crate::web::body::{Pieces, Reserved, base64_ceiling, media_type};
 use crate::web::error::ApiError;
 use crate::web::{json, octets};
 
-/// The member whose value is the key.
-const MEMBER: &[u8] = b"eval_key_b64";
 /// How the octet-stream form describes itself.
 pub struct KeyOctets;
 
@@ -34,14 +32,14 @@ impl ToSchema for KeyOctets {}
 
 /// Memory for each byte of the key: the octets, and the key that is made of them.
 const COPIES: u64 = 2;
-/// Bytes of the body around the key.
-const REST_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a JSON body that are kept: a text of half of it, and as much around the key.
+const KEPT_BYTES_MAX: usize = 128 << 10;
 
 /// An uploaded evaluation key, unread.
 pub struct KeyUpload {
     /// The key's bytes in whatever form.
     pub bytes: Zeroizing<Vec<u8>>,
-    /// Keep it until the key is handed over.
+    /// To be kept until the engine has the key.
     pub reserved: Reserved,
 }
 
@@ -79,175 +77,93 @@ async fn from_json(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     let needs = |bytes: u64| COPIES * (bytes / 4 * 3).min(EVALUATION_KEY_BYTES_MAX as u64);
     let mut pieces = Pieces::kept(web, request, base64_ceiling(EVALUATION_KEY_BYTES_MAX), needs)?;
     let expected = (pieces.bytes_max() / 4 * 3).min(EVALUATION_KEY_BYTES_MAX);
-    let mut splitter = Splitter::new(expected);
+    let mut splitter = Splitter::new(KEPT_BYTES_MAX, expected);
     while let Some(piece) = pieces.next().await? {
         splitter.push(&piece)?;
     }
     Ok(KeyUpload { bytes: splitter.finish()?, reserved: pieces.take_reserved() })
 }
 
-/// Takes the key out of the JSON around it.
+/// Decodes the one long text of a JSON body while it comes.
 struct Splitter {
+    /// The body, with the marker for the long text.
+    kept: Zeroizing<Vec<u8>>,
+    kept_max: usize,
+    /// Random, so that no text of the body is equal to it.
+    marker: Zeroizing<String>,
     place: Place,
-    depth: usize,
-    /// The string that ended last at depth 1, if it can be the member's name.
-    name: Vec<u8>,
-    /// The member's name and its colon were seen, its value was not.
-    value_is_next: bool,
-    decoder: Decoder,
-    fault: Option<Fault>,
-    rest: Zeroizing<Vec<u8>>,
+    /// The next byte follows a backslash.
+    escaped: bool,
+    long: Option<LongText>,
+    /// Bytes that the long text has at most.
+    bytes_expected: usize,
 }
 
 /// Where the next byte stands.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Place {
     Between,
-    Text { escaped: bool },
-    Key(KeyPlace),
-}
-
-/// Where in the key's string.
-#[derive(Clone, Copy)]
-enum KeyPlace {
-    Plain,
-    Escape,
-    /// After `\u`: digits so far and their value.
-    Hex(u32, u32),
+    /// In a text that is kept; it begins at this place.
+    Text(usize),
+    LongText,
 }
 
 impl Splitter {
-    fn new(bytes_expected: usize) -> Self {
-        Self {
-            place: Place::Between,
-            depth: 0,
-            name: Vec::new(),
-            value_is_next: false,
-            decoder: Decoder::new(EVALUATION_KEY_BYTES_MAX, bytes_expected),
-            fault: None,
-            rest: Zeroizing::new(Vec::with_capacity(REST_BYTES_MAX)),
-        }
+    fn new(kept_max: usize, bytes_expected: usize) -> Self {
+        let marker = ids::random_hex::<16>("long-text-");
+        let kept = Zeroizing::new(Vec::with_capacity(kept_max + marker.len()));
+        Self { kept, kept_max, marker, place: Place::Between, escaped: false, long: None, bytes_expected }
     }
 
     fn push(&mut self, mut bytes: &[u8]) -> Result<(), ApiError> {
         while let Some((&byte, after)) = bytes.split_first() {
-            // the key's long plain runs go to the decoder as they are
-            if let Place::Key(KeyPlace::Plain) = self.place {
-                let run = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(bytes.len());
-                if run > 0 {
-                    self.decode(&bytes[..run]);
-                    bytes = &bytes[run..];
+            let escaped = std::mem::take(&mut self.escaped);
+            if let (Place::Text(start), None) = (self.place, &self.long)
+                && self.kept.len() - start == self.kept_max / 2
+            {
+                self.divert(start);
+            }
+            let ends = byte == b'"' && !escaped;
+            self.escaped = byte == b'\\' && !escaped && self.place != Place::Between;
+            match (self.place, &mut self.long) {
+                (Place::LongText, Some(long)) if !ends => {
+                    bytes = &bytes[long.push(bytes)..];
                     continue;
                 }
+                (Place::Between, _) if ends => self.place = Place::Text(self.kept.len() + 1),
+                _ if ends => self.place = Place::Between,
+                _ => {}
             }
-            self.step(byte)?;
+            if self.kept.len() >= self.kept_max {
+                return Err(ApiError::new(Code::PayloadTooLarge, "the body holds too much besides the key"));
+            }
+            self.kept.push(byte);
             bytes = after;
         }
         Ok(())
     }
 
-    fn step(&mut self, byte: u8) -> Result<(), ApiError> {
-        match self.place {
-            Place::Key(at) => return self.step_in_key(at, byte),
-            Place::Between => self.step_between(byte),
-            Place::Text { escaped: true } => self.place = Place::Text { escaped: false },
-            Place::Text { escaped: false } => match byte {
-                b'\\' => self.place = Place::Text { escaped: true },
-                b'"' => self.place = Place::Between,
-                _ if self.depth == 1 && self.name.len() <= MEMBER.len() => self.name.push(byte),
-                _ => {}
-            },
-        }
-        self.keep(byte)
-    }
-
-    fn step_between(&mut self, byte: u8) {
-        match byte {
-            b'"' if self.value_is_next => {
-                self.value_is_next = false;
-                self.place = Place::Key(KeyPlace::Plain);
-            }
-            b'"' => {
-                self.name.clear();
-                self.place = Place::Text { escaped: false };
-            }
-            b':' if self.depth == 1 => self.value_is_next = self.name == MEMBER,
-            b' ' | b'\t' | b'\r' | b'\n' => {}
-            _ => {
-                self.value_is_next = false;
-                match byte {
-                    b'{' | b'[' => self.depth += 1,
-                    b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn step_in_key(&mut self, at: KeyPlace, byte: u8) -> Result<(), ApiError> {
-        let next = match (at, byte) {
-            (KeyPlace::Plain, b'"') => {
-                self.place = Place::Between;
-                return self.keep(byte);
-            }
-            (KeyPlace::Plain, b'\\') => KeyPlace::Escape,
-            (KeyPlace::Plain, _) => {
-                self.decode(&[byte]);
-                KeyPlace::Plain
-            }
-            (KeyPlace::Escape, b'u') => KeyPlace::Hex(0, 0),
-            (KeyPlace::Escape, b'/') => {
-                self.decode(b"/");
-                KeyPlace::Plain
-            }
-            (KeyPlace::Escape, _) => {
-                self.fault.get_or_insert(Fault::NotBase64);
-                KeyPlace::Plain
-            }
-            (KeyPlace::Hex(digits, value), _) => {
-                let digit = (byte as char).to_digit(16);
-                if digit.is_none() {
-                    self.fault.get_or_insert(Fault::NotBase64);
-                }
-                let value = value << 4 | digit.unwrap_or(0);
-                match digits {
-                    3 => {
-                        // no character of base64 is beyond one byte; 0 is none
-                        self.decode(&[u8::try_from(value).unwrap_or(0)]);
-                        KeyPlace::Plain
-                    }
-                    _ => KeyPlace::Hex(digits + 1, value),
-                }
-            }
+    /// Has the text that begins here, and does not end yet, decoded.
+    fn divert(&mut self, start: usize) {
+        let mut long = LongText {
+            decoder: Decoder::new(EVALUATION_KEY_BYTES_MAX, self.bytes_expected),
+            escape: Vec::new(),
+            fault: None,
         };
-        self.place = Place::Key(next);
-        Ok(())
-    }
-
-    /// Decodes on; after a fault the characters are only passed over, so that faults of the JSON are told first.
-    fn decode(&mut self, characters: &[u8]) {
-        if self.fault.is_none() {
-            self.fault = self.decoder.push(characters).err();
+        let mut begun = &self.kept[start..];
+        while !begun.is_empty() {
+            begun = &begun[long.push(begun)..];
         }
-    }
-
-    fn keep(&mut self, byte: u8) -> Result<(), ApiError> {
-        if self.rest.len() == REST_BYTES_MAX {
-            return Err(ApiError::new(Code::PayloadTooLarge, "the body holds too much besides the key"));
-        }
-        self.rest.push(byte);
-        Ok(())
+        self.kept.truncate(start);
+        self.kept.extend_from_slice(self.marker.as_bytes());
+        (self.place, self.long) = (Place::LongText, Some(long));
     }
 
     fn finish(self) -> Result<Zeroizing<Vec<u8>>, ApiError> {
-        let request: CreateEvalSession = json::parse(&self.rest)?;
-        let decoded = match self.fault {
-            Some(fault) => Err(fault),
-            // a name spelled with escapes is not seen on the way; its value is small enough to have been kept
-            None if !request.eval_key_b64.is_empty() => {
-                base64_text::decode(&request.eval_key_b64, EVALUATION_KEY_BYTES_MAX)
-            }
-            None => self.decoder.finish(),
+        let request: CreateEvalSession = json::parse(&self.kept)?;
+        let decoded = match self.long {
+            Some(long) if request.eval_key_b64 == *self.marker => long.finish(),
+            _ => base64_text::decode(&request.eval_key_b64, EVALUATION_KEY_BYTES_MAX),
         };
         decoded.map(Zeroizing::new).map_err(|fault| match fault {
             Fault::NotBase64 => {
@@ -259,67 +175,130 @@ impl Splitter {
     }
 }
 
+/// The text that is decoded.
+struct LongText {
+    decoder: Decoder,
+    /// The characters of an escape that is not whole yet, such as `\u00`.
+    escape: Vec<u8>,
+    fault: Option<Fault>,
+}
+
+impl LongText {
+    /// Takes the next characters, at least one of them; returns how many.
+    fn push(&mut self, characters: &[u8]) -> usize {
+        let plain = match self.escape.is_empty() {
+            true => characters.iter().position(|c| matches!(c, b'"' | b'\\')).unwrap_or(characters.len()),
+            false => 0,
+        };
+        if plain > 0 {
+            self.decode(&characters[..plain]);
+            return plain;
+        }
+        self.escape.push(characters[0]);
+        let length = if self.escape.get(1) == Some(&b'u') { 6 } else { 2 };
+        if self.escape.len() == length {
+            let escape = std::mem::take(&mut self.escape);
+            match serde_json::from_slice::<char>(&[b"\"", &escape[..], b"\""].concat()) {
+                Ok(character) => self.decode(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                Err(_) => self.fault = self.fault.or(Some(Fault::NotBase64)),
+            }
+        }
+        1
+    }
+
+    /// Decodes on. After a fault the characters are only passed over: faults of the JSON are told first.
+    fn decode(&mut self, characters: &[u8]) {
+        if self.fault.is_none() {
+            self.fault = self.decoder.push(characters).err();
+        }
+    }
+
+    fn finish(self) -> Result<Vec<u8>, Fault> {
+        match self.fault {
+            Some(fault) => Err(fault),
+            None if !self.escape.is_empty() => Err(Fault::NotBase64),
+            None => self.decoder.finish(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Splits a body that comes in pieces of this size.
-    fn split(body: &str, piece: usize) -> Result<Vec<u8>, Code> {
-        let mut splitter = Splitter::new(0);
+    /// Splits a body that comes in pieces of this size and of which so much is kept.
+    fn split(body: &str, kept_max: usize, piece: usize) -> Result<Vec<u8>, Code> {
+        let mut splitter = Splitter::new(kept_max, 0);
         for piece in body.as_bytes().chunks(piece) {
             splitter.push(piece).map_err(|error| error.code)?;
         }
         splitter.finish().map(|bytes| bytes.to_vec()).map_err(|error| error.code)
     }
 
+    /// Splits this body with a short and a long text for KEY.
     #[track_caller]
-    fn all_pieces(body: &str, expected: Result<&[u8], Code>) {
-        for piece in [1, 2, 3, 7, 64, 1 << 20] {
-            assert_eq!(split(body, piece).as_deref().map_err(|code| *code), expected, "in pieces of {piece}: {body}");
+    fn all_pieces(body: &str, key: &str, expected: Result<&[u8], Code>) {
+        for repeats in [1, 101] {
+            let body = body.replace("KEY", &key.repeat(repeats));
+            let expected = expected.map(|bytes| bytes.repeat(repeats));
+            for piece in [1, 2, 3, 7, 64, 1 << 20] {
+                assert_eq!(split(&body, 160, piece), expected, "in pieces of {piece}: {body}");
+            }
         }
     }
 
     #[test]
     fn the_key_is_found_wherever_it_stands() {
         for body in [
-            r#"{"eval_key_b64":"AQID"}"#,
-            "\n{ \"x\" : [\"eval_key_b64\", {\"eval_key_b64\": \"////\"}], \"eval_key_b64\"\t:\r\n\"AQID\" , \"y\": null }",
-            r#"{"a":"\"eval_key_b64\":\"////\"","eval_key_b64":"AQID"}"#,
-            r#"{"eval_key_b64":"\u0041QI\u0044"}"#,
-            r#"{"eval\u005fkey_b64":"AQID"}"#,
+            r#"{"eval_key_b64":"KEY"}"#,
+            "\n{ \"x\" : [\"eval_key_b64\", {\"eval_key_b64\": \"////\"}], \"eval_key_b64\"\t:\r\n\"KEY\" , \"y\": null }",
+            r#"{"a":"\"eval_key_b64\":\"////\"","eval_key_b64":"KEY"}"#,
+            r#"{"eval\u005fkey_b64":"KEY"}"#,
         ] {
-            all_pieces(body, Ok(&[1, 2, 3]));
+            all_pieces(body, "AQID", Ok(&[1, 2, 3]));
+            all_pieces(body, r"\u0041QI\u0044", Ok(&[1, 2, 3]));
+            all_pieces(body, r"\/\/\/\/", Ok(&[255, 255, 255]));
         }
-        all_pieces(r#"{"eval_key_b64":"\/\/\/\/"}"#, Ok(&[255, 255, 255]));
-        all_pieces(r#"{"eval_key_b64":""}"#, Ok(&[]));
+        all_pieces(r#"{"eval_key_b64":""}"#, "", Ok(&[]));
+        // another text is the long one
+        all_pieces(r#"{"x":"KEY","eval_key_b64":""}"#, "?", Ok(&[]));
     }
 
     #[test]
     fn what_is_wrong_around_the_key_is_told_like_in_any_body() {
-        all_pieces(r#"{"eval_key_b64":"AQID","eval_key_b64":"AQID"}"#, Err(Code::InvalidRequest));
-        all_pieces(r#"{"eval_key_b64":"AQID""#, Err(Code::InvalidRequest));
-        all_pieces(r#"{"eval_key_b64":"AQID"#, Err(Code::InvalidRequest));
-        all_pieces(r#"{"eval_key_b64":"AQID"}}"#, Err(Code::InvalidRequest));
-        all_pieces(r#"{"eval_key_b64" "AQID"}"#, Err(Code::InvalidRequest));
-        all_pieces("", Err(Code::InvalidRequest));
-        all_pieces(r#"{}"#, Err(Code::ValidationError));
-        all_pieces(r#"["eval_key_b64"]"#, Err(Code::ValidationError));
-        all_pieces(r#"{"eval_key_b64":5}"#, Err(Code::ValidationError));
-        all_pieces(r#"{"eval_key_b64":null}"#, Err(Code::ValidationError));
-        all_pieces(r#"{"eval_key_b64":["AQID"]}"#, Err(Code::ValidationError));
-        all_pieces(r#"{"eval_key_b64":"AQID","sk":"x"}"#, Err(Code::SecretKeyRejected));
+        for (body, code) in [
+            (r#"{"eval_key_b64":"KEY","eval_key_b64":"AQID"}"#, Code::InvalidRequest),
+            (r#"{"eval_key_b64":"KEY""#, Code::InvalidRequest),
+            (r#"{"eval_key_b64":"KEY"#, Code::InvalidRequest),
+            (r#"{"eval_key_b64":"KEY"}}"#, Code::InvalidRequest),
+            (r#"{"eval_key_b64" "KEY"}"#, Code::InvalidRequest),
+            ("", Code::InvalidRequest),
+            (r#"{}"#, Code::ValidationError),
+            (r#"{"x":"KEY"}"#, Code::ValidationError),
+            (r#"["eval_key_b64","KEY"]"#, Code::ValidationError),
+            (r#"{"eval_key_b64":5,"x":"KEY"}"#, Code::ValidationError),
+            (r#"{"eval_key_b64":null}"#, Code::ValidationError),
+            (r#"{"eval_key_b64":["KEY"]}"#, Code::ValidationError),
+            (r#"{"eval_key_b64":"KEY","sk":"x"}"#, Code::SecretKeyRejected),
+            (r#"{"eval_key_b64":"AQID","sk":"KEY"}"#, Code::SecretKeyRejected),
+        ] {
+            all_pieces(body, "AQID", Err(code));
+        }
     }
 
     #[test]
     fn what_is_not_base64_is_refused_after_faults_of_the_json() {
-        all_pieces(r#"{"eval_key_b64":"A"}"#, Err(Code::InvalidParams));
-        all_pieces(r#"{"eval_key_b64":"AQ ID"}"#, Err(Code::InvalidParams));
-        all_pieces(r#"{"eval_key_b64":"\n"}"#, Err(Code::InvalidParams));
-        all_pieces(r#"{"eval_key_b64":"\u00zz"}"#, Err(Code::InvalidParams));
-        all_pieces(r#"{"eval_key_b64":"\u1041"}"#, Err(Code::InvalidParams));
-        all_pieces(r#"{"eval_key_b64":"!","secret_key":"x"}"#, Err(Code::SecretKeyRejected));
+        let body = r#"{"eval_key_b64":"KEY"}"#;
+        for key in ["AAAAA", "AQ ID", r"\n", r"\u1041"] {
+            all_pieces(body, key, Err(Code::InvalidParams));
+        }
+        for broken in [r"\u00zz", r"\u00", r"\x"] {
+            let long = body.replace("KEY", &format!("{}{broken}", "AQID".repeat(100)));
+            assert_eq!(split(&long, 160, 7), Err(Code::InvalidParams));
+        }
+        all_pieces(r#"{"eval_key_b64":"KEY","secret_key":"x"}"#, "!", Err(Code::SecretKeyRejected));
     }
 
     /// JSON texts and things close to them.
@@ -347,30 +326,43 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_in_any_pieces_gives_what_a_whole_body_gives(body in almost_json(), piece in 1usize..9) {
+        fn any_text_in_any_pieces_gives_what_a_whole_body_gives(
+            body in almost_json(),
+            kept_max in 1usize..200,
+            piece in 1usize..9,
+        ) {
             let whole = json::parse::<CreateEvalSession>(body.as_bytes()).map_err(|error| error.code).and_then(|request| {
                 base64_text::decode(&request.eval_key_b64, EVALUATION_KEY_BYTES_MAX).map_err(|_| Code::InvalidParams)
             });
-            prop_assert_eq!(split(&body, piece), whole);
+            match split(&body, kept_max, piece) {
+                Err(Code::PayloadTooLarge) => prop_assert!(body.len() > kept_max / 2),
+                // of a text that is decoded as it comes only base64 is looked at
+                Err(Code::InvalidParams) if body.len() > kept_max / 2 => prop_assert!(whole.is_err()),
+                split => prop_assert_eq!(split, whole),
+            }
         }
 
         #[test]
         fn any_key_in_any_pieces_comes_out_whole(
             key in prop::collection::vec(any::<u8>(), 0..6000),
             before in "[ \n]{0,3}",
+            kept_max in 110usize..2000,
             piece in 1usize..5000,
         ) {
             let text = base64_text::encode(&key);
             let body = format!("{before}{{\"a\":[1,\"}}\"],\"eval_key_b64\":{before}\"{text}\",\"z\":{{}}}}{before}");
-            prop_assert_eq!(split(&body, piece), Ok(key));
+            prop_assert_eq!(split(&body, kept_max, piece), Ok(key));
         }
     }
 
     #[test]
     fn a_key_beyond_40_mb_and_a_long_rest_are_too_large() {
         let body = format!(r#"{{"eval_key_b64":"{}"}}"#, "A".repeat(EVALUATION_KEY_BYTES_MAX / 3 * 4 + 4));
-        assert_eq!(split(&body, 1 << 16), Err(Code::PayloadTooLarge));
-        let body = format!(r#"{{"x":"{}","eval_key_b64":"AQID"}}"#, "A".repeat(REST_BYTES_MAX));
-        assert_eq!(split(&body, 1 << 16), Err(Code::PayloadTooLarge));
+        assert_eq!(split(&body, KEPT_BYTES_MAX, 1 << 16), Err(Code::PayloadTooLarge));
+        let half = "A".repeat(KEPT_BYTES_MAX / 2);
+        for other in [half.repeat(2), half] {
+            let body = format!(r#"{{"x":"{other}","y":"{other}","eval_key_b64":"{other}"}}"#);
+            assert_eq!(split(&body, KEPT_BYTES_MAX, 1 << 16), Err(Code::PayloadTooLarge));
+        }
     }
 }
