@@ -1,4 +1,4 @@
-//! Who is calling, and may they (specification, Authentication; readings A1-A9).
+//! Authentication and permission of callers (specification, Authentication; readings A1-A9).
 //!
 //! [`require`] stands in front of every route that is not public and leaves a [`Caller`] for the handler.
 
@@ -32,10 +32,11 @@ use crate::clock::{Clock, Timestamp};
 use crate::sealing::Seal;
 use crate::secrets::Pepper;
 use crate::web::edge::Identified;
+use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
-use api_key::{ApiKeys, Area, invalid_key};
+use api_key::{ApiKeys, invalid_key};
 use key_set::ExternalIssuer;
 use limits::{Limits, Quota};
 use passwords::Passwords;
@@ -45,11 +46,11 @@ use trials::Trials;
 /// Settings of users and their tokens.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
-    /// Whether anybody may become a user (readings A24).
+    /// Whether users may sign up by themselves (readings A24).
     pub allow_signup: bool,
     /// Whether users may make keys of the environment dev (readings A16).
     pub allow_dev_keys: bool,
-    /// Who else issues session tokens instead of the node (readings A10).
+    /// The issuer of session tokens, if it is not the node itself (readings A10).
     pub external_issuer: Option<ExternalIssuer>,
 }
 
@@ -58,34 +59,34 @@ pub struct Access {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
     pub(crate) config: AuthConfig,
-    /// Whether trial keys are given.
+    /// Whether trial keys are issued.
     pub(crate) trial_keys: bool,
     pub(crate) api_keys: ApiKeys,
     pub(crate) session_tokens: SessionTokens,
     pub(crate) passwords: Passwords,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
-    /// Makes what is stored of refresh tokens and of the tokens of links.
+    /// The key of the digests of refresh tokens and of the tokens of links.
     pub(crate) token_pepper: Pepper,
-    /// Seals the next refresh token to the one before.
+    /// Seals the successor of a refresh token, so that only the old token opens it.
     pub(crate) refresh_seal: Seal,
     pub(crate) cache_store: Option<CacheStore>,
 }
 
 impl Access {
-    /// Has every node ask the database about keys of this lineage: they were revoked or rotated.
+    /// Invalidates keys of this lineage on every node: they were revoked or rotated.
     async fn forget_keys(&self, lineage: &str) {
         self.api_keys.forget(lineage);
         self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
     }
 
-    /// Has every node ask the database about session tokens: some have ended.
+    /// Invalidates checked session tokens on every node: some have ended.
     async fn forget_tokens(&self) {
         self.session_tokens.forget_checked();
         self.tell_others(News::Tokens).await;
     }
 
-    /// Tells the other nodes what they would see in the database a second later.
+    /// Tells the other nodes now what they would read in the database a second later.
     async fn tell_others(&self, news: News) {
         if let Some(cache) = &self.cache_store {
             cache.publish(news).await;
@@ -101,7 +102,7 @@ impl Access {
 
 impl Follower for Access {
     fn opened(&self) {
-        // news were missed
+        // messages from before were missed
         self.api_keys.forget_all();
         self.session_tokens.forget_checked();
         self.limits.look_at_lockouts();
@@ -131,7 +132,7 @@ pub async fn require(
     access.limits.check_lockout(None, Some(shown), now)?;
     let caller = match (session_token::looks_like_a_token(shown), level) {
         (true, _) => access.session_tokens.caller(shown, now).await,
-        // an API key in the wrong place: nothing was tried, and nothing learned of it (readings A8, A21)
+        // an API key on a route of session tokens is not looked up, so it is no failed attempt (readings A8, A21)
         (false, Level::Session) => return Err(session_token::invalid_token()),
         (false, _) => access.api_keys.caller(shown, Area::Platform, now).await,
     };
@@ -209,7 +210,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
             .extensions
             .get::<Caller>()
             .cloned()
-            .ok_or_else(|| ApiError::internal("a route asks for its caller in vain"))
+            .ok_or_else(|| ApiError::internal("a route without authentication asks for its caller"))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The cache store that nodes may share, a Redis: bursts that are theirs together, and news among them.
+//! The cache store that nodes may share, a Redis: shared bursts, and messages among them.
 //!
 //! Nothing depends on it (readings L10, O2): the database is the authority, and while the cache store does not answer every
-//! node goes by the database and by what it knows itself. So there either is a connection, which all use, or there is none,
-//! and nobody waits for it: whatever goes wrong with a call closes the connection, and [`keep`] opens the next one, not more
-//! than once a second.
+//! node goes by the database and by what it knows itself. Either there is a connection, which all callers share, or there is
+//! none, and no request waits for one: a call that fails closes the connection, and [`keep`] opens the next one, at most
+//! once a second.
 
 mod bursts;
 mod keep;
@@ -49,7 +49,7 @@ impl CacheStoreConfig {
         if !["redis://", "rediss://", "redis+unix://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err("it must be a redis:, rediss: or redis+unix: URL");
         }
-        // the client takes #insecure as leave not to check certificates
+        // with #insecure the client would not check certificates
         if url.contains('#') || Client::open(url).is_err() {
             return Err("not a URL of a Redis that can be read");
         }
@@ -70,7 +70,7 @@ impl std::fmt::Debug for CacheStoreConfig {
 
 /// The cache store does not answer; the log says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Away;
+pub struct Unreachable;
 
 /// A node's way to the cache store; cheap to clone.
 #[derive(Clone)]
@@ -79,12 +79,12 @@ pub struct CacheStore(Arc<Shared>);
 struct Shared {
     config: CacheStoreConfig,
     client: Client,
-    /// This node, among those that hear each other's news.
+    /// This node's name in its messages.
     name: String,
     current: Mutex<Current>,
     /// A call has closed the connection.
     closed: Notify,
-    /// The log knows that there is none.
+    /// The outage is in the log.
     told: AtomicBool,
     take_token: Script,
 }
@@ -115,7 +115,7 @@ impl CacheStore {
         self.0.current.lock().connection.is_some()
     }
 
-    /// Asks for the smallest possible answer; how long that may take is the caller's business.
+    /// Sends the smallest possible question. The caller bounds the time.
     ///
     /// # Errors
     /// Why there is none.
@@ -126,13 +126,13 @@ impl CacheStore {
     }
 
     /// Makes a call on the connection, if there is one. If it fails or takes too long there is none any more.
-    async fn call<T, F>(&self, call: impl FnOnce(MultiplexedConnection) -> F) -> Result<T, Away>
+    async fn call<T, F>(&self, call: impl FnOnce(MultiplexedConnection) -> F) -> Result<T, Unreachable>
     where
         F: Future<Output = RedisResult<T>>,
     {
         let (connection, number) = {
             let current = self.0.current.lock();
-            (current.connection.clone().ok_or(Away)?, current.number)
+            (current.connection.clone().ok_or(Unreachable)?, current.number)
         };
         let failure = match timeout(self.0.config.patience, call(connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
@@ -142,7 +142,7 @@ impl CacheStore {
         if self.close(number, &failure) {
             self.0.closed.notify_one();
         }
-        Err(Away)
+        Err(Unreachable)
     }
 
     /// A new connection and what comes over the channel of news, neither in use yet.
@@ -160,7 +160,7 @@ impl CacheStore {
         opened.map_err(|error| error.to_string())
     }
 
-    /// Has everybody use a connection that is quick enough and may write.
+    /// Has all callers use a connection that is quick enough and may write.
     async fn begin(&self, mut connection: MultiplexedConnection) -> Result<u64, String> {
         let config = &self.0.config;
         let mut write = redis::cmd("SET");
@@ -189,15 +189,18 @@ impl CacheStore {
         let closes = current.number == number && current.connection.take().is_some();
         drop(current);
         if closes {
-            self.away(failure);
+            self.log_outage(failure);
         }
         closes
     }
 
-    /// Says so in the log, once an outage.
-    fn away(&self, failure: &str) {
+    /// Logs an outage once.
+    fn log_outage(&self, failure: &str) {
         if !self.0.told.swap(true, Ordering::Relaxed) {
-            tracing::error!(cause = failure, "the cache store does not answer: the node goes by the database alone");
+            tracing::error!(
+                cause = failure,
+                "the cache store does not answer: the node goes on with the database alone"
+            );
         }
     }
 }

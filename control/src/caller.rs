@@ -1,4 +1,4 @@
-//! Who is calling: account, environment, role and plan, and the credential that was shown.
+//! The caller of a request: account, environment, role and plan, and the credential.
 
 mod level;
 mod plan;
@@ -13,7 +13,7 @@ pub use api::{Environment, Plan, Role};
 pub use level::Level;
 pub use plan::{PlanLimits, PlanTable, UNLIMITED};
 
-/// Whose request this is.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Owner of everything the request may touch.
@@ -40,7 +40,7 @@ pub enum Credential {
     },
     /// A session token of the dashboard (readings A9).
     Token {
-        /// Whose.
+        /// The user.
         user_id: UserId,
         /// The sign-in it belongs to; none for tokens of an external issuer.
         sign_in_id: Option<SignInId>,

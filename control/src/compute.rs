@@ -54,7 +54,7 @@ pub struct CircuitsConfig {
     pub gates_max_trial: u64,
     /// Bits that a circuit takes, and bits that it gives.
     pub bits_max: usize,
-    /// Longest time for a circuit that nobody waits for.
+    /// Longest time for a circuit whose request does not wait.
     pub deadline: Duration,
     /// Circuits of one session at once.
     pub running_max: usize,
@@ -81,14 +81,14 @@ pub struct Compute {
     pub(crate) offload: Offload,
     /// Requests that the node finishes before it stops.
     pub(crate) in_flight: InFlight,
-    /// Circuits of clients that wait and of clients that do not; the node waits for their record before it stops.
+    /// Circuits in progress: the node waits until they are written down before it stops.
     pub(crate) unfinished: InFlight,
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Compute {
-    /// Ends trials that have expired or whose key was revoked: closes their sessions on this node at once, and erases what
-    /// they own when no session of theirs is open on any node.
+    /// Ends trials that have expired or whose key was revoked: closes their sessions on this node at once, and erases all
+    /// they own once no node has a session of theirs open.
     pub(crate) async fn end_trials(&self) {
         let now = self.clock.now();
         for account in self.trials.ended(now).await {

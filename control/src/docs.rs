@@ -145,7 +145,7 @@ form.addEventListener("submit", async (event) => {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
 
-/// What the HTTP library answers by itself: it hands such requests to nobody.
+/// What the HTTP library answers by itself: such requests reach no handler.
 const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
     <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
     with status 400, and one whose head has more than about 64 KB or 100 lines with 431 (or 414, if it is the \

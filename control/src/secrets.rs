@@ -25,12 +25,15 @@ impl std::fmt::Debug for ServerSecret {
     }
 }
 
+/// A digest of a text, HMAC-SHA-256 under a key of the server or SHA-256.
+pub type Digest = [u8; 32];
+
 /// A key that digests of secrets are made with.
 pub struct Pepper(pub Key);
 
 impl Pepper {
     /// What is stored of a key.
-    pub fn digest(&self, key: &str) -> [u8; 32] {
+    pub fn digest(&self, key: &str) -> Digest {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0[..]).expect("HMAC takes any key length");
         mac.update(key.as_bytes());
         mac.finalize().into_bytes().into()

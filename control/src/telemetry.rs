@@ -28,17 +28,17 @@ impl Telemetry {
                 "ango_refusals_total",
                 "Requests refused or failed, by the error's code and, where a code has several causes, its reason."
             );
-            describe_gauge!("ango_lockouts", "Locked now, by kind of what is locked.");
+            describe_gauge!("ango_lockouts", "Lockouts in force, by kind.");
             describe_gauge!("ango_database_connections", "Connections to the database, by state: in_use or idle.");
-            describe_gauge!("ango_database_connections_max", "Bound of ango_database_connections.");
+            describe_gauge!("ango_database_connections_max", "Limit of ango_database_connections.");
             describe_gauge!("ango_body_bytes", "Bytes of memory that bodies in transit hold.");
-            describe_gauge!("ango_body_bytes_max", "Bound of ango_body_bytes.");
+            describe_gauge!("ango_body_bytes_max", "Limit of ango_body_bytes.");
             describe_histogram!(
                 "ango_queue_seconds",
                 "Time that gate requests waited for a device: from submission to results, less the time of computing."
             );
             describe_counter!("ango_gates_total", "Gates charged, by gate.");
-            describe_counter!("ango_bootstraps_total", "Bootstraps really done.");
+            describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
             describe_counter!(
@@ -49,19 +49,22 @@ impl Telemetry {
                 "ango_password_hashes_total",
                 "Password hashes computed: to sign in or to set a password."
             );
-            describe_gauge!("ango_sessions", "Gate sessions open, or ended and not yet overwritten.");
-            describe_gauge!("ango_operations", "Operations submitted and not ended.");
-            describe_gauge!("ango_queue_rows", "Gates waiting.");
+            describe_gauge!("ango_sessions", "Gate sessions that are open, or whose key is not overwritten yet.");
+            describe_gauge!("ango_operations", "Operations in progress.");
+            describe_gauge!("ango_queue_rows", "Gates that wait for a device.");
             describe_gauge!("ango_running_rows", "Gates in the batch on the device.");
             describe_gauge!("ango_resident_bytes", "Bytes of prepared keys on the device.");
-            describe_gauge!("ango_resident_bytes_max", "Bound of ango_resident_bytes.");
+            describe_gauge!("ango_resident_bytes_max", "Limit of ango_resident_bytes.");
             describe_gauge!("ango_key_bytes", "Bytes of uploaded keys in host memory.");
-            describe_gauge!("ango_circuits", "Circuits submitted and not ended.");
+            describe_gauge!("ango_circuits", "Circuits in progress.");
             describe_gauge!("ango_arena_bytes", "Bytes of ciphertexts on devices.");
             describe_gauge!("ango_value_bytes", "Bytes of inputs and results of circuits in host memory.");
-            describe_gauge!("ango_value_bytes_max", "Bound of ango_value_bytes.");
+            describe_gauge!("ango_value_bytes_max", "Limit of ango_value_bytes.");
             describe_gauge!("ango_devices", "Devices, by state: in_service, stand_in or lost.");
-            describe_gauge!("ango_cache_store_open", "1 while the shared cache store is in use; absent without one.");
+            describe_gauge!(
+                "ango_cache_store_open",
+                "1 while the cache store is in use, else 0; absent without a configured one."
+            );
         });
         Ok(telemetry)
     }
@@ -100,7 +103,7 @@ impl Telemetry {
         self.record(|| histogram!("ango_key_erase_seconds").record(after.as_secs_f64()));
     }
 
-    /// A peer that is no trusted proxy says whom it forwards.
+    /// A peer that is no trusted proxy sent `X-Forwarded-For`.
     pub fn forwarded_untrusted(&self) {
         self.record(|| counter!("ango_untrusted_forwarded_total").increment(1));
     }

@@ -79,7 +79,7 @@ macro_rules! codes {
 codes! {
     InvalidRequest = "INVALID_REQUEST", 400,
         "The request is not valid: unreadable JSON, a wrong content type, or a value outside the allowed set.",
-        "Read the message: it names the member or header. Compare the request with the API reference.";
+        "The message names the member or header at fault. Compare the request with the API reference.";
     MissingAuthHeader = "MISSING_AUTH_HEADER", 401,
         "The request carries no Authorization header, or an empty one.",
         "Send `Authorization: Bearer <API key>`. An operator makes a key with `ango admin create-key`.";
@@ -90,16 +90,16 @@ codes! {
         "The key is valid, but its role does not permit this endpoint.",
         "Use a key with a higher role. Viewers may only read; uploads of circuits need developer, lists of all sessions account_admin.";
     BruteForceLockout = "BRUTE_FORCE_LOCKOUT", 429,
-        "Too many invalid attempts came with this key or from this address.",
-        "Wait as long as the Retry-After header says (15 minutes at most), then use a valid key.";
+        "There were too many invalid attempts with this key, for this user, or from this address.",
+        "Wait as many seconds as the Retry-After header says, 15 minutes at most. Then use a valid key or password.";
     IpRateLimited = "IP_RATE_LIMITED", 429,
-        "Too many trial keys were asked for from this address.",
-        "Wait as long as the Retry-After header says.";
+        "This address has asked for too many trial keys, or has signed up too often.",
+        "Wait as many seconds as the Retry-After header says.";
     TrialOpsExhausted = "TRIAL_OPS_EXHAUSTED", 402,
         "The trial key has used its 10 operations, or the batch is larger than what is left of them.",
-        "Use a full key, or a smaller batch.";
+        "Use a key of an account, or send a smaller batch.";
     InvalidPlan = "INVALID_PLAN", 400,
-        "The plan is not one that can be subscribed to.",
+        "There is no subscription to this plan.",
         "Use one of the plans in the API reference.";
     BudgetHardCapHit = "BUDGET_HARD_CAP_HIT", 402,
         "The operation would pass the account's monthly budget cap.",
@@ -108,20 +108,20 @@ codes! {
         "The account has no payment method and no checkout can be offered.",
         "Store a payment method through checkout first.";
     ProviderUnavailable = "PROVIDER_UNAVAILABLE", 502,
-        "The payment provider did not answer as it should.",
-        "Try again; a retry is safe.";
+        "The payment provider did not answer, or its answer was not valid.",
+        "Send the request again. It is not executed twice.";
     ReturnUrlNotAllowed = "RETURN_URL_NOT_ALLOWED", 400,
         "The return URL does not belong to an allowed domain.",
         "Use an address of the service itself or of localhost, or ask the operator to allow the domain.";
     BillingPortalDisabled = "BILLING_PORTAL_DISABLED", 403,
-        "The billing portal is switched off here.",
+        "The operator of this node has switched the billing portal off.",
         "Ask the operator about billing.";
     InvalidParams = "INVALID_PARAMS", 400,
-        "A parameter is out of range or of the wrong type, an evaluation key is damaged or of no known preset, or a circuit is \
-         not a netlist, too large, or does not fit its inputs.",
-        "Read the message; for a netlist it names the line. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
+        "A parameter is out of range or of the wrong type; or an evaluation key is damaged or of no known preset; or a circuit \
+         is not a netlist, is too large, or does not fit its inputs.",
+        "The message names the fault, for a netlist its line. Make evaluation keys with a client of this service or with tfhe-rs at a preset's dimensions.";
     InsufficientSecurity = "INSUFFICIENT_SECURITY", 400,
-        "The parameters give less security than the level that was asked for.",
+        "The parameters give less security than the requested level.",
         "Use parameters that `GET /api/v1/params/suggest` lists for the level.";
     KeyNotFound = "KEY_NOT_FOUND", 404,
         "There is no such key in this account.",
@@ -131,26 +131,26 @@ codes! {
         "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session; a ciphertext has at most 2 MB. \
          Split large batches.";
     QuotaExceeded = "QUOTA_EXCEEDED", 402,
-        "The account is over a quota of its plan, or keeps as many circuits or results on the node as it may.",
-        "Close what is no longer needed, wait for the next period, or change the plan.";
+        "The account has reached a quota of its plan, such as open sessions, or stored circuits and results.",
+        "Delete sessions, circuits or results that are no longer needed, or change the plan.";
     CiphertextNotFound = "CIPHERTEXT_NOT_FOUND", 404,
-        "A ciphertext id or a handle is unknown, of another session, or was evicted.",
+        "A ciphertext id or a handle is unknown, belongs to another session, or was evicted.",
         "Upload the ciphertext again, or compute the result again. Handles end with their session.";
     MismatchedKey = "MISMATCHED_KEY", 400,
-        "The ciphertexts are under different keys.",
-        "Combine only ciphertexts of one key.";
+        "The ciphertexts were made under different keys.",
+        "Combine only ciphertexts that were made under one key.";
     MismatchedLevel = "MISMATCHED_LEVEL", 400,
         "The ciphertexts are at different modulus levels or scales.",
         "Rescale the higher one first.";
     NoiseBudgetExhausted = "NOISE_BUDGET_EXHAUSTED", 400,
-        "The result could not be decrypted, so it is not computed.",
+        "The noise of the result would be too large to decrypt it, so it was not computed.",
         "Bootstrap the ciphertext, or use parameters with more depth.";
     InvalidOperation = "INVALID_OPERATION", 400,
-        "The operation is not one this service knows.",
+        "The service has no operation of this name.",
         "Use an operation of the API reference.";
     MissingPlainOperand = "MISSING_PLAIN_OPERAND", 400,
         "The operation needs plain_operand.",
-        "Send plain_operand with one number a slot.";
+        "Send plain_operand with one number for each slot.";
     PolynomialTooLarge = "POLYNOMIAL_TOO_LARGE", 400,
         "The polynomial has more than 65 coefficients.",
         "Split the polynomial.";
@@ -158,16 +158,16 @@ codes! {
         "There is no such gate session in this account: the id is wrong, or the session was deleted or ended over a day ago.",
         "Open a new session and use its id.";
     SessionExpired = "SESSION_EXPIRED", 410,
-        "The gate session has reached its end, or the node that held it stopped (`session lost`). Its key is erased.",
+        "The gate session has expired, or the node that held it stopped (`session lost`). Its key is erased.",
         "Open a new session with the same evaluation key; ciphertexts under that key stay usable.";
     InvalidCiphertext = "INVALID_CIPHERTEXT", 400,
         "A ciphertext is damaged, is not base64, or does not belong to the session's parameters or key.",
-        "Encrypt under the key of this session. The message or `details` says which operand it is.";
+        "Encrypt under the key of this session. The message or `details` names the operand.";
     InvalidGateOp = "INVALID_GATE_OP", 400,
-        "`op` is not a gate.",
+        "`op` does not name a gate.",
         "Use NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX, in upper case.";
     MissingOperand = "MISSING_OPERAND", 400,
-        "The gate needs an operand that is not there: `b` for every gate but NOT, and `sel` for MUX.",
+        "An operand is missing: every gate but NOT needs `b`, and MUX needs `sel` too.",
         "Send the missing ciphertext.";
     BatchTooLarge = "BATCH_TOO_LARGE", 400,
         "The batch has more than 1024 gates.",
@@ -177,34 +177,34 @@ codes! {
         "`details` names the member and the fault.";
     NotFound = "NOT_FOUND", 404,
         "There is nothing at this path, or no circuit of this name.",
-        "Check the path; a trailing slash makes it a different one. The API reference lists all paths.";
+        "Check the path: with a trailing slash it is a different one. The API reference lists all paths.";
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405,
-        "The path exists, but not with this method.",
+        "The path exists, but does not take this method.",
         "Use a method that the Allow header lists.";
     InvalidSessionToken = "INVALID_SESSION_TOKEN", 401,
-        "The endpoint needs a dashboard session token and this is none, or it has expired.",
+        "The endpoint needs a session token of the dashboard. The text is not one, or the token has expired or was ended.",
         "Sign in again. API keys are not accepted here.";
     InvalidCredentials = "INVALID_CREDENTIALS", 401,
         "The e-mail or password is wrong, or the refresh token or setup link is unknown, used or too old.",
-        "Check both and try again, or sign in anew. An operator makes a new setup link with `ango admin setup-link`.";
+        "Check both and try again, or sign in again. An operator makes a new setup link with `ango admin setup-link`.";
     RateLimited = "RATE_LIMITED", 429,
-        "Too many requests.",
-        "Wait as long as the Retry-After header says.";
+        "There were more requests than the plan's limit a second, a day or a month allows.",
+        "Wait as many seconds as the Retry-After header says.";
     Conflict = "CONFLICT", 409,
-        "The request does not fit the present state.",
-        "Read the message and look at the resource again.";
+        "The request contradicts the present state of the resource.",
+        "The message names the contradiction. Read the resource again.";
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", 422,
         "The Idempotency-Key was used before with another request.",
         "Use a new key for every new request.";
     IdempotencyInProgress = "IDEMPOTENCY_IN_PROGRESS", 409,
         "The first request with this Idempotency-Key is still running.",
-        "Wait as long as the Retry-After header says and repeat it.";
+        "Wait as many seconds as the Retry-After header says, then send the request again.";
     AccountSuspended = "ACCOUNT_SUSPENDED", 402,
-        "The account is unpaid past its grace period.",
-        "Settle the open invoice.";
+        "An invoice of the account is unpaid and its grace period is over.",
+        "Pay the open invoice.";
     InvalidSignature = "INVALID_SIGNATURE", 400,
         "The signature of an event is missing or wrong.",
-        "Sign with the configured secret and check the clock.";
+        "Sign with the configured secret, and check that the sender's clock is right.";
     SecretKeyRejected = "SECRET_KEY_REJECTED", 400,
         "The request contains a secret key. It was refused and its bytes were overwritten.",
         "Never send a secret key to a server. Upload the evaluation key. Treat the secret key as exposed and make a new one.";
@@ -224,20 +224,20 @@ codes! {
         "The webhook URL points to an address that is not public.",
         "Use a public address.";
     WebhookLimitReached = "WEBHOOK_LIMIT_REACHED", 409,
-        "The account has as many webhooks as it may have.",
-        "Delete one first.";
+        "The account has reached its limit of webhooks.",
+        "Delete a webhook first.";
     FeatureDisabled = "FEATURE_DISABLED", 403,
         "The operator of this node has switched this feature off.",
-        "Use the recommended way (for gate sessions: `POST /api/v1/tfhe/eval-session`), or ask the operator.";
+        "Use another endpoint (for gate sessions `POST /api/v1/tfhe/eval-session`), or ask the operator.";
     UpstreamUnavailable = "UPSTREAM_UNAVAILABLE", 502,
         "A service that the node depends on did not answer.",
         "Try again later.";
     ServiceUnavailable = "SERVICE_UNAVAILABLE", 503,
-        "The node cannot do this now: it is too busy or out of memory for more, its database does not answer, the work did not finish in time, it is shutting down, or what is asked for is on another node. Nothing was charged.",
-        "Try again after as many seconds as the Retry-After header says. The message says which cause it is; what is on another node needs a balancer that keeps a session on its node.";
+        "The node cannot do this now. It is too busy or has no memory left, its database does not answer, the work did not finish in time, the node is shutting down, or the session or answer is on another node. Nothing was charged.",
+        "Try again after as many seconds as the Retry-After header says. The message names the cause. With several nodes, use a balancer that sends all requests of a session to one node.";
     InternalError = "INTERNAL_ERROR", 500,
-        "Something went wrong inside the node. Nothing was charged.",
-        "Try again. If it persists, report the request id.";
+        "The node failed. Nothing was charged.",
+        "Try again. If it fails again, report the request id to the operator.";
 }
 
 impl Code {

@@ -1,4 +1,4 @@
-//! API keys: how they look, how they are remembered, how they are found again (readings A1-A3, A17).
+//! API keys: their form, their digests, and the look-up of their callers (readings A1-A3, A17).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use super::believed::Believed;
 use crate::caller::{Caller, Credential, Environment};
 use crate::clock::Timestamp;
 use crate::ids;
-use crate::secrets::Pepper;
+use crate::secrets::{Digest, Pepper};
+use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 
 /// Characters of a key that may be shown again.
@@ -21,11 +22,8 @@ pub const DISPLAY_CHARACTERS: usize = 16;
 const SECRET_CHARACTERS: usize = 32;
 /// Characters of the longest keys, those of trials.
 pub const KEY_CHARACTERS_MAX: usize = "svc_trial_".len() + SECRET_CHARACTERS;
-/// Entries of the record of used keys that are written at once.
+/// Times of last use that are written in one statement.
 const USED_MAX: usize = 1000;
-
-/// A digest of a key under the node's pepper.
-type Digest = [u8; 32];
 
 /// A key that was just made. Shown once.
 pub struct FreshKey {
@@ -52,27 +50,18 @@ fn looks_like_a_key(text: &str) -> bool {
     })
 }
 
-/// The two halves of the interface. Trial keys have only the first (readings A4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Area {
-    /// `/api/v1`.
-    Platform,
-    /// `/v1`.
-    Office,
-}
-
 /// A valid key.
 #[derive(Clone, Debug)]
-struct Known {
+struct ValidKey {
     caller: Caller,
     platform: bool,
     office: bool,
     expires_at: Option<Timestamp>,
 }
 
-impl Known {
-    fn read(record: &ApiKey) -> Option<Known> {
-        Some(Known {
+impl ValidKey {
+    fn read(record: &ApiKey) -> Option<ValidKey> {
+        Some(ValidKey {
             caller: Caller {
                 account: record.account_id.parse().ok()?,
                 environment: record.environment,
@@ -89,7 +78,7 @@ impl Known {
         })
     }
 
-    /// Whose key this is, if it still works and may be used there.
+    /// The caller, if the key still works and may be used there.
     fn admit(self, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if self.expires_at.is_some_and(|end| end <= now) {
             return Err(invalid_key());
@@ -115,8 +104,8 @@ pub struct ApiKeys {
     store: Store,
     pepper: Pepper,
     /// Valid keys by digest.
-    known: Believed<Known>,
-    /// When keys were used that the database does not know of yet.
+    known: Believed<ValidKey>,
+    /// Times of last use that the database does not have yet.
     used: Mutex<HashMap<String, i64>>,
 }
 
@@ -136,7 +125,7 @@ impl ApiKeys {
         &self.pepper
     }
 
-    /// Whose key this is. One answer for every reason why it is nobody's.
+    /// The caller of this key. One error for every reason why it is not valid.
     pub async fn caller(&self, key: &str, area: Area, now: Timestamp) -> Result<Caller, ApiError> {
         if !looks_like_a_key(key) {
             return Err(invalid_key());
@@ -149,31 +138,30 @@ impl ApiKeys {
         known.admit(area, now)
     }
 
-    /// Believes nothing about a key any more: it was revoked or rotated, which must not take the second that it takes to see
-    /// it in the database.
+    /// Invalidates keys that were revoked or rotated: this node need not wait the second until it reads the database.
     pub fn forget(&self, lineage: &str) {
-        let of_lineage = |known: &Known| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
+        let of_lineage = |known: &ValidKey| matches!(&known.caller.credential, Credential::Key { lineage_id, .. } if lineage_id.as_str() == lineage);
         self.known.forget(of_lineage);
     }
 
-    /// Believes nothing about any key any more.
+    /// Invalidates all keys.
     pub fn forget_all(&self) {
         self.known.forget(|_| true);
     }
 
-    /// Puts on record when keys were last used. Called once a minute and at the end, never by requests.
+    /// Writes when keys were last used. Called once a minute and at the end, never by requests.
     pub async fn record_use(&self) {
         let used = std::mem::take(&mut *self.used.lock());
         let used: Vec<_> = used.into_iter().collect();
         for some in used.chunks(USED_MAX) {
             if let Err(error) = self.store.keys_used(some).await {
-                tracing::warn!(%error, "when keys were last used is not on record yet");
+                tracing::warn!(%error, "when keys were last used could not be written; the next attempt follows in a minute");
                 self.use_is_untold(some);
             }
         }
     }
 
-    /// What could not be written is tried again with the next record, unless the key was used since.
+    /// Keeps times that could not be written for the next attempt, unless the key was used since.
     fn use_is_untold(&self, untold: &[(String, i64)]) {
         let mut used = self.used.lock();
         for (key_id, at) in untold {
@@ -182,13 +170,13 @@ impl ApiKeys {
         }
     }
 
-    async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<Known, ApiError> {
+    async fn look_up(&self, digest: Digest, now: Timestamp) -> Result<ValidKey, ApiError> {
         let generation = self.known.generation();
         let record = self.store.api_key(&digest).await?.filter(|record| record.revoked_at.is_none());
         let record = record.ok_or_else(invalid_key)?;
         let broken = || ApiError::internal(format!("the record of key {} is broken", record.key_id));
-        let known = Known::read(&record).ok_or_else(broken)?;
-        // once a second and key is often enough to tell the minute
+        let known = ValidKey::read(&record).ok_or_else(broken)?;
+        // the time is shown to the minute: one entry a look-up is enough
         if known.expires_at.is_none_or(|end| now < end) {
             self.used.lock().insert(record.key_id, now.0);
         }
@@ -234,7 +222,7 @@ mod tests {
     #[test]
     fn a4_a_trial_key_is_403_in_the_back_office_and_an_expired_one_401_everywhere() {
         let known = |office, expires_at: Option<i64>| {
-            Known::read(&ApiKey {
+            ValidKey::read(&ApiKey {
                 key_id: KeyId::from_bits(1).as_str().to_owned(),
                 account_id: AccountId::from_bits(1).as_str().to_owned(),
                 lineage_id: LineageId::from_bits(1).as_str().to_owned(),
@@ -252,7 +240,7 @@ mod tests {
             })
             .unwrap()
         };
-        let admit = |known: Known, area| known.admit(area, Timestamp(10)).map(drop).map_err(|error| error.code);
+        let admit = |known: ValidKey, area| known.admit(area, Timestamp(10)).map(drop).map_err(|error| error.code);
         assert_eq!(admit(known(false, Some(11)), Area::Platform), Ok(()));
         assert_eq!(admit(known(false, Some(11)), Area::Office), Err(Code::InsufficientRole));
         assert_eq!(admit(known(true, None), Area::Office), Ok(()));

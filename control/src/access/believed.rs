@@ -1,4 +1,6 @@
-//! What was read of the database, believed for a moment without asking again (readings A17).
+//! A cache of what was read of the database, each entry for a moment (readings A17).
+//!
+//! An answer that was read before an invalidation must not be stored after it: a generation number tells.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,10 +15,10 @@ const ANSWERS_MAX: usize = 10_000;
 /// Answers by the digest of what was asked about.
 pub struct Believed<T> {
     within: Duration,
-    known: Mutex<Known<T>>,
+    known: Mutex<Answers<T>>,
 }
 
-struct Known<T> {
+struct Answers<T> {
     answers: HashMap<[u8; 32], (Timestamp, T)>,
     generation: u64,
 }
@@ -24,7 +26,7 @@ struct Known<T> {
 impl<T: Clone> Believed<T> {
     /// Answers that are believed for so long.
     pub fn new(within: Duration) -> Believed<T> {
-        Believed { within, known: Mutex::new(Known { answers: HashMap::new(), generation: 0 }) }
+        Believed { within, known: Mutex::new(Answers { answers: HashMap::new(), generation: 0 }) }
     }
 
     /// The answer, if it was read a moment ago.
@@ -37,12 +39,12 @@ impl<T: Clone> Believed<T> {
             .map(|(_, answer)| answer.clone())
     }
 
-    /// Grows whenever something is forgotten. Taken before the database is asked.
+    /// Grows with each invalidation. To be taken before the database is asked.
     pub fn generation(&self) -> u64 {
         self.known.lock().generation
     }
 
-    /// Remembers an answer, unless something was forgotten while the database was asked.
+    /// Stores an answer, unless there was an invalidation since this generation.
     pub fn insert(&self, digest: [u8; 32], answer: T, generation: u64, now: Timestamp) {
         let mut known = self.known.lock();
         if known.answers.len() >= ANSWERS_MAX {
@@ -53,7 +55,7 @@ impl<T: Clone> Believed<T> {
         }
     }
 
-    /// Believes such answers no more.
+    /// Removes such answers.
     pub fn forget(&self, such: impl Fn(&T) -> bool) {
         let mut known = self.known.lock();
         known.answers.retain(|_, (_, answer)| !such(answer));

@@ -28,9 +28,9 @@ pub(super) const ACCESS_TTL: Duration = Duration::from_secs(60 * 60);
 pub(super) const LEEWAY: Duration = Duration::from_secs(60);
 /// What the signing key is sealed to.
 const SEALED_NAME: &str = "access_token";
-/// How long the keys are believed before the database is asked again.
+/// How long the keys are used before the database is read again.
 const READ_EVERY: Duration = Duration::from_secs(60);
-/// Longest time between two questions for the same reason: a token of a key that is not known.
+/// Tokens of unknown keys cause at most one read of the database in this time.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(1);
 
 /// The claims of a token of ours.
@@ -86,7 +86,7 @@ impl Keys {
 pub struct OwnKey {
     /// Names it.
     kid: String,
-    /// As others see it.
+    /// Its public part.
     public: PublicKey,
     /// Checks its signatures.
     pub verifying: DecodingKey,
@@ -131,7 +131,7 @@ impl EmbeddedIssuer {
         let stored = store.signing_key(&fresh).await?;
         if seal.open(SEALED_NAME, &stored).is_none() {
             // as long as there are no API keys, a database may get another secret (`Secrets::check`)
-            tracing::warn!("the server's secret is another one than before: users have to sign in again");
+            tracing::warn!("the server's secret has changed: users have to sign in again");
             store.replace_signing_key(&stored, &fresh).await?;
         }
         let keys = RwLock::new(read(store, &seal, now).await?);
@@ -159,23 +159,23 @@ impl EmbeddedIssuer {
         }
     }
 
-    /// The keys as others see them, the one that signs first.
+    /// The public keys, the one that signs first.
     pub async fn public_keys(&self, now: Timestamp) -> Vec<PublicKey> {
         self.refresh(READ_EVERY, now).await;
         self.keys.read().all(now).map(|key| key.public.clone()).collect()
     }
 
-    /// Asks the database again if the last time was longer ago than this. If it does not answer, the keys stay as they are.
+    /// Reads the database again if the last read was longer ago than this. If it does not answer, the keys stay as they are.
     async fn refresh(&self, after: Duration, now: Timestamp) {
         if now.is_near(self.keys.read().read_at, after) {
             return;
         }
-        // whoever comes meanwhile goes by what is known
+        // other requests go by the keys that are known
         self.keys.write().read_at = now;
         match read(&self.store, &self.seal, now).await {
             Ok(keys) => *self.keys.write() = keys,
             Err(error) => {
-                tracing::warn!(cause = %format!("{error:#}"), "the keys of session tokens were not read again")
+                tracing::warn!(cause = %format!("{error:#}"), "the keys of session tokens could not be read; the known ones stay in use")
             }
         }
     }

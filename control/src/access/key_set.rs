@@ -22,9 +22,9 @@ use crate::web::error::ApiError;
 const TTL: Duration = Duration::from_secs(10 * 60);
 /// How long fetched keys are believed while the issuer does not answer.
 const STALE_TTL: Duration = Duration::from_secs(4 * 3600);
-/// Between two fetches because of keys that are not in the set, and while old keys are believed.
+/// Least time between two fetches while there are keys: tokens of unknown keys cause no more.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(60);
-/// Between two fetches when there are no keys to believe.
+/// Least time between two fetches while there are no keys.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of an answer at most.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -45,7 +45,7 @@ pub struct ExternalIssuer {
     pub jwks_url: Option<String>,
     /// Whether an `account_id` claim that is one of this node's account ids opens that account.
     pub trusts_account_ids: bool,
-    /// Users and accounts together that it may bring into being.
+    /// Users and accounts together that its tokens may create.
     pub accounts_max: u32,
 }
 
@@ -146,7 +146,7 @@ impl KeySet {
         }
     }
 
-    /// Asks the issuer, unless it was asked a moment ago.
+    /// Fetches the keys, unless the last fetch was a moment ago.
     async fn fetch_if_due(&self, now: Timestamp) {
         {
             let mut state = self.state.lock();
@@ -211,7 +211,7 @@ pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
     Ok(KeySet::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
 }
 
-/// Whether nobody on the way can change what comes from there: https, or this machine.
+/// Whether an answer from there cannot be changed on its way: https, or this machine.
 pub fn is_safe(url: &Url) -> bool {
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     url.scheme() == "https" || (url.scheme() == "http" && local)
@@ -221,7 +221,7 @@ pub fn is_safe(url: &Url) -> bool {
 fn read_key(value: Value) -> Option<(String, Arc<IssuerKey>)> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let signs = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
-    // a shared secret in a public place is none
+    // a shared secret that is public is no secret
     let public = !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_));
     let only = match jwk.common.key_algorithm {
         None => None,

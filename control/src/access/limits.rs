@@ -1,14 +1,14 @@
-//! What a caller may use (specification, Limits; readings section 3 and A20-A22): lockouts, bursts, counts by day and
-//! month, and the headers that show them.
+//! Limits of requests (specification, Limits; readings section 3 and A20-A22): lockouts, bursts, counts by day and month,
+//! and the headers that show them.
 //!
-//! Every request carries a [`Quota`]. Whoever learns who is calling has it admitted: [`Limits::admit`] takes a token of
-//! the burst and a unit of the counter before the handler runs, and a handler of many gates takes the rest. When the
+//! Every request carries a [`Quota`]. Once the caller is known, [`Limits::admit`] takes a token of the burst and a unit of
+//! the counter before the handler runs, and a handler of many gates takes the rest. When the
 //! answer is known, `Limits::settle` gives back what was refused and says what the headers show. All of it happens in
 //! memory; the database hears of it a tenth of a second later.
 //!
-//! What counts, besides L1: neither 402 nor 5xx does, so nobody pays with their limit for what was not done. A circuit
-//! counts its gates when it is accepted, and keeps them counted when it fails or is cancelled later. Health and pages
-//! show the headers and are never refused: monitors poll them.
+//! Besides what L1 says, requests that end with 402 or 5xx do not count. A circuit's gates count when it is accepted, and
+//! still do if it fails or is cancelled later. Health and pages show the headers and are never refused: monitors poll
+//! them.
 
 mod burst;
 mod counters;
@@ -41,21 +41,21 @@ use crate::secrets::Secrets;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 use burst::Bursts;
-use counters::{Counters, Reached, Used};
+use counters::{Counters, LimitReached, UsedUnits};
 use lockout::Lockouts;
 
 pub use headers::Standing;
 pub use lockout::Digests;
 pub use period::Period;
 
-/// Who is counted: an account's id, or `addr_` and a keyed digest of a network.
+/// What is counted: an account's id, or `addr_` and a keyed digest of a network.
 pub(crate) type Subject = Arc<str>;
 
-/// How often is told what was used.
+/// From one flush of the counters to the next.
 const FLUSH_PERIOD: Duration = Duration::from_millis(100);
-/// From one exchange of lockouts for the sake of news to the next, at least: a flood of failures is no flood of exchanges.
+/// News cause at most one exchange of lockouts in this time: a flood of failures must not become a flood of exchanges.
 const NEWS_PERIOD: Duration = Duration::from_millis(50);
-/// What counts no more is removed every minute.
+/// Old entries are removed every minute.
 const FLUSHES_A_SWEEP: u64 = 600;
 
 /// The node's limits.
@@ -71,13 +71,13 @@ pub struct Limits {
     look: Notify,
 }
 
-/// What one request uses; cheap to clone. [`counted`] puts one into every request's extensions.
+/// The units that one request uses. Cheap to clone. [`counted`] puts one into every request's extensions.
 #[derive(Clone, Default)]
-pub struct Quota(Arc<Mutex<Held>>);
+pub struct Quota(Arc<Mutex<RequestUse>>);
 
 #[derive(Default)]
-struct Held {
-    /// Whose headers the answer shows; an anonymous caller's network if nobody's.
+struct RequestUse {
+    /// The subject that the answer's headers show; without one, the caller's network.
     shown: Option<(Subject, PlanLimits)>,
     /// Units taken, and when.
     taken: Option<(i64, Period)>,
@@ -102,7 +102,7 @@ impl<S: Sync> FromRequestParts<S> for Quota {
 }
 
 impl Limits {
-    /// Nothing counted yet; counts of before are read when they are needed.
+    /// Limits with empty counters; earlier counts are read from the database when they are needed.
     pub fn new(clock: Clock, plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
         Limits {
             clock,
@@ -121,16 +121,15 @@ impl Limits {
         self.digests.address(address)
     }
 
-    /// Refuses who is locked (readings A21): this network, or whoever shows this text.
+    /// Refuses a locked network and a locked credential (readings A21).
     pub fn check_lockout(&self, address: Option<IpAddr>, shown: Option<&str>, now: Timestamp) -> Result<(), ApiError> {
         let address = address.map(|address| self.digests.address(address));
         let shown = shown.map(|shown| self.digests.shown(shown));
         self.lockouts.check([address, shown], now)
     }
 
-    /// Counts an attempt that was refused with this code (readings A20, A21). Failures of one text are counted where it
-    /// was meant as an API key; bad session tokens, passwords and guesses of ids count for the network only, other
-    /// refusals for nobody.
+    /// Counts an attempt that was refused with this code (readings A20, A21). A bad API key counts for its text and for the
+    /// network. Bad session tokens, passwords and guesses of ids count for the network only. Other refusals do not count.
     pub fn failed(&self, refused: Code, address: Option<IpAddr>, shown: &str, now: Timestamp) {
         let shown = match refused {
             Code::InvalidApiKey => Some(self.digests.shown(shown)),
@@ -155,7 +154,7 @@ impl Limits {
         })
     }
 
-    /// Refuses an attempt with a user's password while the user has to wait. An e-mail that is no user's waits like others.
+    /// Refuses an attempt with a user's password while the user has to wait. An e-mail without a user is treated alike.
     pub fn check_user(&self, email: &str, now: Timestamp) -> Result<(), ApiError> {
         self.lockouts.check([Some(self.digests.user(email))], now)
     }
@@ -166,7 +165,7 @@ impl Limits {
         self.tell_failures();
     }
 
-    /// The right password was given: wrong ones before do not count any more.
+    /// Forgets wrong passwords of a user after the right one.
     pub async fn right_password(&self, email: &str, now: Timestamp) {
         if self.lockouts.forgive(self.digests.user(email), now).await
             && let Some(cache) = &self.cache
@@ -175,7 +174,7 @@ impl Limits {
         }
     }
 
-    /// Counts a sign-up of this network, and refuses one too many.
+    /// Counts a sign-up of this network, unless it has had too many.
     pub fn sign_up(&self, address: IpAddr, now: Timestamp) -> Result<(), ApiError> {
         let subject = self.digests.sign_ups(address);
         self.lockouts.check([Some(subject)], now).map_err(|locked| ApiError {
@@ -194,12 +193,12 @@ impl Limits {
         }
     }
 
-    /// Lets a known caller's request pass: a token of its key's or user's burst and one unit of its account (readings L1, L6).
+    /// Admits a caller's request: takes a token of the key's or user's burst and a unit of the account (readings L1, L6).
     pub async fn admit(&self, quota: &Quota, caller: &Caller, now: Timestamp) -> Result<(), ApiError> {
         let limits = self.plans.of(caller.plan);
         let subject: Subject = caller.account.as_str().into();
         quota.0.lock().shown = Some((subject.clone(), limits));
-        // a key is the same one after its rotation (readings A19): else rotating would make more bursts
+        // a rotated key shares the burst of its successor (readings A19): else each rotation would add a burst
         self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
             quota.0.lock().trial.get_or_insert(trials::OPERATIONS_MAX);
@@ -208,7 +207,7 @@ impl Limits {
         self.take(quota, subject, limits, 1, now).await
     }
 
-    /// Lets a request of nobody in particular pass: by its network's burst, and as a unit of its day and month where it counts.
+    /// Lets a request without a credential pass, by its network's burst and, if it counts, as a unit of its day and month.
     async fn admit_stranger(&self, extensions: &Extensions, counts: bool) -> Result<(), ApiError> {
         let Some(ClientAddress(address)) = extensions.get().copied() else { return Ok(()) };
         let (quota, now) = (extensions.get::<Quota>().cloned().unwrap_or_default(), self.clock.now());
@@ -242,7 +241,7 @@ impl Limits {
         note(quota, units, self.counters.take(&subject, limits, units, now).await, now)
     }
 
-    /// Gives back what a request took if it was refused; what its answer's headers show.
+    /// Gives back what a request took if it was refused. Returns what its answer's headers show.
     fn settle(&self, quota: &Quota, status: StatusCode, address: Option<ClientAddress>, now: Timestamp) -> Standing {
         let mut held = quota.0.lock();
         let anonymous = || {
@@ -263,7 +262,7 @@ impl Limits {
         }
     }
 
-    /// Tells the other nodes who failed and learns from them who is locked.
+    /// Exchanges failures and lockouts with the other nodes.
     pub async fn exchange_lockouts(&self, now: Timestamp) {
         if self.lockouts.exchange(now).await
             && let Some(cache) = &self.cache
@@ -294,8 +293,8 @@ impl Limits {
         self.exchange_lockouts(now).await;
     }
 
-    /// Tells what was used and who failed, and learns from the other nodes, until the node stops. `exchange_period`: from one
-    /// exchange of lockouts to the next.
+    /// Flushes the counters and exchanges lockouts until the node stops. `exchange_period`: from one exchange of lockouts to
+    /// the next.
     pub async fn keep(self: Arc<Self>, exchange_period: Duration, mut stopped: watch::Receiver<bool>) {
         let mut tick = tokio::time::interval(FLUSH_PERIOD);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -351,13 +350,13 @@ pub async fn paced(State(limits): State<Arc<Limits>>, request: Request, next: Ne
     Ok(next.run(request).await)
 }
 
-/// Whether an answer of this status counts as a request: refused ones do not (readings L1), nor what was not done.
+/// Whether an answer of this status counts as a request. Refused requests (readings L1) and failed ones do not.
 fn counts(status: StatusCode) -> bool {
     !matches!(status.as_u16(), 401..=404 | 422 | 429 | 500..)
 }
 
 /// Notes what a request took, or says which limit it met.
-fn note(quota: &Quota, units: i64, counted: Result<Period, Reached>, now: Timestamp) -> Result<(), ApiError> {
+fn note(quota: &Quota, units: i64, counted: Result<Period, LimitReached>, now: Timestamp) -> Result<(), ApiError> {
     let period = counted.map_err(|reached| {
         let wait = Duration::from_secs(reached.reset_s(now).saturating_sub(now.seconds()));
         let message = format!("the {} limit of requests is reached", reached.name());
@@ -370,5 +369,7 @@ fn note(quota: &Quota, units: i64, counted: Result<Period, Reached>, now: Timest
 }
 
 fn too_fast(wait: Duration) -> ApiError {
-    ApiError::new(Code::RateLimited, "more requests a second than the plan allows").because("burst").retry_after(wait)
+    ApiError::new(Code::RateLimited, "there are more requests a second than the plan allows")
+        .because("burst")
+        .retry_after(wait)
 }

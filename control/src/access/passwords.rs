@@ -18,14 +18,14 @@ use crate::web::error::ApiError;
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
-/// Hashes computed at once: a crowd of them takes turns, and neither the memory nor all cores.
+/// Hashes computed at once. Others wait, so that hashes take neither all memory nor all cores.
 const AT_ONCE: usize = 2;
 /// How long one waits for its turn.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Checked for users who do not exist, so that they take as long as others. No password has it: its bytes are zeros.
-const NOBODY: &str =
+/// Checked when there is no such user, so that the answer takes as long. No password has this hash: its bytes are zeros.
+const NO_USER: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-/// Characters of a password that is set.
+/// Characters of a new password.
 const CHARACTERS: std::ops::RangeInclusive<usize> = 12..=256;
 
 /// Computes hashes of passwords.
@@ -41,18 +41,18 @@ impl Passwords {
         Passwords { turns: Arc::new(Semaphore::new(AT_ONCE)), telemetry }
     }
 
-    /// Whether this is the password of the hash. Without a hash it takes as long and is no.
+    /// Whether this is the password of the hash. Without a hash it is not, after the same time.
     pub async fn is_right(&self, password: Zeroizing<String>, hash: Option<String>) -> Result<bool, ApiError> {
         self.in_turn(move || {
-            let hash_or_nobody = hash.as_deref().unwrap_or(NOBODY);
-            let parsed = PasswordHash::new(hash_or_nobody).map_err(|_| "a stored password hash is broken")?;
+            let hash_or_none = hash.as_deref().unwrap_or(NO_USER);
+            let parsed = PasswordHash::new(hash_or_none).map_err(|_| "a stored password hash is broken")?;
             let right = argon2id().verify_password(password.as_bytes(), &parsed).is_ok();
             Ok(right && hash.is_some())
         })
         .await
     }
 
-    /// The hash of a password that is set; says what is wrong with one that may not be.
+    /// The hash of a new password. The error says what is wrong with the password.
     pub async fn hash(&self, password: Zeroizing<String>) -> Result<String, ApiError> {
         accept(&password)?;
         self.in_turn(move || hash(&password)).await
@@ -75,13 +75,13 @@ impl Passwords {
     }
 }
 
-/// Refuses a password that may not be set.
+/// Refuses a new password that breaks the rules.
 pub fn accept(password: &str) -> Result<(), ApiError> {
     check(password)
         .map_err(|issue| ApiError::new(Code::InvalidRequest, format!("the new password {issue}")).at("password", issue))
 }
 
-/// What a password that is set must be.
+/// The rules for a new password.
 pub fn check(password: &str) -> Result<(), &'static str> {
     if CHARACTERS.contains(&password.chars().count()) { Ok(()) } else { Err("must have 12 to 256 characters") }
 }
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_s_hash_costs_as_much_as_anybody_s_and_has_no_password() {
-        let parsed = PasswordHash::new(NOBODY).unwrap();
+        let parsed = PasswordHash::new(NO_USER).unwrap();
         assert_eq!(parsed.params.to_string(), format!("m={MEMORY_KIB},t={PASSES},p={LANES}"));
         assert!(!passwords().is_right(secret(""), None).await.unwrap());
     }

@@ -1,6 +1,6 @@
-//! Session tokens of the dashboard: what is checked of them, and who their bearer is (readings A8-A11, A24).
+//! Session tokens of the dashboard: how they are checked, and the callers that they name (readings A8-A11, A24).
 //!
-//! A token that was checked is believed for a second, like a key: so long may it take until every node knows of its end.
+//! A checked token is cached for a second, like a key: so every node refuses it within a second of its end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::key_set::KeySet;
 use crate::caller::{Caller, Credential, Environment, Plan, Role};
 use crate::clock::Timestamp;
 use crate::ids;
+use crate::secrets::Digest;
 use crate::web::error::ApiError;
 
 /// Bytes of a token at most.
@@ -27,13 +28,11 @@ const ALGORITHMS: [Algorithm; 4] = [Algorithm::ES256, Algorithm::EdDSA, Algorith
 /// The role of a user whose issuer names their account but no role.
 const ROLE_IN_NAMED_ACCOUNT: Role = Role::Developer;
 
-type Digest = [u8; 32];
-
-/// Who issues the tokens that this node takes.
+/// The issuer of the tokens that this node takes.
 pub enum Issuer {
     /// The node itself.
     Embedded(EmbeddedIssuer),
-    /// Somebody else.
+    /// An external OpenID issuer.
     External {
         /// The `iss` of the tokens.
         address: String,
@@ -43,12 +42,12 @@ pub enum Issuer {
         keys: KeySet,
         /// Whether an `account_id` claim that is one of this node's account ids opens that account.
         trusts_account_ids: bool,
-        /// Users and accounts together that the issuer may bring into being.
+        /// Users and accounts together that the issuer's tokens may create.
         made_max: u32,
     },
 }
 
-/// What is read of a token. Other claims are not ours.
+/// The claims that are read.
 #[derive(Deserialize)]
 struct Claims {
     iss: String,
@@ -66,7 +65,7 @@ struct Claims {
 pub struct SessionTokens {
     store: Store,
     issuer: Issuer,
-    /// Whose checked tokens are, by digest, and when they end.
+    /// The callers of checked tokens by digest, and when the tokens end.
     checked: Believed<(Caller, Timestamp)>,
     /// Ended tokens by id, and when they would have ended anyway.
     ended: Mutex<HashMap<Digest, Timestamp>>,
@@ -86,7 +85,7 @@ impl SessionTokens {
         }
     }
 
-    /// Whose token this is. One answer for every reason why it is nobody's.
+    /// The caller of this token. One error for every reason why it is not valid.
     pub async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller, ApiError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(invalid_token());
@@ -97,7 +96,7 @@ impl SessionTokens {
         }
         let claims = self.check(token, now).await?;
         let ends = Timestamp((claims.exp * 1e6) as i64).plus(LEEWAY);
-        // a jti is the issuer's own; a token without one is known by its text
+        // a jti is unique for its issuer; a token without one is identified by its text
         let id: Digest = match &claims.jti {
             Some(jti) => Sha256::digest(format!("{}\n{jti}", claims.iss)).into(),
             None => digest,
@@ -113,7 +112,7 @@ impl SessionTokens {
                 self.external_user(&claims, bounds, id, ends, now).await?
             }
         };
-        // it may have been ended while the database was asked
+        // it may have ended while the database was read
         if self.ended.lock().contains_key(&id) {
             return Err(invalid_token());
         }
@@ -230,7 +229,7 @@ impl SessionTokens {
         };
         let user = self.store.external_user(&seen).await?.ok_or_else(|| {
             tracing::warn!(made_max, "the issuer has made as many users and accounts as ANGO_OIDC_ACCOUNTS_MAX allows");
-            ApiError::new(Code::FeatureDisabled, "this node takes no more users of its issuer: ask its operator")
+            ApiError::new(Code::FeatureDisabled, "this node takes no more new users: ask its operator")
         })?;
         if user.disabled_at.is_some() {
             return Err(invalid_token());

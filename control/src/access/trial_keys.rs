@@ -1,4 +1,4 @@
-//! Trial keys for everybody (specification, Onboarding; readings A12-A15, A22).
+//! Trial keys, which need no account (specification, Onboarding; readings A12-A15, A22).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,8 @@ const KEYS_WINDOW: Duration = Duration::from_secs(60);
 
 /// Get a trial key.
 ///
-/// For half an hour and 10 operations; each gate is one. Then the key and everything that was made with it are erased.
+/// The key works for half an hour and 10 operations, of which each gate is one. Then the key and all that was made with it
+/// are erased.
 #[utoipa::path(
     post,
     path = "/api/v1/onboarding/temp-key",
@@ -40,7 +41,7 @@ pub async fn create(
     ClientAddress(address): ClientAddress,
 ) -> Result<Answer<TrialKey>, ApiError> {
     if !access.trial_keys {
-        return Err(ApiError::new(Code::FeatureDisabled, "trial keys are switched off here"));
+        return Err(ApiError::new(Code::FeatureDisabled, "the operator of this node has switched trial keys off"));
     }
     let now = access.clock.now();
     let fresh = FreshKey::generate(Environment::Trial);
@@ -63,7 +64,7 @@ pub async fn create(
     let window = TrialWindow { network: &network, keys_max: KEYS_MAX, length: KEYS_WINDOW.as_micros() as i64 };
     let tags = prefix_tags(access.api_keys.pepper(), &fresh.secret);
     if let TrialKeyMade::TooMany { oldest_at } = access.store.insert_trial_key(&record, &tags, window).await? {
-        let message = format!("{KEYS_MAX} trial keys a minute from one address");
+        let message = format!("an address gets at most {KEYS_MAX} trial keys a minute");
         let wait = Timestamp(oldest_at).plus(KEYS_WINDOW).since(now);
         return Err(ApiError::new(Code::IpRateLimited, message).retry_after(wait));
     }
@@ -90,7 +91,7 @@ pub async fn create(
     operation_id = "revokeTrialKey",
     tag = "API keys",
     params(("key_prefix" = String, Path, min_length = 16, pattern = "^svc_trial_",
-        description = "The first 16 characters of the key, or more of them.")),
+        description = "At least the first 16 characters of the key.")),
     responses((status = 200, description = "It is revoked.", body = RevokedTrialKey))
 )]
 pub async fn revoke(
@@ -100,8 +101,8 @@ pub async fn revoke(
 ) -> Result<Answer<RevokedTrialKey>, ApiError> {
     let given = path.get("key_prefix");
     if !given.starts_with(Environment::Trial.key_prefix()) || given.len() < DISPLAY_CHARACTERS || !given.is_ascii() {
-        let message = format!("send the first {DISPLAY_CHARACTERS} characters of a trial key, or more");
-        return Err(ApiError::new(Code::InvalidRequest, message).at("key_prefix", "not the beginning of a trial key"));
+        let message = format!("send at least the first {DISPLAY_CHARACTERS} characters of a trial key");
+        return Err(ApiError::new(Code::InvalidRequest, message).at("key_prefix", "not a prefix of a trial key"));
     }
     let (key_prefix, now) = (&given[..DISPLAY_CHARACTERS], access.clock.now());
     let mut keys = access.store.trial_keys(key_prefix, now.0).await?;
@@ -115,7 +116,7 @@ pub async fn revoke(
             return Err(missing());
         }
         _ => {
-            let message = "several trial keys begin like this: send more of the key's characters";
+            let message = "several trial keys have this prefix: send more characters of the key";
             return Err(ApiError::new(Code::Conflict, message));
         }
     };
@@ -130,14 +131,14 @@ pub async fn revoke(
 /// How long the row of an erased trial's account stays: work that was under way when it ended finds that it has ended.
 const ERASED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Forgets which networks got keys too long ago to matter, and accounts of trials that were erased a day ago.
+/// Removes old records of networks that got keys, and accounts of trials that were erased a day ago.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
     if let Err(error) = access.store.forget_trial_windows(now.0).await {
-        tracing::error!(cause = %error, "who got trial keys is remembered for too long");
+        tracing::error!(cause = %error, "old records of networks that got trial keys were not removed");
     }
     if let Err(error) = access.store.forget_erased_accounts(now.0 - ERASED_KEPT.as_micros() as i64).await {
-        tracing::error!(cause = %error, "accounts of erased trials stay");
+        tracing::error!(cause = %error, "accounts of erased trials were not removed");
     }
 }
 

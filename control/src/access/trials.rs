@@ -1,4 +1,4 @@
-//! Trials: their operations, counted before they begin, and their end (readings A12-A15).
+//! Trials: their operations, which are counted before they begin, and their end (readings A12-A15).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,8 @@ pub struct Trials {
     unfinished: InFlight,
 }
 
-/// Operations that were counted; given back unless they are kept.
-pub struct Counted {
+/// Operations that were counted. They are given back on drop unless [`TrialOperations::keep`] was called.
+pub struct TrialOperations {
     trials: Arc<Trials>,
     account: AccountId,
     operations: u64,
@@ -42,14 +42,14 @@ impl Trials {
         Trials { store, unfinished }
     }
 
-    /// Counts operations, each gate as one, if the key is a trial's (readings A14). In the database, in one statement:
-    /// of requests at once no more pass than may.
+    /// Counts operations, each gate as one, if the key is a trial's (readings A14). They are counted
+    /// in one statement, so that concurrent requests cannot pass the limit.
     pub async fn take(
         self: &Arc<Self>,
         account: &AccountId,
         environment: Environment,
         operations: u64,
-    ) -> Result<Counted, ApiError> {
+    ) -> Result<TrialOperations, ApiError> {
         let counted = environment == Environment::Trial && operations > 0;
         if counted {
             let wanted = i64::try_from(operations).unwrap_or(i64::MAX);
@@ -61,7 +61,7 @@ impl Trials {
             }
         }
         let settled = AtomicBool::new(!counted);
-        Ok(Counted { trials: self.clone(), account: account.clone(), operations, settled })
+        Ok(TrialOperations { trials: self.clone(), account: account.clone(), operations, settled })
     }
 
     /// Operations that a trial has left; none when it has ended.
@@ -73,7 +73,7 @@ impl Trials {
     /// Some of the accounts whose trial has expired or whose key was revoked, and that are not erased yet.
     pub async fn ended(&self, now: Timestamp) -> Vec<String> {
         let ended = self.store.ended_trials(now.0, ENDED_MAX).await;
-        ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be looked for")).unwrap_or_default()
+        ended.inspect_err(|error| tracing::warn!(%error, "ended trials could not be read")).unwrap_or_default()
     }
 
     /// Erases what an ended trial owns, if no session of it has been open on any node for a moment.
@@ -91,13 +91,13 @@ impl Trials {
     }
 }
 
-impl Counted {
-    /// They are completed.
+impl TrialOperations {
+    /// The operations were completed: they stay counted.
     pub fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// They failed: they are not counted.
+    /// The operations failed: they are not counted.
     pub async fn give_back(&self) {
         if !self.settled.swap(true, Ordering::Relaxed) {
             self.trials.give_back(&self.account, self.operations).await;
@@ -105,7 +105,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for TrialOperations {
     /// The client went away before they began, or a task panicked.
     fn drop(&mut self) {
         if *self.settled.get_mut() {
@@ -123,7 +123,9 @@ impl Drop for Counted {
 fn exhausted(wanted: u64, left: u64) -> ApiError {
     let message = match left {
         0 => format!("the trial key has used its {OPERATIONS_MAX} operations"),
-        _ => format!("{wanted} operations; the trial key has {left} of its {OPERATIONS_MAX} left, and none were used"),
+        _ => format!(
+            "the request has {wanted} operations, the trial key has {left} of its {OPERATIONS_MAX} left; nothing was done"
+        ),
     };
     ApiError::new(Code::TrialOpsExhausted, message)
 }

@@ -19,8 +19,8 @@ use crate::web::error::ApiError;
 
 /// Life of a sign-in, however often it is refreshed.
 const SIGN_IN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
-/// For so long a refresh token that was exchanged gives the same successor again: an answer may get lost, and two tabs of
-/// one user may refresh at once.
+/// A used refresh token gives the same successor again for this time: the first answer may have been lost, and two tabs
+/// of one user may refresh at once.
 const REFRESH_GRACE: Duration = Duration::from_secs(20);
 /// Life of a setup link, and of one that resets a password.
 const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -37,7 +37,7 @@ const RESET_PREFIX: &str = "pt_";
 pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
     access.limits.check_user(email, access.clock.now())?;
-    // what is no e-mail is nobody's, and takes as long to find out
+    // a text that is no e-mail address takes as long as one that no user has
     let user = match normal_email(email) {
         Some(email) => access.store.user_of_email(&email).await?,
         None => None,
@@ -46,7 +46,7 @@ pub async fn log_in(access: &Access, email: &str, password: Zeroizing<String>) -
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let right = access.passwords.is_right(password, hash).await?;
     let now = access.clock.now();
-    // attempts that ran at the same time may have failed: of many at once no more are answered than one after another
+    // attempts at the same time may have failed meanwhile: parallel attempts get no more tries than sequential ones
     access.limits.check_user(email, now)?;
     match user {
         Some(user) if right => {
@@ -69,9 +69,9 @@ pub async fn set_up(
 ) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
     let bad_link = || ApiError::new(Code::InvalidCredentials, "the setup link is unknown, used or too old");
-    let not_the_first = || ApiError::new(Code::Conflict, "there is an administrator already: sign in");
+    let not_the_first = || ApiError::new(Code::Conflict, "there is already an administrator: sign in");
     let link = access.token_pepper.digest(&token);
-    // before anything is hashed, which is dear
+    // before the password is hashed, which is expensive
     if !access.store.is_setup_link(&link, access.clock.now().0).await? {
         return Err(bad_link());
     }
@@ -99,7 +99,7 @@ pub async fn sign_up(
 ) -> Result<SignedIn, ApiError> {
     let issuer = embedded(access)?;
     if !access.config.allow_signup {
-        return Err(ApiError::new(Code::FeatureDisabled, "this node's operator creates the users"));
+        return Err(ApiError::new(Code::FeatureDisabled, "only the operator of this node creates users"));
     }
     let email = new_email(email)?;
     passwords::accept(&password)?;
@@ -112,7 +112,7 @@ pub async fn sign_up(
     if access.store.insert_user(&user).await? {
         begin(access, issuer, &made(&user)).await
     } else {
-        Err(ApiError::new(Code::Conflict, "there is a user with this e-mail: sign in"))
+        Err(ApiError::new(Code::Conflict, "there is already a user with this e-mail: sign in"))
     }
 }
 
@@ -142,7 +142,7 @@ pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<Signed
         }
         Refreshed::Reused => {
             access.forget_tokens().await;
-            tracing::warn!(target: "security", "a refresh token came a second time: its sign-in is ended");
+            tracing::warn!(target: "security", "a refresh token was used a second time: its sign-in is ended");
             return Err(refused());
         }
         Refreshed::Unknown => return Err(refused()),
@@ -153,7 +153,7 @@ pub async fn refresh(access: &Access, token: Zeroizing<String>) -> Result<Signed
     tokens(issuer, &user, account_id, &sign_in_id, next, now, ends).await
 }
 
-/// Another password for the caller, and the answer that says so is kept. Their other sign-ins end.
+/// Changes the caller's password and keeps the answer. The user's other sign-ins end.
 pub async fn change_password(
     access: &Access,
     caller: &Caller,
@@ -188,12 +188,12 @@ pub async fn change_password(
     Ok(())
 }
 
-/// Another password for whoever has the link. Their sign-ins end.
+/// Sets the password of the user that the link was made for. The user's sign-ins end.
 pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zeroizing<String>) -> Result<(), ApiError> {
     embedded(access)?;
     let bad_link = || ApiError::new(Code::InvalidCredentials, "the link is unknown, used or too old");
     let link = access.token_pepper.digest(&token);
-    // before anything is hashed, which is dear
+    // before the password is hashed, which is expensive
     if !access.store.is_password_link(&link, access.clock.now().0).await? {
         return Err(bad_link());
     }
@@ -205,7 +205,7 @@ pub async fn reset_password(access: &Access, token: Zeroizing<String>, new: Zero
     Ok(())
 }
 
-/// Forgets sign-ins, links and ended tokens that could no longer be used anyway.
+/// Removes records of sign-ins, links and tokens that have expired.
 pub async fn forget_old(access: &Access) {
     let now = access.clock.now();
     // an access token may outlive its sign-in's refresh tokens
@@ -227,7 +227,7 @@ pub async fn new_setup_link(
 ) -> Result<Zeroizing<String>, store::Error> {
     let token = random_token(SETUP_PREFIX);
     store.put_setup_link(&tokens.digest(&token), now.0, now.plus(LINK_TTL).0).await?;
-    // behind the #, so that it stays in the browser: no proxy logs it
+    // the token is in the fragment, which browsers do not send: no proxy logs it
     Ok(Zeroizing::new(format!("{base_url}/setup#{}", *token)))
 }
 
@@ -261,7 +261,7 @@ pub fn normal_email(text: &str) -> Option<String> {
 /// The embedded issuer; refused where the operator has chosen another one.
 fn embedded(access: &Access) -> Result<&EmbeddedIssuer, ApiError> {
     let issuer = access.session_tokens.embedded();
-    issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "users of this node sign in with another issuer"))
+    issuer.ok_or_else(|| ApiError::new(Code::FeatureDisabled, "the users of this node sign in with an external issuer"))
 }
 
 fn new_email(text: &str) -> Result<String, ApiError> {
@@ -290,7 +290,7 @@ fn made(user: &NewUser<'_>) -> User {
     }
 }
 
-/// Begins a sign-in of a user who has shown that they are the one.
+/// Begins a sign-in of a user whose credentials were right.
 async fn begin(access: &Access, issuer: &EmbeddedIssuer, user: &User) -> Result<SignedIn, ApiError> {
     let now = access.clock.now();
     let (sign_in_id, account_id, ends) = (ids::sign_in(now), ids::account(now), now.plus(SIGN_IN_TTL));
@@ -305,8 +305,8 @@ async fn begin(access: &Access, issuer: &EmbeddedIssuer, user: &User) -> Result<
         expires_at: ends.0,
     };
     let account_id = access.store.begin_sign_in(&sign_in).await?;
-    // shut out since the password was checked
-    let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is shut out"))?;
+    // the user was disabled since the password was checked
+    let account_id = account_id.ok_or_else(|| ApiError::new(Code::InvalidCredentials, "the user is disabled"))?;
     tokens(issuer, user, account_id, &sign_in_id, refresh, now, ends).await
 }
 

@@ -14,7 +14,7 @@ use crate::ids;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 
-/// Whom an operation is charged to.
+/// The account and session that an operation is charged to.
 #[derive(Clone, Debug)]
 pub struct ChargeTo {
     /// Digest of its session's id.

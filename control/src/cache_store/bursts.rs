@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Away, CacheStore};
+use super::{CacheStore, Unreachable};
 
 pub const SCRIPT: &str = include_str!("bursts.lua");
 
 impl CacheStore {
-    /// Takes a token of a subject, each of which takes so long to come; how long to wait if there is none.
-    pub async fn take_token(&self, subject: &str, token_us: i64) -> Result<Duration, Away> {
+    /// Takes a token of a subject's bucket, which gets one every `token_us` microseconds. Returns the time until there is one;
+    /// zero: it was taken.
+    pub async fn take_token(&self, subject: &str, token_us: i64) -> Result<Duration, Unreachable> {
         let mut call = self.0.take_token.key(self.0.config.name(&format!("burst:{subject}")));
         call.arg(token_us);
         let wait_us: u64 = self.call(async |mut connection| call.invoke_async(&mut connection).await).await?;

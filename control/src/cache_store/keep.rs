@@ -12,7 +12,7 @@ use super::{CacheStore, News};
 
 /// From one attempt to open a connection to the next.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a connection is tried that nobody may be using.
+/// From one check of an idle connection to the next.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// What follows the news of other nodes.
@@ -24,7 +24,7 @@ pub trait Follower: Send + Sync + 'static {
     fn hear(&self, news: News);
 }
 
-/// Opens connections, and follows the news on them, until the node stops; `tried` hears of the first attempt.
+/// Opens connections, and follows the news on them, until the node stops. `tried` is sent after the first attempt.
 pub async fn keep(
     cache: CacheStore,
     follower: Arc<impl Follower>,
@@ -36,7 +36,7 @@ pub async fn keep(
         let opened = open(&*follower, &cache).await;
         tried.take().map(|tried| tried.send(()));
         match opened {
-            Err(failure) => cache.away(&failure),
+            Err(failure) => cache.log_outage(&failure),
             Ok((number, news)) => tokio::select! {
                 () = follow(&*follower, &cache, news) => drop(cache.close(number, "the connection ended")),
                 () = closed(&cache) => {}

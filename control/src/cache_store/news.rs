@@ -1,11 +1,11 @@
-//! What nodes tell each other through the cache store, so that none has to wait until it looks into the database again.
+//! Messages among nodes through the cache store, so that none waits until it next reads the database.
 //!
-//! News only say where to look: the database is what is believed. So nobody is locked, let in or shut out by a message.
+//! A message only says where to look: the database has the truth. So no message locks, admits or refuses a caller.
 
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::{Away, CacheStore, CacheStoreConfig, OPEN_PATIENCE};
+use super::{CacheStore, CacheStoreConfig, OPEN_PATIENCE, Unreachable};
 
 /// Name of the channel.
 pub const CHANNEL: &str = "news";
@@ -25,7 +25,7 @@ pub enum News {
     },
     /// Session tokens ended.
     Tokens,
-    /// Somebody failed, or was forgiven.
+    /// Failures were counted or forgiven.
     Lockouts,
 }
 
@@ -33,7 +33,7 @@ pub enum News {
 #[serde(deny_unknown_fields)]
 struct Message {
     version: u32,
-    /// Who tells it; empty: the operator.
+    /// The node that tells it; empty: the operator.
     from: String,
     news: News,
 }
@@ -46,13 +46,13 @@ impl Message {
 }
 
 impl CacheStore {
-    /// Tells the other nodes. If it fails they see it in the database.
+    /// Tells the other nodes. If that fails, they read it in the database later.
     pub async fn publish(&self, news: News) {
         let message = Message::of(&self.0.name, news);
         let channel = self.0.config.name(CHANNEL);
         let publishing =
             async |mut connection| redis::cmd("PUBLISH").arg(channel).arg(message).exec_async(&mut connection).await;
-        let _: Result<(), Away> = self.call(publishing).await;
+        let _: Result<(), Unreachable> = self.call(publishing).await;
     }
 
     /// What a message says, unless it is this node's own.
@@ -68,7 +68,7 @@ impl CacheStore {
     }
 }
 
-/// Tells the nodes once, from a program that is none.
+/// Tells the nodes once, from a program that is no node.
 ///
 /// # Errors
 /// When the cache store does not answer.

@@ -36,7 +36,7 @@ use crate::web::idempotency::Claim;
 use crate::web::octets::{self, HeadAndWords, OctetsHead, Upload};
 use crate::web::pagination::PageQuery;
 use crate::web::path::PathParts;
-use evaluation::{AnswerForm, Asked, Ran, Work, run};
+use evaluation::{AnswerForm, EvaluatedGates, Evaluation, Work, run};
 use operands::Octets;
 
 /// Sessions in a list without a limit.
@@ -56,8 +56,8 @@ impl JsonBody for GateRequest {
 }
 
 impl JsonBody for BatchRequest {
-    /// Twice the largest honest batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. What 1024 times the limit of a single
-    /// ciphertext would need is no batch of gates.
+    /// Twice the largest honest batch: 1024 MUX gates of 3 ciphertexts of 3.4 KB. The limit of a single ciphertext is far
+    /// higher, but no batch is made of such.
     const BYTES_MAX: usize = 32 << 20;
 }
 
@@ -77,7 +77,7 @@ impl JsonBody for DecryptRequest {
 
 /// Open a demonstration session whose secret key the server makes and holds.
 ///
-/// For trying things out: the server can decrypt everything in it. Use `POST /api/v1/tfhe/eval-session` for real data.
+/// For trials only: the server can decrypt all data of the session. Use `POST /api/v1/tfhe/eval-session` for real data.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/session",
@@ -93,7 +93,12 @@ pub async fn create_managed(
     claim: Claim,
     Json { value: request, .. }: Json<CreateSession>,
 ) -> Result<Response, ApiError> {
-    let disabled = || ApiError::new(Code::FeatureDisabled, "sessions with a server-held key are switched off here");
+    let disabled = || {
+        ApiError::new(
+            Code::FeatureDisabled,
+            "the operator of this node has switched sessions with a server-held key off",
+        )
+    };
     if !compute.sessions.config.allow_server_held_key {
         return Err(disabled());
     }
@@ -112,8 +117,8 @@ pub async fn create_managed(
     open(compute, caller, claim, key, Some(held)).await
 }
 
-/// Opens a session and answers with it. A task: a client that goes away now leaves a session that its answer tells of, or
-/// none.
+/// Opens a session and answers with it. It runs as a task: if the client leaves, there is either a session with a kept
+/// answer, or no session.
 async fn open(
     compute: Arc<Compute>,
     caller: Caller,
@@ -183,11 +188,11 @@ pub async fn evaluate(
     let GateRequest { session_id, op, a, b, sel } = request;
     let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
     let (outputs, answer) = (CircuitOutputs::Ciphertexts, AnswerForm { octets: false, write: write_gate });
-    let asked = Asked { session_id, work, outputs, reserved, answer };
+    let asked = Evaluation { session_id, work, outputs, reserved, answer };
     run(compute, caller, claim, asked, deadline).await
 }
 
-fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
+fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> {
     let mut results = engine::write_results(&ran.key, &ran.outcome);
     let result = GateResult {
         result_b64: results.swap_remove(0),
@@ -201,12 +206,13 @@ fn write_gate(ran: Ran, _octets: bool) -> Result<Response, ApiError> {
 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
-/// All or nothing. From 32 gates on, 30 percent off. With `outputs` = `handles` the results stay on the node, as one value
-/// under one handle, a bit a gate; operands of later gates name its bits, and circuits take it as an input.
+/// All gates are evaluated or none. From 32 gates on the price is 30 percent lower. With `outputs` = `handles` the results stay
+/// on the node as one value under one handle, with one bit for each gate. Later gates name its bits as operands, and circuits
+/// take it as an input.
 ///
-/// As an octet-stream the request is a head (`BatchHead`) with the operands' ciphertexts behind it, gate after gate, or the
-/// bodies alone of seeded ones; with
-/// `Accept: application/octet-stream` so is the answer (`BatchResultHead`, then one ciphertext a gate).
+/// As an octet-stream the request is a head (`BatchHead`), then the operands' ciphertexts, gate after gate; of seeded
+/// ciphertexts only the bodies. With `Accept: application/octet-stream` the answer has that form too (`BatchResultHead`,
+/// then one ciphertext for each gate).
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/batch",
@@ -242,23 +248,26 @@ pub async fn evaluate_batch(
     let outputs = outputs.unwrap_or_default();
     compute.limits.count_gates(&quota, work.gates(), compute.clock.now()).await?;
     let answer = AnswerForm { octets: octets::wanted(&headers), write: write_batch };
-    run(compute, caller, claim, Asked { session_id, work, outputs, reserved, answer }, deadline).await
+    run(compute, caller, claim, Evaluation { session_id, work, outputs, reserved, answer }, deadline).await
 }
 
 /// Refuses a batch of no gates or of too many.
 fn bounded(gates: usize) -> Result<(), ApiError> {
     match gates {
-        0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs a gate").at("gates", "empty")),
+        0 => Err(ApiError::new(Code::InvalidRequest, "a batch needs at least one gate").at("gates", "empty")),
         1..=BATCH_GATES_MAX => Ok(()),
         _ => {
             // how many there were is not known: reading stops at the bound
-            let message = format!("more than {BATCH_GATES_MAX} gates in a batch");
+            let message = format!("a batch has at most {BATCH_GATES_MAX} gates");
             Err(ApiError::new(Code::BatchTooLarge, message).at("gates", "too many"))
         }
     }
 }
 
-fn write_batch(Ran { key, outcome, price, gates, handle }: Ran, octets: bool) -> Result<Response, ApiError> {
+fn write_batch(
+    EvaluatedGates { key, outcome, price, gates, handle }: EvaluatedGates,
+    octets: bool,
+) -> Result<Response, ApiError> {
     let (total_bootstrap_ops, total_cost_jpy) = (price.bootstrap_ops, price.cost);
     let (total_compute_ms, batch_discount_applied) = (milliseconds(outcome.compute), price.discounted);
     if octets {
@@ -365,7 +374,7 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All open sessions of the account, on whichever node they are; with `limit`, a page at a time.
+/// All open sessions of the account, on all nodes; with `limit`, a page at a time.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/sessions",

@@ -19,7 +19,7 @@ use crate::web::body::{Pieces, Reserved, base64_ceiling, media_type};
 use crate::web::error::ApiError;
 use crate::web::{json, octets};
 
-/// How the octet-stream form describes itself.
+/// The octet-stream form in the API's description.
 pub struct KeyOctets;
 
 impl PartialSchema for KeyOctets {

@@ -1,5 +1,5 @@
-//! A node's lease on its sessions: the other nodes of the database take them to be there until it ends (readings G13). A node
-//! that stops without a word is waited for so long; then its sessions are lost, fill no plan and may be deleted.
+//! A node's lease on its sessions (readings G13). Until it ends, other nodes count the sessions as open. When a node dies,
+//! its lease runs out: its sessions are then lost, do not count for the plan and may be deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::Compute;
 use crate::clock::Timestamp;
 
-/// Length of a lease: longer than a database is away while it changes its leader.
+/// Length of a lease: longer than a fail-over of the database takes.
 const LEASE: Duration = Duration::from_secs(30);
 /// How often sessions are looked for that were deleted by way of another node: their keys must be gone within 5 s
 /// (readings G3).

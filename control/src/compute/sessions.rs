@@ -1,11 +1,11 @@
-//! Gate sessions of this node: who owns which open key, and for how long (readings G1-G3, G8, G13, X14).
+//! Gate sessions of this node: the open keys, their owners and their ends (readings G1-G3, G8, G13, X14).
 //!
 //! Keys are in memory only, so open sessions are too; the store keeps what must outlive them: totals, and how they ended.
 //! Time is fixed at creation. An expired session is ended by the first request that meets it, or by
 //! [`Sessions::erase_expired`]. A key is closed before anything is written, and never waits for the database (readings G3).
 //!
 //! Every node of a database lists and deletes every session: ids are sealed in the records. All else needs the key, so
-//! another node says that it is the wrong one. Which nodes are there is told by their leases ([`crate::compute::lease`]).
+//! another node refuses the request. The leases tell which nodes are alive ([`crate::compute::lease`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::caller::{Caller, Environment, Plan};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::engine::{Engine, OpenKey, OwnedKey};
 use crate::compute::held_keys::HeldKey;
-use crate::compute::workbench::{Memory, VALUES_BYTES_MAX, Workbench};
+use crate::compute::workbench::{VALUES_BYTES_MAX, ValueMemory, Workbench};
 use crate::ids;
 use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
@@ -36,13 +36,13 @@ use crate::web::pagination::{PageQuery, Position};
 
 /// Length of the idle phase, the end of a session's life (readings G2).
 const IDLE: Duration = Duration::from_secs(5 * 60);
-/// How long an ended session is told apart from an unknown one (readings G1).
+/// How long an ended session is answered otherwise than an unknown one (readings G1).
 const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
-/// How long the record of an ended session stays that charged nothing: twice as long as it is told apart.
+/// How long the record of an ended session that charged nothing stays: twice that long.
 const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
 /// Longest time that a deletion waits for the key to be overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
-/// When a request for a session of another node may come back: the balancer may choose the right one then.
+/// When to send a request for another node's session again: the balancer may then choose the right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// SHA-256 of a session id: what is stored of it.
@@ -92,7 +92,7 @@ impl OpenSession {
         if self.state(now) != SessionState::Idle {
             return Ok(());
         }
-        let message = "the session is in its last five minutes: nothing new is kept; ask for ciphertexts";
+        let message = "in a session's last five minutes the node keeps no new results: ask for ciphertexts";
         Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
     }
 
@@ -136,7 +136,7 @@ enum Place {
     /// On another node of the database.
     Elsewhere {
         digest: SessionDigest,
-        /// The node does not say any more that it is there.
+        /// On a node whose lease has run out.
         lost: bool,
     },
 }
@@ -157,7 +157,7 @@ pub struct Sessions {
     pub values: Budget,
     /// Bounded by the engine's memory for keys.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
-    /// Expired sessions were ended here that are still active on record.
+    /// Some sessions have expired here and are still active in their records.
     unrecorded: AtomicBool,
 }
 
@@ -175,14 +175,14 @@ impl Sessions {
     ) -> Result<Self, store::Error> {
         let lost = store.lose_gate_sessions(&node_id, clock.now().0).await?;
         if lost > 0 {
-            tracing::info!(lost, "sessions of an earlier process are lost");
+            tracing::info!(lost, "the sessions of this node's process before are lost");
         }
         let values = Budget::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = Default::default();
         Ok(Self { store, node_id, engine, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
 
-    /// A session on a key that is in the engine already; nobody finds it yet.
+    /// A session on a key that is in the engine already; no request finds it yet.
     pub async fn make(
         &self,
         caller: &Caller,
@@ -204,7 +204,7 @@ impl Sessions {
             key,
             held,
             bench: Arc::new(Workbench::new(
-                Memory::of_session(self.values.clone(), caller.into(), self.circuits.session_value_bytes_max),
+                ValueMemory::of_session(self.values.clone(), caller.into(), self.circuits.session_value_bytes_max),
                 self.circuits.running_max,
             )),
             created_at,
@@ -243,7 +243,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The open session of this id, if it is the account's; else why there is none. Somebody else's session and an
+    /// The open session of this id, if it is the account's; else why there is none. Another account's session and an
     /// unknown one are the same, down to the database look-up (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
         match self.locate(account, id).await? {
@@ -319,7 +319,7 @@ impl Sessions {
         let session = match self.locate(account, id).await? {
             Place::Here(session) => session,
             Place::Elsewhere { digest, .. } => {
-                // its node sees that within a second, and overwrites the key
+                // the session's node reads that within a second and overwrites the key
                 self.store.end_gate_session(&digest, SessionEnd::Deleted, self.clock.now().0).await?;
                 return Ok(());
             }
@@ -332,8 +332,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends what has expired: keys are overwritten whether or not anyone asks, and without a word to the database, which
-    /// may hang (readings G3). [`Sessions::record_expired`] puts it on record.
+    /// Ends expired sessions: their keys are overwritten without waiting for a request or for the database, which may hang
+    /// (readings G3). [`Sessions::record_expired`] writes it down.
     pub fn erase_expired(&self) {
         let now = self.clock.now();
         if self.take_out(SessionEnd::Expired, |session| session.expires_at <= now) > 0 {
@@ -341,20 +341,20 @@ impl Sessions {
         }
     }
 
-    /// Puts on record that sessions have expired; again the next time, if the database did not answer.
+    /// Writes down that sessions have expired. If the database does not answer, the next call does.
     pub async fn record_expired(&self) {
         if !self.unrecorded.swap(false, Ordering::Relaxed) {
             return;
         }
         if let Err(error) = self.store.expire_gate_sessions(&self.node_id, self.clock.now().0).await {
-            tracing::error!(cause = %error, "expired sessions are not on record yet");
+            tracing::error!(cause = %error, "expired sessions could not be written; the next attempt follows");
             self.unrecorded.store(true, Ordering::Relaxed);
         }
     }
 
     /// Ends the sessions of this node that were deleted by way of another one.
     pub async fn end_what_was_deleted_elsewhere(&self) -> Result<(), ApiError> {
-        // first what is here: what is opened meanwhile is in neither list
+        // the local list is read first: a session that is opened meanwhile is in neither list
         let here = self.matching(|_| true);
         if here.is_empty() {
             return Ok(());
@@ -366,12 +366,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes records of sessions that ended long ago and charged nothing; those of the others stay with the usage that names
-    /// them, those of trials go with the trial.
+    /// Removes records of sessions that ended long ago and charged nothing. Other records stay, since usage names them; those
+    /// of trials are erased with the trial.
     pub async fn forget_old(&self) {
         let before = Timestamp(self.clock.now().0 - FORGOTTEN.as_micros() as i64);
         if let Err(error) = self.store.forget_gate_sessions(before.0).await {
-            tracing::error!(cause = %error, "records of ended sessions stay");
+            tracing::error!(cause = %error, "old records of ended sessions were not removed");
         }
     }
 
@@ -439,7 +439,7 @@ impl Sessions {
     }
 }
 
-/// Readings L9.
+/// The refusal of a session beyond the plan's number (readings L9).
 fn too_many(plan: Plan, first_ends_at: Option<Timestamp>) -> ApiError {
     let plan = plan.as_str();
     let message = match first_ends_at.map(Timestamp::rfc3339) {

@@ -1,7 +1,7 @@
 //! What a session has in memory besides its key: values under handles, and the circuits that run for it.
 //!
-//! Everything here ends with the session: nothing new is taken in, ciphertexts are overwritten as soon as nobody reads
-//! them any more.
+//! Everything here ends with the session: nothing new is taken in, ciphertexts are overwritten as soon as their last
+//! reader has ended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,9 @@ use crate::web::error::ApiError;
 /// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
 pub const VALUES_BYTES_MAX: usize = 56 << 20;
 
-/// A session's bound on bytes, within its owner's share of the node's; clones count together.
+/// A session's memory for values, within its owner's share of the node's. Clones share one count.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct ValueMemory {
     used: Arc<AtomicU64>,
     max: u64,
     node: Budget,
@@ -36,19 +36,19 @@ pub struct Room {
     grant: Grant,
 }
 
-/// Where there is no room.
+/// The memory that is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// In the session, until it deletes something; or more is asked for than it can ever have.
+pub enum NoRoom {
+    /// The session's, until it deletes something; or the request is larger than the session's limit.
     Session,
-    /// On the node, for the moment.
+    /// The node's, for the moment.
     Node,
 }
 
-impl Memory {
+impl ValueMemory {
     /// A session's.
-    pub fn of_session(node: Budget, payer: Payer, bytes_max: u64) -> Memory {
-        Memory { used: Arc::default(), max: bytes_max, node, payer }
+    pub fn of_session(node: Budget, payer: Payer, bytes_max: u64) -> ValueMemory {
+        ValueMemory { used: Arc::default(), max: bytes_max, node, payer }
     }
 
     /// Bytes set aside now.
@@ -58,16 +58,16 @@ impl Memory {
     }
 
     /// Sets bytes aside, or says where there is no room for them.
-    pub fn reserve(&self, bytes: u64) -> Result<Room, Full> {
+    pub fn reserve(&self, bytes: u64) -> Result<Room, NoRoom> {
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| Full::Session)?;
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| NoRoom::Session)?;
         match self.node.try_take(&self.payer, bytes) {
             Ok(grant) => Ok(Room { used: self.used.clone(), payer: self.payer.clone(), grant }),
             Err(full) => {
                 self.used.fetch_sub(bytes, Ordering::Relaxed);
                 Err(match full {
-                    budget::Full::Now => Full::Node,
-                    budget::Full::TooMuch => Full::Session,
+                    budget::Full::Now => NoRoom::Node,
+                    budget::Full::TooMuch => NoRoom::Session,
                 })
             }
         }
@@ -75,7 +75,7 @@ impl Memory {
 }
 
 impl Room {
-    /// On whose behalf.
+    /// The account that it is charged to.
     pub fn payer(&self) -> &Payer {
         &self.payer
     }
@@ -92,7 +92,7 @@ impl Drop for Room {
     }
 }
 
-/// An encrypted number, bit 0 first. Overwritten when nobody needs it any more.
+/// An encrypted number, bit 0 first. Overwritten when it is dropped.
 pub struct Value {
     /// Its ciphertexts.
     pub bits: LweList,
@@ -126,7 +126,7 @@ impl Drop for Value {
 pub enum Output {
     /// Kept under a handle.
     Handle(HandleId),
-    /// Waits for whoever fetches it.
+    /// Waits to be fetched.
     Value(Arc<Value>),
 }
 
@@ -177,7 +177,7 @@ pub enum NotTaken {
 /// A session's values and runs.
 pub struct Workbench {
     /// The session's memory for values.
-    pub memory: Memory,
+    pub memory: ValueMemory,
     running_max: usize,
     shelf: Mutex<Shelf>,
 }
@@ -191,7 +191,7 @@ struct Shelf {
 
 impl Workbench {
     /// Empty.
-    pub fn new(memory: Memory, running_max: usize) -> Workbench {
+    pub fn new(memory: ValueMemory, running_max: usize) -> Workbench {
         Workbench { memory, running_max, shelf: Mutex::default() }
     }
 
@@ -269,7 +269,7 @@ impl Workbench {
     }
 }
 
-/// The answer to a handle that names nothing in its session: somebody else's and an unknown one are the same.
+/// The answer to a handle that names nothing in its session: another session's and an unknown one are the same.
 pub fn unknown_handle(place: Option<&str>) -> ApiError {
     let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
     match place {
@@ -279,13 +279,13 @@ pub fn unknown_handle(place: Option<&str>) -> ApiError {
 }
 
 /// The answer when there is no memory for inputs and results.
-pub fn no_room(full: Full) -> ApiError {
+pub fn no_room(full: NoRoom) -> ApiError {
     match full {
-        Full::Session => ApiError::new(
+        NoRoom::Session => ApiError::new(
             Code::QuotaExceeded,
             "the session has no memory left for inputs and results: delete handles and results of runs",
         ),
-        Full::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
+        NoRoom::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
     }
 }
 
@@ -301,7 +301,7 @@ mod tests {
 
     fn bench(session_bytes: u64, node_bytes: u64) -> (Budget, Workbench) {
         let node = Budget::memory(node_bytes, node_bytes);
-        let bench = Workbench::new(Memory::of_session(node.clone(), payer(1), session_bytes), 2);
+        let bench = Workbench::new(ValueMemory::of_session(node.clone(), payer(1), session_bytes), 2);
         (node, bench)
     }
 
@@ -316,10 +316,10 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_session_and_by_node_and_given_back() {
         let node = Budget::memory(100, 100);
-        let [first, second] = [1, 1].map(|owner| Memory::of_session(node.clone(), payer(owner), 80));
+        let [first, second] = [1, 1].map(|owner| ValueMemory::of_session(node.clone(), payer(owner), 80));
         let mut held = first.reserve(80).unwrap();
-        assert_eq!(first.reserve(1).unwrap_err(), Full::Session);
-        assert_eq!(second.reserve(21).unwrap_err(), Full::Node);
+        assert_eq!(first.reserve(1).unwrap_err(), NoRoom::Session);
+        assert_eq!(second.reserve(21).unwrap_err(), NoRoom::Node);
         assert_eq!((second.used(), node.used()), (0, 80));
         let part = held.part(30);
         drop(held);
@@ -327,20 +327,20 @@ mod tests {
         assert!(second.reserve(70).is_ok());
         drop(part);
         assert_eq!(node.used(), 0);
-        assert_eq!(first.reserve(u64::MAX).unwrap_err(), Full::Session);
+        assert_eq!(first.reserve(u64::MAX).unwrap_err(), NoRoom::Session);
     }
 
     #[test]
     fn all_trials_together_keep_a_tenth_of_the_memory_for_values() {
         let node = Budget::memory(1000, 50);
         let trials = (0..150).map(|number| Payer::trial(AccountId::from_bits(number)));
-        let trials: Vec<_> = trials.map(|payer| Memory::of_session(node.clone(), payer, 256)).collect();
+        let trials: Vec<_> = trials.map(|payer| ValueMemory::of_session(node.clone(), payer, 256)).collect();
         let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();
         assert_eq!((held.len(), node.used()), (10, 100));
-        assert_eq!(trials[149].reserve(10).unwrap_err(), Full::Node);
+        assert_eq!(trials[149].reserve(10).unwrap_err(), NoRoom::Node);
         // what no trial can ever have is not a matter of the moment
-        assert_eq!(trials[149].reserve(101).unwrap_err(), Full::Session);
-        assert!(Memory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
+        assert_eq!(trials[149].reserve(101).unwrap_err(), NoRoom::Session);
+        assert!(ValueMemory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
     }
 
     #[test]

@@ -25,12 +25,12 @@ const CACHE_WARNING_PCT: f64 = 90.0;
 /// When to ask again after a 503.
 const RETRY_AFTER_S: u64 = 2;
 
-/// How the database does.
+/// State of the database.
 pub async fn database(docs: &Docs) -> Probed {
     docs.database_probe.ask(docs.access.store.probe()).await
 }
 
-/// How the cache store does, if there is to be one.
+/// State of the cache store, if one is configured.
 async fn cache_store(docs: &Docs) -> Option<Probed> {
     let cache = docs.access.cache_store.as_ref()?;
     Some(docs.cache_store_probe.ask(cache.probe()).await)
@@ -113,9 +113,8 @@ fn overall(docs: &Docs, database: &Probed, cache_store: Option<&Probed>, devices
     worst(database.status, cache_store.map(|probed| probed.status), devices, docs.web.is_draining())
 }
 
-/// A node's health: its only critical dependency's (readings O2), unless it is stopping; at best degraded when the cache
-/// store, which the database stands in for, is slow or away, or a device was taken out of service, whether or not another
-/// one stands in.
+/// A node's health (readings O2): that of the database, its only critical dependency, unless the node is stopping. It is at
+/// best degraded while the cache store is slow or away, or after a device was taken out of service.
 fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[Device], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
     let without = cache_store.is_some_and(|status| status != HealthStatus::Healthy);
@@ -151,7 +150,7 @@ fn is_gpu(device: &Device) -> bool {
     !device.backend.starts_with("cpu") && !device.backend.ends_with("-software")
 }
 
-/// Says aloud, once a device, that it was taken out of service.
+/// Logs once for each device that it was taken out of service.
 #[derive(Default)]
 pub struct LostDevices {
     told: Vec<bool>,

@@ -32,44 +32,33 @@ pub async fn suggest(
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<SuggestedParams>, ApiError> {
     let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
-    let asked = Asked::parse(&query)?;
-    let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= asked.level.bits());
-    Ok(Json(SuggestedParams { security_level: asked.level, presets: presets.map(preset_facts).collect() }))
+    let level = parse(&query)?;
+    let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
+    Ok(Json(SuggestedParams { security_level: level, presets: presets.map(preset_facts).collect() }))
 }
 
-struct Asked {
-    level: SecurityLevel,
-}
-
-impl Asked {
-    /// Reads the query; unknown parameters are ignored, known ones must be right and come once (readings E3).
-    fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
-        let (mut level, mut depth, mut scale_bits) = (None, None, None);
-        for (name, value) in query {
-            let slot = match name.as_str() {
-                "security_level" => &mut level,
-                "depth" => &mut depth,
-                "scale_bits" => &mut scale_bits,
-                _ => continue,
-            };
-            if slot.replace(value.as_str()).is_some() {
-                return Err(
-                    ApiError::new(Code::InvalidRequest, format!("{name} is given twice")).at(name, "given twice")
-                );
-            }
-        }
-        in_range("depth", depth, 1, 14)?;
-        in_range("scale_bits", scale_bits, 10, 50)?;
-        let level = match level {
-            None => SecurityLevel::Bits128,
-            Some(name) => SecurityLevel::from_name(name).ok_or_else(|| {
-                let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
-                ApiError::new(Code::InvalidRequest, format!("security_level must be one of {names}"))
-                    .at("security_level", format!("not one of {names}"))
-            })?,
+/// Reads the query; unknown parameters are ignored, known ones must be right and come once (readings E3).
+fn parse(query: &[(String, String)]) -> Result<SecurityLevel, ApiError> {
+    let (mut level, mut depth, mut scale_bits) = (None, None, None);
+    for (name, value) in query {
+        let slot = match name.as_str() {
+            "security_level" => &mut level,
+            "depth" => &mut depth,
+            "scale_bits" => &mut scale_bits,
+            _ => continue,
         };
-        Ok(Asked { level })
+        if slot.replace(value.as_str()).is_some() {
+            return Err(ApiError::new(Code::InvalidRequest, format!("{name} is given twice")).at(name, "given twice"));
+        }
     }
+    in_range("depth", depth, 1, 14)?;
+    in_range("scale_bits", scale_bits, 10, 50)?;
+    let Some(name) = level else { return Ok(SecurityLevel::Bits128) };
+    SecurityLevel::from_name(name).ok_or_else(|| {
+        let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
+        ApiError::new(Code::InvalidRequest, format!("security_level must be one of {names}"))
+            .at("security_level", format!("not one of {names}"))
+    })
 }
 
 fn in_range(name: &str, value: Option<&str>, min: i64, max: i64) -> Result<(), ApiError> {

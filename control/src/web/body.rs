@@ -31,7 +31,7 @@ use crate::web::json;
 const FREE_BYTES: u64 = 64 << 10;
 /// Memory is taken in steps of this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
-/// How long an upload waits for others to finish before it is told to come back.
+/// How long an upload waits for memory before it is refused.
 const BUDGET_WAIT: Duration = Duration::from_secs(5);
 /// Longest pause between two pieces of a body.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
 /// Memory set aside for one request; given back when dropped. None: the request is too small to count.
 pub type Reserved = Option<Grant>;
 
-/// Sets memory aside for a request whose size is known; waits a little for it, then says 503.
+/// Sets memory aside for a request whose size is known. Waits a little for it, then refuses with 503.
 pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reserved, ApiError> {
     if bytes <= FREE_BYTES {
         return Ok(None);
@@ -68,7 +68,7 @@ pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reser
 
 /// The answer to a request that can never have the memory that it needs.
 fn too_much(most: u64) -> ApiError {
-    let message = format!("the request needs more than the {} MB of memory that it may have here", most >> 20);
+    let message = format!("the request needs more memory than the {} MB that this account may use", most >> 20);
     ApiError::new(Code::PayloadTooLarge, message)
 }
 
@@ -82,7 +82,7 @@ struct Purse {
 }
 
 impl Purse {
-    /// Has memory for a body of which so many bytes are here, and of which no more than `bytes_max` come.
+    /// Sets memory aside for a body of which so many bytes have arrived and at most `bytes_max` are to come.
     async fn cover(&mut self, bytes: u64, bytes_max: u64) -> Result<(), ApiError> {
         let (needed, most) = ((self.needs)(bytes), (self.needs)(bytes_max));
         let taken = self.taken.as_ref().map_or(0, Grant::amount);
@@ -153,7 +153,8 @@ impl Pieces {
         let undeclared = HttpBody::size_hint(&self.body).upper().is_none();
         loop {
             let Some(frame) = self.frame().await? else { return Ok(None) };
-            let frame = frame.map_err(|_| ApiError::new(Code::InvalidRequest, "the body broke off"))?;
+            let frame =
+                frame.map_err(|_| ApiError::new(Code::InvalidRequest, "the connection ended before the body did"))?;
             // trailers are of no interest
             let Ok(data) = frame.into_data() else { continue };
             self.seen += data.len();
@@ -200,7 +201,10 @@ impl Pieces {
 }
 
 fn too_large(ceiling: usize) -> ApiError {
-    ApiError::new(Code::PayloadTooLarge, format!("the body may have at most {ceiling} bytes here"))
+    ApiError::new(
+        Code::PayloadTooLarge,
+        format!("the body is larger than the {ceiling} bytes that this endpoint takes"),
+    )
 }
 
 /// A JSON body that a route takes.
@@ -213,7 +217,7 @@ pub trait JsonBody: DeserializeOwned + Send + 'static {
 pub struct Json<T> {
     /// The request.
     pub value: T,
-    /// Keep it as long as the request's data lives.
+    /// To be kept as long as the request's data lives.
     pub reserved: Reserved,
 }
 
@@ -237,7 +241,7 @@ where
         let mut pieces = Pieces::kept(&web, request, T::BYTES_MAX, |bytes| JSON_COPIES * bytes)?;
         let bytes = pieces.all().await?;
         let reserved = pieces.take_reserved();
-        // whatever happens, the bytes are overwritten: they might hold what must not be here (readings K5)
+        // the bytes are overwritten in any case: they may hold a secret key (readings K5)
         let value = match bytes.len() {
             0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
             _ => web.offload.run(payer, move || json::parse(&bytes)).await??,

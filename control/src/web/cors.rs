@@ -1,7 +1,7 @@
 //! Which pages of other origins may call the API from a browser (readings X13): none, unless the operator lists them.
 //!
 //! A page sends its key or token itself, in `Authorization`. Cookies and other credentials of the browser's own are never
-//! allowed, so that `*` is possible where a node is for everybody.
+//! allowed, so that `*` is possible where a node serves any page.
 
 use std::time::Duration;
 

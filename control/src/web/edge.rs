@@ -1,4 +1,4 @@
-//! What happens to every request on its way in and out: an id, a deadline, the error object, one log line.
+//! The layers around every request: an id, a deadline, the error object, one log line.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -26,14 +26,14 @@ const AFTERMATH: Duration = Duration::from_secs(10);
 /// Characters of a caller's own request id that are logged.
 const CLIENT_ID_CHARACTERS_MAX: usize = 64;
 
-/// What answers even when the node takes no other requests: health, to say that it does not.
+/// Paths that are served while the node stops: health, which says that it does.
 const ANSWERED_WHILE_DRAINING: [&str; 2] = ["/health", "/api/v1/health"];
 
 /// When the work of a request must be done (readings E9).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(pub Instant);
 
-/// Who a request turned out to be from, for the log: ids, never what was shown (readings X16). Empty until a credential was
+/// The caller of a request, for the log: ids, never the credential (readings X16). Empty until a credential was
 /// found valid; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Identified(Arc<OnceLock<Caller>>);
@@ -75,7 +75,7 @@ pub async fn arrive(State(web): State<Arc<Web>>, mut request: Request, next: Nex
     next.run(request).await
 }
 
-/// The layer around all routes: sees to it that there is an answer in time, in the form of its area, and logs it.
+/// The layer around all routes: bounds the time, writes errors in the form of their area, and logs the request.
 pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = ids::request(web.clock.now());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::web::error::{ApiError, Place};
 
-/// Whose conventions an answer follows.
+/// The two areas of the interface, each with its own conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// `/api/v1` and the pages around it.

@@ -1,4 +1,4 @@
-//! The one error of the service. Handlers say code and words; [`crate::web::edge`] makes the error object of it.
+//! The error type of all handlers: a code and a message. [`crate::web::edge`] makes the error object of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl ApiError {
         self
     }
 
-    /// A bug or a broken machine: the cause goes to the log, the caller learns nothing of it (readings E10).
+    /// 500, for a bug or a broken machine. The cause goes to the log, not to the caller (readings E10).
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!(%cause, "internal error");
         Self::new(Code::InternalError, "something went wrong inside the service")
@@ -86,7 +86,7 @@ impl ApiError {
             .retry_after(Duration::from_secs(1))
     }
 
-    /// 503: the node cannot do it now, for one of the causes that the metrics tell apart.
+    /// 503, for one of the causes that the metrics count apart.
     pub fn unavailable(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(Code::ServiceUnavailable, message).because(reason)
     }

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is sent again has its effect once, and gets the first answer (readings I1-I6).
+//! `Idempotency-Key`: a repeated request has no second effect and gets the first answer (readings I1-I6).
 //!
 //! [`once`] stands between the authorisation and the handlers. It claims the key, lets the handler run and keeps its
 //! answer if that is a success; any other result releases the key. A handler that changes the database keeps its answer
@@ -42,7 +42,7 @@ use super::Web;
 use crate::caller::Caller;
 use crate::ids;
 use crate::web::error::ApiError;
-use answers::Asked;
+use answers::RequestIdentity;
 use fingerprint::{Fingerprint, fingerprint_of};
 
 pub use answers::Answers;
@@ -54,8 +54,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const KEY_CHARACTERS_MAX: usize = 255;
 /// How long answers are kept (specification, Limits).
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// What a claim outlives the deadline of its request by: longer than an answer may take after it. Other nodes then take
-/// its node for lost.
+/// How long a claim lasts beyond its request's deadline: longer than the answer may take. Then other nodes take its node
+/// for lost.
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
 
 /// Lets a request with an `Idempotency-Key` have its effect once.
@@ -68,7 +68,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     let caller = caller.clone();
     let digest = scope(&caller.account, request.method(), request.uri().path(), key);
     // a task: a claim that is granted to a client that has gone away must be released
-    let claiming = tokio::spawn(Held::claim(web.clone(), digest, caller.clone()));
+    let claiming = tokio::spawn(GrantedClaim::claim(web.clone(), digest, caller.clone()));
     match claiming.await?? {
         Outcome::Running => Err(ApiError::in_progress()),
         Outcome::Kept { answer, blob } => {
@@ -111,7 +111,7 @@ fn scope(account: &AccountId, method: &Method, path: &str, key: &str) -> [u8; 32
 
 /// A request's claim on its key; empty without a key.
 #[derive(Clone)]
-pub struct Claim(Option<Arc<Held>>);
+pub struct Claim(Option<Arc<GrantedClaim>>);
 
 impl Claim {
     /// Prepares a successful answer to be kept: the same answer, and what the transaction of the effect is to write.
@@ -156,7 +156,7 @@ enum Audience {
 
 /// What became of the attempt to claim a key.
 enum Outcome {
-    Mine(Arc<Held>),
+    Mine(Arc<GrantedClaim>),
     Running,
     Kept { answer: Vec<u8>, blob: Option<String> },
 }
@@ -169,7 +169,7 @@ const ANSWERED: u8 = 1;
 const ENDED: u8 = 2;
 
 /// A granted claim. Dropped before its end (the client went away, the handler panicked) it releases the key.
-struct Held {
+struct GrantedClaim {
     web: Arc<Web>,
     digest: [u8; 32],
     claim: [u8; 16],
@@ -178,7 +178,7 @@ struct Held {
     state: AtomicU8,
 }
 
-impl Held {
+impl GrantedClaim {
     async fn claim(web: Arc<Web>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
         let (now, claim) = (web.clock.now(), ids::random());
         let new = NewClaim {
@@ -194,7 +194,7 @@ impl Held {
             Claimed::Kept { answer, blob } => Outcome::Kept { answer, blob },
             Claimed::Mine => {
                 let (fingerprint, state) = (Fingerprint::default(), AtomicU8::new(RUNNING));
-                Outcome::Mine(Arc::new(Held { web, digest, claim, caller, fingerprint, state }))
+                Outcome::Mine(Arc::new(GrantedClaim { web, digest, claim, caller, fingerprint, state }))
             }
         })
     }
@@ -203,7 +203,7 @@ impl Held {
         let (parts, body) = response.into_parts();
         // it is there as a whole: nothing is waited for
         let body = body.collect().await.map_err(ApiError::internal)?.to_bytes();
-        let asked = Asked {
+        let asked = RequestIdentity {
             fingerprint: self.fingerprint.whole(),
             role: self.caller.role,
             credential: (audience == Audience::Credential).then(|| self.caller.credential.lasting_id().to_owned()),
@@ -230,7 +230,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for GrantedClaim {
     fn drop(&mut self) {
         if *self.state.get_mut() == ENDED {
             return;

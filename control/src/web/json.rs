@@ -1,4 +1,4 @@
-//! JSON bodies: checked for what must not be in any of them, then read as a type.
+//! JSON bodies: checked for forbidden content, then read as a type.
 //!
 //! The first pass keeps nothing: it refuses duplicate members (readings X7), deep nesting, and members that name a secret
 //! key (K5). The second one says which member has the wrong shape (E1, E2).
@@ -18,13 +18,13 @@ use crate::web::error::ApiError;
 const DEPTH_MAX: usize = 32;
 /// Members of one object at most.
 const MEMBERS_MAX: usize = 256;
-/// Longest text of ours about a fault that repeats the caller's words.
+/// Longest text about a fault that repeats the caller's words.
 const ISSUE_CHARACTERS_MAX: usize = 200;
 
 /// Reads a request. Overwriting `bytes` afterwards is up to the caller.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     check(bytes)?;
-    // to know all the way where one is takes longer than reading: only a body that is at fault is read so
+    // tracking the path costs time: only a body at fault is read a second time with it
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
@@ -38,7 +38,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     })
 }
 
-/// Refuses what no request may hold.
+/// Refuses forbidden content.
 fn check(bytes: &[u8]) -> Result<(), ApiError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);

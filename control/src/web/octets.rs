@@ -1,5 +1,5 @@
-//! Ciphertexts as bare words behind a JSON head ([`api::octets`], docs/wire-format.md 10): for clients whom base64 and
-//! JSON cost more than the network does.
+//! Ciphertexts as bare words behind a JSON head ([`api::octets`], docs/wire-format.md 10): for clients that
+//! would spend more time on base64 and JSON than on the network.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -60,7 +60,7 @@ pub trait OctetsHead: DeserializeOwned + Send + 'static {
     const BYTES_MAX: usize;
 }
 
-/// What stands behind a head, as words. Overwritten when it is dropped unread: who knows what it was.
+/// What stands behind a head, as words. Overwritten when it is dropped unread: it may be a secret.
 #[derive(Default)]
 pub struct Words {
     words: Zeroizing<Vec<u32>>,
@@ -69,7 +69,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Those that came with the head, and room for as many bytes as may follow, which have been set aside.
+    /// The words that came with the head, with room for all bytes that may follow; their memory is set aside already.
     fn begin(come: &[u8], bytes_max: usize) -> Words {
         let room = (come.len() + bytes_max).div_ceil(4);
         let mut words = Words { words: Zeroizing::new(Vec::with_capacity(room)), part: Zeroizing::default() };
@@ -96,7 +96,7 @@ impl Words {
         4 * self.words.len() + self.part.len()
     }
 
-    /// The bytes themselves, as they came.
+    /// The bytes as they came.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let words = self.words.iter().flat_map(|word| word.to_le_bytes());
         Zeroizing::new(words.chain(self.part.iter().copied()).collect())
@@ -118,7 +118,7 @@ pub enum Upload<J, H> {
         head: H,
         /// The ciphertexts.
         words: Words,
-        /// Keep it as long as the request's data lives.
+        /// To be kept as long as the request's data lives.
         reserved: Reserved,
     },
 }
@@ -196,7 +196,7 @@ pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<Vec<u32>>) -> Result
     Ok(Written { content_type: OCTET_STREAM, pieces: std::iter::once(begin).chain(words).collect() })
 }
 
-/// Words that are seen as their little-endian bytes.
+/// Words, read as their little-endian bytes.
 struct LittleEndian(Vec<u32>);
 
 impl LittleEndian {
@@ -220,18 +220,18 @@ impl Written {
 
     /// The answer, and the room that its bytes take: dropped when all are sent or the client has gone.
     pub fn respond_within(self, status: StatusCode, room: impl Send + Unpin + 'static) -> Response {
-        let body = Held { pieces: self.pieces, _room: room };
+        let body = WholeBody { pieces: self.pieces, _room: room };
         (status, [(header::CONTENT_TYPE, self.content_type)], Body::new(body)).into_response()
     }
 }
 
-/// A body that is there as a whole, and the memory that is set aside for it.
-struct Held<R> {
+/// A body that is complete, and the memory that is set aside for it.
+struct WholeBody<R> {
     pieces: VecDeque<Bytes>,
     _room: R,
 }
 
-impl<R: Unpin> HttpBody for Held<R> {
+impl<R: Unpin> HttpBody for WholeBody<R> {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -239,7 +239,7 @@ impl<R: Unpin> HttpBody for Held<R> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
-        // a little at a time: the next is taken when the one before is on its way, so that the room is held for a slow reader
+        // small pieces: the next one is taken when the one before was sent, so a slow reader holds the memory
         while let Some(first) = self.pieces.front_mut() {
             let piece = first.split_to(first.len().min(PIECE_BYTES));
             if !piece.is_empty() {

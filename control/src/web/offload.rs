@@ -1,5 +1,5 @@
-//! CPU work of requests (keys, ciphertexts, large JSON): off the async threads, and no more of it at once than there are
-//! cores, so that a crowd of uploads takes turns instead of threads. Turns are shared out ([`Budget::turns`]).
+//! CPU work of requests (keys, ciphertexts, large JSON): off the async threads, and on no more threads than there are cores,
+//! so that many uploads take turns. Turns are shared out ([`Budget::turns`]).
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::budget::{Budget, Grant, Payer};
 use crate::web::error::ApiError;
 
-/// How long a request waits for a core before it is told to come back.
+/// How long a request waits for a core before it is refused.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Cores that requests' own work may use.
@@ -36,7 +36,7 @@ impl Offload {
         on_core(turn, work).await
     }
 
-    /// As [`Offload::run`], for the end of work that is done already and would be lost: waits as long as need be.
+    /// As [`Offload::run`], for the last step of work that would be lost otherwise: waits without a limit.
     pub async fn finish<T: Send + 'static>(
         &self,
         payer: Payer,

@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 page: what the handlers say about themselves, and the errors that every operation can answer.
+//! The OpenAPI 3.1 page: the descriptions of the handlers, and the errors of every operation.
 //!
 //! Bodies get an example by the name of their schema, from `openapi/examples.json`.
 //!
@@ -72,11 +72,13 @@ pub fn frame() -> OpenApi {
                 .build(),
             TagBuilder::new()
                 .name("API keys")
-                .description(Some("Trial keys for everybody, keys that users of the dashboard make, rotation."))
+                .description(Some("Trial keys, keys that users of the dashboard make, and rotation of keys."))
                 .build(),
             TagBuilder::new()
                 .name("Signing in")
-                .description(Some("Users of the dashboard, their session tokens, and what checks those."))
+                .description(Some(
+                    "Users of the dashboard, their session tokens, and the public keys that verify the tokens.",
+                ))
                 .build(),
         ]))
         .components(Some(
@@ -128,7 +130,7 @@ fn json_bodies(operation: &mut Operation) -> impl Iterator<Item = &mut Content> 
     bodies.filter_map(|(_, content)| own(content))
 }
 
-/// What is written in its place, not referred to.
+/// The item itself; `None` for a reference.
 fn own<T>(item: &mut RefOr<T>) -> Option<&mut T> {
     match item {
         RefOr::T(item) => Some(item),
@@ -155,9 +157,9 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
 
-/// Says that an operation may be sent again under an `Idempotency-Key`, where that counts (readings I1).
+/// Adds the header `Idempotency-Key` to an operation that takes it (readings I1).
 fn take_idempotency_key(operation: &mut Operation) {
-    if Access::of(operation) == Access::Everybody {
+    if Access::of(operation) == Access::Public {
         return;
     }
     let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"));
@@ -165,17 +167,17 @@ fn take_idempotency_key(operation: &mut Operation) {
         .name(IDEMPOTENCY_KEY)
         .parameter_in(ParameterIn::Header)
         .description(Some(
-            "Names the request for 24 hours: sent again with the same body, it has no second effect and gets the first \
-             answer, with `Idempotent-Replayed: true`.",
+            "Names the request for 24 hours. Sent again with the same body, the request has no second effect and gets the \
+             first answer, with `Idempotent-Replayed: true`.",
         ))
         .schema(Some(key));
     operation.parameters.get_or_insert_default().push(parameter.build().into());
 }
 
-/// What every operation may answer; the first one tells of another method at the same path.
+/// Errors of every operation; the first is that of another method at the same path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
-/// Says which roles reach an operation. The router knows; the description has it from there.
+/// Writes the roles that reach the operations of a level, as the router has them.
 pub fn tell_access(paths: &mut Paths, level: Level) {
     for item in paths.paths.values_mut() {
         for (operation, mutating) in with_method(item) {
@@ -195,7 +197,7 @@ fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, boo
     item.get.iter_mut().map(|operation| (operation, false)).chain(changing.map(|operation| (operation, true)))
 }
 
-/// Adds what follows from an operation's name: who may call it, and its errors with an example each.
+/// Adds what follows from an operation's name: the credentials that it takes, and its errors with an example each.
 fn complete(operation: &mut Operation) {
     let id = operation.operation_id.clone().expect("every operation has an id");
     let (access, own) = (Access::of(operation), errors(&id).concat());
@@ -203,14 +205,14 @@ fn complete(operation: &mut Operation) {
     operation.security = Some(match access {
         Access::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
         Access::User => vec![scheme(SESSION_TOKEN)],
-        // said aloud: no key
-        Access::Everybody => vec![SecurityRequirement::default()],
+        // stated, so that a generator does not assume a key
+        Access::Public => vec![SecurityRequirement::default()],
     });
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     let shared: &[Code] = match access {
         // health is never refused
-        Access::Everybody if id.ends_with("Health") => &[],
-        Access::Everybody => &[Code::RateLimited],
+        Access::Public if id.ends_with("Health") => &[],
+        Access::Public => &[Code::RateLimited],
         Access::Key => &[
             Code::InvalidRequest,
             Code::MissingAuthHeader,
@@ -258,10 +260,10 @@ fn complete(operation: &mut Operation) {
     }
 }
 
-/// Who may call an operation: those that [`tell_access`] told it of.
+/// The callers that an operation admits, as [`tell_access`] wrote it.
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
-    Everybody,
+    Public,
     /// Programs with an API key, and users.
     Key,
     /// Users with a session token.
@@ -272,17 +274,17 @@ impl Access {
     fn of(operation: &Operation) -> Access {
         let told = operation.extensions.as_ref().and_then(|extensions| extensions.get("x-access"));
         match told.map(|access| access["level"] == Level::Session.class()) {
-            None => Access::Everybody,
+            None => Access::Public,
             Some(false) => Access::Key,
             Some(true) => Access::User,
         }
     }
 }
 
-/// What an operation refuses beyond what all of them do.
+/// Errors of an operation beyond those that all have.
 ///
 /// # Panics
-/// For an operation that is not listed: a new endpoint must say its errors here.
+/// For an operation that is not listed: a new endpoint must list its errors here.
 fn errors(operation_id: &str) -> &'static [&'static [Code]] {
     use Code::*;
     const BODY: &[Code] = &[PayloadTooLarge, ValidationError];
@@ -374,11 +376,11 @@ fn example(code: Code) -> Example {
 
 /// On every answer (readings L3-L5).
 const RATE_LIMIT_HEADERS: [(&str, &str); 6] = [
-    ("X-RateLimit-Daily-Limit", "Requests a day (UTC); 9007199254740991 is unlimited."),
-    ("X-RateLimit-Daily-Remaining", "What is left of them."),
+    ("X-RateLimit-Daily-Limit", "Limit of requests a day (UTC); 9007199254740991 means unlimited."),
+    ("X-RateLimit-Daily-Remaining", "Requests left of the limit."),
     ("X-RateLimit-Daily-Reset", "When the next day begins, in seconds since 1970."),
-    ("X-RateLimit-Monthly-Limit", "Requests a month (UTC); 9007199254740991 is unlimited."),
-    ("X-RateLimit-Monthly-Remaining", "What is left of them."),
+    ("X-RateLimit-Monthly-Limit", "Limit of requests a month (UTC); 9007199254740991 means unlimited."),
+    ("X-RateLimit-Monthly-Remaining", "Requests left of the limit."),
     ("X-RateLimit-Monthly-Reset", "When the next month begins, in seconds since 1970."),
 ];
 

@@ -1,7 +1,7 @@
 //! Pages of lists: their query and their cursors (readings E3, I7, I8).
 //!
-//! A cursor is the position of a page's last row, with an HMAC over it, the account and the route: whoever makes one up,
-//! alters one or takes one elsewhere is refused. A handler takes a [`PageQuery`] after its caller:
+//! A cursor is the position of a page's last row, with an HMAC over it, the account and the route: a cursor that was made up,
+//! altered or taken from another list is refused. A handler takes a [`PageQuery`] after its caller:
 //!
 //! ```ignore
 //! let rows = compute.store.things_page(account, query.after_text()?, query.rows_wanted()).await?;
@@ -28,7 +28,7 @@ use crate::web::error::ApiError;
 
 /// Bytes of a cursor's authentication.
 const TAG_BYTES: usize = 16;
-/// Longest cursor that is looked at.
+/// Longest cursor that is read.
 const CURSOR_CHARACTERS_MAX: usize = 1024;
 
 /// The position of a row: newest first by (`created_at`, id).
@@ -36,14 +36,14 @@ const CURSOR_CHARACTERS_MAX: usize = 1024;
 pub struct Position {
     /// When the row was made, in microseconds since 1970.
     pub created_at: i64,
-    /// What tells rows of one moment apart.
+    /// Orders rows of the same moment.
     pub id: Vec<u8>,
 }
 
 /// Which page of a list is asked for.
 pub struct PageQuery {
     limit: u32,
-    /// The caller said the limit.
+    /// The request named the limit.
     limit_is_given: bool,
     /// The row that the page comes after; none for the first page.
     after: Option<Position>,
@@ -52,7 +52,7 @@ pub struct PageQuery {
     key: Key,
 }
 
-/// What cursors are good for: a route's list of an account.
+/// What a cursor is valid for: a route's list of an account.
 struct Scope {
     account: AccountId,
     route: String,

@@ -1,4 +1,4 @@
-//! What stands in a path, unread: what is not an id or a name is unknown like any other.
+//! The variable parts of a path, not parsed: a text that cannot be an id or a name is answered like an unknown one.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;

@@ -1,7 +1,6 @@
-//! Where a request comes from (readings X12).
+//! The address that a request comes from (readings X12).
 //!
-//! The listener knows the socket's other end; behind a proxy that is the proxy, and the client stands in
-//! `X-Forwarded-For`. Anybody can send that header, so it is read only as far as trusted proxies wrote it.
+//! The listener knows the socket's other end. Behind a proxy that is the proxy, and `X-Forwarded-For` names the client. Any client can send that header, so only what trusted proxies wrote in it counts.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -32,8 +31,8 @@ impl Peer {
 }
 
 impl ClientAddress {
-    /// The client of a request that came from `peer`. From the right, where our own proxies write, entries are passed
-    /// over as long as they are trusted; what stands to the left of the first other one is only its word.
+    /// The client of a request that came from `peer`. Entries are read from the right,
+    /// where trusted proxies write, up to the first address that is not trusted: what is left of that, only it claims.
     pub fn of(peer: Peer, headers: &HeaderMap, trusted_proxies: &[IpNet]) -> ClientAddress {
         let trusted = |address: &IpAddr| trusted_proxies.iter().any(|network| network.contains(address));
         let mut client = peer.0.ip().to_canonical();
@@ -47,7 +46,7 @@ impl ClientAddress {
         ClientAddress(client)
     }
 
-    /// What limits count by: the address, or the /64 of an IPv6 one, of which a caller has as many as they like
+    /// What limits count by: the address, or the /64 of an IPv6 one, of which a caller may use every one
     /// (readings A22).
     pub fn network(self) -> IpAddr {
         match self.0 {

@@ -28,7 +28,7 @@ impl Bursts {
         Bursts { cache, full_at: Mutex::default() }
     }
 
-    /// Takes a token, or tells how long until there is one.
+    /// Takes a token; the error is the time until there is one.
     pub async fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
         let token_us = SECOND_US / i64::from(rate_a_second.max(1));
         if let Some(cache) = &self.cache
@@ -41,8 +41,7 @@ impl Bursts {
 
     fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
         let mut buckets = self.full_at.lock();
-        // none is full later than in a second, of requests at once a little later: unless the clock was set back, and that must
-        // not lock anybody out
+        // a bucket is full within about a second; a later time was written before the clock was set back, and does not count
         let known = buckets.get_mut(subject);
         let known_full_at = known.as_ref().map(|full_at| **full_at).filter(|full_at| *full_at <= now.0 + 2 * SECOND_US);
         let full_at = known_full_at.map_or(now.0, |full_at| full_at.max(now.0)) + token_us;
@@ -56,7 +55,7 @@ impl Bursts {
                 if buckets.len() >= BUCKETS_MAX {
                     buckets.retain(|_, full_at| *full_at > now.0);
                 }
-                // beyond the bound buckets are full: better than locking out who is new
+                // beyond the bound a new caller's bucket is not remembered, so it stays full
                 if buckets.len() < BUCKETS_MAX {
                     buckets.insert(subject.into(), full_at);
                 }

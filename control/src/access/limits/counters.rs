@@ -40,7 +40,7 @@ const MONTHS_KEPT: i64 = 1;
 
 /// Units used, by all nodes as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct UsedUnits {
     /// Today.
     pub day: u64,
     /// This month.
@@ -49,27 +49,27 @@ pub struct Used {
 
 /// A limit that a request would pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub enum LimitReached {
     /// The day's.
     Day,
     /// The month's.
     Month,
 }
 
-impl Reached {
+impl LimitReached {
     /// `daily` or `monthly`.
     pub fn name(self) -> &'static str {
         match self {
-            Reached::Day => "daily",
-            Reached::Month => "monthly",
+            LimitReached::Day => "daily",
+            LimitReached::Month => "monthly",
         }
     }
 
     /// When it begins anew, in seconds since 1970.
     pub fn reset_s(self, now: Timestamp) -> u64 {
         match self {
-            Reached::Day => Period::of(now).day_reset_s(),
-            Reached::Month => Period::of(now).month_reset_s(),
+            LimitReached::Day => Period::of(now).day_reset_s(),
+            LimitReached::Month => Period::of(now).month_reset_s(),
         }
     }
 }
@@ -93,7 +93,7 @@ impl Counters {
         limits: PlanLimits,
         units: i64,
         now: Timestamp,
-    ) -> Result<Period, Reached> {
+    ) -> Result<Period, LimitReached> {
         let taken = self.at_request(subject, limits, now, |count| match count.take(units) {
             true => Some(Ok(count.period)),
             false => count.is_exhausted(units, now).then(|| Err(count.reached(units))),
@@ -119,7 +119,7 @@ impl Counters {
         limits: PlanLimits,
         units: i64,
         now: Timestamp,
-    ) -> Result<Period, Reached> {
+    ) -> Result<Period, LimitReached> {
         let taken = self.at_request(subject, limits, now, |count| {
             count.local = true;
             count.take_alone(units).map(|()| count.period)
@@ -146,10 +146,15 @@ impl Counters {
     }
 
     /// Reserves units until these can be taken or there are too few; `None`: the database does not answer.
-    async fn ask(self: &Arc<Self>, subject: &Subject, units: i64, now: Timestamp) -> Option<Result<Period, Reached>> {
+    async fn ask(
+        self: &Arc<Self>,
+        subject: &Subject,
+        units: i64,
+        now: Timestamp,
+    ) -> Option<Result<Period, LimitReached>> {
         loop {
             let settling = self.counts.lock().get(subject)?.settling.clone();
-            // whoever came before may have reserved enough, or learned that there is too little
+            // the settlement before may have reserved enough, or said that too little is left
             let turn = settling.lock_owned().await;
             let settlement = {
                 let mut counts = self.counts.lock();
@@ -201,12 +206,12 @@ impl Counters {
     }
 
     /// What a subject has used.
-    pub fn used(&self, subject: &Subject, now: Timestamp) -> Used {
+    pub fn used(&self, subject: &Subject, now: Timestamp) -> UsedUnits {
         let mut counts = self.counts.lock();
-        let Some(count) = counts.get_mut(subject) else { return Used::default() };
+        let Some(count) = counts.get_mut(subject) else { return UsedUnits::default() };
         count.roll(now);
         let [day, month] = count.used().map(|used| used.max(0) as u64);
-        Used { day, month }
+        UsedUnits { day, month }
     }
 
     /// Tells the database what it does not know, and gives back what idle subjects have reserved.
@@ -250,7 +255,7 @@ impl Counters {
             });
         }
         if let Err(error) = self.store.forget_request_counts(Period::of(now).month - MONTHS_KEPT).await {
-            tracing::error!(cause = %error, "old request counts stay");
+            tracing::error!(cause = %error, "old request counts were not removed");
         }
     }
 }

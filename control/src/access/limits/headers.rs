@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
-use super::{Period, Used};
+use super::{Period, UsedUnits};
 use crate::caller::{PlanLimits, UNLIMITED};
 
 /// Names of the headers: of limits, what is left of them, and when they begin anew.
@@ -23,7 +23,7 @@ pub struct Standing {
 
 impl Standing {
     /// Under these limits after so much use.
-    pub fn new(limits: PlanLimits, used: Used, period: Period) -> Standing {
+    pub fn new(limits: PlanLimits, used: UsedUnits, period: Period) -> Standing {
         Standing {
             values: [
                 limits.requests_a_day,

@@ -1,9 +1,9 @@
-//! Who tried too many wrong credentials (specification, Authentication 8; readings A20, A21).
+//! Lockouts after too many wrong credentials (specification, Authentication 8; readings A20, A21).
 //!
-//! Failures are counted by the digest of the whole text that was shown and by the network it came from: never by a part
-//! of a key, with which a stranger could lock its owner out. Wrong passwords count for the user too, known or not, whichever
+//! Failures are counted by the digest of the whole text that was sent and by its network: never by a part of a key, with
+//! which a stranger could lock its owner out. Wrong passwords count for the user too, known or not, whichever
 //! network they come from: there the wait grows with each failure and stays short, so that a stranger slows a user down but
-//! does not shut them out. All is decided in memory; nodes tell one another through the database once a second, at once
+//! does not shut them out. All is decided in memory; nodes exchange failures through the database once a second, at once
 //! where a cache store carries the news.
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::Subject;
 use crate::clock::Timestamp;
-use crate::secrets::{Pepper, Purpose, Secrets};
+use crate::secrets::{Digest, Pepper, Purpose, Secrets};
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
@@ -29,7 +29,7 @@ const ADDRESS_FAILURES_MAX: usize = 20;
 const WINDOW: Duration = Duration::from_secs(5 * 60);
 /// Length of a lock.
 const LOCK: Duration = Duration::from_secs(15 * 60);
-/// Wrong passwords of one user that cost no wait.
+/// Wrong passwords of one user without a wait.
 const USER_FAILURES_FREE: usize = 5;
 /// The wait after the next one; each further one doubles it.
 const USER_WAIT_MIN: Duration = Duration::from_secs(1);
@@ -45,9 +45,6 @@ const SIGN_UPS_MAX: usize = 10;
 const SUBJECTS_MAX: usize = 100_000;
 /// Subjects told to the database in one transaction.
 const TOLD_MAX: usize = 1000;
-
-/// A keyed digest.
-pub type Digest = [u8; 32];
 
 /// Digests of addresses and of what was shown. Neither is stored as it is.
 pub struct Digests {
@@ -124,21 +121,21 @@ fn lock(kind: LockoutKind, failures: usize) -> Option<Duration> {
 /// The lockouts as a node knows them.
 pub struct Lockouts {
     store: Store,
-    known: Mutex<Known>,
-    /// Held during an exchange: what an older one read must not cover what a newer one did.
+    known: Mutex<LockoutTable>,
+    /// Held during an exchange, so that a stale read cannot overwrite a newer one.
     exchanging: AsyncMutex<()>,
 }
 
 #[derive(Default)]
-struct Known {
-    subjects: HashMap<Digest, Entry>,
+struct LockoutTable {
+    subjects: HashMap<Digest, LockoutEntry>,
     /// Subjects with failures that the database does not know.
     untold: HashSet<Digest>,
     /// The last change of the database that was read.
     version: i64,
 }
 
-struct Entry {
+struct LockoutEntry {
     lockout: Lockout,
     untold: Vec<i64>,
 }
@@ -172,7 +169,7 @@ impl Lockouts {
     /// How many subjects of each kind are locked.
     pub fn locked(&self, now: Timestamp) -> HashMap<LockoutKind, u64> {
         let mut locked = HashMap::new();
-        for Entry { lockout, .. } in self.known.lock().subjects.values() {
+        for LockoutEntry { lockout, .. } in self.known.lock().subjects.values() {
             if lockout.locked_until.is_some_and(|until| until > now.0) {
                 *locked.entry(lockout.kind).or_default() += 1;
             }
@@ -201,13 +198,13 @@ impl Lockouts {
             return false;
         }
         if let Err(error) = self.store.clear_lockouts(Some(&subject), now.0).await {
-            tracing::warn!(cause = %error, "other nodes remember failures that are forgiven here");
+            tracing::warn!(cause = %error, "failures were forgiven on this node only: the database failed");
         }
         true
     }
 
-    /// Tells the database what is new here and takes from it what is new there. While it does not answer, the node goes by
-    /// what it knows (readings L10). Whether there was anything new to tell.
+    /// Writes new failures to the database and reads those of other nodes. While it does not answer, the node goes by what it
+    /// knows (readings L10). Whether there was anything to write.
     pub async fn exchange(&self, now: Timestamp) -> bool {
         let _alone = self.exchanging.lock().await;
         let (news, version) = {
@@ -221,7 +218,7 @@ impl Lockouts {
             self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await
         };
         if let Err(error) = &told {
-            tracing::error!(cause = %error, "lockouts stay on this node: the database failed");
+            tracing::error!(cause = %error, "lockouts were not told to the other nodes: the database failed");
             let mut known = self.known.lock();
             for new in news {
                 known.untell(new);
@@ -236,26 +233,26 @@ impl Lockouts {
                 }
                 known.version = version;
             }
-            Err(error) => tracing::error!(cause = %error, "lockouts of other nodes are not known"),
+            Err(error) => tracing::error!(cause = %error, "lockouts of other nodes were not read"),
         }
         has_news
     }
 
-    /// Forgets what counts no more.
+    /// Removes expired entries.
     pub async fn sweep(&self, now: Timestamp) {
         self.known.lock().forget(now);
         if let Err(error) = self.store.forget_lockouts(now.0).await {
-            tracing::error!(cause = %error, "old lockouts stay");
+            tracing::error!(cause = %error, "old lockouts were not removed");
         }
     }
 }
 
-impl Known {
+impl LockoutTable {
     fn add(&mut self, subject: Digest, kind: LockoutKind, now: Timestamp) {
         if self.subjects.len() >= SUBJECTS_MAX && !self.subjects.contains_key(&subject) {
             self.make_room(now);
         }
-        let entry = self.subjects.entry(subject).or_insert_with(|| Entry {
+        let entry = self.subjects.entry(subject).or_insert_with(|| LockoutEntry {
             lockout: Lockout { subject, kind, failures: Vec::new(), locked_until: None, expires_at: 0 },
             untold: Vec::new(),
         });
@@ -281,7 +278,7 @@ impl Known {
         had_any
     }
 
-    /// Some of what the database does not know; from now on it is being told.
+    /// Some of the failures that the database does not know. They count as told from now on.
     fn news(&mut self) -> Vec<Lockout> {
         let chosen: Vec<Digest> = self.untold.iter().take(TOLD_MAX).copied().collect();
         let tell = |subject: Digest| {
@@ -300,7 +297,7 @@ impl Known {
         }
     }
 
-    /// What the database says, and what happened here since.
+    /// Takes over the database's entry, with the failures here since.
     fn learn(&mut self, mut lockout: Lockout, now: Timestamp) {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {
@@ -314,7 +311,7 @@ impl Known {
                 entry.lockout = lockout;
             }
             None if lockout.expires_at > now.0 && room => {
-                self.subjects.insert(lockout.subject, Entry { lockout, untold: Vec::new() });
+                self.subjects.insert(lockout.subject, LockoutEntry { lockout, untold: Vec::new() });
             }
             None => {}
         }
@@ -324,14 +321,14 @@ impl Known {
         self.subjects.retain(|_, entry| entry.lockout.expires_at > now.0 || !entry.untold.is_empty());
     }
 
-    /// Forgets what counts no more, else the older half of what locks nobody: a flood of made-up keys pushes itself out,
-    /// and its networks stay counted since they fail again and again.
+    /// Removes expired entries, else the older half of those that are not locked. A flood of made-up keys removes its own
+    /// entries; its networks stay, since they fail again and again.
     fn make_room(&mut self, now: Timestamp) {
         self.forget(now);
         if self.subjects.len() < SUBJECTS_MAX {
             return;
         }
-        let rank = |entry: &Entry| (entry.lockout.locked_until.is_some(), entry.lockout.expires_at);
+        let rank = |entry: &LockoutEntry| (entry.lockout.locked_until.is_some(), entry.lockout.expires_at);
         let mut ranks: Vec<_> = self.subjects.values().map(rank).collect();
         let (_, &mut middle, _) = ranks.select_nth_unstable(SUBJECTS_MAX / 2);
         self.subjects.retain(|_, entry| rank(entry) > middle);

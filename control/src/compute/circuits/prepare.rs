@@ -13,7 +13,7 @@ use crate::compute::Compute;
 use crate::compute::engine::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit, SeededLweList};
 use crate::compute::seeds::Seeds;
 use crate::compute::sessions::OpenSession;
-use crate::compute::workbench::{Memory, Room, Value, Workbench, no_room, unknown_handle};
+use crate::compute::workbench::{Room, Value, ValueMemory, Workbench, no_room, unknown_handle};
 use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
@@ -156,7 +156,7 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
 /// Sets memory aside and reads the inputs. CPU work.
 fn read(
     key: &OpenKey,
-    memory: &Memory,
+    memory: &ValueMemory,
     netlist: &Netlist,
     sources: Vec<Source>,
     Behind { words, seeds }: Behind,

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::PREFERENCE_APPLIED;
 use super::prepare::{Given, Prepared, prepare};
-use crate::access::trials::Counted;
+use crate::access::trials::TrialOperations;
 use crate::billing::tariff::{self, Price};
 use crate::billing::usage::{self, Charge, ChargeTo, milliseconds};
 use crate::caller::Caller;
@@ -185,7 +185,7 @@ fn gone(bench: &Workbench) -> ApiError {
 /// What a run is about.
 struct Job {
     /// Its gates, if they are of a trial. Dropped before `_running`: what is given back is waited for too.
-    counted: Counted,
+    counted: TrialOperations,
     /// Counts it among what must end before the node stops.
     _running: Guard,
     compute: Arc<Compute>,

@@ -48,13 +48,13 @@ impl Work {
     }
 }
 
-/// Gates that were run.
-pub struct Ran {
+/// Gates that were evaluated.
+pub struct EvaluatedGates {
     /// The gates.
     pub gates: Vec<Gate>,
     /// The key they were run with.
     pub key: OpenKey,
-    /// What came of them.
+    /// Their results.
     pub outcome: Outcome,
     /// What they cost.
     pub price: tariff::Price,
@@ -62,17 +62,17 @@ pub struct Ran {
     pub handle: Option<HandleId>,
 }
 
-/// What a request asks for.
-pub struct Asked {
+/// Gates of a request, not evaluated yet.
+pub struct Evaluation {
     /// The session it names.
     pub session_id: String,
     /// Its gates.
     pub work: Work,
-    /// Where its results are wanted.
+    /// Where its results go.
     pub outputs: CircuitOutputs,
     /// Memory of the request's data.
     pub reserved: Reserved,
-    /// How it wants its answer.
+    /// The form of its answer.
     pub answer: AnswerForm,
 }
 
@@ -81,7 +81,7 @@ pub struct AnswerForm {
     /// As an octet-stream, where there is that form.
     pub octets: bool,
     /// Writes it. CPU work for large batches in JSON.
-    pub write: fn(Ran, octets: bool) -> Result<Response, ApiError>,
+    pub write: fn(EvaluatedGates, octets: bool) -> Result<Response, ApiError>,
 }
 
 /// Checks, runs, charges; the answer is written before the charge and kept with it. The run and the charge go on if the
@@ -90,7 +90,7 @@ pub async fn run(
     compute: Arc<Compute>,
     caller: Caller,
     claim: Claim,
-    Asked { session_id, work, outputs, reserved, answer }: Asked,
+    Evaluation { session_id, work, outputs, reserved, answer }: Evaluation,
     Deadline(deadline): Deadline,
 ) -> Result<Response, ApiError> {
     let session = compute.sessions.find(&caller.account, &session_id).await?;
@@ -124,7 +124,7 @@ pub async fn run(
         let _in_flight = in_flight;
         let counted = compute.trials.take(&charge_to.account, charge_to.environment, gates.len() as u64).await?;
         let run = compute.engine.run(&key, program, deadline).await;
-        let (outcome, kept_results) = match run.and_then(|outcome| Kept::of(outcome, shelf)) {
+        let (outcome, kept_results) = match run.and_then(|outcome| KeptResults::of(outcome, shelf)) {
             Ok(done) => done,
             Err(error) => {
                 counted.give_back().await;
@@ -139,7 +139,7 @@ pub async fn run(
         compute.telemetry.queued(outcome.waited);
         let (counts, bootstraps, took) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
-        let ran = Ran { gates, key, outcome, price, handle };
+        let ran = EvaluatedGates { gates, key, outcome, price, handle };
         let write = move || (answer.write)(ran, answer.octets);
         let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { compute.offload.finish(payer, write).await? }?;
         let (answer, keep) = claim.keep(answer).await?;
@@ -156,24 +156,27 @@ pub async fn run(
     running.await?
 }
 
-/// Results under a handle, which is dropped with this unless they are to stay: of gates that were not charged nothing is
-/// kept.
-struct Kept {
+/// Results under a handle, which is removed on drop unless [`KeptResults::stay`] was called: results of gates that were not
+/// charged do not stay.
+struct KeptResults {
     bench: Arc<Workbench>,
     handle: HandleId,
     stays: bool,
 }
 
-impl Kept {
+impl KeptResults {
     /// Puts results on a shelf if there is one; the session may have ended meanwhile.
-    fn of(mut outcome: Outcome, shelf: Option<(Arc<Workbench>, Room)>) -> Result<(Outcome, Option<Kept>), RunError> {
+    fn of(
+        mut outcome: Outcome,
+        shelf: Option<(Arc<Workbench>, Room)>,
+    ) -> Result<(Outcome, Option<KeptResults>), RunError> {
         let Some((bench, room)) = shelf else { return Ok((outcome, None)) };
         let (bits, form) = outcome.take_results();
         let handle = ids::handle();
         if !bench.keep(handle.clone(), Arc::new(Value::new(bits, form, room))) {
             return Err(RunError::Gone);
         }
-        Ok((outcome, Some(Kept { bench, handle, stays: false })))
+        Ok((outcome, Some(KeptResults { bench, handle, stays: false })))
     }
 
     fn stay(mut self) {
@@ -181,7 +184,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptResults {
     fn drop(&mut self) {
         if !self.stays {
             self.bench.forget(&self.handle);
@@ -192,7 +195,7 @@ impl Drop for Kept {
 /// Gates from which reading and writing ciphertexts leaves the async threads.
 const OFF_THREAD_GATES_MIN: usize = 16;
 
-/// Runs CPU work for so many gates' texts where it disturbs nobody.
+/// Runs CPU work for so many gates' texts; much of it leaves the async threads.
 async fn off_thread<T: Send + 'static>(
     compute: &Compute,
     payer: &Payer,

@@ -39,7 +39,7 @@ pub struct Octets {
 }
 
 /// Operands, and the values of the session that they name.
-pub struct Found {
+pub struct ResolvedOperands {
     operands: Operands,
     values: HashMap<HandleId, Arc<Value>>,
 }
@@ -54,7 +54,7 @@ impl Operands {
     }
 
     /// Finds what they name in a session.
-    pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<Found, ApiError> {
+    pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
         let mut values = HashMap::new();
         let mut find = |text: &str, place: &dyn Fn() -> String| {
             let handle: Option<HandleId> = text.parse().ok();
@@ -82,14 +82,14 @@ impl Operands {
             }
             Operands::Octets(_) => {}
         }
-        Ok(Found { operands: self, values })
+        Ok(ResolvedOperands { operands: self, values })
     }
 }
 
-impl Found {
+impl ResolvedOperands {
     /// Reads the operands for a key. CPU work for large batches.
     pub fn read(self, key: &OpenKey, gates: &[Gate]) -> Result<Program, ApiError> {
-        let Found { operands, values } = self;
+        let ResolvedOperands { operands, values } = self;
         match operands {
             Operands::Text(texts, place) => {
                 let gate = |(i, (&gate, text))| gate_text(gate, text, &values, || place(i));

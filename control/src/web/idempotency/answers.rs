@@ -24,7 +24,7 @@ use crate::web::error::ApiError;
 const OBJECT_BYTES_MIN: usize = 64 << 10;
 /// Memory that keeping a large body needs for each of its bytes: the answer and what is written.
 const COPIES: u64 = 2;
-/// When a balancer may have chosen the node that keeps a large answer.
+/// When to send the request again: the balancer may then choose the node that keeps the answer.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// How this node keeps answers.
@@ -37,17 +37,17 @@ pub struct Answers {
     blobs: Blobs,
 }
 
-/// What is kept of an answer besides its body.
+/// The parts of a kept answer besides its body.
 #[derive(Serialize, Deserialize)]
 struct Head {
     status: u16,
     headers: Vec<(String, String)>,
-    asked: Asked,
+    asked: RequestIdentity,
 }
 
-/// What a request must be like to be the same one.
+/// What makes a request the same one as the first.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct RequestIdentity {
     /// SHA-256 of its body; none if its body was not looked at.
     pub(super) fingerprint: Option<[u8; 32]>,
     /// The caller's role: a lower one must not read what a higher one was answered, such as its new key.
@@ -60,14 +60,14 @@ pub(super) struct Asked {
 /// An answer that was kept.
 pub struct Replay {
     pub response: Response,
-    asked: Asked,
+    asked: RequestIdentity,
 }
 
 impl Replay {
     /// Whether the request that was answered had a body of this hash and came from a caller of this role; with this
     /// credential, where the answer holds a secret.
     pub fn fits(&self, fingerprint: [u8; 32], caller: &Caller) -> bool {
-        let Asked { fingerprint: first, role, credential } = &self.asked;
+        let RequestIdentity { fingerprint: first, role, credential } = &self.asked;
         *role == caller.role
             && credential.as_ref().is_none_or(|credential| credential == caller.credential.lasting_id())
             && first.is_none_or(|first| first == fingerprint)
@@ -80,7 +80,7 @@ impl Answers {
         Answers { node_id, store, seals, blobs }
     }
 
-    /// Forgets answers whose time is over, and objects that no answer names any more.
+    /// Removes answers that have expired, and objects that no answer names any more.
     pub async fn forget_old(&self, now: Timestamp) {
         let forgotten = async {
             self.store.forget_kept_answers(now.0).await?;
@@ -88,7 +88,7 @@ impl Answers {
             self.blobs.sweep(&named).await.map_err(ApiError::internal)
         };
         if let Err(error) = forgotten.await {
-            tracing::error!(message = error.message, "old answers were not forgotten");
+            tracing::error!(message = error.message, "old answers were not removed");
         }
     }
 
@@ -101,7 +101,7 @@ impl Answers {
         digest: &[u8; 32],
         parts: &Parts,
         body: &Bytes,
-        asked: Asked,
+        asked: RequestIdentity,
     ) -> Result<(Vec<u8>, Option<String>), ApiError> {
         let headers = parts.headers.iter().filter(|(name, _)| **name != header::CONTENT_LENGTH);
         let text =
@@ -120,7 +120,7 @@ impl Answers {
         let sealed = web.offload.finish(payer, move || blobs.seal(&account, &label, &body)).await?;
         let blob = self.blobs.put(sealed).await.map_err(|error| {
             tracing::error!(error, "an answer was not kept");
-            ApiError::unavailable("objects", "the answer could not be kept, so nothing was done")
+            ApiError::unavailable("objects", "the answer could not be stored, so nothing was done")
         })?;
         Ok((seal.seal(digest, &[&length, &head[..]].concat()), Some(blob)))
     }

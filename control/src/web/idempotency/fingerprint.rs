@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::web::body::Pieces;
 use crate::web::error::ApiError;
 
-/// Bytes of a body that are hashed at most to compare it: more than any route takes.
+/// Bytes of a body that are hashed at most: more than any route takes.
 const BYTES_MAX: usize = 128 << 20;
 
 /// A body's hash while it passes. Clones are of the same body.
@@ -35,7 +35,7 @@ impl Fingerprint {
         Watched { body, fingerprint: self.clone() }
     }
 
-    /// The hash; `None` when the body was not read to its end, so that nothing came of it.
+    /// The hash; `None` when the body was not read to its end, so that the handler did nothing.
     pub fn whole(&self) -> Option<[u8; 32]> {
         let passing = self.passing.lock();
         passing.ended.then(|| passing.hasher.clone().finalize().into())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use store::{Reservation, Settled, Settlement};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::Reached;
+use super::LimitReached;
 use crate::access::limits::period::Period;
 use crate::caller::{PlanLimits, UNLIMITED};
 use crate::clock::Timestamp;
@@ -94,7 +94,7 @@ impl Count {
     }
 
     /// Takes units as if this node were alone.
-    pub(super) fn take_alone(&mut self, units: i64) -> Result<(), Reached> {
+    pub(super) fn take_alone(&mut self, units: i64) -> Result<(), LimitReached> {
         let used = self.used();
         if (0..2).any(|at| used[at] + units > self.limits[at]) {
             return Err(self.reached(units));
@@ -124,8 +124,8 @@ impl Count {
     }
 
     /// Which limit so many units would pass.
-    pub(super) fn reached(&self, units: i64) -> Reached {
-        if self.used()[1] + units > self.limits[1] { Reached::Month } else { Reached::Day }
+    pub(super) fn reached(&self, units: i64) -> LimitReached {
+        if self.used()[1] + units > self.limits[1] { LimitReached::Month } else { LimitReached::Day }
     }
 
     /// Gives back what is reserved beyond this.
@@ -240,7 +240,7 @@ mod tests {
         assert!(count.take(1) && count.is_exhausted(1, Timestamp(0)));
         count.give_back(1, Period::of(Timestamp(0)));
         assert!(count.used() == [99; 2] && !count.is_exhausted(1, Timestamp(0)) && count.take(1));
-        assert!(!count.take(1) && count.take_alone(1) == Err(Reached::Day));
+        assert!(!count.take(1) && count.take_alone(1) == Err(LimitReached::Day));
     }
 
     #[test]
