@@ -212,12 +212,10 @@ impl Lockouts {
             (known.news(), known.version)
         };
         let has_news = !news.is_empty();
-        let told = if news.is_empty() {
-            Ok(Vec::new())
-        } else {
-            self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await
-        };
-        if let Err(error) = &told {
+        if has_news
+            && let Err(error) =
+                self.store.add_lockout_failures(&news, |lockout, new| add(lockout, &new.failures, now)).await
+        {
             tracing::error!(cause = %error, "lockouts were not told to the other nodes: the database failed");
             let mut known = self.known.lock();
             for new in news {
@@ -225,10 +223,11 @@ impl Lockouts {
             }
             return false;
         }
+        // the subjects that were just told are among the changed ones
         match self.store.lockouts_since(version).await {
             Ok((changed, version)) => {
                 let mut known = self.known.lock();
-                for lockout in told.into_iter().flatten().chain(changed) {
+                for lockout in changed {
                     known.learn(lockout, now);
                 }
                 known.version = version;
@@ -302,9 +301,12 @@ impl LockoutTable {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
-                // a lock longer than any was made before the clock was set back: callers were told the end that is known here
+                // the clock may have been set back since the lock was made; then callers were told an earlier end here, which
+                // stays unless there are failures that are not known here
                 let longest = now.plus(lock_max(lockout.kind)).0;
-                if lockout.locked_until.is_some_and(|until| until > longest) && entry.lockout.locked_until.is_some() {
+                let too_long = lockout.locked_until.is_some_and(|until| until > longest);
+                let nothing_new = lockout.failures == entry.lockout.failures;
+                if (too_long || nothing_new) && entry.lockout.locked_until.is_some() {
                     lockout.locked_until = lockout.locked_until.min(entry.lockout.locked_until);
                 }
                 add(&mut lockout, &entry.untold, now);
