@@ -1,5 +1,6 @@
 //! The processor as a device: its memory, its vectors, its threads, and the ring's transforms on them.
 
+pub(crate) mod ahead;
 mod arena;
 mod host_memory;
 pub(crate) mod memory;

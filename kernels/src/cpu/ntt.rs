@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::{Isa, Simd};
 use crate::ring::{Ring, Root};
 
@@ -106,37 +107,11 @@ impl<S: Simd> ModulusLanes<S> {
     }
 }
 
-/// Words that will be read soon, called into the cache a few lines at a time while transforms compute: memory and
-/// arithmetic then overlap.
-pub(crate) struct Ahead<'a> {
-    words: &'a [u32],
-    words_at_once: usize,
-}
-
-impl<'a> Ahead<'a> {
-    const LINE_WORDS: usize = 16;
-
-    /// `words` will be needed after forward transforms of `rows` rows of `row_words`.
-    #[inline(always)]
-    pub(crate) fn of<S: Simd>(words: &'a [u32], rows: usize, row_words: usize) -> Self {
-        // at least this often is `call` called: once a square of vectors in each step of a transform
-        let calls = rows * 2 * (row_words / (S::LANES * S::LANES));
-        Ahead { words, words_at_once: words.len().div_ceil(calls).next_multiple_of(Self::LINE_WORDS) }
-    }
-
-    /// Nothing.
-    pub(crate) fn none() -> Self {
-        Ahead { words: &[], words_at_once: 0 }
-    }
-
-    #[inline(always)]
-    unsafe fn call<S: Simd>(&mut self) {
-        let (now, later) = self.words.split_at(self.words.len().min(self.words_at_once));
-        for line in now.chunks(Self::LINE_WORDS) {
-            unsafe { S::prefetch_far(line.as_ptr()) };
-        }
-        self.words = later;
-    }
+/// Words that are read after forward transforms of `rows` rows of `row_words`, called into the cache meanwhile.
+#[inline(always)]
+pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) -> Ahead<'_, u32> {
+    // at least this often is `call` called: once a square of vectors in each step of a transform
+    Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 
 /// Cooley-Tukey butterfly; in and out in `[0, 4q)`; `FRESH`: x is below 2q already.
@@ -238,7 +213,7 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
     roots: &[Root],
     groups: usize,
     m: ModulusLanes<S>,
-    ahead: &mut Ahead,
+    ahead: &mut Ahead<'_, u32>,
 ) {
     unsafe {
         let length = row.len() / groups;
@@ -287,7 +262,7 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     roots: &[Root],
     lane_roots: &[u32],
     m: ModulusLanes<S>,
-    ahead: &mut Ahead,
+    ahead: &mut Ahead<'_, u32>,
 ) {
     unsafe {
         let mut w = lane_roots.as_ptr();
@@ -395,7 +370,7 @@ const fn pass_stages<S: Simd>() -> u32 {
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(crate) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+pub(crate) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();

@@ -10,7 +10,8 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::cpu::ntt::{Ahead, Tables};
+use crate::cpu::ahead::Ahead;
+use crate::cpu::ntt::Tables;
 
 /// Words in the longest vector.
 pub(crate) const LANES_MAX: usize = 16;
@@ -67,7 +68,7 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn transpose(square: &mut Self::Square);
     /// [`crate::cpu::ntt`]'s `forward`, compiled once for the instruction set: inlined into its callers it would be dozens of copies,
     /// short of registers.
-    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead);
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);
     /// Its `inverse`, likewise.
     unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]);
 }

@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
-use crate::cpu::ntt::{self, Ahead, Tables};
+use crate::cpu::ahead::Ahead;
+use crate::cpu::ntt::{self, Tables};
 
 /// AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -144,7 +145,7 @@ unsafe impl Simd for Avx2 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
         unsafe { ntt::forward::<Avx2>(tables, row, ahead) }
     }
     #[inline(never)]

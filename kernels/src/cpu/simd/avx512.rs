@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
-use crate::cpu::ntt::{self, Ahead, Tables};
+use crate::cpu::ahead::Ahead;
+use crate::cpu::ntt::{self, Tables};
 
 /// AVX-512 F and DQ.
 #[derive(Clone, Copy)]
@@ -156,7 +157,7 @@ unsafe impl Simd for Avx512 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
         unsafe { ntt::forward::<Avx512>(tables, row, ahead) }
     }
     #[inline(never)]

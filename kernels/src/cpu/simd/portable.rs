@@ -1,7 +1,8 @@
 //! Four words as a plain array, which the compiler turns into a vector where the processor has one.
 
 use super::Simd;
-use crate::cpu::ntt::{self, Ahead, Tables};
+use crate::cpu::ahead::Ahead;
+use crate::cpu::ntt::{self, Tables};
 
 /// Plain Rust.
 #[derive(Clone, Copy)]
@@ -107,7 +108,7 @@ unsafe impl Simd for Portable {
         *square = std::array::from_fn(|i| std::array::from_fn(|j| from[j][i]));
     }
     #[inline(never)]
-    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead) {
+    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
         unsafe { ntt::forward::<Portable>(tables, row, ahead) }
     }
     #[inline(never)]

@@ -16,7 +16,7 @@ mod representation;
 
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;
-use crate::cpu::ntt::{self, Ahead, Tables, reduce};
+use crate::cpu::ntt::{self, Tables, reduce};
 use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::error::Result;
 use crate::tfhe::torus::TORUS_CORRECTION;
@@ -347,7 +347,7 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
                 rotated_digits::<S>(polynomial, a, d.offset, ResidueDigits { digits, stride: COMPONENTS * n, d });
             }
         }
-        let mut ahead = Ahead::of::<S>(next_key, ROWS * rows, n);
+        let mut ahead = ntt::ahead_of::<S>(next_key, ROWS * rows, n);
         // (3) transform the digits
         for row in digits.chunks_exact_mut(n) {
             S::ntt_forward(tables, row, &mut ahead);

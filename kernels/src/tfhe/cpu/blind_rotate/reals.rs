@@ -12,6 +12,7 @@ mod key;
 mod products;
 mod sums;
 
+use crate::cpu::ahead::Ahead;
 use crate::cpu::memory::{Doubles, Words};
 use crate::error::Result;
 use crate::tfhe::Params;
@@ -22,7 +23,7 @@ use digits::HighDigits;
 use exact::add_exact_sums;
 use key::step_values;
 pub use key::{Key, serve};
-use products::{KeyAhead, LINE, sums_of_rows};
+use products::sums_of_rows;
 use sums::QUARTERS;
 pub(super) use sums::add_sums;
 
@@ -54,6 +55,9 @@ impl Scratch {
     }
 }
 
+/// Doubles of a cache line.
+const LINE: usize = 8;
+
 /// Doubles from one component's sums to the next's: not whole pages, whose lines would share their places in the cache.
 fn row_distance(n: usize) -> usize {
     n + 2 * fft::BLOCK_POINTS + LINE
@@ -76,8 +80,7 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
         let (tables, d) = (&key.tables, Decomposition::new(&key.params));
         let n = tables.polynomial_size();
         let blocks = n / (2 * fft::BLOCK_POINTS);
-        let at_once = ahead.len().div_ceil(blocks * d.levels * COMPONENTS);
-        let mut ahead = KeyAhead { values: ahead, at_once };
+        let mut ahead = Ahead::new(ahead, blocks * d.levels * COMPONENTS);
         for (c, polynomial) in accumulator.chunks_exact(n).enumerate() {
             let to = HighDigits::<S>::new(scratch.digits.as_mut_ptr(), n, d);
             rotated_digits::<S>(polynomial, exponent, d.offset, to);

@@ -1,30 +1,11 @@
 //! Products of the digits' values with the key's, added up while the last forward pass has them in registers.
 
-use crate::cpu::simd::{Simd, SimdReals};
+use crate::cpu::ahead::Ahead;
+use crate::cpu::simd::SimdReals;
 use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
 use crate::tfhe::cpu::fft::{self, Complex, Tables, Take};
 
 use super::{Scratch, row_distance};
-
-/// Doubles of a cache line.
-pub(super) const LINE: usize = 8;
-
-/// The next step's key, called into the cache a few lines at a time, so that memory and arithmetic overlap.
-pub(super) struct KeyAhead<'a> {
-    pub(super) values: &'a [f64],
-    pub(super) at_once: usize,
-}
-
-impl KeyAhead<'_> {
-    #[inline(always)]
-    unsafe fn call<S: Simd>(&mut self) {
-        let (now, later) = self.values.split_at(self.values.len().min(self.at_once.next_multiple_of(LINE)));
-        for line in now.chunks(LINE) {
-            unsafe { S::prefetch_far(line.as_ptr().cast()) };
-        }
-        self.values = later;
-    }
-}
 
 /// Values of a block, kept.
 struct Keep(*mut f64);
@@ -75,7 +56,7 @@ pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KE
     key_row: *const f64,
     level: usize,
     scratch: &mut Scratch,
-    ahead: &mut KeyAhead,
+    ahead: &mut Ahead<'_, f64>,
     first: bool,
 ) {
     unsafe {
