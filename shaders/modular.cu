@@ -1,10 +1,8 @@
-// Arithmetic modulo the ring prime Q < 2^30, a word at a time: kernels/src/modular.rs in CUDA.
-
-// `x` in [0, 2 m) to [0, m): the smaller of `x` and `x - m` as unsigned words.
-__device__ inline unsigned reduce(unsigned x, unsigned m) { return min(x, x - m); }
+// Arithmetic modulo the ring prime Q < 2^30, a constant of the prelude: kernels/src/modular.rs in CUDA. Needs
+// `residue`.
 
 // `x + y mod q` for x, y in [0, q).
-__device__ inline unsigned add_mod(unsigned x, unsigned y) { return reduce(x + y, Q); }
+__device__ inline unsigned add_mod(unsigned x, unsigned y) { return add_residues(x, y, Q); }
 
 // `x - y mod q` for x, y in [0, q).
 __device__ inline unsigned sub_mod(unsigned x, unsigned y) { return reduce(x + Q - y, Q); }
@@ -17,7 +15,4 @@ __device__ inline unsigned negate_mod(unsigned x) { return min(Q - x, 0u - x); }
 __device__ inline unsigned mul_lazy(unsigned x, uint2 w) { return x * w.x - __umulhi(x, w.y) * Q; }
 
 // `x y / 2^32 mod q`, y in [0, q), any word x; out in [0, q) (Montgomery's reduction of the product).
-__device__ inline unsigned mul_montgomery(unsigned x, unsigned y) {
-    unsigned difference = __umulhi(x, y) - __umulhi(x * y * Q_INVERSE, Q);
-    return min(difference, difference + Q);
-}
+__device__ inline unsigned mul_montgomery(unsigned x, unsigned y) { return mul_residues(x, y, Q, Q_INVERSE); }

@@ -1,13 +1,9 @@
-// Arithmetic modulo the ring prime Q < 2^30, a word at a time: kernels/src/modular.rs in WGSL. Needs `mul_high`.
-
-// `x` in [0, 2 m) to [0, m): the smaller of `x` and `x - m` as unsigned words.
-fn reduce(x: u32, m: u32) -> u32 {
-    return min(x, x - m);
-}
+// Arithmetic modulo the ring prime Q < 2^30, a constant of the prelude: kernels/src/modular.rs in WGSL. Needs
+// `mul_high` and `residue`.
 
 // `x + y mod q` for x, y in [0, q).
 fn add_mod(x: u32, y: u32) -> u32 {
-    return reduce(x + y, Q);
+    return add_residues(x, y, Q);
 }
 
 // `x - y mod q` for x, y in [0, q).
@@ -28,6 +24,5 @@ fn mul_lazy(x: u32, w: vec2<u32>) -> u32 {
 
 // `x y / 2^32 mod q`, y in [0, q), any word x; out in [0, q) (Montgomery's reduction of the product).
 fn mul_montgomery(x: u32, y: u32) -> u32 {
-    let difference = mul_high(x, y) - mul_high(x * y * Q_INVERSE, Q);
-    return min(difference, difference + Q);
+    return mul_residues(x, y, Q, Q_INVERSE);
 }

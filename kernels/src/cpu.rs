@@ -4,6 +4,7 @@ pub(crate) mod ahead;
 mod arena;
 mod host_memory;
 pub(crate) mod memory;
+pub mod mul_add;
 pub mod ntt;
 pub(crate) mod simd;
 

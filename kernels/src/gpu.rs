@@ -5,6 +5,7 @@
 //! kernels, their bindings and their numbers of groups, is written once, here and in the schemes' folders.
 
 mod launch;
+pub mod mul_add;
 pub mod ntt;
 pub mod recordings;
 pub(crate) mod scratch;

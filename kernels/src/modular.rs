@@ -110,6 +110,15 @@ impl Modulus {
         x.wrapping_mul(w).wrapping_sub(quotient.wrapping_mul(self.q))
     }
 
+    /// `x y / 2^32 mod q` for any word `x` and `y` in `[0, q)`; out in `[0, q)` (Montgomery's reduction of the product).
+    #[inline(always)]
+    pub fn mul_montgomery(self, x: u32, y: u32) -> u32 {
+        let product = x as u64 * y as u64;
+        let multiple = (product as u32).wrapping_mul(self.montgomery_inverse()) as u64 * self.q as u64;
+        let difference = ((product >> 32) as u32).wrapping_sub((multiple >> 32) as u32);
+        difference.min(difference.wrapping_add(self.q))
+    }
+
     /// A signed integer of magnitude below `q` as a residue.
     #[inline(always)]
     pub fn from_signed(self, x: i32) -> u32 {
@@ -191,6 +200,11 @@ pub(crate) mod tests {
             let lazy = m.mul_lazy(x, w, m.companion(w));
             prop_assert!(lazy < 2 * m.q());
             prop_assert_eq!(lazy % m.q(), m.mul(x % m.q(), w));
+        }
+
+        #[test]
+        fn montgomery_products_are_the_products_of_what_they_stand_for(x: u32, (m, y, _) in residues()) {
+            prop_assert_eq!(m.mul_montgomery(x, m.mul(y, m.pow(2, 32))), m.mul(x % m.q(), y));
         }
 
         #[test]

@@ -1,5 +1,7 @@
 //! Each stem launched alone on a card, against its definition: where something is wrong, this says in which kernel.
 
+use kernels::cpu::mul_add::mul_add;
+use kernels::gpu::mul_add::MulAdd;
 use kernels::gpu::ntt::Ntt;
 use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, View, ntt};
 use kernels::modular::Modulus;
@@ -28,6 +30,7 @@ enum Stem {
     Linear,
     ModSwitch,
     SampleExtract,
+    MulAdd,
     /// Not a stem: all of them, one after another, over scratch memory that holds other words wherever nothing was written.
     Junk,
     /// Not a stem: ranges, dimensions and aliases of launches.
@@ -69,16 +72,24 @@ impl StemCase {
         let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
+        let products = [rings[0], rings[4]].map(|shape| (format!("N{}", shape.2), Stem::MulAdd, shape));
         let launches = [("what a launch may name".to_owned(), Stem::Launches, rings[0])];
         let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
-        let cases =
-            transforms.into_iter().chain(switches).chain(linear).chain(extractions).chain(launches).chain(barrier);
+        let cases = transforms
+            .into_iter()
+            .chain(switches)
+            .chain(linear)
+            .chain(extractions)
+            .chain(products)
+            .chain(launches)
+            .chain(barrier);
         cases.map(|(name, stem, shape)| {
             let stem_name = match stem {
                 Stem::Ntt => "ntt",
                 Stem::Linear => "linear",
                 Stem::ModSwitch => "mod_switch",
                 Stem::SampleExtract => "sample_extract",
+                Stem::MulAdd => "mul_add",
                 Stem::Junk => "junk",
                 Stem::Launches => "launches",
                 Stem::GroupsSync => "groups_sync",
@@ -109,6 +120,7 @@ impl StemCase {
             Stem::Linear => card.linear(),
             Stem::ModSwitch => card.mod_switch(),
             Stem::SampleExtract => card.sample_extract(),
+            Stem::MulAdd => card.mul_add(),
             Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("it needs no stems"),
         }
     }
@@ -281,5 +293,56 @@ impl<G: Gpu> Card<'_, G> {
         let mut sum: Vec<u32> = sample(0).iter().zip(sample(3)).map(|(x, y)| x.wrapping_add(y)).collect();
         sum[sample_words - 1] = sum[sample_words - 1].wrapping_add(EIGHTH);
         assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
+    }
+
+    /// Three limbs of a batch, in the middle of a buffer, by way of the definition and of the CPU's text.
+    fn mul_add(&self) {
+        let (n, batch) = (self.params.polynomial_size, 5);
+        let primes = PRIMES.map(Modulus::new);
+        let MulAddCase { sums, x, y, expected } = MulAddCase::new(n, batch);
+        let mut by_cpu = sums.clone();
+        mul_add(&primes, n, &mut by_cpu, &x, &y);
+        assert!(by_cpu == expected, "the CPU's words are not those of the definition");
+
+        let apart = (self.gpu.card().alignment_words as usize).next_multiple_of(n);
+        let around = vec![7; apart];
+        let buf = self.upload(&[&around[..], &sums, &around].concat());
+        let [x, y, of_limbs] = [x, y, kernels::gpu::mul_add::primes(&primes)].map(|words| self.upload(&words));
+        let stem = MulAdd::new(self.gpu, &Compiler::default(), n).expect("it compiles");
+        let within = View::all(&buf).part(apart..apart + sums.len());
+        let views = [within, View::all(&x), View::all(&y), View::all(&of_limbs)];
+        assert!(stem.run(views, PRIMES.len(), 0).is_none(), "nothing to do");
+        self.launch(stem.run(views, PRIMES.len(), batch));
+        assert!(self.download(&buf, sums.len() + 2 * apart) == [&around[..], &expected, &around].concat());
+    }
+}
+
+/// Small, middle and largest primes.
+const PRIMES: [u32; 3] = [12289, 786_433, 1_073_479_681];
+
+/// Words of a batch of three limbs, the largest among them, and what the definition makes of them.
+struct MulAddCase {
+    sums: Vec<u32>,
+    x: Vec<u32>,
+    /// Of each limb, times 2^32.
+    y: Vec<u32>,
+    expected: Vec<u32>,
+}
+
+impl MulAddCase {
+    fn new(n: usize, batch: usize) -> MulAddCase {
+        let mut rng = generator(n as u64);
+        let prime = |at: usize| PRIMES[at / n % PRIMES.len()];
+        let mut residues = |count: usize| -> Vec<u32> {
+            let residue = |at: usize| if at.is_multiple_of(n) { prime(at) - 1 } else { rng.next_u32() % prime(at) };
+            (0..count).map(residue).collect()
+        };
+        let words = PRIMES.len() * n;
+        let (sums, x, factors) = (residues(batch * words), residues(batch * words), residues(words));
+        let montgomery = |(at, &factor): (usize, &u32)| ((u64::from(factor) << 32) % u64::from(prime(at))) as u32;
+        let y = factors.iter().enumerate().map(montgomery).collect();
+        let defined = |at: usize| naive::mul_add(prime(at), sums[at], x[at], factors[at % words]);
+        let expected = (0..batch * words).map(defined).collect();
+        MulAddCase { sums, x, y, expected }
     }
 }

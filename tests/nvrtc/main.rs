@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Paper, architecture};
 use kernels::gpu::Source;
+use kernels::gpu::mul_add::MulAdd;
 use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
@@ -39,15 +40,20 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for capability in CAPABILITIES {
         let mut seen = BTreeSet::new();
-        for preset in Preset::ALL {
+        let of_ring = Paper::new(capability);
+        MulAdd::new(&of_ring, &kernels::gpu::Compiler::default(), 1 << 15).expect("paper takes everything");
+        let of_presets = Preset::ALL.map(|preset| {
             let paper = Paper::new(capability);
             Evaluator::new(paper.clone()).prepare(&preset.params()).expect("paper takes everything");
+            (preset.name(), paper)
+        });
+        for (name, paper) in of_presets.into_iter().chain([("ring", of_ring)]) {
             for source in paper.sources() {
                 // presets share what does not depend on where they differ
                 if !seen.insert(source.text.clone()) {
                     continue;
                 }
-                let name = format!("{}/{}/{}", source.stem, preset.name(), architecture(capability));
+                let name = format!("{}/{}/{}", source.stem, name, architecture(capability));
                 let table = table.clone();
                 trials.push(trial(name, Box::new(move || within_budget(&source, capability, &table))));
             }

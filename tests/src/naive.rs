@@ -275,6 +275,11 @@ fn nearest(x: i128, y: i128) -> i128 {
     (2 * x + y) / (2 * y)
 }
 
+/// `sum + x y mod q`.
+pub fn mul_add(q: u32, sum: u32, x: u32, y: u32) -> u32 {
+    ((u64::from(sum) + u64::from(x) * u64::from(y)) % u64::from(q)) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Launches of `ntt`: rows to values in bit-reversed order and back, and the bootstrapping key's transform.
 
-use super::source::{NTT, ring_constants};
+use super::source::{MODULAR, NTT, ring_constants};
 use super::stem::{Compiler, Stem};
 use super::{Bind, Gpu, LaunchOf, ViewOf};
 use crate::error::Result;
@@ -29,7 +29,14 @@ impl<G: Gpu> Ntt<G> {
     /// Compiled for this ring.
     pub fn new(gpu: &G, compiler: &Compiler<G>, ring: &Ring) -> Result<Self> {
         Ok(Ntt {
-            stem: compiler.stem(gpu, "ntt", &[&NTT], &ring_constants(ring), threads(ring.polynomial_size()), &[])?,
+            stem: compiler.stem(
+                gpu,
+                "ntt",
+                &[&MODULAR, &NTT],
+                &ring_constants(ring),
+                threads(ring.polynomial_size()),
+                &[],
+            )?,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Sources as they are compiled: constants in the language's own syntax, `modular`, helpers, the stem.
+//! Sources as they are compiled: constants in the language's own syntax, `residue`, helpers, the stem.
 //!
 //! No number of a parameter set is written in a shader. A constant that a text does not name is left out of its prelude, so
 //! that constants which differ in nothing that matters to a stem share its compilation.
@@ -71,8 +71,10 @@ macro_rules! cuda_text {
 }
 pub(crate) use cuda_text;
 
-/// Arithmetic, in front of every stem.
-const MODULAR: Text = text!("modular");
+/// Arithmetic modulo a prime that is an argument, in front of every stem.
+const RESIDUE: Text = text!("residue");
+/// Arithmetic modulo the prime of a ring: a helper.
+pub const MODULAR: Text = text!("modular");
 /// Transforms: a stem, and a helper of others.
 pub const NTT: Text = text!("ntt");
 
@@ -95,7 +97,7 @@ pub fn source(
     threads: u32,
     more: &[Constant],
 ) -> Source {
-    let mut body = [dialect.mul_high(), MODULAR.of(dialect)].concat();
+    let mut body = [dialect.mul_high(), RESIDUE.of(dialect)].concat();
     for text in texts {
         body.push('\n');
         body.push_str(text.of(dialect));
@@ -145,7 +147,7 @@ mod tests {
     #[test]
     fn a_prelude_has_what_its_stem_names_and_nothing_else() {
         let constants = ring_constants(&Ring::new(Modulus::new(12289), 1024));
-        let source = source(Dialect::Cuda, "ntt", &[&NTT], &constants, 256, &[("UNKNOWN", 1)]);
+        let source = source(Dialect::Cuda, "ntt", &[&MODULAR, &NTT], &constants, 256, &[("UNKNOWN", 1)]);
         assert!(source.text.contains("constexpr unsigned Q = 12289u;\n"));
         assert!(source.text.contains("constexpr unsigned LOG_N = 10u;\n"));
         assert!(source.text.contains("constexpr unsigned THREADS = 256u;\n"));

@@ -9,6 +9,7 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
 use crate::error::{Error, Result};
+use crate::gpu::mul_add::MulAdd;
 use crate::gpu::{Buffer, Card, Compiler, Gpu, Language, Launch, Source};
 use crate::tfhe::gpu::CompiledStems;
 use crate::tfhe::gpu::blind_rotate::Variant;
@@ -138,8 +139,11 @@ fn every_stem_is_valid_and_within_every_card_s_limits_for_every_preset() {
                 panic!("wide {wide_integers}, {params:?}: {error}");
             }
         }
+        MulAdd::new(&card, &Compiler::default(), 1 << 15).expect("valid for the largest ring");
         let entries = card.entries.lock().expect("no other test");
-        for entry in ["ntt_key", "linear", "negate", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch"] {
+        for entry in
+            ["ntt_key", "linear", "negate", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch", "mul_add"]
+        {
             assert!(entries.contains(entry), "{entry} was not looked at");
         }
     }

@@ -8,7 +8,7 @@ mod registers;
 
 use crate::error::Result;
 use crate::gpu::ntt::{self, Ntt};
-use crate::gpu::source::NTT;
+use crate::gpu::source::{MODULAR, NTT};
 use crate::gpu::stem::{Compiler, Stem};
 use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
@@ -84,7 +84,7 @@ impl<G: Gpu> BlindRotate<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         let kernels = match variant {
             Variant::Plain => {
-                let texts = [&texts::TORUS, &texts::DISTANCE, &NTT, &texts::BLIND_ROTATE];
+                let texts = [&MODULAR, &texts::TORUS, &texts::DISTANCE, &NTT, &texts::BLIND_ROTATE];
                 let (threads, shared) =
                     (ntt::threads(params.polynomial_size), accumulator_is_shared(gpu.card(), params));
                 let more = [

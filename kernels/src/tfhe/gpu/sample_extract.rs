@@ -1,6 +1,7 @@
 //! Launch of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one.
 
 use crate::error::Result;
+use crate::gpu::source::MODULAR;
 use crate::gpu::stem::{Compiler, Stem, threads};
 use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
@@ -24,7 +25,7 @@ impl<G: Gpu> SampleExtract<G> {
             stem: compiler.stem(
                 gpu,
                 "sample_extract",
-                &[&texts::TORUS, &texts::SAMPLE_EXTRACT],
+                &[&MODULAR, &texts::TORUS, &texts::SAMPLE_EXTRACT],
                 &constants(params),
                 threads,
                 &[],

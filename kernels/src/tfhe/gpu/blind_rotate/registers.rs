@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
 use crate::error::Result;
+use crate::gpu::source::MODULAR;
 use crate::gpu::stem::{Compiler, Grid, Stem};
 use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, scratch, upload};
 use crate::tfhe::gpu::{constants, texts};
@@ -102,7 +103,8 @@ struct Cluster<G: Gpu> {
 impl<G: Gpu> Registers<G> {
     /// Compiles them.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
-        let texts = [&texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
+        let texts =
+            [&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
         let warp = gates_up_to(fit.gates).into_iter().map(|gates| {
             let more = [("GATES", gates), ("TILES", fit.tiles)];
             Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, &constants(p), threads(p, gates), &more)?))
@@ -199,7 +201,8 @@ impl<G: Gpu> Registers<G> {
 
 impl<G: Gpu> Cluster<G> {
     fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, clusters: bool) -> Result<Self> {
-        let texts = [&texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_CLUSTER];
+        let texts =
+            [&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_CLUSTER];
         let more = [("CLUSTERS", u32::from(clusters))];
         let threads = p.polynomial_size as u32 / 8;
         let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, &constants(p), threads, &more)?;
