@@ -247,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
                 else own[(turn - 1) * N + 32 * i + lane] = part;
             }
         }
-        __syncthreads();  // partial sums are there; nobody reads this step's key any more
+        __syncthreads();  // partial sums are there; no thread reads this step's key any more
         if (step + TILES < steps) copy_tile(tile, key + (step + TILES) * (unsigned long long)TILE);
         copy_async_commit();
 #pragma unroll

@@ -42,7 +42,7 @@ pub struct Cuda {
     staging: Arc<Staging>,
     context: Arc<CudaContext>,
     cache: Option<Cache>,
-    /// By the hash of their text: what is loaded is shared as long as anyone has it.
+    /// By the hash of their text: a loaded module is shared as long as a stem holds it.
     modules: Mutex<HashMap<[u8; 32], Weak<Loaded>>>,
     graphs: Arc<Recordings<Graph>>,
 }

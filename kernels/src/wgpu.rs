@@ -1,7 +1,6 @@
 //! GPUs of any vendor, by crate wgpu: Vulkan, Metal or Direct3D 12.
 //!
-//! What a caller launches is recorded and given to the card a few launches at a time; a read waits for what it needs and
-//! no longer. Whatever the driver says comes back as an [`Error`], a card that is gone or hangs as [`Error::Lost`].
+//! Launches are collected and given to the card a few at a time; a read waits for what it needs and no longer. Whatever the driver says comes back as an [`Error`], a card that is gone or hangs as [`Error::Lost`].
 
 mod adapter;
 mod queue;
@@ -90,7 +89,7 @@ impl Wgpu {
         adapter::enumerate(software, ::wgpu::Features::empty(), ShaderRuntimeChecks::checked())
     }
 
-    /// The same card, of whose memory this much may be allocated: wgpu does not tell how much there is.
+    /// The same card with a limit on what may be allocated, in bytes: wgpu does not tell how much memory there is.
     ///
     /// # Panics
     /// When something is allocated already.

@@ -1,4 +1,4 @@
-//! What the suite is worth: kernels that somebody broke are noticed, each barrier taken away and each kind of slip.
+//! Kernels that are broken on purpose are noticed: each barrier taken away, and each kind of slip.
 
 use std::sync::{Arc, OnceLock};
 

@@ -74,7 +74,7 @@ const KERNELS: [Kernel; 16] = [
         expect: Failure("threads race"),
     },
     Kernel {
-        name: "shared memory that nobody wrote",
+        name: "shared memory that was not written",
         body: "__shared__ unsigned words[64];
                out[threadIdx.x] = words[threadIdx.x];",
         groups: 1,

@@ -39,7 +39,7 @@ enum Stem {
     GroupsSync,
 }
 
-/// Groups that show each other a number of the round, in two places by turns, and look at everybody's after the barrier.
+/// Groups write a number of the round, in two places by turns, and read those of all groups after the barrier.
 const GROUPS_SYNC: &str = r#"
 struct alignas(16) Shown {
     unsigned word[4];

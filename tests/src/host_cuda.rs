@@ -237,7 +237,7 @@ fn hash(texts: &[&str]) -> String {
     hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A name beside `path` that nobody else uses.
+/// A name beside `path` that no other thread or process uses.
 fn unique(path: &Path) -> PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);

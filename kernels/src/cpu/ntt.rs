@@ -2,7 +2,7 @@
 //!
 //! `forward`: `[N]` coefficients in natural order, in `[0, 2q)`, to `[N]` values in *reading order*, in `[0, 2q)`.
 //! `inverse`: back, times `N`; in and out in `[0, 2q)`. Reading order is whatever order the last steps of `forward` leave
-//! behind; it differs between vector widths, and nobody but this folder knows it: pointwise work does not care.
+//! behind; it differs between vector widths, and only this folder knows it: pointwise work does not care.
 //!
 //! Negacyclic Cooley-Tukey / Gentleman-Sande with the twist folded into the roots (eprint 2016/504, Alg. 1 and 2), lazy
 //! butterflies of Harvey (2014, Alg. 2): values stay below `4q < 2^32`, each product below `2q`.

@@ -188,8 +188,8 @@ pub struct Pinned {
     stream: Arc<Stream>,
 }
 
-// SAFETY: plain words that nobody else points to, but for copies which the owner orders by events; the driver's calls
-// on them may come from any thread
+// SAFETY: plain words with one owner, which orders the card's copies of them by events; the driver's calls on them may
+// come from any thread
 unsafe impl Send for Pinned {}
 // SAFETY: as above; shared references only read
 unsafe impl Sync for Pinned {}

@@ -113,7 +113,7 @@ impl Staging {
         let (to, host) = (to.at(at, block.words), &block.host.words()[..block.words]);
         if let Some(Twin { memory, halfway }) = &block.twin {
             let twin = memory.at(0, block.words);
-            // SAFETY: the block keeps its words until `done`; nobody uses the twin before `halfway`
+            // SAFETY: the block keeps its words until `done`; nothing else uses the twin before `halfway`
             unsafe { result::memcpy_htod_async(twin, host, self.up.handle()) }.map_err(told)?;
             halfway.record(self.up.inner()).map_err(told)?;
             self.compute.inner().wait(halfway).map_err(told)?;
@@ -147,7 +147,7 @@ impl Staging {
         let stream = match (&block.twin, pieces) {
             (None, [piece]) => {
                 let from = from.at(piece.start, piece.len());
-                // SAFETY: the block keeps its words, and nobody looks at them before `done`; `from` is a range of a
+                // SAFETY: the block keeps its words, and nothing reads them before `done`; `from` is a range of a
                 // buffer that the stream orders
                 unsafe { result::memcpy_dtoh_async(host, from, self.compute.handle()) }.map_err(told)?;
                 &self.compute
@@ -165,7 +165,7 @@ impl Staging {
                 halfway.record(self.compute.inner()).map_err(told)?;
                 self.down.inner().wait(halfway).map_err(told)?;
                 let twin = memory.at(0, block.words);
-                // SAFETY: the block keeps its words, and nobody looks at them or uses the twin before `done`
+                // SAFETY: the block keeps its words, and nothing reads them or uses the twin before `done`
                 unsafe { result::memcpy_dtoh_async(host, twin, self.down.handle()) }.map_err(told)?;
                 memory.clear(&self.down, block.words)?;
                 &self.down
@@ -179,7 +179,7 @@ impl Staging {
         if words <= SMALL_WORDS { &self.small } else { &self.large }
     }
 
-    /// A block for this many words that nobody uses.
+    /// A free block for this many words.
     fn block(&self, words: usize) -> Result<Block> {
         self.compute.bind()?;
         let oldest = {
@@ -198,7 +198,7 @@ impl Staging {
     fn new_block(&self, words: usize) -> Result<Block> {
         let context = self.compute.context();
         let told = |error| failed("making a block", error);
-        // events without a time: nobody asks for it, and the driver keeps it at a price
+        // events without a time, which is not asked for and costs the driver work
         let event = || context.new_event(None).map_err(told);
         if words <= SMALL_WORDS {
             let (host, used_by) = (Pinned::zeroed(&self.compute, SMALL_WORDS)?, vec![self.compute.clone()]);
@@ -248,7 +248,7 @@ impl Pool {
 
 impl Block {
     /// Nothing is left in the host's part of a block; the card has cleared its own. Whole memory at once: nothing in it
-    /// is secret, and the compiler cannot know that nobody reads it again.
+    /// is secret, and the compiler cannot know that it is not read again.
     fn cleared(mut self) -> Block {
         let words = self.words;
         self.host.words_mut()[..words].fill(0);
@@ -282,7 +282,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // of a card that is lost the memory goes back to the driver, if to anyone
+            // a block of a lost card is not used again
             if wait(&block.done, self.staging.compute.health()).is_ok() {
                 self.staging.give_back(block);
             }

@@ -7,10 +7,10 @@ use super::source::{Constant, Dialect, Text, source};
 use super::{Bind, Card, Gpu, Launch, LaunchOf, Source};
 use crate::error::Result;
 
-/// Threads of a group where nothing speaks for another number.
+/// Threads of a group, unless a stem has a reason for another number.
 pub const THREADS: u32 = 256;
 
-/// Compiled sources that are kept though nobody holds them: several parameter sets' worth.
+/// Compiled sources that are kept while no stem uses them: those of several parameter sets.
 const KEPT_MAX: usize = 64;
 
 /// Compiles sources, each once as long as it is in use.

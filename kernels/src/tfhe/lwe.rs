@@ -23,7 +23,7 @@ impl Lwe {
         Self { words }
     }
 
-    /// The ciphertext without mask and noise: anyone can read it. Constants of circuits are such
+    /// The ciphertext without mask and noise: it is readable without a key. Constants of circuits are such
     /// ciphertexts, and so is the result of a gate that is constant ([`super::fold`]).
     pub fn trivial(lwe_dimension: usize, bit: bool) -> Self {
         let mut words = vec![0; lwe_dimension + 1];

@@ -59,7 +59,7 @@ struct Recorder {
 #[derive(Default)]
 struct State {
     lost: OnceLock<String>,
-    /// A failure that nobody was told of yet.
+    /// A failure that is not yet reported.
     failed: Mutex<Option<Error>>,
     submissions_done: AtomicU64,
     buffers: AtomicU64,
@@ -227,8 +227,7 @@ impl Queue {
         self.checked(|| self.encoder(&mut recorder).copy_buffer_to_buffer(from, 0, to, 0, bytes))
     }
 
-    /// Overwrites a buffer that its owner is done with. Nobody can be told of a failure: the card is lost then, or will
-    /// say so to whom asks next.
+    /// Overwrites a buffer that is being dropped. A failure cannot be returned from there: the next call reports it.
     pub(super) fn clear(&self, buffer: &Buffer) {
         if let Ok(mut recorder) = self.recorder_for_drop() {
             let cleared = self.checked(|| self.encoder(&mut recorder).clear_buffer(buffer, 0, None));

@@ -222,7 +222,7 @@ __attribute__((no_sanitize("address"))) void copy_bytes(char* to, const char* fr
     }
 }
 
-// What a kernel finds in shared memory that nobody wrote: something else in each run.
+// What a kernel finds in shared memory that it did not write: another pattern in each run.
 void poison(Group& group) {
     auto pattern = [](size_t at) { return char(order == FORWARD ? 0xa5 : order == REVERSE ? 0x5a : at * 89 + 7); };
     group.arrays.resize(arrays_bytes());

@@ -146,7 +146,7 @@ impl Plan {
 }
 
 /// From which level on each value's slot is free: the level after its last reader's. `None` for outputs and for constants
-/// that nobody reads.
+/// that no gate reads.
 struct Lives {
     inputs: Vec<Option<usize>>,
     gates: Vec<Option<usize>>,
@@ -164,7 +164,7 @@ impl Lives {
             Lives { inputs: vec![Some(1); input_bits], gates: vec![None; circuit.gates().len()], constants: [None; 2] };
         for (level, gates) in levels.iter().enumerate() {
             for &index in gates {
-                // read by nobody yet: written, and free from the next level on
+                // no reader so far: it is written, and free from the next level on
                 lives.last(Source::Gate(index), level + 1);
                 for &source in circuit.gates()[index].operands() {
                     lives.last(source, level + 1);

@@ -3,7 +3,7 @@
 //! `N` real coefficients are `M = N/2` complex points `z_j = a_j + i a_(j+M)`; their products modulo `X^M - i` are the
 //! negacyclic products of the reals. `forward`: points in natural order to values in *reading order*; `inverse`: back,
 //! times `M`. Reading order is that of the values `X = r_k` after the recursion `X^2h - w^2 = (X^h - w)(X^h + w)`,
-//! transposed within squares of `REALS` vectors; it differs between vector widths, and nobody but this folder knows it.
+//! transposed within squares of `REALS` vectors; it differs between vector widths, and only this folder knows it.
 //!
 //! Memory: `[M / REALS][2][REALS]`, a vector of real parts and one of imaginary parts in turn.
 //!

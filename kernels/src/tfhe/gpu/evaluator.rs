@@ -136,7 +136,7 @@ impl<G: Gpu> Evaluator<G> {
         &self.gpu
     }
 
-    /// From those that are kept, or compiled by the caller's thread, for which no other waits unless it wants the same.
+    /// Stems that are kept, or compiled by the caller's thread. Other threads do not wait for it, unless they want the same.
     fn stems(&self, params: &Params) -> Result<Arc<CompiledStems<G>>> {
         if let Some(stems) = self.known_stems(params) {
             return Ok(stems);
@@ -144,7 +144,7 @@ impl<G: Gpu> Evaluator<G> {
         let variant = Variant::of(self.gpu.card(), params);
         let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
         let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
-        // two threads may have wanted the same; their modules are
+        // two threads may have compiled the same parameters: one of the two is kept
         known.retain(|(of, _)| of != params);
         if known.len() >= STEMS_MAX {
             known.remove(0);
@@ -382,7 +382,7 @@ pub struct Pending<G: Gpu> {
 /// A read under way.
 struct Read<G: Gpu> {
     pending: G::Pending,
-    /// Whose words it has, one after another: the place of a batch among those of the call, and the number of its words.
+    /// The batches that read, one after another: the place of each among those of the call, and the number of its words.
     batches: Vec<(usize, usize)>,
 }
 
@@ -431,7 +431,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
         let mut of_batches = Vec::new();
         for Read { pending, batches } in pending.reads {
             let mut words = self.gpu.finish(pending)?;
-            // what was read to tell that it is done is no one's
+            // a word that was read to tell that the batch is done is no part of the answer
             words.truncate(batches.iter().map(|(_, count)| count).sum());
             // a copy less where one batch has all of them
             for &(at, count) in batches.iter().rev() {

@@ -1,4 +1,5 @@
-//! Batches of several keys in one sequence of launches: where they are cut, and the tables that say what is whose.
+//! Batches of several keys in one sequence of launches: where they are cut, and the tables that say which rows belong to
+//! which key and arena.
 
 use std::ops::Range;
 
