@@ -44,13 +44,19 @@ use session_token::SessionTokens;
 use trials::Trials;
 
 /// Settings of users and their tokens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct AuthConfig {
-    /// Whether users may sign up by themselves (readings A24).
+    // readings A24
+    /// Whether visitors may make themselves users, each with a new account. Otherwise only the operator makes users.
+    #[arg(env = "ANGO_AUTH_ALLOW_SIGNUP", default_value = "false")]
     pub allow_signup: bool,
-    /// Whether users may make keys of the environment dev (readings A16).
+    // readings A16
+    /// Whether users may make API keys of the environment dev.
+    #[arg(env = "ANGO_API_KEYS_ALLOW_DEV", default_value = "true")]
     pub allow_dev_keys: bool,
-    /// The issuer of session tokens, if it is not the node itself (readings A10).
+    // readings A10
+    /// The OpenID issuer whose tokens the node accepts in place of its own.
+    #[command(flatten)]
     pub external_issuer: Option<ExternalIssuer>,
 }
 

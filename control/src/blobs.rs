@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::sealing::AccountSeals;
 
-pub use bucket::BucketConfig;
+pub use bucket::{BucketConfig, BucketUrl};
 pub use owner::{Unclaimed, claim, try_once};
 
 /// An object without a record is left alone this long: its record may be about to be written.

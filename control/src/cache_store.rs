@@ -44,14 +44,12 @@ impl CacheStoreConfig {
     /// The one at this URL.
     ///
     /// # Errors
-    /// What is wrong with the URL, without repeating it.
+    /// What the URL must be, without repeating it.
     pub fn at(url: &str) -> Result<CacheStoreConfig, &'static str> {
-        if !["redis://", "rediss://", "redis+unix://"].iter().any(|scheme| url.starts_with(scheme)) {
-            return Err("it must be a redis:, rediss: or redis+unix: URL");
-        }
+        let is_redis = ["redis://", "rediss://", "redis+unix://"].iter().any(|scheme| url.starts_with(scheme));
         // with #insecure the client would not check certificates
-        if url.contains('#') || Client::open(url).is_err() {
-            return Err("not a URL of a Redis that can be read");
+        if !is_redis || url.contains('#') || Client::open(url).is_err() {
+            return Err("must be a redis:, rediss: or redis+unix: URL without a fragment");
         }
         let patience = Duration::from_millis(100);
         Ok(CacheStoreConfig { url: Zeroizing::new(url.to_owned()), prefix: "ango:".to_owned(), patience })

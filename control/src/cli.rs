@@ -22,10 +22,10 @@ mod users;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use store::Schema;
 
-use crate::config::{Config, ConfigError, SETTINGS};
+use crate::config::{Config, Flags};
 use crate::{database, router};
 
 /// Computes on encrypted bits that the server cannot read.
@@ -35,23 +35,23 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Subcommands>,
     #[command(flatten)]
-    settings: Settings,
+    settings: Flags,
 }
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
     /// Run a node. The same as no subcommand.
-    Serve(Settings),
-    /// Bring the database's schema up to date; make database and data folder if they are not there.
-    Migrate(Settings),
-    /// Work on a node's data folder or database, whether a node runs on it or not.
+    Serve(Flags),
+    /// Migrate the database's schema. Makes the database and the data folder if they do not exist.
+    Migrate(Flags),
+    /// Manage users, accounts, keys, plans, lockouts and backups. Works while nodes run, and without one.
     #[command(subcommand)]
     Admin(admin::Admin),
-    /// Look at settings.
+    /// Check settings.
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Devices(devices::DevicesArgs),
-    /// Print the OpenAPI page.
+    /// Print the OpenAPI description of the API.
     Openapi,
     #[cfg(feature = "client-tools")]
     Client(self::client::ClientArgs),
@@ -59,58 +59,9 @@ enum Subcommands {
     Demo(demo::DemoArgs),
 }
 
-/// The settings of [`SETTINGS`] as flags; variables of the environment where a flag is not given.
-#[derive(Clone, Debug, Default)]
-struct Settings {
-    given: Vec<(&'static str, String)>,
-}
-
-impl Settings {
-    fn config(&self) -> Result<Config, ConfigError> {
-        Config::from_lookup(|name| self.text(name))
-    }
-
-    /// What was given for a setting, if anything was.
-    fn text(&self, name: &str) -> Option<String> {
-        let flag = self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.clone());
-        flag.or_else(|| std::env::var(name).ok())
-    }
-}
-
-impl Args for Settings {
-    fn augment_args(command: Command) -> Command {
-        SETTINGS.iter().fold(command, |command, setting| {
-            let Some(flag) = setting.flag else { return command };
-            let default = if setting.default.is_empty() { "unset" } else { setting.default };
-            let help = format!("{} [env: {}] [default: {default}]", setting.why, setting.name);
-            command.arg(Arg::new(setting.name).long(flag).value_name("VALUE").help(help).help_heading("Settings"))
-        })
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Settings {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut settings = Settings::default();
-        settings.update_from_arg_matches(matches)?;
-        Ok(settings)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let flags = SETTINGS.iter().filter(|setting| setting.flag.is_some());
-        self.given
-            .extend(flags.filter_map(|setting| Some((setting.name, matches.get_one::<String>(setting.name)?.clone()))));
-        Ok(())
-    }
-}
-
 /// The program. Errors go to the error stream in one line.
 pub fn main() -> ExitCode {
-    let cli = Cli::from_arg_matches(&Cli::command().get_matches()).unwrap_or_else(|error| error.exit());
-    match run(cli) {
+    match run(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("ango: {error:#}");
@@ -141,8 +92,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 async fn migrate(config: &Config) -> anyhow::Result<()> {
     match database::migrate(config).await? {
-        Schema::Empty => println!("the schema is made"),
-        Schema::Older(missing) => println!("done: {}", database::list(&missing)),
+        Schema::Empty => println!("the schema was created"),
+        Schema::Older(missing) => println!("migrated: {}", database::list(&missing)),
         Schema::Current => println!("the schema is up to date"),
         Schema::Newer(newer) => println!("the schema is newer than this program: {}", database::list(&newer)),
     }
@@ -151,7 +102,10 @@ async fn migrate(config: &Config) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::config::Origin;
 
     #[test]
     fn the_command_line_is_well_formed() {
@@ -162,18 +116,29 @@ mod tests {
     fn flags_of_serve_and_of_the_bare_command_are_the_same_settings() {
         for line in [&["ango", "--session-ttl-s", "60"][..], &["ango", "serve", "--session-ttl-s", "60"]] {
             let cli = Cli::try_parse_from(line).unwrap();
-            let settings = match cli.command {
-                Some(Subcommands::Serve(settings)) => settings,
+            let flags = match cli.command {
+                Some(Subcommands::Serve(flags)) => flags,
                 _ => cli.settings,
             };
-            assert_eq!(settings.given, [("ANGO_SESSION_TTL_S", "60".to_owned())]);
+            let (_, settings) = flags.read().unwrap();
+            let given: Vec<_> = settings.iter().filter(|setting| setting.origin == Origin::Flag).collect();
+            assert_eq!((given.len(), given[0].name(), &*given[0].text), (1, "ANGO_SESSION_TTL_S", "60"));
         }
     }
 
     #[test]
     fn secrets_have_no_flag() {
-        assert!(Cli::try_parse_from(["ango", "--admin-key", "x"]).is_err());
         let secrets = ["ANGO_SECRET", "ANGO_S3_SECRET_ACCESS_KEY", "SERVICE_ADMIN_KEY"];
-        assert!(SETTINGS.iter().all(|setting| setting.flag.is_some() != secrets.contains(&setting.name)));
+        let (_, settings) = Flags::default().read().unwrap();
+        assert!(settings.iter().all(|setting| setting.is_secret() == secrets.contains(&setting.name())));
+        for setting in settings.iter().filter(|setting| setting.is_secret()) {
+            let line = ["ango".to_owned(), format!("--{}", setting.flag()), "hunter2".to_owned()];
+            let error = Cli::try_parse_from(line).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("{} is a secret", setting.name())) && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+        assert!(!Cli::command().render_long_help().to_string().contains("s3-secret"));
     }
 }

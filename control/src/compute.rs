@@ -16,57 +16,72 @@ use std::time::Duration;
 
 use store::Store;
 
-use self::engine::Engine;
+use self::engine::{Engine, GATES_MAX, PORT_BITS_MAX, memory_bytes};
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
-use crate::caller::Plan;
 use crate::clock::Clock;
 use crate::in_flight::InFlight;
+use crate::parsers::{megabytes, megabytes_or_auto, number, seconds};
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
 use circuits::StoredNetlists;
 use sessions::Sessions;
 
 /// Settings of gate sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct SessionsConfig {
-    /// Life of a session (readings G2).
+    // readings G2
+    /// Life of a gate session in seconds, counted from its creation.
+    #[arg(env = "ANGO_SESSION_TTL_S", default_value = "3600", value_parser = seconds(1..=WEEK_S))]
     pub ttl: Duration,
-    /// Whether the server may make and hold secret keys (readings G8).
+    // readings G8
+    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations. Set false in production.
+    #[arg(env = "ANGO_ALLOW_SERVER_HELD_KEY", default_value = "true")]
     pub allow_server_held_key: bool,
-    /// Open sessions of an account on each plan, in the order of [`Plan::ALL`]; `None`: any number (readings L9).
-    pub open_max: [Option<u32>; Plan::ALL.len()],
-}
-
-impl SessionsConfig {
-    /// Open sessions of an account on this plan.
-    pub fn open_max(&self, plan: Plan) -> Option<u32> {
-        self.open_max[plan as usize]
-    }
 }
 
 /// Bounds on circuits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct CircuitsConfig {
-    /// Gates of one circuit.
+    /// Most gates of one circuit.
+    #[arg(env = "ANGO_CIRCUIT_GATES_MAX", default_value = "1048576")]
+    #[arg(value_parser = number::<u64>(1..=GATES_MAX as u64))]
     pub gates_max: u64,
-    /// The same for trial keys.
+    /// Most gates of one circuit that is run with a trial key.
+    #[arg(env = "ANGO_CIRCUIT_GATES_MAX_TRIAL", default_value = "1024")]
+    #[arg(value_parser = number::<u64>(1..=GATES_MAX as u64))]
     pub gates_max_trial: u64,
-    /// Bits that a circuit takes, and bits that it gives.
+    /// Most input bits of a circuit, and most output bits. A bit is a ciphertext of 2.5 to 3.3 KB.
+    #[arg(env = "ANGO_CIRCUIT_BITS_MAX", default_value = "16384")]
+    #[arg(value_parser = number::<usize>(1..=PORT_BITS_MAX as u64))]
     pub bits_max: usize,
-    /// Longest time for a circuit whose request does not wait.
+    /// Longest time in seconds for a circuit that runs in the background (Prefer: respond-async). Other circuits have
+    /// ANGO_REQUEST_DEADLINE_S.
+    #[arg(id = "circuit_deadline", env = "ANGO_CIRCUIT_DEADLINE_S", default_value = "3600")]
+    #[arg(value_parser = seconds(1..=WEEK_S))]
     pub deadline: Duration,
-    /// Circuits of one session at once.
+    /// Most circuits that one session runs at the same time. Further ones are answered 429.
+    #[arg(env = "ANGO_CIRCUITS_RUNNING_MAX", default_value = "8", value_parser = number::<usize>(1..=1 << 10))]
     pub running_max: usize,
-    /// Uploaded circuits of one account.
+    /// Most uploaded circuits of one account.
+    #[arg(env = "ANGO_CIRCUITS_KEPT_MAX", default_value = "64", value_parser = number::<u64>(1..=1 << 20))]
     pub kept_max: u64,
-    /// Bytes of the uploaded circuits of one account.
+    /// Most memory for the uploaded circuits of one account, in MB.
+    #[arg(env = "ANGO_CIRCUITS_KEPT_MB", default_value = "128", value_parser = megabytes(1..=1 << 20))]
     pub kept_bytes_max: u64,
-    /// Memory for values of all sessions.
+    /// Memory in MB for inputs and results of circuits and for results under handles, of all sessions together. Beyond it
+    /// requests are answered 503. `auto` is an eighth of the memory that the process may use, at most 1024.
+    #[arg(env = "ANGO_VALUE_MEMORY_MB", default_value = "auto")]
+    #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || (memory_bytes() / 8).min(1 << 30)))]
     pub value_bytes_max: u64,
-    /// Memory for values of one session.
+    /// The part of ANGO_VALUE_MEMORY_MB that one session may use, in MB. Beyond it requests are answered 402 until handles are
+    /// deleted. `auto` is a quarter.
+    #[arg(env = "ANGO_SESSION_VALUE_MEMORY_MB", default_value = "auto")]
+    #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || 0))]
     pub session_value_bytes_max: u64,
 }
+
+const WEEK_S: u64 = 7 * 24 * 3600;
 
 /// Sessions of a node and what computes for them.
 pub struct Compute {

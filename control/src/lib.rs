@@ -26,6 +26,7 @@ mod fail_point;
 mod ids;
 mod in_flight;
 mod listener;
+mod parsers;
 mod probe;
 mod sealing;
 mod telemetry;

@@ -19,6 +19,19 @@ pub type Key = Zeroizing<[u8; 32]>;
 #[derive(Clone)]
 pub struct ServerSecret(pub Zeroizing<[u8; 32]>);
 
+impl ServerSecret {
+    /// Reads it. The text may be nearly right: the error does not repeat it.
+    ///
+    /// # Errors
+    /// What the text must be.
+    pub fn read(text: &str) -> Result<ServerSecret, &'static str> {
+        let mut secret = ServerSecret(Zeroizing::default());
+        hex::decode_to_slice(text, &mut secret.0[..])
+            .map_err(|_| "must be 64 hexadecimal characters, as `openssl rand -hex 32` prints")?;
+        Ok(secret)
+    }
+}
+
 impl std::fmt::Debug for ServerSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ServerSecret(..)")

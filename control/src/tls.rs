@@ -18,11 +18,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 /// Where the node's certificate is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct TlsConfig {
-    /// PEM: the node's certificate first, then the intermediate certificates.
+    /// PEM file with the node's TLS certificate first, then the intermediate certificates. The node then speaks HTTPS. It reads
+    /// a changed file before the next connection. When unset, the node speaks plain HTTP, for a proxy.
+    #[arg(env = "ANGO_TLS_CERTIFICATE")]
     pub certificate: PathBuf,
-    /// PEM: its private key.
+    /// PEM file with the private key of ANGO_TLS_CERTIFICATE.
+    #[arg(env = "ANGO_TLS_KEY")]
     pub key: PathBuf,
 }
 

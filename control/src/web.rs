@@ -30,17 +30,6 @@ use crate::telemetry::Telemetry;
 use idempotency::Answers;
 use offload::Offload;
 
-/// Bounds on requests.
-#[derive(Clone, Debug)]
-pub struct RequestsConfig {
-    /// Longest time for one request (readings E9).
-    pub deadline: Duration,
-    /// Open connections at most.
-    pub connections_max: usize,
-    /// Memory for bodies in transit.
-    pub body_memory_bytes: u64,
-}
-
 /// What requests of every area share on a node.
 pub struct Web {
     pub(crate) clock: Clock,

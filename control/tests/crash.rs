@@ -61,9 +61,9 @@ impl Place {
         admin::prepare(&config).await.unwrap();
         let made = admin::create_key(&config, role, Environment::Test, None, plan).await.unwrap();
         // who has no limit is not counted in the database before the request itself
-        let unlimited = json!({"requests_a_day": "unlimited", "requests_a_month": "unlimited", "burst_a_second": 1000});
-        let limits = json!({"anonymous": unlimited, "free": unlimited});
-        std::fs::write(folder.path().join("limits.json"), limits.to_string()).unwrap();
+        let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
+        let limits = format!("[plans.anonymous]\n{unlimited}[plans.free]\n{unlimited}");
+        std::fs::write(folder.path().join("ango.toml"), limits).unwrap();
         let store = Store::open(&config.database_url).await.unwrap();
         Some(Place { key: made.key.to_string(), account: made.account_id.as_str().to_owned(), folder, config, store })
     }
@@ -80,7 +80,6 @@ impl Place {
             .arg(self.folder.path())
             .env_clear()
             .env("ANGO_DATABASE_URL", &self.config.database_url)
-            .env("ANGO_PLAN_LIMITS", self.folder.path().join("limits.json"))
             .env("ANGO_FAIL_POINT", self.orders())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

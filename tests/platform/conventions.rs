@@ -3,7 +3,7 @@
 use client::Preset;
 use control::admin;
 use control::caller::{Environment, Role};
-use control::caller::{Plan, PlanLimits};
+use control::caller::{Plan, PlanLimits, UNLIMITED};
 use serde_json::json;
 use tests::TestServer;
 use tests::http::{Request, Response};
@@ -163,7 +163,7 @@ async fn x6_a_body_without_length_is_cut_at_its_ceiling() {
 async fn l8_every_429_has_the_error_object_and_a_204_nothing() {
     let server = TestServer::with(|config| {
         *config.plan_limits.of_mut(Plan::Free) =
-            PlanLimits { requests_a_day: 1, requests_a_month: 1, burst_a_second: 100 };
+            PlanLimits { requests_a_day: 1, requests_a_month: 1, burst_a_second: 100, open_sessions: UNLIMITED };
     })
     .await;
     let refused = |answer: Response, code: &str| {

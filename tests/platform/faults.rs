@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use client::Preset;
 use control::admin::lockouts::Forgiven;
-use control::caller::PlanLimits;
-use control::caller::{Environment, Role};
+use control::caller::{Environment, PlanLimits, Role, UNLIMITED};
 use serde_json::json;
 use tests::TestServer;
 use tests::database::Kind;
@@ -60,7 +59,8 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     let server = TestServer::with(|config| {
         config.database_url = through_wire;
         config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-        let few = PlanLimits { requests_a_day: 6, requests_a_month: 100, burst_a_second: 1000 };
+        let few =
+            PlanLimits { requests_a_day: 6, requests_a_month: 100, burst_a_second: 1000, open_sessions: UNLIMITED };
         config.plan_limits.anonymous = few;
     })
     .await;

@@ -40,7 +40,7 @@ pub fn left(answer: &Response) -> [u64; 2] {
 }
 
 pub fn limits(requests_a_day: u64, requests_a_month: u64) -> PlanLimits {
-    PlanLimits { requests_a_day, requests_a_month, burst_a_second: 100_000 }
+    PlanLimits { requests_a_day, requests_a_month, burst_a_second: 100_000, open_sessions: UNLIMITED }
 }
 
 /// A node whose free plan has these limits.
@@ -319,10 +319,10 @@ async fn l1_a_count_far_from_its_limit_survives_a_restart_to_the_last_request() 
 #[tokio::test]
 async fn l2_limits_of_a_plan_are_those_of_the_operator_s_file() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("plans.json");
-    std::fs::write(&path, r#"{"free": {"requests_a_day": 7, "requests_a_month": "unlimited"}}"#).unwrap();
+    let path = folder.path().join("ango.toml");
+    std::fs::write(&path, "[plans.free]\nrequests-a-day = 7\nrequests-a-month = \"unlimited\"").unwrap();
     let path = path.to_str().unwrap().to_owned();
-    let config = Config::from_lookup(|name| (name == "ANGO_PLAN_LIMITS").then(|| path.clone())).unwrap();
+    let (config, _) = Config::read(|_| None, |name| (name == "ANGO_CONFIG").then(|| path.clone())).unwrap();
     let server = TestServer::with(|settings| settings.plan_limits = config.plan_limits).await;
     let key = free_key(&server).await;
     let values = headers(&server.send(Request::get(SESSIONS).key(&key)).await);

@@ -90,7 +90,7 @@ async fn trials_that_are_switched_off_are_403_and_one_that_lives_goes_on() {
 
 #[tokio::test]
 async fn l9_a_plan_with_no_sessions_at_all_opens_none() {
-    let server = TestServer::with(|config| config.sessions.open_max[Plan::Trial as usize] = Some(0)).await;
+    let server = TestServer::with(|config| config.plan_limits.of_mut(Plan::Trial).open_sessions = 0).await;
     let key = trial_key(&server).await;
     let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
     let refused = server.send(open).await.error(402, "QUOTA_EXCEEDED");

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use control::config::BucketConfig;
+use control::config::{BucketConfig, BucketUrl};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
@@ -80,11 +80,11 @@ impl S3 {
     /// The settings of a node whose objects are in the bucket.
     pub fn config(&self) -> BucketConfig {
         BucketConfig {
-            bucket: BUCKET.to_owned(),
-            prefix: "a/prefix".to_owned(),
+            url: BucketUrl { bucket: BUCKET.to_owned(), prefix: "a/prefix".to_owned() },
             endpoint: Some(self.endpoint.clone()),
             region: "us-east-1".to_owned(),
-            credentials: Some((ACCESS_KEY.to_owned(), Zeroizing::new(SECRET.to_owned()))),
+            access_key_id: Some(ACCESS_KEY.to_owned()),
+            secret_access_key: Some(Zeroizing::new(SECRET.to_owned())),
         }
     }
 }

@@ -162,7 +162,12 @@ impl Drop for TestServer {
 /// What a test is not about is not in its way: no key is too fast, and nobody without a key nor one of the plan enterprise
 /// asks too often.
 fn lift_limits(config: &mut Config) {
-    let none = PlanLimits { requests_a_day: UNLIMITED, requests_a_month: UNLIMITED, burst_a_second: 1_000_000 };
+    let none = PlanLimits {
+        requests_a_day: UNLIMITED,
+        requests_a_month: UNLIMITED,
+        burst_a_second: 1_000_000,
+        open_sessions: UNLIMITED,
+    };
     config.plan_limits.anonymous = none;
     for plan in Plan::ALL {
         config.plan_limits.of_mut(plan).burst_a_second = none.burst_a_second;

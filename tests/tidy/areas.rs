@@ -15,6 +15,7 @@ const RUNGS: [&[&str]; 11] = [
         "fail_point",
         "ids",
         "in_flight",
+        "parsers",
         "probe",
         "sealing",
         "secrets",

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::Timestamp;
+use crate::parsers::number;
 use crate::web::error::ApiError;
 
 /// How long fetched keys are believed.
@@ -35,18 +36,30 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An OpenID issuer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct ExternalIssuer {
-    /// The `iss` of its tokens.
+    /// Address of an OpenID issuer, the `iss` of its tokens. The node then accepts its tokens for the dashboard. When unset,
+    /// the node issues its own tokens.
+    #[arg(env = "ANGO_OIDC_ISSUER", value_parser = safe_address)]
     pub address: String,
-    /// One of their `aud`.
+    /// The `aud` that tokens of ANGO_OIDC_ISSUER carry for this node.
+    #[arg(env = "ANGO_OIDC_AUDIENCE")]
     pub audience: String,
-    /// Where its keys are; by discovery when unset.
+    /// Address of the public keys of ANGO_OIDC_ISSUER. When unset, the node reads it from the issuer's discovery document.
+    #[arg(env = "ANGO_OIDC_JWKS_URL", value_parser = safe_address)]
     pub jwks_url: Option<String>,
-    /// Whether an `account_id` claim that is one of this node's account ids opens that account.
+    /// Whether a token of ANGO_OIDC_ISSUER whose `account_id` claim is one of this node's account ids opens that account. Set
+    /// true only for an issuer whose users cannot change the claim. With false the claim names accounts of the issuer's own.
+    #[arg(env = "ANGO_OIDC_TRUST_ACCOUNT_IDS", default_value = "false")]
     pub trusts_account_ids: bool,
-    /// Users and accounts together that its tokens may create.
+    /// Most users and accounts, counted together, that tokens of ANGO_OIDC_ISSUER may create. Further ones are refused.
+    #[arg(env = "ANGO_OIDC_ACCOUNTS_MAX", default_value = "10000", value_parser = number::<u32>(1..=1 << 31))]
     pub accounts_max: u32,
+}
+
+fn safe_address(text: &str) -> Result<String, &'static str> {
+    let is_good = Url::parse(text).is_ok_and(|url| is_safe(&url));
+    if is_good { Ok(text.to_owned()) } else { Err("must be an https address, or an http address on this machine") }
 }
 
 /// A public key, and the one algorithm it is for if it says so.
@@ -212,7 +225,7 @@ pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
 }
 
 /// Whether an answer from there cannot be changed on its way: https, or this machine.
-pub fn is_safe(url: &Url) -> bool {
+fn is_safe(url: &Url) -> bool {
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     url.scheme() == "https" || (url.scheme() == "http" && local)
 }

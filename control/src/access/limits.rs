@@ -116,6 +116,11 @@ impl Limits {
         }
     }
 
+    /// What a plan allows.
+    pub fn of(&self, plan: Plan) -> PlanLimits {
+        self.plans.of(plan)
+    }
+
     /// A caller's network, as it may be kept.
     pub fn network(&self, address: IpAddr) -> [u8; 32] {
         self.digests.address(address)

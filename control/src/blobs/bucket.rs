@@ -10,6 +10,8 @@ use object_store::path::Path as ObjectPath;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use zeroize::Zeroizing;
 
+use crate::parsers::secret;
+
 /// Longest time for one request to the bucket.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time until there is a connection.
@@ -18,53 +20,67 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRIES_MAX: usize = 2;
 
 /// Where a bucket is, and how to be let in. It hides its secret from logs.
-#[derive(Clone)]
+#[derive(Clone, clap::Args)]
 pub struct BucketConfig {
-    /// The bucket's name.
-    pub bucket: String,
-    /// In front of all names; may be empty.
-    pub prefix: String,
-    /// Address of the server; Amazon's by region when unset.
+    /// The bucket of S3 in which the nodes of one database keep large answers together, encrypted: s3://BUCKET/PREFIX. When unset,
+    /// each node keeps its own in its data folder, and only that node can give such an answer again.
+    #[arg(env = "ANGO_OBJECTS_URL", value_parser = BucketUrl::read)]
+    pub url: BucketUrl,
+    /// Address of the server that has the bucket of ANGO_OBJECTS_URL, such as `https://minio.example.org`. When unset, Amazon's
+    /// server of the region.
+    #[arg(env = "ANGO_S3_ENDPOINT", value_parser = read_endpoint)]
     pub endpoint: Option<String>,
-    /// The region, which is part of a request's signature.
+    /// Region of the bucket. It is part of a request's signature.
+    #[arg(env = "ANGO_S3_REGION", default_value = "us-east-1")]
     pub region: String,
-    /// Access key and its secret; when unset, those that the machine's role gives.
-    pub credentials: Option<(String, Zeroizing<String>)>,
+    /// Access key of the bucket. When unset, the one of the machine's role.
+    #[arg(env = "ANGO_S3_ACCESS_KEY_ID")]
+    pub access_key_id: Option<String>,
+    /// The secret of ANGO_S3_ACCESS_KEY_ID.
+    #[arg(env = "ANGO_S3_SECRET_ACCESS_KEY", hide = true, value_parser = secret)]
+    pub secret_access_key: Option<Zeroizing<String>>,
 }
 
 impl fmt::Debug for BucketConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BucketConfig { bucket, prefix, endpoint, region, .. } = self;
-        write!(
-            f,
-            "BucketConfig {{ bucket: {bucket:?}, prefix: {prefix:?}, endpoint: {endpoint:?}, region: {region:?} }}"
-        )
+        let BucketConfig { url, endpoint, region, .. } = self;
+        write!(f, "BucketConfig {{ url: {url:?}, endpoint: {endpoint:?}, region: {region:?} }}")
     }
 }
 
-impl BucketConfig {
+/// A bucket and what is in front of all names in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketUrl {
+    /// The bucket's name.
+    pub bucket: String,
+    /// May be empty.
+    pub prefix: String,
+}
+
+impl BucketUrl {
     /// Reads `s3://BUCKET` or `s3://BUCKET/PREFIX`.
     ///
     /// # Errors
-    /// What is wrong with the address.
-    pub fn at(url: &str) -> Result<BucketConfig, &'static str> {
+    /// What the address must be.
+    pub fn read(url: &str) -> Result<BucketUrl, &'static str> {
         let rest = url.strip_prefix("s3://").ok_or("must be s3://BUCKET or s3://BUCKET/PREFIX")?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         // the rule of S3 for names of buckets, less its rarer parts
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(plain) {
-            return Err("a bucket's name is 3 to 63 of a-z, 0-9, - and .");
+            return Err("must name a bucket by 3 to 63 of a-z, 0-9, - and .");
         }
-        let prefix = ObjectPath::parse(prefix).map_err(|_| "the prefix is no path of an object")?;
-        Ok(BucketConfig {
-            bucket: bucket.to_owned(),
-            prefix: prefix.to_string(),
-            endpoint: None,
-            region: String::new(),
-            credentials: None,
-        })
+        let prefix = ObjectPath::parse(prefix).map_err(|_| "must have a prefix that is the path of an object")?;
+        Ok(BucketUrl { bucket: bucket.to_owned(), prefix: prefix.to_string() })
     }
+}
 
+fn read_endpoint(text: &str) -> Result<String, &'static str> {
+    let is_address = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
+    if is_address { Ok(text.to_owned()) } else { Err("must be an address such as https://s3.example.org") }
+}
+
+impl BucketConfig {
     /// The bucket, and what is in front of all names.
     pub(super) fn open(&self) -> anyhow::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
         crate::tls::choose_cryptography();
@@ -75,18 +91,18 @@ impl BucketConfig {
             .with_connect_timeout(CONNECT_TIMEOUT);
         let retry = RetryConfig { max_retries: RETRIES_MAX, retry_timeout: REQUEST_TIMEOUT, ..RetryConfig::default() };
         let mut builder = AmazonS3Builder::new()
-            .with_bucket_name(&self.bucket)
+            .with_bucket_name(&self.url.bucket)
             .with_region(&self.region)
             .with_client_options(client)
             .with_retry(retry);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
-        if let Some((id, secret)) = &self.credentials {
+        if let (Some(id), Some(secret)) = (&self.access_key_id, &self.secret_access_key) {
             builder = builder.with_access_key_id(id).with_secret_access_key(secret.as_str());
         }
         let bucket = builder.build().context("ANGO_OBJECTS_URL")?;
-        Ok((Arc::new(bucket), ObjectPath::parse(&self.prefix).context("ANGO_OBJECTS_URL")?))
+        Ok((Arc::new(bucket), ObjectPath::parse(&self.url.prefix).context("ANGO_OBJECTS_URL")?))
     }
 }
 
@@ -106,7 +122,7 @@ mod tests {
             ("s3://ango/../other", None),
             ("https://ango", None),
         ] {
-            let found = BucketConfig::at(url).ok().map(|bucket| (bucket.bucket, bucket.prefix));
+            let found = BucketUrl::read(url).ok().map(|bucket| (bucket.bucket, bucket.prefix));
             assert_eq!(found, expected.map(|(bucket, prefix)| (bucket.to_owned(), prefix.to_owned())), "{url}");
         }
     }

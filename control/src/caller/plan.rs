@@ -1,4 +1,4 @@
-//! Plans and what they allow (readings section 16). The numbers are defaults that a file of the operator replaces.
+//! Plans and what they allow (readings section 16). The settings file may replace the numbers.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,19 @@ pub struct PlanLimits {
     pub requests_a_month: u64,
     /// Requests of a key at once, and a second.
     pub burst_a_second: u32,
+    /// Open gate sessions of an account (readings L9).
+    pub open_sessions: u64,
 }
 
-const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32) -> PlanLimits {
-    PlanLimits { requests_a_day, requests_a_month, burst_a_second }
+const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32, open_sessions: u64) -> PlanLimits {
+    PlanLimits { requests_a_day, requests_a_month, burst_a_second, open_sessions }
 }
 
-/// What every plan allows, and what callers without a key may do from one network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What every plan allows, and what callers without a key may do from one network. Read from a table of plans (and
+/// `anonymous`), each a table of the members of [`PlanLimits`] in kebab case: numbers or, but for the burst, `"unlimited"`.
+/// What is not in it keeps its default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "HashMap<String, Changes>")]
 pub struct PlanTable {
     plans: [PlanLimits; Plan::ALL.len()],
     /// By the caller's network.
@@ -36,15 +41,15 @@ impl Default for PlanTable {
         PlanTable {
             plans: Plan::ALL.map(|plan| match plan {
                 // counts are of operations
-                Plan::Trial => limits(10, 10, 5),
-                Plan::Free => limits(1_000, 10_000, 10),
-                Plan::Payg => limits(100_000, 3_000_000, 50),
-                Plan::Starter => limits(20_000, 500_000, 50),
-                Plan::Pro => limits(200_000, 5_000_000, 200),
-                Plan::Scale => limits(2_000_000, 50_000_000, 1_000),
-                Plan::Enterprise => limits(UNLIMITED, UNLIMITED, 5_000),
+                Plan::Trial => limits(10, 10, 5, 1),
+                Plan::Free => limits(1_000, 10_000, 10, 2),
+                Plan::Payg => limits(100_000, 3_000_000, 50, 10),
+                Plan::Starter => limits(20_000, 500_000, 50, 10),
+                Plan::Pro => limits(200_000, 5_000_000, 200, 50),
+                Plan::Scale => limits(2_000_000, 50_000_000, 1_000, 200),
+                Plan::Enterprise => limits(UNLIMITED, UNLIMITED, 5_000, UNLIMITED),
             }),
-            anonymous: limits(1_000, 10_000, 5),
+            anonymous: limits(1_000, 10_000, 5, 0),
         }
     }
 }
@@ -59,20 +64,21 @@ impl PlanTable {
     pub fn of_mut(&mut self, plan: Plan) -> &mut PlanLimits {
         &mut self.plans[plan as usize]
     }
+}
 
-    /// The defaults with what a file says: a JSON object of plans (and `anonymous`), each an object of `requests_a_day`,
-    /// `requests_a_month` and `burst_a_second`, which are numbers or, but for the last, `"unlimited"`.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words.
-    pub fn from_json(text: &str) -> Result<PlanTable, String> {
-        let changes: HashMap<String, Changes> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+impl TryFrom<HashMap<String, Changes>> for PlanTable {
+    type Error = String;
+
+    fn try_from(changes: HashMap<String, Changes>) -> Result<PlanTable, String> {
         let mut table = PlanTable::default();
         for (name, changes) in changes {
             let limits = match Plan::from_name(&name) {
+                _ if name == "anonymous" && changes.open_sessions.is_some() => {
+                    return Err("anonymous: callers without a key open no sessions".to_owned());
+                }
                 _ if name == "anonymous" => &mut table.anonymous,
                 Some(Plan::Trial) if changes.requests_a_day.is_some() || changes.requests_a_month.is_some() => {
-                    return Err("a trial's operations are fixed; only its burst_a_second can be set".to_owned());
+                    return Err("trial: the operations of a trial are fixed".to_owned());
                 }
                 Some(plan) => table.of_mut(plan),
                 None => return Err(format!("there is no plan {name:?}")),
@@ -84,11 +90,12 @@ impl PlanTable {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Changes {
     requests_a_day: Option<Count>,
     requests_a_month: Option<Count>,
     burst_a_second: Option<u32>,
+    open_sessions: Option<Count>,
 }
 
 #[derive(Deserialize)]
@@ -98,27 +105,23 @@ enum Count {
     Word(String),
 }
 
-impl Count {
-    fn number(self) -> Result<u64, String> {
-        match self {
-            Count::Number(number) if number <= UNLIMITED => Ok(number),
-            Count::Word(word) if word == "unlimited" => Ok(UNLIMITED),
-            _ => Err(format!("a limit is a number up to {UNLIMITED} or \"unlimited\"")),
-        }
-    }
-}
-
 impl Changes {
     fn apply(self, limits: &mut PlanLimits) -> Result<(), String> {
-        if let Some(count) = self.requests_a_day {
-            limits.requests_a_day = count.number()?;
-        }
-        if let Some(count) = self.requests_a_month {
-            limits.requests_a_month = count.number()?;
+        for (limit, count) in [
+            (&mut limits.requests_a_day, self.requests_a_day),
+            (&mut limits.requests_a_month, self.requests_a_month),
+            (&mut limits.open_sessions, self.open_sessions),
+        ] {
+            *limit = match count {
+                None => continue,
+                Some(Count::Number(number)) if number <= UNLIMITED => number,
+                Some(Count::Word(word)) if word == "unlimited" => UNLIMITED,
+                Some(_) => return Err(format!("a limit must be a number up to {UNLIMITED} or \"unlimited\"")),
+            };
         }
         if let Some(rate) = self.burst_a_second {
             if !(1..=1_000_000).contains(&rate) {
-                return Err("burst_a_second is from 1 to 1000000".to_owned());
+                return Err("burst-a-second must be from 1 to 1000000".to_owned());
             }
             limits.burst_a_second = rate;
         }
@@ -132,31 +135,44 @@ mod tests {
 
     use super::*;
 
+    fn read(text: &str) -> Result<PlanTable, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
     #[test]
     fn l2_a_file_replaces_the_numbers_it_names_and_no_others() {
-        let table = PlanTable::from_json(
-            r#"{"free": {"requests_a_day": 5}, "anonymous": {"requests_a_month": "unlimited", "burst_a_second": 7}}"#,
+        let table = read(
+            "[free]\nrequests-a-day = 5\nopen-sessions = 7
+             [anonymous]\nrequests-a-month = \"unlimited\"\nburst-a-second = 7
+             [pro]\nopen-sessions = \"unlimited\"",
         )
         .unwrap();
-        assert_eq!(table.of(Plan::Free), limits(5, 10_000, 10));
-        assert_eq!(table.anonymous, limits(1_000, UNLIMITED, 7));
-        assert_eq!(table.of(Plan::Pro), PlanTable::default().of(Plan::Pro));
+        assert_eq!(table.of(Plan::Free), limits(5, 10_000, 10, 7));
+        assert_eq!(table.anonymous, limits(1_000, UNLIMITED, 7, 0));
+        assert_eq!(table.of(Plan::Pro), PlanLimits { open_sessions: UNLIMITED, ..PlanTable::default().of(Plan::Pro) });
         assert_eq!(table.of(Plan::Enterprise).requests_a_day, UNLIMITED);
+    }
+
+    #[test]
+    fn l9_the_open_sessions_of_a_plan_are_those_of_the_readings() {
+        let defaults = Plan::ALL.map(|plan| PlanTable::default().of(plan).open_sessions);
+        assert_eq!(defaults, [1, 2, 10, 10, 50, 200, UNLIMITED]);
     }
 
     #[test]
     fn what_is_wrong_with_a_file_is_told() {
         for (text, told) in [
-            ("", "EOF"),
-            ("[]", "invalid type"),
-            (r#"{"gold": {}}"#, "no plan \"gold\""),
-            (r#"{"free": {"a_day": 5}}"#, "unknown field"),
-            (r#"{"free": {"requests_a_day": -1}}"#, "did not match"),
-            (r#"{"free": {"requests_a_day": "much"}}"#, "free: a limit is a number"),
-            (r#"{"free": {"burst_a_second": 0}}"#, "free: burst_a_second is from 1"),
-            (r#"{"trial": {"requests_a_day": 20}}"#, "a trial's operations are fixed"),
+            ("free = 1", "invalid type"),
+            ("gold = {}", "no plan \"gold\""),
+            ("free = { a-day = 5 }", "unknown field"),
+            ("free = { requests-a-day = -1 }", "did not match"),
+            ("free = { requests-a-day = \"much\" }", "free: a limit must be a number"),
+            ("free = { burst-a-second = 0 }", "free: burst-a-second must be from 1"),
+            ("free = { open-sessions = -1 }", "did not match"),
+            ("trial = { requests-a-day = 20 }", "trial: the operations of a trial are fixed"),
+            ("anonymous = { open-sessions = 1 }", "without a key open no sessions"),
         ] {
-            let error = PlanTable::from_json(text).unwrap_err();
+            let error = read(text).unwrap_err();
             assert!(error.contains(told), "{error}");
         }
     }
@@ -169,9 +185,9 @@ mod tests {
             day in prop_oneof![any::<i64>().prop_map(|n| n.to_string()), Just("\"unlimited\"".to_owned()), ".{0,8}"],
             burst: u64,
         ) {
-            let file = format!(r#"{{"{plan}": {{"requests_a_day": {day}, "burst_a_second": {burst}}}}}"#);
+            let file = format!("{plan} = {{ requests-a-day = {day}, burst-a-second = {burst} }}");
             for text in [text, file] {
-                match PlanTable::from_json(&text) {
+                match read(&text) {
                     Ok(table) => {
                         let all = Plan::ALL.map(|plan| table.of(plan)).into_iter().chain([table.anonymous]);
                         for limits in all {

@@ -7,11 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, serve, users};
+use super::{backups, users};
 use crate::admin::lockouts::Forgiven;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
-use crate::config::LogConfig;
 
 /// What an operator may do.
 #[derive(Debug, Subcommand)]
@@ -37,33 +36,33 @@ pub struct CreateKey {
     /// What the key may do.
     #[arg(long, value_enum, default_value = "developer")]
     role: Role,
-    /// What it is for; decides the prefix.
+    /// What the key is for. It decides the key's prefix.
     #[arg(long, value_enum, default_value = "live")]
     environment: Environment,
-    /// An existing account that shall own the key; a new one by default.
+    /// The account that owns the key. When omitted, a new account.
     #[arg(long, value_name = "ACCOUNT_ID")]
     account: Option<AccountId>,
-    /// Plan of the new account.
+    /// Plan of the new account. When omitted, free, or trial for a trial key.
     #[arg(long, value_enum, conflicts_with = "account")]
     plan: Option<Plan>,
     #[command(flatten)]
     common: Common,
 }
 
-/// List API keys, oldest first; the keys themselves are not known.
+/// List API keys, oldest first. Shows their ids and prefixes: the keys themselves are not stored.
 #[derive(Debug, Args)]
 pub struct ListKeys {
-    /// Only of this account.
+    /// Only keys of this account.
     #[arg(long, value_name = "ACCOUNT_ID")]
     account: Option<AccountId>,
-    /// Only those that this user made on the dashboard, by e-mail or id.
+    /// Only keys that this user made on the dashboard. An e-mail or an id.
     #[arg(long, value_name = "USER", conflicts_with = "account")]
     user: Option<String>,
     #[command(flatten)]
     common: Common,
 }
 
-/// End all API keys of an account, or all that a user made, at once.
+/// Revoke all API keys of an account, or all that a user made.
 #[derive(Debug, Args)]
 pub struct RevokeKeys {
     /// As `list-accounts` shows it.
@@ -82,14 +81,14 @@ pub struct Usage {
     /// As `list-accounts` shows it.
     #[arg(value_name = "ACCOUNT_ID")]
     account: AccountId,
-    /// This month and those before it, so many together.
+    /// Number of months to show, counted back from this one.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=120))]
     months: u32,
     #[command(flatten)]
     common: Common,
 }
 
-/// End an API key at once, with the keys it replaced and those that replaced it.
+/// Revoke an API key, the keys that it replaced and the keys that replaced it.
 #[derive(Debug, Args)]
 pub struct RevokeKey {
     /// As `list-keys` shows it.
@@ -106,39 +105,39 @@ pub struct ListAccounts {
     common: Common,
 }
 
-/// Put an account on a plan. Nodes that run see it within a second.
+/// Change the plan of an account. Running nodes apply it within a second.
 #[derive(Debug, Args)]
 pub struct SetPlan {
     /// As `list-accounts` shows it.
     #[arg(value_name = "ACCOUNT_ID")]
     account: AccountId,
-    /// The plan.
+    /// The new plan.
     #[arg(value_enum)]
     plan: Plan,
     #[command(flatten)]
     common: Common,
 }
 
-/// List keys, addresses and users that are locked for too many invalid attempts.
+/// List the keys, addresses and users that are locked out after too many failed attempts.
 #[derive(Debug, Args)]
 pub struct ListLockouts {
     #[command(flatten)]
     common: Common,
 }
 
-/// End a lock and forget failed attempts. Nodes that run see it within a second.
+/// End lockouts and reset their counts of failed attempts. Running nodes apply it within a second.
 #[derive(Debug, Args)]
 pub struct ClearLockout {
     /// As `list-lockouts` shows it.
     #[arg(value_name = "LOCKOUT_ID", required_unless_present_any = ["address", "user", "all"])]
     lockout: Option<String>,
-    /// A client's address; of an IPv6 address its /64.
+    /// The lockout of this client's address. An IPv6 address stands for its /64 network.
     #[arg(long, conflicts_with_all = ["lockout", "user", "all"])]
     address: Option<IpAddr>,
-    /// A user, by the e-mail.
+    /// The lockout of the user with this e-mail.
     #[arg(long, value_name = "EMAIL", conflicts_with_all = ["lockout", "all"])]
     user: Option<String>,
-    /// Everybody.
+    /// All lockouts.
     #[arg(long, conflicts_with = "lockout")]
     all: bool,
     #[command(flatten)]
@@ -150,9 +149,6 @@ pub struct ClearLockout {
 /// # Errors
 /// For settings that are refused, a database that does not answer, and what is not there.
 pub async fn run(command: Admin) -> anyhow::Result<()> {
-    // what an operator did is a line of the log `security`, on the error stream
-    let json = std::env::var("ANGO_LOG_FORMAT").is_ok_and(|format| format == "json");
-    serve::start_log(&LogConfig { filter: "warn,security=info".to_owned(), json })?;
     match command {
         Admin::CreateKey(args) => create_key(args).await,
         Admin::ListKeys(args) => list_keys(args).await,
@@ -169,14 +165,14 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
 }
 
 async fn create_key(args: CreateKey) -> anyhow::Result<()> {
-    let config = args.common.settings.config()?;
+    let config = args.common.config()?;
     let created = admin::create_key(&config, args.role, args.environment, args.account, args.plan).await?;
     if args.common.json {
         let (key, key_id, account_id) = (&*created.key, &created.key_id, &created.account_id);
         println!("{}", json!({ "key": key, "key_id": key_id, "account_id": account_id }));
     } else {
         println!("{}", *created.key);
-        eprintln!("key {} of account {}; it is shown only this once", created.key_id, created.account_id);
+        eprintln!("key {} of account {}. It cannot be shown again: keep it", created.key_id, created.account_id);
     }
     Ok(())
 }
@@ -219,7 +215,7 @@ async fn revoke_keys(args: RevokeKeys) -> anyhow::Result<()> {
         (Some(account), _) => operator.revoke_keys_of_account(account).await?,
         (None, user) => operator.revoke_keys_of_user(user.as_deref().unwrap_or_default()).await?,
     };
-    args.common.done(json!({ "revoked": revoked }), format!("{revoked} revoked"));
+    args.common.done(json!({ "revoked": revoked }), format!("{revoked} keys revoked"));
     Ok(())
 }
 
@@ -257,8 +253,8 @@ async fn clear_lockout(args: ClearLockout) -> anyhow::Result<()> {
         (None, None, Some(email)) => Forgiven::User(email),
         (None, None, None) => Forgiven::All,
     };
-    let config = args.common.settings.config()?;
+    let config = args.common.config()?;
     let cleared = Operator::open(&config).await?.clear_lockouts(&config, &forgiven).await?;
-    args.common.done(json!({ "cleared": cleared }), format!("{cleared} forgiven"));
+    args.common.done(json!({ "cleared": cleared }), format!("{cleared} lockouts cleared"));
     Ok(())
 }

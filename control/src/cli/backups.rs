@@ -15,20 +15,20 @@ pub enum Backups {
     Restore(Restore),
 }
 
-/// Copy a node's database, secret and kept answers to a new folder, while the node runs. Keep it as secret as the node.
+/// Copy a node's database, secret and kept answers to a new folder. The node may run. The copy holds the secret: keep it private.
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// A folder that is not there.
+    /// The new folder. It must not exist.
     #[arg(value_name = "FOLDER")]
     to: PathBuf,
-    /// The node's database is PostgreSQL, and pg_dump copies it.
+    /// Leave the database out: it is PostgreSQL, and pg_dump copies it.
     #[arg(long)]
     without_database: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// Make the data folder from a backup. It must not be there, or be empty.
+/// Make the data folder from a backup. The data folder must not exist, or be empty.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// A folder that `backup` made.
@@ -45,12 +45,12 @@ pub struct Restore {
 pub async fn run(command: Backups) -> anyhow::Result<()> {
     match command {
         Backups::Backup(args) => {
-            let config = args.common.settings.config()?;
+            let config = args.common.config()?;
             let manifest = backup::backup(&config, &args.to, args.without_database).await?;
             told(&args.common, &manifest, format!("backed up to {}", args.to.display()));
         }
         Backups::Restore(args) => {
-            let config = args.common.settings.config()?;
+            let config = args.common.config()?;
             let manifest = backup::restore(&config, &args.from)?;
             told(
                 &args.common,
@@ -64,10 +64,10 @@ pub async fn run(command: Backups) -> anyhow::Result<()> {
 
 fn told(common: &Common, manifest: &Manifest, line: String) {
     if !manifest.secret {
-        eprintln!("the server's secret is not in the backup: keep ANGO_SECRET, without it no API key works");
+        eprintln!("the server's secret is not in the backup: keep ANGO_SECRET, because no API key works without it");
     }
     if !manifest.database {
-        eprintln!("the database is not in the backup: it needs pg_dump's copy of the same time");
+        eprintln!("the database is not in the backup: copy it with pg_dump at the same time");
     }
     let Manifest { version, created_at, database, secret, .. } = manifest;
     let done = json!({ "version": version, "created_at": created_at, "database": database, "secret": secret });

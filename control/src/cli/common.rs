@@ -4,8 +4,9 @@ use clap::Args;
 use comfy_table::Table;
 use serde_json::Value;
 
-use super::Settings;
+use super::serve;
 use crate::admin::Operator;
+use crate::config::{Config, Flags, LogConfig};
 
 /// What every command takes.
 #[derive(Debug, Args)]
@@ -14,13 +15,20 @@ pub struct Common {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub settings: Settings,
+    settings: Flags,
 }
 
 impl Common {
+    /// The settings; starts the log. What an operator did is a line of the log `security`, on the error stream.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        let config = self.settings.config()?;
+        serve::start_log(&LogConfig { filter: "warn,security=info".to_owned(), ..config.log })?;
+        Ok(config)
+    }
+
     /// The database.
     pub async fn operator(&self) -> anyhow::Result<Operator> {
-        Operator::open(&self.settings.config()?).await
+        Operator::open(&self.config()?).await
     }
 
     /// Prints what was done: as JSON, or as this line.

@@ -17,16 +17,16 @@ use crate::caller::{Environment, Plan, Role};
 use crate::compute::engine::BackendChoice;
 use crate::config::Config;
 
-/// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt and check the result. Leaves nothing behind.
+/// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt the result and check it. Removes everything at its end.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, aes_128.
     #[arg(long, value_name = "FILE", default_value = "adder64")]
     circuit: String,
-    /// An input of the circuit, once for each: decimal, or hexadecimal after 0x. Random when none is given.
+    /// An input of the circuit: decimal, or hexadecimal after 0x. Repeat it for each input. When omitted, random numbers.
     #[arg(long = "input", value_name = "NUMBER")]
     inputs: Vec<String>,
-    /// The inputs, shorter.
+    /// The inputs without --input.
     #[arg(value_name = "NUMBER", conflicts_with = "inputs")]
     numbers: Vec<String>,
     /// Parameters of the key: fast_128, standard_128 or conservative_128.
@@ -38,7 +38,7 @@ pub struct DemoArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Print the licence of the netlists that come with ango, and nothing else.
+    /// Print only the licence of the netlists that come with ango.
     #[arg(long, exclusive = true)]
     licence: bool,
 }

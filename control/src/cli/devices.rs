@@ -2,18 +2,18 @@
 
 use clap::Args;
 
-use super::Settings;
 use crate::compute::engine::{Detected, detect};
+use crate::config::Flags;
 use crate::data_dir::DataDir;
 
-/// Show the devices that a node with these settings would compute on, and why others are passed over.
+/// List the devices that a node with these settings would compute on, and why it would not use the others.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: Settings,
+    settings: Flags,
 }
 
 /// Looks, and prints what was found.

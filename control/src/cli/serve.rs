@@ -18,7 +18,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     announce(&node);
     if let Some(link) = node.first_setup_link().await? {
         println!();
-        println!("Create the first administrator of the dashboard within a day, by this link:");
+        println!("This link creates the first administrator of the dashboard. It works for a day:");
         match std::io::stdout().is_terminal() {
             true => println!("  {}", *link),
             // the output is kept by a container's or a service's log, which more people read
@@ -26,7 +26,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         }
     }
     signals.next().await;
-    eprintln!("stopping: finishing what has begun; once more to stop at once");
+    eprintln!("stopping: running requests are finished first; a second signal stops at once");
     tokio::select! {
         () = node.shutdown() => Ok(()),
         () = signals.next() => bail!("stopped at once, before everything was finished"),

@@ -9,7 +9,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::common::Common;
-use crate::admin::users;
+use crate::admin::{Operator, users};
 use crate::caller::Role;
 use crate::ids;
 
@@ -31,7 +31,7 @@ pub enum Users {
     RotateSigningKey(RotateSigningKey),
 }
 
-/// Make a user of the dashboard. Without --password-stdin a password is made up and printed once.
+/// Create a user of the dashboard. Without --password-stdin, prints a random password once.
 #[derive(Debug, Args)]
 pub struct CreateUser {
     /// The user's e-mail.
@@ -40,7 +40,7 @@ pub struct CreateUser {
     /// What the user may do.
     #[arg(long, value_enum, default_value = "developer")]
     role: Role,
-    /// An existing account; by default the first sign-in makes a new one.
+    /// The user's account. When omitted, the first sign-in creates one.
     #[arg(long, value_name = "ACCOUNT_ID")]
     account: Option<AccountId>,
     /// Read the password from the standard input.
@@ -57,7 +57,7 @@ pub struct ListUsers {
     common: Common,
 }
 
-/// Shut a user out. Their session tokens end within a second; their API keys stay.
+/// Disable a user. The user's session tokens are refused within a second. API keys of the user go on working.
 #[derive(Debug, Args)]
 pub struct DisableUser {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -67,7 +67,7 @@ pub struct DisableUser {
     common: Common,
 }
 
-/// Let a user in again who was shut out.
+/// Enable a disabled user.
 #[derive(Debug, Args)]
 pub struct EnableUser {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -77,20 +77,20 @@ pub struct EnableUser {
     common: Common,
 }
 
-/// Give a user another role. They sign in anew.
+/// Change the role of a user. The user has to sign in again.
 #[derive(Debug, Args)]
 pub struct SetRole {
     /// The user's e-mail or id, as `list-users` shows them.
     #[arg(value_name = "USER")]
     user: String,
-    /// The role.
+    /// The new role.
     #[arg(value_enum)]
     role: Role,
     #[command(flatten)]
     common: Common,
 }
 
-/// End all sign-ins of a user; their session tokens end within a second.
+/// End all sign-ins of a user. The user's session tokens are refused within a second.
 #[derive(Debug, Args)]
 pub struct SignOut {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -100,7 +100,7 @@ pub struct SignOut {
     common: Common,
 }
 
-/// Remove a user and end the API keys that they made. Their account stays.
+/// Delete a user and revoke the API keys that the user made. The account is kept.
 #[derive(Debug, Args)]
 pub struct DeleteUser {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -110,7 +110,7 @@ pub struct DeleteUser {
     common: Common,
 }
 
-/// Print a link by which a user sets another password, once, within a day.
+/// Print a link with which a user sets a new password. It works once, within a day.
 #[derive(Debug, Args)]
 pub struct ResetPassword {
     /// The user's e-mail or id, as `list-users` shows them.
@@ -120,14 +120,15 @@ pub struct ResetPassword {
     common: Common,
 }
 
-/// Print a new link that creates the first administrator, once, within a day.
+/// Print a new link that creates the first administrator. It works once, within a day.
 #[derive(Debug, Args)]
 pub struct SetupLink {
     #[command(flatten)]
     common: Common,
 }
 
-/// Let a new key sign session tokens. Nodes that run take it within a minute; tokens of the old one go on to their end.
+/// Make a new key that signs session tokens. Running nodes use it within a minute. Tokens signed by the old key stay valid until
+/// they expire.
 #[derive(Debug, Args)]
 pub struct RotateSigningKey {
     #[command(flatten)]
@@ -164,9 +165,9 @@ async fn create_user(args: CreateUser) -> anyhow::Result<()> {
     }
     if let Some(password) = shown {
         println!("{password}");
-        eprintln!("the password of {}; it is shown only this once", args.email);
+        eprintln!("the password of {}. It cannot be shown again: keep it", args.email);
     }
-    eprintln!("user {user_id} is made");
+    eprintln!("user {user_id} is created");
     Ok(())
 }
 
@@ -186,14 +187,14 @@ async fn list_users(args: ListUsers) -> anyhow::Result<()> {
 
 async fn disable_user(args: DisableUser) -> anyhow::Result<()> {
     let user = args.common.operator().await?.disable_user(&args.user).await?;
-    let line = format!("{} is shut out", args.user);
+    let line = format!("{} is disabled", args.user);
     args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
     Ok(())
 }
 
 async fn enable_user(args: EnableUser) -> anyhow::Result<()> {
     let user = args.common.operator().await?.enable_user(&args.user).await?;
-    let line = format!("{} may sign in again", args.user);
+    let line = format!("{} is enabled", args.user);
     args.common.done(json!({ "user_id": user.user_id, "disabled_at": user.disabled_at }), line);
     Ok(())
 }
@@ -220,23 +221,25 @@ async fn delete_user(args: DeleteUser) -> anyhow::Result<()> {
 }
 
 async fn reset_password(args: ResetPassword) -> anyhow::Result<()> {
-    let config = args.common.settings.config()?;
-    let (user, link) = args.common.operator().await?.reset_link(&config, &args.user).await?;
+    let config = args.common.config()?;
+    let (user, link) = Operator::open(&config).await?.reset_link(&config, &args.user).await?;
     args.common.done(json!({ "user_id": user.user_id, "reset_link": *link }), link.to_string());
     Ok(())
 }
 
 async fn setup_link(args: SetupLink) -> anyhow::Result<()> {
-    let link = users::setup_link(&args.common.settings.config()?).await?;
+    let link = users::setup_link(&args.common.config()?).await?;
     args.common.done(json!({ "setup_link": *link }), link.to_string());
     Ok(())
 }
 
 async fn rotate_signing_key(args: RotateSigningKey) -> anyhow::Result<()> {
-    let config = args.common.settings.config()?;
-    let rotated = args.common.operator().await?.rotate_signing_key(&config).await?;
-    let line =
-        format!("{} signs from now on; the last token of the old key ends at {}", rotated.kid, rotated.old_key_ends_at);
+    let config = args.common.config()?;
+    let rotated = Operator::open(&config).await?.rotate_signing_key(&config).await?;
+    let line = format!(
+        "{} is the new signing key; the last token of the old key expires at {}",
+        rotated.kid, rotated.old_key_ends_at
+    );
     args.common.done(json!(rotated), line);
     Ok(())
 }

@@ -4,12 +4,13 @@
 
 mod ciphertexts;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Code;
-use api::gates::EVALUATION_KEY_BYTES_MAX;
+use api::gates::{BATCH_GATES_MAX, EVALUATION_KEY_BYTES_MAX};
 use api::params::PresetFacts;
 use engine::container;
 use engine::{Circuit, GateList, Plan, Task};
@@ -18,6 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::budget::{Budget, Full, Grant, Payer};
 use crate::caller;
+use crate::parsers::{megabytes, megabytes_or_auto, number, parsed};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 
@@ -34,21 +36,33 @@ pub use engine::{
 };
 
 /// Bounds on computing, as the engine names them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct ComputeConfig {
-    /// Where gates are computed.
+    /// Where gates are computed. `auto` takes CUDA if there is an NVIDIA card, else another GPU, else the CPU. `ango devices`
+    /// shows what there is.
+    #[arg(env = "ANGO_BACKEND", default_value = "auto")]
+    #[arg(value_parser = parsed::<BackendChoice>("auto, cuda, wgpu or cpu"))]
     pub backend: BackendChoice,
-    /// Rows waiting on the node.
+    /// Most gates that wait on the whole node. Beyond it requests are answered 503.
+    #[arg(env = "ANGO_QUEUE_ROWS_MAX", default_value = "16384", value_parser = number::<usize>(ROWS_MAX))]
     pub queue_rows_max: usize,
-    /// Rows waiting for one session.
+    /// Most gates that wait for one session: at least a full batch.
+    #[arg(env = "ANGO_SESSION_ROWS_MAX", default_value = "4096", value_parser = number::<usize>(ROWS_MAX))]
     pub session_rows_max: usize,
-    /// How long a lone row waits for company, in microseconds.
+    /// Longest time in microseconds that a lone gate waits for more gates of its session while the devices are busy.
+    #[arg(env = "ANGO_BATCH_WAIT_US", default_value = "200", value_parser = number::<u64>(0..=1_000_000))]
     pub wait_us_max: u64,
-    /// Memory for seeded keys of open sessions.
+    /// Memory in MB for uploaded keys of open sessions. Beyond it new sessions are answered 503. `auto` is an eighth of the memory
+    /// that the process may use (its container's limit, if it has one), at most 4096.
+    #[arg(env = "ANGO_KEY_MEMORY_MB", default_value = "auto")]
+    #[arg(value_parser = megabytes_or_auto(16..=1 << 24, || engine::Config::default().key_bytes_max))]
     pub key_bytes_max: u64,
-    /// Memory for prepared keys; `None`: the device's own figure.
+    /// Memory in MB for keys that are prepared for computing. When unset, the device says how much.
+    #[arg(env = "ANGO_RESIDENT_MEMORY_MB", value_parser = megabytes(128..=1 << 24))]
     pub resident_bytes_max: Option<u64>,
 }
+
+const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
 /// What share of the node a key's work has under contention: that of its account's plan, which all keys of the account have
 /// together (readings P31).
@@ -434,11 +448,6 @@ const KEYS_RETRY: Duration = Duration::from_secs(30);
 
 fn key_memory(config: &ComputeConfig) -> Budget {
     Budget::memory(config.key_bytes_max, EVALUATION_KEY_BYTES_MAX as u64)
-}
-
-/// Memory for seeded keys of open sessions where the settings say nothing: by what this process may use.
-pub fn key_bytes_max_default() -> u64 {
-    engine::Config::default().key_bytes_max
 }
 
 /// Bytes that this process may use.

@@ -134,7 +134,8 @@ async fn open(
             answer.headers_mut().insert(name, HeaderValue::from_static(words));
         }
         let (answer, kept) = claim.keep(answer).await?;
-        compute.sessions.open(&caller, session, kept.as_ref()).await?;
+        let open_max = compute.limits.of(caller.plan).open_sessions;
+        compute.sessions.open(&caller, session, open_max, kept.as_ref()).await?;
         Ok(answer)
     });
     opened.await?

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::{CircuitsConfig, SessionsConfig};
 use crate::access::api_key::invalid_key;
 use crate::budget::Budget;
-use crate::caller::{Caller, Environment, Plan};
+use crate::caller::{Caller, Environment, Plan, UNLIMITED};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::engine::{Engine, OpenKey, OwnedKey};
 use crate::compute::held_keys::HeldKey;
@@ -212,11 +212,12 @@ impl Sessions {
         }))
     }
 
-    /// Opens a session that was made, and keeps the answer that tells of it.
+    /// Opens a session that was made, if the account has fewer than `open_max`, and keeps the answer that tells of it.
     pub async fn open(
         &self,
         caller: &Caller,
         session: Arc<OpenSession>,
+        open_max: u64,
         kept: Option<&KeptAnswer>,
     ) -> Result<(), ApiError> {
         let new = NewGateSession {
@@ -230,7 +231,7 @@ impl Sessions {
             created_at: session.created_at.0,
             expires_at: session.expires_at.0,
             sealed_id: &self.seal.seal(session.account.as_str(), session.id.as_str().as_bytes()),
-            open_max: self.config.open_max(caller.plan).map(i64::from),
+            open_max: (open_max != UNLIMITED).then_some(open_max as i64),
         };
         self.store
             .write(async |tx| match tx.insert_gate_session(&new).await? {
@@ -510,7 +511,7 @@ mod tests {
         assert_eq!(engine.usage().sessions, 1);
         // there is no such account, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();
-        let refused = sessions.open(&caller, session, None).await.err().unwrap();
+        let refused = sessions.open(&caller, session, UNLIMITED, None).await.err().unwrap();
         assert_eq!(refused.code, Code::InvalidApiKey);
         let closed = async {
             while engine.usage().sessions > 0 {

@@ -19,7 +19,7 @@ pub struct EncryptArgs {
     /// The number: decimal, or hexadecimal after 0x. A single `-` reads it from standard input, which, unlike an
     /// argument, other users of the machine cannot see.
     value: String,
-    /// How many bits it has. Not needed for 0 and 1 (one bit) and for hexadecimal numbers (four bits a digit).
+    /// Number of bits. Not needed for 0 and 1 (one bit) and for hexadecimal numbers (four bits a digit).
     #[arg(long, value_name = "BITS")]
     width: Option<usize>,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct EncryptArgs {
     /// File that gets the ciphertexts, bit 0 first.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Replace the file if it is there.
+    /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
 }

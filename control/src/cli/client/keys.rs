@@ -23,7 +23,7 @@ pub struct KeygenArgs {
     /// Folder that gets secret.key (mode 0600) and evaluation.key.
     #[arg(long, value_name = "DIR", default_value = "ango-keys")]
     out: PathBuf,
-    /// Replace keys that are there. What was encrypted under them is lost.
+    /// Replace existing keys. What was encrypted under them cannot be decrypted any more.
     #[arg(long)]
     force: bool,
     /// Print one JSON object.

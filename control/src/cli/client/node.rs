@@ -21,7 +21,7 @@ pub struct NodeArgs {
     /// Address of the node.
     #[arg(long, env = "ANGO_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// File of the API key, when it is not in the variable ANGO_API_KEY.
+    /// File with the API key. When omitted, the variable ANGO_API_KEY.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 }

@@ -31,21 +31,21 @@ pub struct RunArgs {
     /// A gate: NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX. Inputs in the order a, b, sel.
     #[arg(long, value_parser = parse_gate)]
     gate: Option<Gate>,
-    /// An input, once for each: a number (decimal, or hexadecimal after 0x), or @FILE of ciphertexts.
+    /// An input: a number (decimal, or hexadecimal after 0x), or @FILE of ciphertexts. Repeat it for each input.
     #[arg(long = "input", value_name = "NUMBER|@FILE", required = true)]
     inputs: Vec<String>,
-    /// Write an output's ciphertexts to this file instead of decrypting them, once for each output.
+    /// Write the ciphertexts of an output to this file instead of decrypting them. Repeat it for each output.
     #[arg(long, value_name = "FILE")]
     out: Vec<PathBuf>,
     #[command(flatten)]
     key: SecretKeyArgs,
-    /// File of the evaluation key, for a session of this run.
+    /// File of the evaluation key. The run opens a session on it and closes it.
     #[arg(long, value_name = "FILE", default_value = "ango-keys/evaluation.key")]
     evaluation_key: PathBuf,
-    /// A session that is open already, instead; it stays open.
+    /// Id of an open session to use instead. It stays open.
     #[arg(long, env = "ANGO_SESSION", hide_env_values = true, value_parser = parse_session)]
     session: Option<SessionId>,
-    /// Replace output files that are there.
+    /// Replace output files that exist.
     #[arg(long)]
     force: bool,
     /// Print hexadecimal numbers.

@@ -187,7 +187,7 @@ mod tests {
     const DAY: Timestamp = Timestamp(86_400_000_000);
 
     fn count() -> Count {
-        let limits = PlanLimits { requests_a_day: 100, requests_a_month: 1000, burst_a_second: 5 };
+        let limits = PlanLimits { requests_a_day: 100, requests_a_month: 1000, burst_a_second: 5, open_sessions: 2 };
         let mut count = Count::new(Timestamp(0));
         count.touch(limits, Timestamp(0));
         count
