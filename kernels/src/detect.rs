@@ -380,8 +380,11 @@ mod tests {
     impl Gates for Liar {
         type Key = Key;
 
-        fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
-            self.0.load_key(key)
+        fn room_for_key(&self, params: &Params) -> Result<Key> {
+            self.0.room_for_key(params)
+        }
+        fn load_piece(&self, into: &mut Key, piece: usize, key: &EvaluationKey) -> Result<bool> {
+            self.0.load_piece(into, piece, key)
         }
         fn key_bytes(&self, params: &Params) -> u64 {
             self.0.key_bytes(params)

@@ -13,6 +13,8 @@ pub(crate) mod source;
 pub(crate) mod stem;
 mod unroll;
 
+use std::ops::Range;
+
 use zeroize::Zeroizing;
 
 use crate::cpu;
@@ -197,17 +199,18 @@ fn of_one_buffer<G: Gpu>(gpu: &G, words: usize) -> Result<usize> {
 pub(crate) fn upload<G: Gpu>(
     gpu: &G,
     buf: &G::Buf,
-    pieces: usize,
+    at: usize,
+    pieces: Range<usize>,
     piece_words: usize,
     words_max: usize,
     make: impl Fn(usize, &mut [u32]) + Send + Sync,
 ) -> Result<()> {
-    let at_once = (words_max / piece_words).clamp(1, pieces);
+    let at_once = (words_max / piece_words).clamp(1, pieces.len().max(1));
     let mut words = Zeroizing::new(vec![0; at_once * piece_words]);
-    for first in (0..pieces).step_by(at_once) {
-        let words = &mut words[..at_once.min(pieces - first) * piece_words];
+    for first in pieces.clone().step_by(at_once) {
+        let words = &mut words[..at_once.min(pieces.end - first) * piece_words];
         cpu::for_each_chunk(cpu::threads_available(), words, piece_words, |i, piece| make(first + i, piece));
-        gpu.write(buf, first * piece_words, words)?;
+        gpu.write(buf, at + (first - pieces.start) * piece_words, words)?;
     }
     Ok(())
 }

@@ -74,8 +74,11 @@ where
     fn prepare(&self, params: &Params) -> Result<()> {
         self.0.prepare(params)
     }
-    fn load_key(&self, key: &EvaluationKey) -> Result<Opaque> {
-        Ok(Box::new(self.0.load_key(key)?))
+    fn room_for_key(&self, params: &Params) -> Result<Opaque> {
+        Ok(Box::new(self.0.room_for_key(params)?))
+    }
+    fn load_piece(&self, into: &mut Opaque, piece: usize, key: &EvaluationKey) -> Result<bool> {
+        self.0.load_piece(known_mut(into), piece, key)
     }
     fn key_bytes(&self, params: &Params) -> u64 {
         self.0.key_bytes(params)

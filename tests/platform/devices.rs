@@ -69,8 +69,12 @@ impl Backend for Card {
 impl Gates for Card {
     type Key = tfhe::cpu::Key;
 
-    fn load_key(&self, key: &EvaluationKey) -> kernels::Result<tfhe::cpu::Key> {
-        self.cpu.load_key(key)
+    fn room_for_key(&self, params: &Params) -> kernels::Result<tfhe::cpu::Key> {
+        self.cpu.room_for_key(params)
+    }
+
+    fn load_piece(&self, into: &mut tfhe::cpu::Key, piece: usize, key: &EvaluationKey) -> kernels::Result<bool> {
+        self.cpu.load_piece(into, piece, key)
     }
 
     fn key_bytes(&self, params: &Params) -> u64 {

@@ -2,7 +2,7 @@
 //! says: works, fails, panics, is lost, or waits for a sign.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -45,6 +45,9 @@ pub struct Toy {
 pub struct Script {
     batches: Mutex<VecDeque<Mood>>,
     loads: Mutex<VecDeque<Mood>>,
+    pieces: Mutex<VecDeque<Mood>>,
+    /// Pieces that a key is loaded in; none: one.
+    pieces_of_a_key: AtomicUsize,
     preparations: Mutex<VecDeque<Mood>>,
     finishes: Mutex<VecDeque<Mood>>,
     drops: Mutex<VecDeque<Mood>>,
@@ -78,6 +81,23 @@ impl Script {
 
     pub fn next_load(&self, mood: Mood) {
         self.loads.lock().unwrap().push_back(mood);
+    }
+
+    /// From here on keys are loaded in so many pieces.
+    pub fn load_in_pieces(&self, count: usize) {
+        self.pieces_of_a_key.store(count, Ordering::SeqCst);
+    }
+
+    pub fn next_piece(&self, mood: Mood) {
+        self.pieces.lock().unwrap().push_back(mood);
+    }
+
+    /// As [`Script::hold_next_batch`], of the next piece of a key.
+    pub fn hold_next_piece(&self) -> (Receiver<()>, Sender<()>) {
+        let (begun, has_begun) = channel();
+        let (go_on, may_go_on) = channel();
+        self.next_piece(Mood::Wait(begun, may_go_on));
+        (has_begun, go_on)
     }
 
     pub fn next_preparation(&self, mood: Mood) {
@@ -294,13 +314,17 @@ impl Gates for Toy {
         self.script.play(&self.script.preparations)
     }
 
-    fn load_key(&self, _key: &EvaluationKey) -> kernels::Result<ToyKey> {
+    fn room_for_key(&self, _params: &Params) -> kernels::Result<ToyKey> {
         self.script.play(&self.script.loads)?;
-        self.script.count(|counts| {
-            counts.keys_loaded += 1;
-            counts.bytes += KEY_BYTES;
-        });
+        self.script.count(|counts| counts.bytes += KEY_BYTES);
         Ok(ToyKey(self.script.clone()))
+    }
+
+    fn load_piece(&self, _into: &mut ToyKey, piece: usize, _key: &EvaluationKey) -> kernels::Result<bool> {
+        self.script.play(&self.script.pieces)?;
+        let more = piece + 1 < self.script.pieces_of_a_key.load(Ordering::SeqCst);
+        self.script.count(|counts| counts.keys_loaded += usize::from(!more));
+        Ok(more)
     }
 
     fn key_bytes(&self, _params: &Params) -> u64 {

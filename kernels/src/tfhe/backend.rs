@@ -1,5 +1,7 @@
 //! Gates on a device: what a device must be able to do for this scheme, beside memory ([`Backend`]).
 
+use std::ops::Range;
+
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::tfhe::{EvaluationKey, Gate, Params};
@@ -27,6 +29,37 @@ pub struct KeyedGates<'a, K, A> {
     pub reads: &'a [u32],
 }
 
+/// Bytes of a device's form of a key that are loaded at a time, at most, unless a single row of the key has more.
+pub const LOAD_PIECE_BYTES: usize = 64 << 20;
+
+/// What is loaded at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyPiece {
+    /// Of the bootstrapping key: these bits' RGSW ciphertexts.
+    Bootstrap(Range<usize>),
+    /// Of the key-switching key: the rows of these input coefficients.
+    KeySwitch(Range<usize>),
+}
+
+impl KeyPiece {
+    /// A piece of a key whose form on a device has so many bytes for a bit, and for an input coefficient, and whether others
+    /// follow.
+    pub(crate) fn of(params: &Params, piece: usize, bit_bytes: usize, input_bytes: usize) -> (KeyPiece, bool) {
+        let (bits, inputs) = (params.lwe_dimension, params.extracted_dimension());
+        let at_once = |bytes: usize| (LOAD_PIECE_BYTES / bytes).max(1);
+        let range = |piece: usize, at_once: usize, end: usize| piece * at_once..((piece + 1) * at_once).min(end);
+        let of_bits = bits.div_ceil(at_once(bit_bytes));
+        match piece.checked_sub(of_bits) {
+            None => (KeyPiece::Bootstrap(range(piece, at_once(bit_bytes), bits)), true),
+            Some(piece) => {
+                let range = range(piece, at_once(input_bytes), inputs);
+                let more = range.end < inputs;
+                (KeyPiece::KeySwitch(range), more)
+            }
+        }
+    }
+}
+
 /// A device that evaluates gates. All gates of a batch use one key; ciphertexts are rows of `[n + 1]` words.
 pub trait Gates: Backend {
     /// An evaluation key on this device, in the order its kernels read. Overwritten on drop.
@@ -38,8 +71,23 @@ pub trait Gates: Backend {
         Ok(())
     }
 
-    /// Expands the key's masks and lays it out for this device.
-    fn load_key(&self, key: &EvaluationKey) -> Result<Self::Key>;
+    /// Room for a key of these parameters, with nothing in it.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`] when there is not that much.
+    fn room_for_key(&self, params: &Params) -> Result<Self::Key>;
+
+    /// Expands the masks of a piece of the key and lays it out for this device: at most [`LOAD_PIECE_BYTES`] of its form, so that
+    /// other work waits no longer than for that. Pieces are numbered from 0; false: it was the last.
+    fn load_piece(&self, into: &mut Self::Key, piece: usize, key: &EvaluationKey) -> Result<bool>;
+
+    /// Loads a key, all pieces one after another.
+    fn load_key(&self, key: &EvaluationKey) -> Result<Self::Key> {
+        let mut loaded = self.room_for_key(&key.params)?;
+        let mut pieces = 0..;
+        while self.load_piece(&mut loaded, pieces.next().expect("a key has an end"), key)? {}
+        Ok(loaded)
+    }
 
     /// Bytes that a key of these parameters takes on this device.
     fn key_bytes(&self, params: &Params) -> u64;
@@ -76,4 +124,34 @@ pub trait Stems: Gates {
 
     /// Key switch: `[rows][kN + 1]` words under the ring key to `[rows][n + 1]` under the small key.
     fn key_switch(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tfhe::Preset;
+
+    #[test]
+    fn pieces_follow_each_other_and_are_all_of_the_key() {
+        for preset in Preset::ALL {
+            let params = preset.params();
+            for bytes in [1, LOAD_PIECE_BYTES / 7, LOAD_PIECE_BYTES, 3 * LOAD_PIECE_BYTES] {
+                let (mut bits, mut inputs) = (0, 0);
+                for piece in 0.. {
+                    let (found, more) = KeyPiece::of(&params, piece, bytes, bytes / 2 + 1);
+                    let (done, range) = match found {
+                        KeyPiece::Bootstrap(range) => (&mut bits, range),
+                        KeyPiece::KeySwitch(range) => (&mut inputs, range),
+                    };
+                    assert!(range.start == *done && !range.is_empty(), "{range:?} after {done}");
+                    assert!(range.len() == 1 || range.len() * (bytes / 2 + 1) <= LOAD_PIECE_BYTES, "{range:?}");
+                    *done = range.end;
+                    if !more {
+                        break;
+                    }
+                }
+                assert_eq!((bits, inputs), (params.lwe_dimension, params.extracted_dimension()));
+            }
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod sample_extract;
 
 use crate::cpu::{Arena, Cpu, GROUP_ROWS_MAX, for_each, for_each_pair, threads_available};
 use crate::error::Result;
+use crate::tfhe::backend::KeyPiece;
 use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Stems};
 use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
@@ -70,11 +71,23 @@ impl Cpu {
 impl Gates for Cpu {
     type Key = Key;
 
-    fn load_key(&self, key: &EvaluationKey) -> Result<Key> {
+    fn room_for_key(&self, params: &Params) -> Result<Key> {
         Ok(Key {
-            bootstrap: BootstrapKey::load(self.isa, self.threads, key)?,
-            key_switch: KeySwitchKey::load(self.isa, key)?,
+            bootstrap: BootstrapKey::of_zeros(self.isa, params)?,
+            key_switch: KeySwitchKey::of_zeros(self.isa, params)?,
         })
+    }
+
+    fn load_piece(&self, into: &mut Key, piece: usize, key: &EvaluationKey) -> Result<bool> {
+        let p = &key.params;
+        let bit_bytes = blind_rotate::key_bytes(self.isa, p) as usize / p.lwe_dimension;
+        let input_bytes = 4 * p.key_switch_level_count * lwe_key_switch::padded_columns(p);
+        let (piece, more) = KeyPiece::of(p, piece, bit_bytes, input_bytes);
+        match piece {
+            KeyPiece::Bootstrap(bits) => into.bootstrap.fill(self.threads, key, bits)?,
+            KeyPiece::KeySwitch(inputs) => into.key_switch.fill(key, inputs),
+        }
+        Ok(more)
     }
 
     fn key_bytes(&self, p: &Params) -> u64 {

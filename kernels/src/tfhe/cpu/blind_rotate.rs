@@ -14,6 +14,8 @@ pub(in crate::tfhe::cpu) mod reals;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod representation;
 
+use std::ops::Range;
+
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;
 use crate::cpu::ntt::{self, Tables, reduce};
@@ -37,12 +39,29 @@ pub enum BootstrapKey {
 }
 
 impl BootstrapKey {
-    /// For this instruction set, expanded on so many threads.
-    pub fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<BootstrapKey> {
-        Ok(match reals::Key::load(isa, threads, key)? {
-            Some(key) => BootstrapKey::Reals(key),
-            None => BootstrapKey::Integers(IntegerKey::load(isa, threads, key)?),
+    /// Room for one, as this instruction set reads it, with nothing in it.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub fn of_zeros(isa: Isa, params: &Params) -> Result<BootstrapKey> {
+        Ok(match reals::serve(isa, params) {
+            true => BootstrapKey::Reals(reals::Key::of_zeros(isa, *params)?),
+            false => BootstrapKey::Integers(IntegerKey::of_zeros(isa, params)?),
         })
+    }
+
+    /// Writes these bits' part of the key, expanded on so many threads.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when the operating system gives no randomness.
+    pub fn fill(&mut self, threads: usize, key: &EvaluationKey, bits: Range<usize>) -> Result<()> {
+        match self {
+            BootstrapKey::Reals(into) => into.fill(threads, key, bits),
+            BootstrapKey::Integers(into) => {
+                into.fill(threads, key, bits);
+                Ok(())
+            }
+        }
     }
 
     /// Its parameters.
@@ -83,17 +102,22 @@ pub struct IntegerKey {
 }
 
 impl IntegerKey {
-    fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<IntegerKey> {
-        let p = key.params;
-        let tables = Tables::new(isa, ring(p.polynomial_size));
+    fn of_zeros(isa: Isa, p: &Params) -> Result<IntegerKey> {
+        let words = Words::zeroed(p.lwe_dimension * p.rgsw_rows() * (p.glwe_dimension + 1) * p.polynomial_size)?;
+        Ok(IntegerKey { words, tables: Tables::new(isa, ring(p.polynomial_size)), params: *p })
+    }
+
+    fn fill(&mut self, threads: usize, key: &EvaluationKey, bits: Range<usize>) {
+        let IntegerKey { words, tables, params: p } = self;
         let (n, components, rows) = (p.polynomial_size, p.glwe_dimension + 1, p.rgsw_rows());
         let lanes = tables.lanes();
         let factor = MODULUS.mul(MODULUS.pow(2, 32), MODULUS.inverse(n as u32));
-        let mut words = Words::zeroed(p.lwe_dimension * rows * components * n)?;
-        for_each_chunk(threads, &mut words, rows * components * n, |i, out| {
-            let mut step = vec![0; rows * components * n];
-            key.expand_bootstrap(i, &mut step);
-            ntt::forward_all(&tables, &mut step);
+        let step_words = rows * components * n;
+        let words = &mut words[bits.start * step_words..bits.end * step_words];
+        for_each_chunk(threads, words, step_words, |i, out| {
+            let mut step = vec![0; step_words];
+            key.expand_bootstrap(bits.start + i, &mut step);
+            ntt::forward_all(tables, &mut step);
             for (at, polynomial) in step.chunks_exact(n).enumerate() {
                 for (v, vector) in polynomial.chunks_exact(lanes).enumerate() {
                     let to = &mut out[(v * rows * components + at) * lanes..][..lanes];
@@ -103,7 +127,6 @@ impl IntegerKey {
                 }
             }
         });
-        Ok(IntegerKey { words, tables, params: p })
     }
 }
 

@@ -9,6 +9,8 @@
 
 mod lookup;
 
+use std::ops::Range;
+
 use crate::cpu::memory::Words;
 use crate::cpu::simd::{Isa, Simd};
 use crate::error::Result;
@@ -31,14 +33,21 @@ pub struct KeySwitchKey {
 }
 
 impl KeySwitchKey {
-    /// Out of the key as the client sent it.
-    pub fn load(isa: Isa, key: &EvaluationKey) -> Result<KeySwitchKey> {
-        let p = key.params;
-        let (columns, tile) = (padded_columns(&p), tile_words(isa));
+    /// Room for one, with nothing in it.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    pub fn of_zeros(isa: Isa, p: &Params) -> Result<KeySwitchKey> {
+        let words = Words::zeroed(p.key_switch_body_words() * padded_columns(p))?;
+        Ok(KeySwitchKey { words, params: *p, isa, lookup: Lookup::of(p) })
+    }
+
+    /// The rows of these input coefficients, out of the key as the client sent it.
+    pub fn fill(&mut self, key: &EvaluationKey, inputs: Range<usize>) {
+        let (p, tile, words) = (&self.params, tile_words(self.isa), &mut self.words);
         let (levels, dimension) = (p.key_switch_level_count, p.extracted_dimension());
-        let mut words = Words::zeroed(dimension * levels * columns)?;
         let mut rows = vec![0; levels * (p.lwe_dimension + 1)];
-        for i in 0..dimension {
+        for i in inputs {
             key.expand_key_switch(i, &mut rows);
             for (j, row) in rows.chunks_exact(p.lwe_dimension + 1).enumerate() {
                 for (t, part) in row.chunks(tile).enumerate() {
@@ -46,7 +55,6 @@ impl KeySwitchKey {
                 }
             }
         }
-        Ok(KeySwitchKey { words, params: p, isa, lookup: Lookup::of(&p) })
     }
 
     /// Its parameters.

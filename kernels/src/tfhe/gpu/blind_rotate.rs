@@ -6,6 +6,8 @@
 mod choice;
 mod registers;
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::source::{MODULAR, NTT};
@@ -104,21 +106,37 @@ impl<G: Gpu> BlindRotate<G> {
         Ok(BlindRotate { kernels, params: *params })
     }
 
-    /// The key in the variant's order. Its masks are written out on the host, a part at a time, and transformed on the card.
+    /// The key in the variant's order.
     pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: ViewOf<'_, G>, key: &EvaluationKey) -> Result<G::Buf> {
+        let loaded = crate::gpu::alloc(gpu, key_words(&self.params))?;
+        self.fill(gpu, ntt, roots, key, &loaded, 0..self.params.lwe_dimension)?;
+        Ok(loaded)
+    }
+
+    /// Writes these bits' part of the key, in the variant's order; the last part last. Its masks are written out on the host
+    /// and transformed on the card.
+    pub fn fill(
+        &self,
+        gpu: &G,
+        ntt: &Ntt<G>,
+        roots: ViewOf<'_, G>,
+        key: &EvaluationKey,
+        loaded: &G::Buf,
+        bits: Range<usize>,
+    ) -> Result<()> {
         let p = &self.params;
-        let loaded = crate::gpu::alloc(gpu, key_words(p))?;
         match &self.kernels {
             Kernels::Plain { .. } => {
-                crate::gpu::upload(gpu, &loaded, p.lwe_dimension, step_words(p), CHUNK_WORDS, |i, out| {
+                let (at, last) = (bits.start * step_words(p), bits.end == p.lwe_dimension);
+                crate::gpu::upload(gpu, loaded, at, bits, step_words(p), CHUNK_WORDS, |i, out| {
                     key.expand_bootstrap(i, out);
                 })?;
                 let rows = key_words(p) / p.polynomial_size;
-                ntt.key(View::all(&loaded), roots, rows).map_or(Ok(()), |launch| gpu.launch(&launch))?;
+                let launch = ntt.key(View::all(loaded), roots, rows).filter(|_| last);
+                launch.map_or(Ok(()), |launch| gpu.launch(&launch))
             }
-            Kernels::Registers(registers) => registers.load(gpu, roots, key, &loaded)?,
+            Kernels::Registers(registers) => registers.fill(gpu, roots, key, loaded, bits),
         }
-        Ok(loaded)
     }
 
     /// Rows of a share at most, for batches of so many rows, each under a key of its own.

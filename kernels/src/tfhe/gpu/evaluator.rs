@@ -19,6 +19,7 @@ use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::scratch::Scratch;
 use crate::gpu::stem::Compiler;
 use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
+use crate::tfhe::backend::KeyPiece;
 use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate, Stems, ring};
 use together::{Distance, Distances, Lists, Place, Tables, counts, parts, ranges};
 
@@ -454,15 +455,29 @@ impl<G: Gpu> Gates for Evaluator<G> {
         self.stems(params).map(drop)
     }
 
-    fn load_key(&self, key: &EvaluationKey) -> Result<Key<G>> {
-        let (gpu, params) = (&self.gpu, key.params);
-        let stems = self.stems(&params)?;
+    fn room_for_key(&self, params: &Params) -> Result<Key<G>> {
+        let gpu = &self.gpu;
+        let stems = self.stems(params)?;
         let roots = ntt::roots(&ring(params.polynomial_size));
         let table = alloc(gpu, roots.len())?;
         gpu.write(&table, 0, &roots)?;
-        let bootstrap = stems.blind_rotate.load(gpu, &stems.ntt, View::all(&table), key)?;
-        let key_switch = stems.key_switch.load(gpu, key)?;
-        Ok(Key { params, stems, roots: table, bootstrap, key_switch })
+        let bootstrap = alloc(gpu, blind_rotate::key_words(params))?;
+        let key_switch = alloc(gpu, lwe_key_switch::key_words(params))?;
+        Ok(Key { params: *params, stems, roots: table, bootstrap, key_switch })
+    }
+
+    fn load_piece(&self, into: &mut Key<G>, piece: usize, key: &EvaluationKey) -> Result<bool> {
+        let Key { params: p, stems, roots, bootstrap, key_switch } = into;
+        let bit_bytes = 4 * blind_rotate::key_words(p) / p.lwe_dimension;
+        let input_bytes = 4 * lwe_key_switch::key_words(p) / p.extracted_dimension();
+        let (piece, more) = KeyPiece::of(p, piece, bit_bytes, input_bytes);
+        match piece {
+            KeyPiece::Bootstrap(bits) => {
+                stems.blind_rotate.fill(&self.gpu, &stems.ntt, View::all(roots), key, bootstrap, bits)?;
+            }
+            KeyPiece::KeySwitch(inputs) => stems.key_switch.fill(&self.gpu, key, key_switch, inputs)?,
+        }
+        Ok(more)
     }
 
     fn key_bytes(&self, params: &Params) -> u64 {

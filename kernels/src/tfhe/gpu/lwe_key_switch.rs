@@ -1,5 +1,7 @@
 //! Launch of `lwe_key_switch`: samples under the ring key to ciphertexts in an arena.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem};
 use crate::gpu::{Bind, Gpu, LaunchOf, Shares, Table, ViewOf};
@@ -69,17 +71,23 @@ impl<G: Gpu> LweKeySwitch<G> {
 
     /// The key as the stem reads it: `[kN][levels]` rows of `n + 1` torus words and zeros up to whole tiles.
     pub fn load(&self, gpu: &G, key: &EvaluationKey) -> Result<G::Buf> {
+        let loaded = crate::gpu::alloc(gpu, key_words(&self.params))?;
+        self.fill(gpu, key, &loaded, 0..self.params.extracted_dimension())?;
+        Ok(loaded)
+    }
+
+    /// Writes the rows of these input coefficients.
+    pub fn fill(&self, gpu: &G, key: &EvaluationKey, loaded: &G::Buf, inputs: Range<usize>) -> Result<()> {
         let p = &self.params;
         let (words, columns, levels) = (p.lwe_dimension + 1, columns(p), p.key_switch_level_count);
-        let loaded = crate::gpu::alloc(gpu, key_words(p))?;
-        crate::gpu::upload(gpu, &loaded, p.extracted_dimension(), levels * columns, CHUNK_WORDS, |i, out| {
+        let at = inputs.start * levels * columns;
+        crate::gpu::upload(gpu, loaded, at, inputs, levels * columns, CHUNK_WORDS, |i, out| {
             let mut rows = vec![0; levels * words];
             key.expand_key_switch(i, &mut rows);
             for (out, row) in out.chunks_exact_mut(columns).zip(rows.chunks_exact(words)) {
                 out[..words].copy_from_slice(row);
             }
-        })?;
-        Ok(loaded)
+        })
     }
 
     /// Gates of a launch at most, of so many batches.

@@ -4,6 +4,7 @@
 //! most rows a second. `blind_rotate.cluster` spreads a row over a group for each row of the RGSW ciphertext: the soonest
 //! answer, for batches that leave most of the card idle.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
@@ -114,15 +115,23 @@ impl<G: Gpu> Registers<G> {
         Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, multiprocessors, tiles: fit.tiles, cluster })
     }
 
-    /// Fills `loaded` with the key in the order of both kernels.
-    pub fn load(&self, gpu: &G, roots: ViewOf<'_, G>, key: &EvaluationKey, loaded: &G::Buf) -> Result<()> {
+    /// As [`super::BlindRotate::fill`], in the order of both kernels.
+    pub fn fill(
+        &self,
+        gpu: &G,
+        roots: ViewOf<'_, G>,
+        key: &EvaluationKey,
+        loaded: &G::Buf,
+        bits: Range<usize>,
+    ) -> Result<()> {
         let p = &self.params;
-        let steps_max = (CHUNK_WORDS / step_words(p)).clamp(1, p.lwe_dimension);
+        let steps_max = (CHUNK_WORDS / step_words(p)).clamp(1, bits.len().max(1));
         let part = scratch(gpu, steps_max * step_words(p))?;
         let (_, stem) = &self.warp[0];
-        for first in (0..p.lwe_dimension).step_by(steps_max) {
-            let steps = steps_max.min(p.lwe_dimension - first);
-            upload(gpu, &part, steps, step_words(p), CHUNK_WORDS, |i, out| key.expand_bootstrap(first + i, out))?;
+        for first in bits.clone().step_by(steps_max) {
+            let steps = steps_max.min(bits.end - first);
+            let expand = |i: usize, out: &mut [u32]| key.expand_bootstrap(i, out);
+            upload(gpu, &part, 0, first..first + steps, step_words(p), CHUNK_WORDS, expand)?;
             let polynomials = (steps * step_words(p) / p.polynomial_size) as u32;
             let grid = Grid {
                 groups: [polynomials.div_ceil(KEY_WARPS), 1, 1],

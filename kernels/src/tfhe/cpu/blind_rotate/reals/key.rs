@@ -1,5 +1,7 @@
 //! A bootstrapping key for the double-precision transform: a random representation of its residues, transformed.
 
+use std::ops::Range;
+
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Doubles;
 use crate::cpu::ntt;
@@ -22,45 +24,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Nothing where sums might be wrong ([`serve`]), or this instruction set has no vectors of doubles.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfMemory`]; [`crate::Error::Unavailable`] when the operating system gives no randomness.
-    pub fn load(isa: Isa, threads: usize, key: &EvaluationKey) -> Result<Option<Key>> {
-        if !serve(isa, &key.params) {
-            return Ok(None);
-        }
-        let mut seed = [0; 32];
-        fill_from_system(&mut seed)?;
-        Key::represented(isa, threads, key, |i, step| {
-            let mut uniform = vec![0; step.len()];
-            xof::fill_torus(&seed, xof::DOMAIN_REPRESENTATION, i as u64, &mut uniform);
-            represent(step, &uniform);
-        })
-        .map(Some)
-    }
-
-    /// By a representation: of step `i` and its residues, which become signed words.
-    fn represented(
-        isa: Isa,
-        threads: usize,
-        key: &EvaluationKey,
-        represent: impl Fn(usize, &mut [u32]) + Send + Sync,
-    ) -> Result<Key> {
-        let params = key.params;
-        let tables = Tables::new(isa, params.polynomial_size)?;
-        let transform = KeyTransform::new(&tables, &params);
-        let mut values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
-        for_each_chunk(threads, &mut values, step_values(&params), |i, out| {
-            let mut step = vec![0; params.rgsw_rows() * (params.glwe_dimension + 1) * params.polynomial_size];
-            key.expand_bootstrap(i, &mut step);
-            represent(i, &mut step);
-            transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
-        });
-        Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
-    }
-
-    /// Of zeros, to measure with.
+    /// Room for one, with nothing in it.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
@@ -71,6 +35,29 @@ impl Key {
         let tables = Tables::new(isa, params.polynomial_size)?;
         let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
         Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
+    }
+
+    /// Writes these bits' part of the key, for parameters that are served ([`serve`]), in a random representation of its own.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when the operating system gives no randomness.
+    pub fn fill(&mut self, threads: usize, key: &EvaluationKey, bits: Range<usize>) -> Result<()> {
+        let mut seed = [0; 32];
+        fill_from_system(&mut seed)?;
+        let (params, tables) = (&self.params, &self.tables);
+        let transform = KeyTransform::new(tables, params);
+        let values = step_values(params);
+        let part = &mut self.values[bits.start * values..bits.end * values];
+        for_each_chunk(threads, part, values, |i, out| {
+            let bit = bits.start + i;
+            let mut step = vec![0; values];
+            key.expand_bootstrap(bit, &mut step);
+            let mut uniform = vec![0; values];
+            xof::fill_torus(&seed, xof::DOMAIN_REPRESENTATION, bit as u64, &mut uniform);
+            represent(&mut step, &uniform);
+            transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
+        });
+        Ok(())
     }
 
     /// The instruction set that rotates with this key.

@@ -394,8 +394,11 @@ fn same_words(found: &Search, isa: Isa) -> bool {
     let (params, n) = (key.params, key.params.polynomial_size as u32);
     let mut reals = accumulator(&params, |at| found.differences[at]);
     let mut integers = reals.clone();
-    let loaded = Key::load(isa, 1, key).expect("memory").expect("a shape that is served");
-    let exact = blind_rotate::IntegerKey::load(Isa::Portable, 1, key).expect("memory");
+    assert!(serve(isa, &params), "a shape that is served");
+    let mut loaded = Key::of_zeros(isa, params).expect("memory");
+    loaded.fill(1, key, 0..params.lwe_dimension).expect("randomness");
+    let mut exact = blind_rotate::IntegerKey::of_zeros(Isa::Portable, &params).expect("memory");
+    exact.fill(1, key, 0..params.lwe_dimension);
     for exponent in [n, 2 * n - 3, 77, n, n + 1] {
         rotate_group(loaded.isa(), &loaded, &[exponent, 0], &mut reals, &mut Scratch::new(&params).expect("memory"));
         let scratch = &mut blind_rotate::Scratch::new(&params).expect("memory");
