@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -18,7 +19,7 @@ use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
 use crate::session::SessionId;
 use crate::task::assembly::{self, Assembly};
-use crate::task::{EVALUATION_KEY, KeyParams, KeyPart, Task};
+use crate::task::{EVALUATION_KEY, KeyParams, KeyPart, LoadingPart, Task};
 
 /// What a device is told to do.
 pub(crate) enum Order {
@@ -143,6 +144,7 @@ fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), 
         arenas: HashMap::new(),
         pending: VecDeque::new(),
         load: None,
+        piece_is_due: true,
         lost: None,
         self_test,
         report,
@@ -163,14 +165,16 @@ struct Arena<A> {
     slots: usize,
 }
 
-/// Parts of a key that are fetched and loaded, one after another.
-struct Load<K> {
+/// Parts of a key that are fetched and loaded, one after another, each in pieces.
+struct Load<B: Gates> {
     session: SessionId,
     key: Arc<dyn KeySource>,
     orders: Sender<Order>,
-    /// Parts to come; the first is being fetched.
+    /// Parts to come; the first is being fetched or loaded.
     left: VecDeque<PartId>,
-    loaded: Vec<(PartId, K)>,
+    /// What was fetched, while it is loaded.
+    under_way: Option<LoadingPart<B>>,
+    loaded: Vec<(PartId, B::Key)>,
 }
 
 struct Served<'a, B: Gates> {
@@ -180,7 +184,9 @@ struct Served<'a, B: Gates> {
     arenas: HashMap<SessionId, Arena<B::Arena>>,
     /// Calls that were started, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
-    load: Option<Load<B::Key>>,
+    load: Option<Load<B>>,
+    /// The load may have its next piece before the next order.
+    piece_is_due: bool,
     /// No call succeeds any more, and none is made.
     lost: Option<Failure>,
     self_test: Option<SelfTest>,
@@ -194,6 +200,12 @@ impl<B: Gates> Served<'_, B> {
             let left = self.self_test.as_ref().map(|test| test.due.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.test_itself();
+                continue;
+            }
+            if self.load.as_ref().is_some_and(|load| load.under_way.is_some()) {
+                if let Some(order) = self.load_between(orders) {
+                    return Some(order);
+                }
                 continue;
             }
             if self.pending.is_empty() {
@@ -211,6 +223,25 @@ impl<B: Gates> Served<'_, B> {
             }
             self.finish_oldest();
         }
+    }
+
+    /// While a part is loaded: reports calls that are done, then loads a piece, and takes an order before the next one. So a
+    /// batch waits for one piece at most, and the load for one batch between two pieces.
+    fn load_between(&mut self, orders: &Receiver<Order>) -> Option<Order> {
+        let backend = self.backend;
+        while let Some((_, oldest)) = self.pending.front()
+            // a failure is reported by the call that asks for the results
+            && guarded(&mut self.lost, || backend.wait(oldest, &mut || true)).unwrap_or(true)
+        {
+            self.finish_oldest();
+        }
+        self.piece_is_due = !self.piece_is_due;
+        if !self.piece_is_due {
+            self.load_piece();
+            return None;
+        }
+        let has_place = self.pending.len() < backend.info().batches_in_flight_max;
+        if has_place { orders.try_recv().ok() } else { None }
     }
 
     /// Waits for the oldest call, and for an order meanwhile: the device is to have its next call before it is done with this.
@@ -253,14 +284,11 @@ impl<B: Gates> Served<'_, B> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Load { session, parts, key, orders } => {
-                self.load = Some(Load { session, key, orders, left: parts.into(), loaded: Vec::new() });
+                let (left, loaded) = (parts.into(), Vec::new());
+                self.load = Some(Load { session, key, orders, left, under_way: None, loaded });
                 self.load_next_part();
             }
-            Order::Fetched(fetched) => {
-                // results of other sessions do not wait while a part is loaded
-                self.finish_all();
-                self.load_part(fetched);
-            }
+            Order::Fetched(fetched) => self.load_part(fetched),
             Order::Evict(session, part) => {
                 let key = self.keys.remove(&(session, part));
                 self.let_go(key);
@@ -323,27 +351,42 @@ impl<B: Gates> Served<'_, B> {
         }
     }
 
+    /// Begins to load what was fetched.
     fn load_part(&mut self, fetched: Result<KeyPart, String>) {
         let backend = self.backend;
-        let loaded = match fetched {
-            Ok(KeyPart::Gates(key)) => guarded(&mut self.lost, || backend.load_key(&key)),
+        let begun = match fetched {
+            Ok(part) => guarded(&mut self.lost, || LoadingPart::begin(backend, part)),
             Err(reason) => Err(Failure { cause: Cause::Key, reason }),
         };
-        match (loaded, &mut self.load) {
-            (Ok(key), Some(load)) => {
+        match begun {
+            Ok(begun) => {
+                if let Some(load) = &mut self.load {
+                    load.under_way = Some(begun);
+                }
+            }
+            Err(failure) => self.fail_load(failure),
+        }
+    }
+
+    fn load_piece(&mut self) {
+        let Some(load) = &mut self.load else { return };
+        let Some(under_way) = load.under_way.take() else { return };
+        let backend = self.backend;
+        match guarded(&mut self.lost, || under_way.load_piece(backend)) {
+            Ok(ControlFlow::Continue(under_way)) => load.under_way = Some(under_way),
+            Ok(ControlFlow::Break(key)) => {
                 let part = load.left.pop_front().expect("it was fetched");
                 load.loaded.push((part, key));
                 self.load_next_part();
             }
-            (Err(failure), _) => self.fail_load(failure),
-            (Ok(key), None) => self.let_go(key),
+            Err(failure) => self.fail_load(failure),
         }
     }
 
     /// Gives up the load under way, if there is one: none of its parts stays.
     fn fail_load(&mut self, failure: Failure) {
-        let Some(Load { session, loaded, .. }) = self.load.take() else { return };
-        self.let_go(loaded);
+        let Some(Load { session, under_way, loaded, .. }) = self.load.take() else { return };
+        self.let_go((under_way, loaded));
         (self.report)(Report::LoadFailed { session, failure });
     }
 

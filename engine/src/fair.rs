@@ -10,7 +10,9 @@
 //!
 //! The bound is that of one device, and needs that it takes no batch out of turn: a head of line whose key has no room
 //! closes the device to all that are behind it (`scheduler::dispatch`). With several devices, others are served elsewhere
-//! while one drains and loads for the head of the line: a few batches each time, so that no session waits for ever.
+//! while one drains and loads for the head of the line: a few batches each time, so that no session waits for ever. Beside a
+//! load for the head of the line those behind it run, in time that no other could use. It is charged to them and comes on top
+//! of the bound, and virtual time does not go on by it: else a newcomer would begin behind all whom the load kept waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,11 +87,11 @@ impl FairQueue {
         self.accounts.in_order().flat_map(|account| self.sessions[&account].in_order())
     }
 
-    /// Counts a batch of this cost that now starts.
-    pub(crate) fn charge(&mut self, session: SessionId, cost: u64) {
+    /// Counts a batch of this cost that now starts, in turn or beside a load for another.
+    pub(crate) fn charge(&mut self, session: SessionId, cost: u64, in_turn: bool) {
         let account = self.owners[&session];
-        self.accounts.charge(account, cost);
-        self.sessions.get_mut(&account).expect("it has a session").charge(session, cost);
+        self.accounts.charge(account, cost, in_turn);
+        self.sessions.get_mut(&account).expect("it has a session").charge(session, cost, in_turn);
     }
 }
 
@@ -152,9 +154,11 @@ impl<K: Copy + Ord> Level<K> {
         self.ready.iter().map(|&(_, id)| id)
     }
 
-    fn charge(&mut self, id: K, cost: u64) {
+    fn charge(&mut self, id: K, cost: u64, in_turn: bool) {
         let flow = self.flows.get_mut(&id).expect("what is served is there");
-        self.virtual_time = self.virtual_time.max(flow.start_tag);
+        if in_turn {
+            self.virtual_time = self.virtual_time.max(flow.start_tag);
+        }
         let next_tag = flow.start_tag + cost * TAGS_PER_COST / u64::from(flow.weight);
         if flow.ready {
             self.ready.remove(&(flow.start_tag, id));
@@ -186,7 +190,7 @@ mod tests {
         let mut served = Vec::new();
         for _ in 0..times {
             let session = queue.in_order().next().expect("someone is ready");
-            queue.charge(session, 64);
+            queue.charge(session, 64, true);
             served.push(session);
         }
         served
@@ -260,7 +264,7 @@ mod tests {
         for id in 0..2 * DEBTS_MAX as u64 {
             let (session, account) = (SessionId(1000 + id), AccountId(u128::from(1000 + id)));
             queue.add(session, account, 1);
-            queue.charge(session, 64);
+            queue.charge(session, 64, true);
             queue.remove(session);
         }
         assert_eq!(queue.accounts.debts.len(), DEBTS_MAX);
@@ -268,6 +272,16 @@ mod tests {
         queue.add(B, AccountId(2), 1);
         queue.remove(B);
         assert_eq!(queue.accounts.debts.len(), 0);
+    }
+
+    #[test]
+    fn what_runs_beside_a_load_puts_no_newcomer_behind_those_who_wait() {
+        let mut queue = queue(&[(A, 1), (B, 1)]);
+        (0..10).for_each(|_| queue.charge(A, 64, false));
+        queue.add(C, AccountId(3), 1);
+        queue.set_ready(C, true);
+        let served = serve(&mut queue, 10);
+        assert_eq!((count(&served, B), count(&served, C)), (5, 5), "{served:?}");
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //!   side by side, in one call.
 //! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists
 //!   and other sessions take turns. A circuit stays on the device where it began, its bits in the session's arena there.
-//! - Devices (`devices`, `dispatch`): each loads one key at a time, and takes calls as long as it has fewer than its
-//!   limit. A session's key may be on several.
+//! - Devices (`devices`, `dispatch`): each loads parts of one key at a time, in pieces between batches, and takes
+//!   calls as long as it has fewer than its limit. A part of a key may be on several.
 //! - An operation ends exactly once, by [`Command::Finish`]. All or nothing: with its last row, or at the first of failure,
 //!   cancellation, deadline and close, and then what still runs of it is not delivered.
 //! - Failure (`reports`): of a failed batch the rows of lists run once more, each part on its own, so that one bad operation does
@@ -364,6 +364,7 @@ impl Scheduler {
         let mut gone = true;
         for device in (0..self.devices.len()).map(DeviceId) {
             self.free_arena(device, session);
+            self.devices[device.0].add_nothing_to(session);
             let books = &mut self.devices[device.0];
             // A device that retires may have an arena whose key has left it.
             let retires = books.failure.is_some() && !books.retired;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
-pub(crate) use key::EVALUATION_KEY;
+pub(crate) use key::{EVALUATION_KEY, LoadingPart};
 pub use key::{KeyParams, KeyPart};
 
 use crate::batch::Part;

@@ -67,6 +67,8 @@ fn constants_and_inputs_that_are_handed_through_come_out() {
 fn a_circuit_takes_turns_with_others() {
     let (engine, script) = start();
     let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
+    // while a key is fetched others run: here it is there
+    soon(&submit(&engine, b, toy::rows(1))).unwrap();
     let (begun, go_on) = script.hold_next_batch();
     let long = Sum::block(50, 8);
     let circuit = long.submit(&engine, a);

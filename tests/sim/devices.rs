@@ -1,5 +1,6 @@
 //! Several toy devices under one engine: shared work, devices that are lost, a stand-in.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -395,4 +396,65 @@ fn a_device_starts_the_next_call_while_it_is_waited_for() {
     assert_eq!(script.counts().in_flight, 2);
     script.set_ready(true);
     [first, second].iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
+}
+
+#[test]
+fn a_batch_beside_a_long_load_waits_for_one_piece_and_the_load_for_one_batch() {
+    for batches_in_flight_max in [1, 2] {
+        let (toy, script) = Toy::with_in_flight(8, batches_in_flight_max);
+        let engine = Engine::with_backend(prompt(), toy).expect("the toy starts");
+        let [short, long] = [(); 2].map(|()| open(&engine).unwrap());
+        assert_eq!(bits(soon(&submit(&engine, short, toy::rows(1)))), [false]);
+        script.load_in_pieces(10);
+        let (begun, mut go_on) = script.hold_next_piece();
+        let waiting = submit(&engine, long, toy::rows(1));
+        soon(&begun);
+        // while a piece is loaded a batch waits, and another behind it
+        let mut batches = VecDeque::from([submit(&engine, short, toy::rows(8))]);
+        for _ in 1..10 {
+            batches.push_back(submit(&engine, short, toy::rows(8)));
+            let (begun, next) = script.hold_next_piece();
+            std::mem::replace(&mut go_on, next).send(()).unwrap();
+            let first = batches.pop_front().expect("it was submitted before");
+            assert_eq!(bits(soon(&first)), [false; 8], "before the next piece is done");
+            soon(&begun);
+            assert_eq!(script.counts().keys_loaded, 1, "after one batch the next piece has begun");
+            assert!(waiting.try_recv().is_err());
+        }
+        go_on.send(()).unwrap();
+        batches.iter().for_each(|outcome| assert_eq!(bits(soon(outcome)), [false; 8]));
+        assert_eq!(bits(soon(&waiting)), [false]);
+        assert_eq!(script.counts().keys_loaded, 2);
+        [short, long].iter().for_each(|&session| soon(&close(&engine, session)));
+        assert_eq!(script.counts().bytes, 0);
+    }
+}
+
+#[test]
+fn a_load_that_fails_half_way_leaves_nothing_and_begins_again() {
+    for mood in [Mood::Fail, Mood::Panic, Mood::Full] {
+        let (engine, script) = crate::client::start();
+        let session = open(&engine).unwrap();
+        script.load_in_pieces(3);
+        script.next_piece(Mood::Work);
+        script.next_piece(mood);
+        assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+        assert_eq!(script.counts().keys_loaded, 1);
+        soon(&close(&engine, session));
+        assert_eq!((script.counts().bytes, engine.devices()[0].in_service), (0, true));
+    }
+}
+
+#[test]
+fn a_device_that_is_lost_while_it_loads_reports_the_load_and_gives_all_back() {
+    let (engine, [one, two]) = start_two();
+    let session = open(&engine).unwrap();
+    one.load_in_pieces(3);
+    one.next_piece(Mood::Work);
+    one.next_piece(Mood::Lose);
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
+    eventually("the lost device's memory", || one.counts().bytes == 0);
+    assert_eq!((one.counts().keys_loaded, two.counts().keys_loaded), (0, 1));
+    soon(&close(&engine, session));
+    engine.shutdown();
 }

@@ -143,14 +143,21 @@ impl Device {
         self.calls.iter().all(|call| call.open)
     }
 
-    /// Whether another call, or a load, may be ordered.
+    /// Whether another call may be ordered, also beside a load: the device loads in pieces, between batches.
     pub(super) fn has_place(&self) -> bool {
-        self.loading.is_none() && self.calls.len() < self.limits.batches_in_flight_max
+        self.calls.len() < self.limits.batches_in_flight_max
     }
 
     /// Whether it loads parts of this session's key.
     pub(super) fn loads(&self, session: SessionId) -> bool {
         self.loading.as_ref().is_some_and(|loading| loading.session == session)
+    }
+
+    /// A session closes: what of its key is there goes now, not when the load that was to add to it ends.
+    pub(super) fn add_nothing_to(&mut self, session: SessionId) {
+        if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
+            self.residency.unpin(session, &std::mem::take(&mut loading.pinned));
+        }
     }
 
     /// The call that another batch may join, if it is small enough.

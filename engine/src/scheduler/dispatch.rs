@@ -13,15 +13,18 @@ use crate::session::SessionId;
 
 impl Scheduler {
     pub(super) fn dispatch(&mut self, now: Duration, just_loaded: Option<(DeviceId, SessionId)>) {
-        // A key that was loaded is used before another can push it out; else a stream of newcomers could keep the device
-        // loading for ever.
+        // A set that was loaded is used before another can push it out; else a stream of newcomers could keep the device
+        // loading for ever. Where batches have all places, the next one is its own.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
             && self.in_service(device)
-            && self.devices[device.0].has_place()
             && self.key_place(session, device) == Place::Resident
         {
-            self.run(now, session, device);
+            if self.devices[device.0].has_place() {
+                self.run(now, session, device);
+            } else {
+                self.devices[device.0].reserved_for = Some(session);
+            }
         }
         while self.devices_that_take_work().next().is_some() {
             let Some((session, device)) = self.next_in_turn() else {
@@ -87,7 +90,10 @@ impl Scheduler {
             Place::Loading | Place::Evicting => true,
         };
         let free = self.devices_in_service().filter(|id| reserved[id.0].is_none());
-        let candidates = free.filter(|&id| self.has_work_for(session, id));
+        // what is behind a load waits for its end, and does not keep others from running beside it
+        let may_wait_for =
+            |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_place(session, id) == Place::Resident;
+        let candidates = free.filter(|&id| self.has_work_for(session, id) && may_wait_for(id));
         candidates.min_by_key(|&id| (must_drain(id), self.devices[id.0].works()))
     }
 
@@ -109,7 +115,8 @@ impl Scheduler {
                 Place::Resident | Place::Pinned if self.may_join(session, id) => Some(1),
                 _ if !device.has_place() => None,
                 Place::Resident | Place::Pinned => Some(if idle { 0 } else { 3 }),
-                // One load at a time: the first rows may well be all.
+                // One load at a time, of a device and of a session: the first rows may well be all.
+                Place::Absent if device.loading.is_some() => None,
                 Place::Absent if loading || !self.could_hold_next(session, id) => None,
                 Place::Absent if books.load_failed_on == Some(id) => Some(5),
                 Place::Absent => Some(if idle { 2 } else { 4 }),
@@ -125,7 +132,7 @@ impl Scheduler {
     /// before rides alone.
     fn may_join(&self, session: SessionId, device: DeviceId) -> bool {
         let books = &self.devices[device.0];
-        let Some(call) = books.open_call().filter(|_| books.loading.is_none()) else { return false };
+        let Some(call) = books.open_call() else { return false };
         let waiting = &self.sessions[&session];
         let all_fit = waiting.queued_size <= call.room;
         let next = waiting.queue.iter().find(|waiting| self.may_start(session, waiting, device));
@@ -227,7 +234,8 @@ impl Scheduler {
         }
         let batch = self.next_batch(now, session, device);
         self.release_reservations(session);
-        self.fair.charge(session, batch.cost);
+        let in_turn = self.devices[device.0].loading.is_none();
+        self.fair.charge(session, batch.cost, in_turn);
         if self.sessions[&session].queue.is_empty() {
             self.fair.set_ready(session, false);
         }

@@ -323,13 +323,13 @@ fn a_head_of_line_that_waits_for_room_closes_the_device_to_those_behind_it() {
     limits.devices[0].batches_in_flight_max = 2;
     let mut desk = Desk::with(limits, &[A, C]);
     desk.feed(opening(B, 10, vec![2 * KEY]));
-    for session in [A, C] {
-        desk.submit(session, op(session.0), &[1; 80]);
-    }
+    desk.submit(A, op(1), &[1; 8]);
     let first = run_of(&desk.feed(loaded(A)));
+    assert_eq!(desk.submit(C, op(3), &[1; 80]), [load(C)]);
     let second = run_of(&desk.feed(loaded(C)));
+    desk.submit(A, op(4), &[1; 80]);
     desk.submit(B, op(2), &[1; 8]);
-    assert_eq!(desk.done(&first), [], "the key of C is pinned, and A is behind B");
+    assert_eq!(desk.done(&first).len(), 1, "only an end: the key of C is pinned, and A is behind B");
     assert_eq!(desk.done(&second), [evict(A), evict(C), load(B)]);
     desk.feed(evicted(A));
     desk.feed(evicted(C));
@@ -522,6 +522,24 @@ fn the_least_recently_used_key_makes_room() {
 }
 
 #[test]
+fn batches_run_beside_a_load_and_the_next_place_after_it_is_its_own() {
+    let mut desk = Desk::resident(&[A]);
+    desk.open(B, 10);
+    desk.open(C, 10);
+    let first = run_of(&desk.submit(A, op(1), &[1; 80]));
+    desk.submit(B, op(2), &[1; 8]);
+    desk.submit(C, op(3), &[1; 8]);
+    let commands = desk.done(&first);
+    assert_eq!(commands[0], load(B));
+    let second = run_of(&commands);
+    assert_eq!(second.session, A, "C waits for the end of the load, and A does not wait for C");
+    let third = run_of(&desk.done(&second));
+    assert_eq!(third.session, A);
+    assert_eq!(desk.feed(loaded(B)), [], "the only place is taken");
+    assert_eq!(run_of(&desk.done(&third)).session, B);
+}
+
+#[test]
 fn a_key_that_was_loaded_is_used_before_another_can_push_it_out() {
     let mut desk = Desk::with(limits_of(KEY), &[A, B]);
     assert_eq!(desk.submit(B, op(1), &[1; 8]), [load(B)]);
@@ -609,9 +627,11 @@ fn a_newcomer_runs_after_at_most_one_batch_of_each_other_session_of_its_weight()
             batches_before += 1;
         }
         let mut commands = desk.done(&running);
-        if let Some(&Command::Load { session, .. }) = commands.last() {
-            commands = desk.feed(loaded(session));
-        }
+        let load = commands.iter().find_map(|command| match command {
+            Command::Load { session, .. } => Some(*session),
+            _ => None,
+        });
+        commands.extend(load.map_or(Vec::new(), |session| desk.feed(loaded(session))));
         running = run_of(&commands);
         if running.session == A {
             break;

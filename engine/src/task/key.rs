@@ -1,5 +1,6 @@
 //! Keys of each scheme: what is known before they are read, their parts on the host and on a device.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kernels::tfhe::{EvaluationKey, Gates, Params};
@@ -46,6 +47,31 @@ impl KeyParams {
     pub(crate) fn prepare<B: Gates>(&self, backend: &B) -> kernels::Result<()> {
         let KeyParams::Gates(params) = self;
         backend.prepare(params)
+    }
+}
+
+/// A part of a key on its way to a device. Both forms are overwritten on drop.
+pub(crate) struct LoadingPart<B: Gates> {
+    from: KeyPart,
+    into: B::Key,
+    /// Pieces that were loaded.
+    pieces: usize,
+}
+
+impl<B: Gates> LoadingPart<B> {
+    /// Makes room for it.
+    pub(crate) fn begin(backend: &B, from: KeyPart) -> kernels::Result<Self> {
+        let KeyPart::Gates(key) = &from;
+        let into = backend.room_for_key(&key.params)?;
+        Ok(LoadingPart { from, into, pieces: 0 })
+    }
+
+    /// Loads the next piece; the device's form when it was the last, and then no thread of the engine holds the host's.
+    pub(crate) fn load_piece(mut self, backend: &B) -> kernels::Result<ControlFlow<B::Key, Self>> {
+        let KeyPart::Gates(key) = &self.from;
+        let more = backend.load_piece(&mut self.into, self.pieces, key)?;
+        self.pieces += 1;
+        Ok(if more { ControlFlow::Continue(self) } else { ControlFlow::Break(self.into) })
     }
 }
 

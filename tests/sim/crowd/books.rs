@@ -43,8 +43,28 @@ pub struct Session {
     pub closed: bool,
     /// After the close: loads and batches of each device that may still end before the key must be gone from it.
     pub patience: Option<Vec<usize>>,
+    /// What it ran beside loads.
+    pub ahead: Ahead,
     /// Since it last ran: what others were served while rows of it were due.
     pub waits: Option<BTreeMap<AccountId, u64>>,
+}
+
+/// Cost of what ran beside loads for others, and is still to be made up for: others come first until then. What runs in
+/// turn was made up for, but a turn may have been given before the load that came before it.
+#[derive(Clone, Copy, Default)]
+pub struct Ahead {
+    since_turn: u64,
+    before: u64,
+}
+
+impl Ahead {
+    fn cost(self) -> u64 {
+        self.since_turn + self.before
+    }
+
+    fn turn(&mut self) {
+        *self = Ahead { since_turn: 0, before: self.since_turn };
+    }
 }
 
 /// What a batch costs at most: of the dearest units, or the one row that may exceed the limit.
@@ -56,6 +76,8 @@ fn cost_max(batch_units_max: usize) -> u64 {
 pub struct Books {
     pub limits: Limits,
     pub sessions: BTreeMap<SessionId, Session>,
+    /// What accounts ran beside loads.
+    ahead: BTreeMap<AccountId, Ahead>,
     /// Operations that were accepted and have not ended.
     pub operations: BTreeMap<OperationId, Operation>,
     /// Those that have ended, each once.
@@ -79,6 +101,7 @@ impl Books {
         Self {
             limits,
             sessions: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             operations: BTreeMap::new(),
             ended: BTreeSet::new(),
             orphans: BTreeMap::new(),
@@ -274,8 +297,16 @@ impl Books {
         assert!(batch.rows() > 0);
     }
 
+    /// A batch runs beside a load: that time no other could have, but it counts against its session and account.
+    pub fn ran_beside_load(&mut self, batch: &Batch) {
+        let session = self.sessions.get_mut(&batch.session).expect("it has work");
+        session.ahead.since_turn += batch.cost;
+        self.ahead.entry(session.account).or_default().since_turn += batch.cost;
+    }
+
     /// Nobody starves behind the head of the line, whatever keys fit: while rows of a session are due, each other account is
-    /// served at most what fair queueing allows. With one device only: others serve while one drains or loads. Says whether
+    /// served at most what fair queueing allows; what runs beside a load does not count, since no other could have that time.
+    /// With one device only: others serve while one drains or loads. Says whether
     /// somebody waited.
     pub fn served(&mut self, now: Duration, batch: &Batch) -> bool {
         let [limits] = &self.limits.devices[..] else { return false };
@@ -291,12 +322,16 @@ impl Books {
         let bounds: Vec<_> = waiting
             .iter()
             .map(|id| {
-                let account = self.sessions[id].account;
+                let (account, ahead) = (self.sessions[id].account, self.sessions[id].ahead.cost());
+                let account_ahead = self.ahead.get(&account).map_or(0, |ahead| ahead.cost());
                 // Its mates run between two of its batches, twice at most; those may have left meanwhile.
-                let own = (2 * mates(account) + 2) * 2 * cost_max;
-                if account == served { own } else { (own + cost_max) * weight(served) / weight(account) + 2 * cost_max }
+                let own = (2 * mates(account) + 2) * (2 * cost_max + ahead);
+                let others = own + cost_max + account_ahead;
+                if account == served { own } else { others * weight(served) / weight(account) + 2 * cost_max }
             })
             .collect();
+        self.ahead.entry(served).or_default().turn();
+        self.sessions.get_mut(&batch.session).expect("it has work").ahead.turn();
         self.sessions.iter_mut().filter(|(id, _)| !waiting.contains(id)).for_each(|(_, session)| session.waits = None);
         for (id, bound) in waiting.iter().zip(bounds) {
             let waits = self.sessions.get_mut(id).expect("it has work").waits.get_or_insert_default();
@@ -425,6 +460,13 @@ impl Books {
                 assert!(patience[device.0] > 0 || !is_there, "{session:?} should have been evicted");
                 patience[device.0] = patience[device.0].saturating_sub(1);
             }
+        }
+    }
+
+    /// A load ends: who waits for the erasure of what was loaded waits for what the device has to do now.
+    pub fn load_ends(&mut self, device: DeviceId, session: SessionId, works: usize) {
+        if let Some(patience) = self.sessions.get_mut(&session).and_then(|session| session.patience.as_mut()) {
+            patience[device.0] = works;
         }
     }
 

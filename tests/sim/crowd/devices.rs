@@ -19,9 +19,19 @@ pub enum Order {
     Retire,
 }
 
+/// A load, of which a piece is carried out between any two orders.
+pub struct Load {
+    session: SessionId,
+    parts: Vec<PartId>,
+    pieces_left: u64,
+}
+
 pub struct Device {
     pub orders: VecDeque<Order>,
-    /// When the first order is carried out.
+    pub load: Option<Load>,
+    /// It carries out a piece of the load, else its first order.
+    at_piece: bool,
+    /// When that is done.
     pub busy_until: Duration,
     /// Parts of keys, with their sizes.
     pub keys: BTreeMap<(SessionId, PartId), u64>,
@@ -48,6 +58,8 @@ impl Device {
         let (dies_at, lost_at, hangs_at) = (some_day(10), some_day(20), some_day(10));
         Device {
             orders: VecDeque::new(),
+            load: None,
+            at_piece: false,
             busy_until: Duration::ZERO,
             keys: BTreeMap::new(),
             arenas: BTreeMap::new(),
@@ -60,37 +72,68 @@ impl Device {
         }
     }
 
-    /// Loads and batches it has been given.
+    /// Whether it has something to do.
+    pub fn is_busy(&self) -> bool {
+        self.load.is_some() || !self.orders.is_empty()
+    }
+
+    /// Whose key it loads, or is to load.
+    pub fn loads(&self) -> Option<SessionId> {
+        let ordered = self.orders.iter().find_map(|order| match order {
+            Order::Load(session, _) => Some(*session),
+            _ => None,
+        });
+        self.load.as_ref().map(|load| load.session).or(ordered)
+    }
+
+    /// Calls it has been given.
+    pub fn calls(&self) -> usize {
+        self.orders.iter().filter(|order| matches!(order, Order::Run(_))).count()
+    }
+
+    /// Loads and calls it has been given.
     pub fn works(&self) -> usize {
-        self.orders.iter().filter(|order| matches!(order, Order::Load(..) | Order::Run(_))).count()
+        self.calls() + usize::from(self.loads().is_some())
     }
 }
 
 impl World {
     pub fn order(&mut self, id: DeviceId, order: Order) {
         let (device, limits) = (&mut self.devices[id.0], &self.books.limits.devices[id.0]);
-        let loads = device.orders.iter().any(|order| matches!(order, Order::Load(..)));
+        let loads = device.loads().is_some();
         let retires = device.orders.iter().any(|order| matches!(order, Order::Retire));
         assert!(!retires, "a device that retires gets no orders");
         if matches!(order, Order::Load(..) | Order::Run(_)) {
-            assert!(!loads && device.works() < limits.batches_in_flight_max, "it has enough to do");
-            if device.works() > 0 {
+            assert!(device.calls() < limits.batches_in_flight_max, "it has enough to do");
+            assert!(!(loads && matches!(order, Order::Load(..))), "it loads already");
+            if device.calls() > 0 {
                 self.tally.see("two batches in flight");
             }
+            if loads {
+                self.tally.see("run beside a load");
+            }
         }
+        let idle = !device.is_busy();
         device.orders.push_back(order);
-        if device.orders.len() == 1 {
+        if idle {
             self.start_order(id);
         }
     }
 
     fn start_order(&mut self, id: DeviceId) {
+        let pieces_left = self.dice.pick(&[1, 1, 3, 10]);
         let device = &mut self.devices[id.0];
-        let Some(order) = device.orders.front() else { return };
-        let us = match order {
-            Order::Evict(..) | Order::FreeArena(_) | Order::Retire => 10,
-            Order::Load(..) => 1000,
-            Order::Run(batches) => device.row_us * batches.iter().map(Batch::rows).sum::<usize>() as u64,
+        if !device.given_up && matches!(device.orders.front(), Some(Order::Load(..))) {
+            let Some(Order::Load(session, parts)) = device.orders.pop_front() else { unreachable!() };
+            device.load = Some(Load { session, parts, pieces_left });
+        }
+        device.at_piece = device.load.is_some() && (device.orders.is_empty() || !device.at_piece);
+        let us = match device.orders.front() {
+            _ if device.at_piece => 500,
+            None => return,
+            Some(Order::Evict(..) | Order::FreeArena(_) | Order::Retire) => 10,
+            Some(Order::Load(..)) => 1000,
+            Some(Order::Run(batches)) => device.row_us * batches.iter().map(Batch::rows).sum::<usize>() as u64,
         };
         let mut duration = Duration::from_micros(self.dice.between(us / 2, us * 2));
         if self.dice.percent(1) {
@@ -111,6 +154,9 @@ impl World {
         self.tally.see("given up");
         let device = &mut self.devices[id.0];
         assert!(!device.given_up, "it is given up once");
+        if let Some(Load { session, parts, .. }) = device.load.take() {
+            device.orders.push_front(Order::Load(session, parts));
+        }
         for order in &device.orders {
             self.books.failures += usize::from(matches!(order, Order::Load(..) | Order::Run(_)));
             if let Order::Run(batches) = order {
@@ -168,12 +214,34 @@ impl World {
             self.tally.see("dead thread");
             return self.feed(Event::Died { device: id, reason: "smoke".into() });
         }
-        let order = self.devices[id.0].orders.pop_front().expect("something was ordered");
+        let device = &mut self.devices[id.0];
+        let order = match &mut device.load {
+            Some(load) if device.at_piece => {
+                load.pieces_left -= 1;
+                if load.pieces_left > 0 {
+                    return self.start_order(id);
+                }
+                let Load { session, parts, .. } = device.load.take().expect("it was just there");
+                Order::Load(session, parts)
+            }
+            _ => device.orders.pop_front().expect("something was ordered"),
+        };
+        if matches!(order, Order::Retire)
+            && let Some(Load { session, .. }) = self.devices[id.0].load.take()
+        {
+            let failure = Failure { cause: Cause::Device, reason: "smoke".into() };
+            self.feed_report(id, Order::Load(session, Vec::new()), Some(failure));
+        }
         let failure = self.any_failure(id);
         self.start_order(id);
         if matches!(order, Order::Load(..) | Order::Run(_)) {
             self.books.count_down(id, &self.devices[id.0].keys);
             self.books.failures += usize::from(failure.is_some());
+        }
+        if let Order::Load(session, _) = &order {
+            // the eviction follows at once, behind what was ordered before
+            let works = self.devices[id.0].works();
+            self.books.load_ends(id, *session, works);
         }
         self.feed_report(id, order, failure);
     }

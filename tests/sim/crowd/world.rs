@@ -7,7 +7,7 @@ use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Limits, Scheduler, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, PartId, SessionId};
 
-use super::books::{Books, Session};
+use super::books::{Ahead, Books, Session};
 use super::devices::{Device, Order};
 use crate::dice::Dice;
 
@@ -65,6 +65,7 @@ impl Tally {
             "slice",
             "side by side",
             "two batches in flight",
+            "run beside a load",
             "closed while running",
             "closed while loading",
             "dead device",
@@ -136,7 +137,7 @@ impl World {
                 return self.tally;
             }
             self.live();
-            let idle = self.devices.iter().all(|device| device.orders.is_empty() || device.given_up);
+            let idle = self.devices.iter().all(|device| !device.is_busy() || device.given_up);
             self.books.check(self.now, &self.scheduler.usage(), idle);
         }
         panic!("the engine never stops");
@@ -145,7 +146,7 @@ impl World {
     /// The next thing in time: a device, a client, or nothing but time.
     fn live(&mut self) {
         let answers = |at: &usize| self.devices[*at].busy_until != Duration::MAX;
-        let working = (0..self.devices.len()).filter(|&at| !self.devices[at].orders.is_empty()).filter(answers);
+        let working = (0..self.devices.len()).filter(|&at| self.devices[at].is_busy()).filter(answers);
         let device = working.map(|at| (self.devices[at].busy_until, at)).min();
         let client = (self.actions_left > 0).then_some(self.next_action);
         let wake = self.scheduler.next_wake();
@@ -231,7 +232,9 @@ impl World {
 
     fn started(&mut self, batch: &Batch) {
         self.books.started(batch);
-        if self.books.served(self.now, batch) {
+        if self.devices[batch.device.0].loads().is_some() {
+            self.books.ran_beside_load(batch);
+        } else if self.books.served(self.now, batch) {
             self.tally.see("waited while others ran");
         }
         self.tally.see(if batch.parts.len() > 1 { "shared batch" } else { "slice" });
@@ -361,6 +364,7 @@ impl World {
             slot_bytes,
             closed: false,
             patience: None,
+            ahead: Ahead::default(),
             waits: None,
         };
         let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
@@ -448,12 +452,13 @@ impl World {
             && !books.closed
         {
             books.closed = true;
-            // What the devices work on, and what follows in its shadow before the eviction is ordered. Evictions, its own
+            // What the devices work on, and what follows in its shadow before the eviction is ordered: calls in all places
+            // but one, and a load beside them. Evictions, its own
             // and those of others, are quick and do not count.
             let limits = self.books.limits.devices.iter();
             let patience = self.devices.iter().zip(limits).map(|(device, limits)| match device.works() {
                 0 => 0,
-                works => works + limits.batches_in_flight_max - 1,
+                works => works + limits.batches_in_flight_max,
             });
             books.patience = Some(patience.collect());
             for device in &self.devices {
@@ -461,8 +466,10 @@ impl World {
                     Some(Order::Run(batches)) if batches.iter().any(|batch| batch.session == session) => {
                         self.tally.see("closed while running");
                     }
-                    Some(Order::Load(loading, _)) if *loading == session => self.tally.see("closed while loading"),
                     _ => {}
+                }
+                if device.loads() == Some(session) {
+                    self.tally.see("closed while loading");
                 }
             }
         }

@@ -120,6 +120,19 @@ fn two_sessions_whose_sets_do_not_fit_together_take_turns() {
 }
 
 #[test]
+fn what_is_there_of_a_set_goes_when_the_session_closes_and_not_when_its_load_ends() {
+    let mut desk = desk(&[A]);
+    submit(&mut desk, A, op(1), &[0]);
+    let batch = run_of(&desk.feed(loaded(A)));
+    desk.done(&batch);
+    assert_eq!(submit(&mut desk, A, op(2), &[0, 1]), [load_of(A, &[1])]);
+    assert_eq!(desk.feed(Event::Closed(A)), [ends(op(2), Error::Gone), evict_of(A, 0)]);
+    assert_eq!(desk.feed(Event::Evicted { device: ONE, session: A, part: PartId(0) }), []);
+    assert_eq!(desk.feed(loaded(A)), [evict_of(A, 1)]);
+    assert_eq!(desk.feed(Event::Evicted { device: ONE, session: A, part: PartId(1) }), [Command::Erase(A)]);
+}
+
+#[test]
 fn every_part_is_erased_when_the_session_closes() {
     let mut desk = desk(&[A]);
     submit(&mut desk, A, op(1), &[0, 1]);
