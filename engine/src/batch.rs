@@ -18,10 +18,10 @@ pub struct BatchId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub usize);
 
-/// Consecutive rows of one operation.
+/// Consecutive rows of one operation, within a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Whose rows.
+    /// The operation that the rows are of.
     pub operation: OperationId,
     /// Which of them. A circuit's first row brings its inputs along.
     pub rows: Range<usize>,
@@ -41,7 +41,7 @@ pub struct Batch {
     pub id: BatchId,
     /// Where it runs.
     pub device: DeviceId,
-    /// Whose key.
+    /// The session of its operations, whose key it runs under.
     pub session: SessionId,
     /// Which rows, in the order in which they run.
     pub parts: Vec<Part>,

@@ -1,4 +1,4 @@
-//! Who is next: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of accounts by weight, and of the sessions inside
+//! Which session is next: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) of accounts by weight, and of the sessions inside
 //! an account as equals.
 //!
 //! Every flow has a start tag. Serving it moves its tag on by cost / weight; the smallest tag is served next. Virtual time is
@@ -12,7 +12,7 @@
 //! closes the device to all that are behind it (`scheduler::dispatch`). With several devices, others are served elsewhere
 //! while one drains and loads for the head of the line: a few batches each time, so that no session waits for ever. Beside a
 //! load for the head of the line those behind it run, in time that no other could use. It is charged to them and comes on top
-//! of the bound, and virtual time does not go on by it: else a newcomer would begin behind all whom the load kept waiting.
+//! of the bound, and virtual time does not go on by it: else a newcomer would begin behind all that the load kept waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! One lock around the scheduler and the tables of what it decides about: keys, operands, results, callbacks.
 //!
-//! Whoever brings news (a caller, a device's thread, the loop when time has passed) takes the lock, feeds the event and
-//! carries the commands as far as channels and tables; that takes microseconds. What may take long or is strange to us,
-//! namely callbacks and the overwriting of keys, is left to the loop, which does it outside the lock.
+//! A caller, a device's thread, or the loop when time has passed takes the lock, feeds an event to the scheduler and carries
+//! the commands as far as channels and tables; that takes microseconds. Callbacks are code of the callers, and overwriting a
+//! key takes long: the loop does both outside the lock.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -152,7 +152,7 @@ impl Hub {
         self.feed_locked(&mut self.lock(), event);
     }
 
-    /// The last handle is gone: ends what can be ended, waits for nobody.
+    /// The last handle is gone: ends what can be ended, and waits for nothing.
     pub(crate) fn abandon(&self) {
         // Also runs while a panic unwinds, where another one would abort the process.
         if let Ok(mut state) = self.state.lock() {

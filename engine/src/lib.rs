@@ -64,7 +64,7 @@ use operation::Operation;
 use scheduler::{DeviceLimits, Event, Limits};
 
 /// The engine: cheap to clone, safe to share. When the last clone is dropped, queued work ends with
-/// [`Error::ShuttingDown`], keys are overwritten and the threads end, without anybody waiting for them.
+/// [`Error::ShuttingDown`], keys are overwritten and the threads end; no caller waits for that.
 #[derive(Clone)]
 pub struct Engine {
     handle: Arc<Handle>,

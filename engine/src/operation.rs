@@ -30,7 +30,7 @@ pub struct Done {
 pub struct Failed {
     /// What happened.
     pub error: Error,
-    /// What had been completed by then: the work that a client who cancels has had done.
+    /// What had been completed by then: the work that was done for a client that cancels.
     pub completed: Completed,
 }
 

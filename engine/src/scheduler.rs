@@ -47,11 +47,11 @@ use crate::residency::Place;
 use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
 use circuits::Circuit;
-use devices::Device;
+use devices::DeviceBooks;
 use work::units_of;
 
 /// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
-/// nobody can foresee.
+/// the engine cannot foresee.
 const KEY_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// The scheduler of a node's devices.
@@ -68,7 +68,7 @@ pub struct Scheduler {
     /// Sessions that are ready.
     fair: FairQueue,
     deadlines: BTreeSet<(Duration, OperationId)>,
-    devices: Vec<Device>,
+    devices: Vec<DeviceBooks>,
     pace: Pace,
     totals: Totals,
     /// Filled by a step, emptied at its end.
@@ -161,7 +161,7 @@ impl Scheduler {
             gathering: BTreeSet::new(),
             fair: FairQueue::default(),
             deadlines: BTreeSet::new(),
-            devices: limits.devices.iter().map(|limits| Device::new(limits.clone())).collect(),
+            devices: limits.devices.iter().map(|limits| DeviceBooks::new(limits.clone())).collect(),
             pace: Pace::default(),
             totals: Totals::default(),
             commands: Vec::new(),
@@ -194,7 +194,7 @@ impl Scheduler {
             None => None,
         };
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
-        let arenas = self.devices.iter().filter_map(Device::idle_end);
+        let arenas = self.devices.iter().filter_map(DeviceBooks::idle_end);
         gathered.into_iter().chain(deadline).chain(arenas).chain(self.next_silence()).min()
     }
 
@@ -205,10 +205,10 @@ impl Scheduler {
             sessions: self.sessions.len() as u64,
             operations: self.operations.len() as u64,
             queued_rows: self.totals.queued_rows as u64,
-            running_rows: self.devices.iter().map(Device::running_rows).sum::<usize>() as u64,
+            running_rows: self.devices.iter().map(DeviceBooks::running_rows).sum::<usize>() as u64,
             resident_bytes: self.devices.iter().map(|device| device.residency.bytes()).sum(),
             resident_bytes_max: in_service().map(|device| device.residency.bytes_max()).sum(),
-            arena_bytes: self.devices.iter().map(Device::arena_bytes).sum(),
+            arena_bytes: self.devices.iter().map(DeviceBooks::arena_bytes).sum(),
             circuits: self.totals.circuits,
             devices_in_service: in_service().count() as u64,
             devices_lost: self.devices.iter().filter(|device| device.failure.is_some()).count() as u64,
@@ -334,7 +334,7 @@ impl Scheduler {
         Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
-    /// The refusal of a client who should come again when work of this cost is done.
+    /// The refusal of work that should be sent again when work of this cost is done.
     fn busy(&self, cost: u64) -> Error {
         let devices = self.devices_in_service().count().max(1) as u64;
         Error::Busy { retry_after: self.pace.retry_after(cost / devices) }
@@ -469,7 +469,7 @@ impl Scheduler {
         }
         let open: Vec<_> = self.sessions.iter().filter(|(_, session)| !session.closing).map(|(&id, _)| id).collect();
         open.into_iter().for_each(|session| self.close(session));
-        if self.sessions.is_empty() && self.devices.iter().all(Device::is_at_rest) {
+        if self.sessions.is_empty() && self.devices.iter().all(DeviceBooks::is_at_rest) {
             self.phase = Phase::Stopped;
             self.commands.push(Command::Stop);
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::devices::Device;
+use super::devices::DeviceBooks;
 use super::work::Levels;
 use super::{Command, Operation, Scheduler, Waiting};
 use crate::batch::DeviceId;
@@ -18,7 +18,7 @@ use crate::session::SessionId;
 #[derive(Debug)]
 pub(super) struct Circuit {
     level_ends: Vec<usize>,
-    /// Whose rows wait or run.
+    /// The level of which rows wait or run.
     level: usize,
     slots: usize,
     host_bytes: u64,
@@ -122,8 +122,8 @@ impl Scheduler {
         if let Some((id, _)) = best {
             return Ok(id);
         }
-        let bytes = |device: &Device| (device.bytes_alone(slots, slot_bytes), device.limits.arena_bytes_max);
-        let lacks = |device: &Device| {
+        let bytes = |device: &DeviceBooks| (device.bytes_alone(slots, slot_bytes), device.limits.arena_bytes_max);
+        let lacks = |device: &DeviceBooks| {
             let (needed, max) = bytes(device);
             needed.saturating_sub(max)
         };
@@ -148,7 +148,7 @@ impl Scheduler {
             return self.finish(operation, outcome);
         };
         self.enqueue(Waiting { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
-        // Nobody waits for company: the levels to come wait for this one.
+        // They do not gather: the levels to come wait for this one.
         self.make_ready(session);
     }
 

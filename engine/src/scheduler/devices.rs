@@ -17,7 +17,7 @@ use crate::slots::Slots;
 pub(super) const FAILURES_MAX: u32 = 3;
 
 #[derive(Debug)]
-pub(super) struct Device {
+pub(super) struct DeviceBooks {
     pub(super) limits: DeviceLimits,
     pub(super) residency: Residency,
     pub(super) loading: Option<Loading>,
@@ -25,7 +25,7 @@ pub(super) struct Device {
     pub(super) calls: Vec<Call>,
     /// The session whose batch or load is next here.
     pub(super) reserved_for: Option<SessionId>,
-    arenas: BTreeMap<SessionId, Arena>,
+    arenas: BTreeMap<SessionId, ArenaBooks>,
     /// Arenas in which nothing is, unless something has come since.
     pub(super) emptied: BTreeSet<SessionId>,
     /// Empty arenas that are kept for the session's next request, by when they are given back.
@@ -75,7 +75,7 @@ pub(super) struct Call {
 
 /// A session's arena. It is there while something of the session is in it, or will be, and a while longer.
 #[derive(Debug)]
-struct Arena {
+struct ArenaBooks {
     slot_bytes: u64,
     slots: Slots,
     /// Slots of all circuits that have their home here, begun or not.
@@ -84,13 +84,13 @@ struct Arena {
     idle_until: Option<Duration>,
 }
 
-impl Arena {
+impl ArenaBooks {
     fn bytes(&self) -> u64 {
         self.slots.capacity() as u64 * self.slot_bytes
     }
 }
 
-impl Device {
+impl DeviceBooks {
     pub(super) fn new(limits: DeviceLimits) -> Self {
         assert!(limits.batch_units_max > 0 && limits.batches_in_flight_max > 0, "a device takes batches with rows");
         Self {
@@ -167,7 +167,7 @@ impl Device {
     }
 
     pub(super) fn arena_bytes(&self) -> u64 {
-        self.arenas.values().map(Arena::bytes).sum()
+        self.arenas.values().map(ArenaBooks::bytes).sum()
     }
 
     /// Slots that rows of lists in running batches take at most.
@@ -178,7 +178,7 @@ impl Device {
 
     /// Slots that must be there for an arena. A session without circuits claims nothing: what its batches need is bounded
     /// by their number.
-    fn claim(&self, arena: &Arena, more: usize) -> usize {
+    fn claim(&self, arena: &ArenaBooks, more: usize) -> usize {
         let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
         if reserved == 0 && capacity <= self.list_slots_max() {
             return 0;
@@ -222,8 +222,8 @@ impl Device {
         self.give_back(session, taken.unwrap_or(&[]));
     }
 
-    fn arena(&mut self, session: SessionId, slot_bytes: u64) -> &mut Arena {
-        self.arenas.entry(session).or_insert_with(|| Arena {
+    fn arena(&mut self, session: SessionId, slot_bytes: u64) -> &mut ArenaBooks {
+        self.arenas.entry(session).or_insert_with(|| ArenaBooks {
             slot_bytes,
             slots: Slots::default(),
             reserved: 0,
@@ -257,7 +257,7 @@ impl Device {
 
     /// Keeps an emptied arena until `until`, for the session's next list. False where it is not worth its memory:
     /// that of a circuit, and any on a device out of service. Those that are kept hold a quarter of
-    /// [`DeviceLimits::arena_bytes_max`] at most, and count as nobody's claim.
+    /// [`DeviceLimits::arena_bytes_max`] at most, and claim nothing.
     pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
         let (list_slots_max, bytes_max) = (self.list_slots_max(), self.limits.arena_bytes_max / 4);
         let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };

@@ -84,7 +84,7 @@ pub enum Event {
     Opened {
         /// A new id.
         session: SessionId,
-        /// Whose it is: its sessions share its weight.
+        /// The account it is of: all its sessions share its weight.
         account: AccountId,
         /// The account's share under contention, 1 to 64.
         weight: u32,
@@ -99,7 +99,7 @@ pub enum Event {
     },
     /// An operation wants to run. Answered in the same step by [`Command::Refuse`], or accepted.
     Submitted {
-        /// Under whose key.
+        /// The session under whose key.
         session: SessionId,
         /// A new id.
         operation: OperationId,
@@ -116,14 +116,14 @@ pub enum Event {
     Loaded {
         /// Where.
         device: DeviceId,
-        /// Whose key.
+        /// The session of the key.
         session: SessionId,
     },
     /// [`Command::Load`] failed; none of its parts is on the device.
     LoadFailed {
         /// Where.
         device: DeviceId,
-        /// Whose key.
+        /// The session of the key.
         session: SessionId,
         /// What went wrong.
         failure: Failure,
@@ -132,7 +132,7 @@ pub enum Event {
     Evicted {
         /// Where.
         device: DeviceId,
-        /// Whose key.
+        /// The session of the key.
         session: SessionId,
         /// Which part of it.
         part: PartId,
@@ -191,7 +191,7 @@ pub enum Command {
     Load {
         /// Where.
         device: DeviceId,
-        /// Whose key.
+        /// The session of the key.
         session: SessionId,
         /// Which parts of it; at least one.
         parts: Vec<PartId>,
@@ -200,7 +200,7 @@ pub enum Command {
     Evict {
         /// Where.
         device: DeviceId,
-        /// Whose key.
+        /// The session of the key.
         session: SessionId,
         /// Which part of it.
         part: PartId,
@@ -216,7 +216,7 @@ pub enum Command {
     FreeArena {
         /// Where.
         device: DeviceId,
-        /// Whose arena.
+        /// The session of the arena.
         session: SessionId,
     },
     /// To a device: report what was ordered before, then forget all keys and arenas. It gets no more orders.
