@@ -61,15 +61,18 @@ impl Desk {
     /// Carries the device's part out until it has nothing to do or `batches` have run.
     fn work(&mut self, mut commands: Vec<Command>, batches: usize) -> Vec<Command> {
         let mut done = 0;
+        let is_order = |command: &Command| matches!(command, Command::Load { .. } | Command::Run { .. });
         while done < batches {
-            let report = commands.iter().find_map(|command| match command {
-                &Command::Load { device, session, .. } => Some(Event::Loaded { device, session }),
-                Command::Run { batches, .. } => Some(Event::BatchDone(batches[0].id)),
-                _ => None,
-            });
-            let Some(report) = report else { break };
+            let Some(at) = commands.iter().position(is_order) else { break };
+            let report = match commands.remove(at) {
+                Command::Run { batches, .. } => Event::BatchDone(batches[0].id),
+                Command::Load { device, session, .. } => Event::Loaded { device, session },
+                _ => unreachable!("neither a load nor a call"),
+            };
             done += usize::from(matches!(report, Event::BatchDone(_)));
-            commands = self.scheduler.step(Duration::ZERO, report);
+            // a load and a batch beside it are ordered together
+            commands.retain(is_order);
+            commands.extend(self.scheduler.step(Duration::ZERO, report));
         }
         commands
     }
