@@ -68,8 +68,8 @@ pub struct Config {
     /// The server's secret, the same on all nodes of a database. When unset, the node makes one and keeps it in the data folder.
     #[arg(env = "ANGO_SECRET", hide = true, value_parser = ServerSecret::read)]
     pub secret: Option<ServerSecret>,
-    /// redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET. Through this Redis the nodes of a database share bursts and
-    /// counts, and tell each other of revoked keys at once. Without it they use the database, and bursts are counted by each
+    /// redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET. Through this Redis the nodes of a database share
+    /// bursts, and tell each other of revoked keys at once. Without it they use the database, and bursts are counted by each
     /// node alone. Give a password in the variable or in the settings file.
     #[arg(env = "ANGO_REDIS_URL", hide_env_values = true, value_parser = CacheStoreConfig::at)]
     pub cache_store: Option<CacheStoreConfig>,

@@ -22,8 +22,9 @@ const RETRIES_MAX: usize = 2;
 /// Where a bucket is, and how to be let in. It hides its secret from logs.
 #[derive(Clone, clap::Args)]
 pub struct BucketConfig {
-    /// The bucket of S3 in which the nodes of one database keep large answers together, encrypted: s3://BUCKET/PREFIX. When unset,
-    /// each node keeps its own in its data folder, and only that node can give such an answer again.
+    /// The bucket of S3 in which the nodes of one database keep large answers and netlists together, encrypted:
+    /// s3://BUCKET/PREFIX. When unset, each node keeps its own in its data folder, and only that node can give such an
+    /// answer again.
     #[arg(env = "ANGO_OBJECTS_URL", value_parser = BucketUrl::read)]
     pub url: BucketUrl,
     /// Address of the server that has the bucket of ANGO_OBJECTS_URL, such as `https://minio.example.org`. When unset, Amazon's
