@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use tracing_subscriber::filter::Targets;
 use zeroize::Zeroizing;
 
 pub use crate::access::AuthConfig;
@@ -159,7 +160,7 @@ pub struct RequestsConfig {
 pub struct LogConfig {
     /// What is logged: error, warn, info, debug or trace, or levels of modules such as control=debug,sqlx=warn.
     #[arg(env = "ANGO_LOG", default_value = "info", value_parser = log_filter)]
-    pub filter: String,
+    pub filter: Targets,
     /// Form of the log: json writes a JSON object a line, text is for reading.
     #[arg(env = "ANGO_LOG_FORMAT", default_value = "text", value_parser = either(["json", "text"]))]
     pub json: bool,
@@ -244,7 +245,6 @@ fn audit_log(text: &str) -> Result<PathBuf, &'static str> {
     if path.is_dir() || !folder.is_dir() { Err("must be a file in an existing folder") } else { Ok(path) }
 }
 
-fn log_filter(text: &str) -> Result<String, &'static str> {
-    let filter = tracing_subscriber::EnvFilter::try_new(text);
-    filter.map(|_| text.to_owned()).map_err(|_| "must be a level or a list such as control=debug,sqlx=warn")
+fn log_filter(text: &str) -> Result<Targets, &'static str> {
+    text.parse().map_err(|_| "must be a level or a list such as control=debug,sqlx=warn")
 }

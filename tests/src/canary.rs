@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use control::config::Config;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::users::PASSWORD;
 
@@ -35,8 +38,10 @@ pub struct Canary {
     looked: AtomicU64,
 }
 
-/// All that is logged, but for certificates: what TLS shows to everybody, which looks like a key.
-const EVERYTHING: &str = "trace,rustls=debug";
+/// All that is logged, but for certificates: TLS shows them to every client, and they look like a key.
+fn everything() -> Targets {
+    "trace,rustls=debug".parse().expect("a filter")
+}
 
 /// The one of this process.
 static CANARY: Canary = Canary { found: Mutex::new(Vec::new()), looked: AtomicU64::new(0) };
@@ -44,8 +49,8 @@ static CANARY: Canary = Canary { found: Mutex::new(Vec::new()), looked: AtomicU6
 /// Has the process's canary look at everything that is logged from now on, unless the process has a log of its own.
 pub fn watch() -> &'static Canary {
     // every node of the process asks for it; the first gets it
-    let log = tracing_subscriber::fmt().with_env_filter(EVERYTHING).with_writer(&CANARY).with_ansi(false);
-    let _ = log.try_init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(&CANARY).with_ansi(false);
+    let _ = tracing_subscriber::registry().with(lines).with(everything()).try_init();
     &CANARY
 }
 
@@ -53,8 +58,8 @@ pub fn watch() -> &'static Canary {
 /// before their first node.
 pub fn log_as_a_node() {
     let filter = Config::in_folder(".").log.filter;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::sink).with_ansi(false);
-    log.try_init().expect("the process has no log yet");
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::sink).with_ansi(false);
+    tracing_subscriber::registry().with(lines).with(filter).try_init().expect("the process has no log yet");
 }
 
 impl Canary {
@@ -201,7 +206,8 @@ mod tests {
     #[test]
     fn a_line_that_is_logged_is_found_and_only_the_first_ones_are_kept() {
         let canary: &Canary = Box::leak(Box::default());
-        let log = tracing_subscriber::fmt().with_env_filter(EVERYTHING).with_writer(canary).finish();
+        let lines = tracing_subscriber::fmt::layer().with_writer(canary);
+        let log = tracing_subscriber::registry().with(lines).with(everything());
         tracing::subscriber::with_default(log, || {
             tracing::info!(key_prefix = "svc_live_0123456", "harmless");
             canary.assert_silent();

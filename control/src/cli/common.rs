@@ -3,6 +3,8 @@
 use clap::Args;
 use comfy_table::Table;
 use serde_json::Value;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
 
 use super::serve;
 use crate::admin::Operator;
@@ -22,7 +24,8 @@ impl Common {
     /// The settings; starts the log. What an operator did is a line of the log `security`, on the error stream.
     pub fn config(&self) -> anyhow::Result<Config> {
         let config = self.settings.config()?;
-        serve::start_log(&LogConfig { filter: "warn,security=info".to_owned(), ..config.log })?;
+        let filter = Targets::new().with_default(Level::WARN).with_target("security", Level::INFO);
+        serve::start_log(&LogConfig { filter, ..config.log })?;
         Ok(config)
     }
 

@@ -4,7 +4,9 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, bail};
 use tokio::signal;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::app::{App, Running};
 use crate::config::{Config, LogConfig};
@@ -55,15 +57,13 @@ fn announce(node: &Running) {
 /// Starts the log on the error stream.
 ///
 /// # Errors
-/// For a filter that cannot be read, and when it was started before.
+/// When it was started before.
 pub fn start_log(log: &LogConfig) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.filter).context("ANGO_LOG")?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let started = if log.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
-    started.map_err(|error| anyhow::anyhow!("the log cannot start: {error}"))
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let lines = if log.json { lines.json().flatten_event(true).boxed() } else { lines.boxed() };
+    let started = tracing_subscriber::registry().with(lines).with(log.filter.clone()).try_init();
+    started.context("the log cannot start")
 }
 
 /// Ctrl-C and SIGTERM, from the moment of the call on.
