@@ -301,6 +301,7 @@ impl LockoutTable {
         let room = self.subjects.len() < SUBJECTS_MAX;
         match self.subjects.get_mut(&lockout.subject) {
             Some(entry) => {
+                add(&mut lockout, &entry.untold, now);
                 // the clock may have been set back since the lock was made; then callers were told an earlier end here, which
                 // stays unless there are failures that are not known here
                 let longest = now.plus(lock_max(lockout.kind)).0;
@@ -309,7 +310,6 @@ impl LockoutTable {
                 if (too_long || nothing_new) && entry.lockout.locked_until.is_some() {
                     lockout.locked_until = lockout.locked_until.min(entry.lockout.locked_until);
                 }
-                add(&mut lockout, &entry.untold, now);
                 entry.lockout = lockout;
             }
             None if lockout.expires_at > now.0 && room => {
