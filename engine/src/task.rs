@@ -38,7 +38,8 @@ pub type Completed = Vec<(Gate, u64)>;
 /// How far an operation is, in gates as they were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Completed, of a circuit also those that need no computing. Goes back when a device fails a circuit.
+    /// Completed gates. Of a circuit, gates that need no computing count too. The number falls when a circuit begins again after
+    /// a failure of its device.
     pub done: u64,
     /// Altogether.
     pub total: u64,

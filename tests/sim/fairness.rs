@@ -23,7 +23,7 @@ struct Miller {
     waiting_rows: usize,
     /// Cost of its batches.
     served: u64,
-    /// Of those that ran beside a load for another: in time that no other could have.
+    /// Cost of its batches that ran beside a load for another account, in time that the other could not use.
     beside_loads: u64,
     /// Of those before it counts: what it is ahead of others at the beginning.
     ahead: u64,

@@ -2,10 +2,10 @@
 //! run on the host.
 //!
 //! A source becomes a program of its own (`host_cuda/runner.cpp` around it), kept in a folder beside the tests by the hash
-//! of everything that went into it. A launch sends it ranges of buffers, at addresses of their own, and takes back those that
-//! are written: the bound ones, and those that the kernel reaches from them by distances. Nothing else is there: a word
-//! beside a range, or a distance that leads elsewhere, is an error. The program runs each launch in three orders of threads; whatever depends on the order, leaves
-//! memory, or does not meet at a barrier is an error that names the entry.
+//! of everything that went into it. A launch sends it the bound ranges of buffers, and the ranges that the kernel reaches from
+//! them by distances, each at an address of its own. It takes back the ranges that are written. The program maps nothing else:
+//! an access beside a range is an error. It runs each launch in three orders of threads. A result that depends on the order, an
+//! access outside memory and a barrier that not all threads reach are errors that name the entry.
 
 use std::io::{Read, Write};
 use std::ops::Range;

@@ -281,7 +281,7 @@ impl Access {
     }
 }
 
-/// Errors of an operation beyond those that all have.
+/// The errors of an operation, without the errors that every operation has.
 ///
 /// # Panics
 /// For an operation that is not listed: a new endpoint must list its errors here.

@@ -29,7 +29,7 @@ pub struct NewCircuitOperation {
 pub struct CircuitOperationEnd {
     /// `op_...`
     pub op_id: String,
-    /// One of those that end a run.
+    /// A status that ends a run.
     pub status: OperationStatus,
     /// Gates that were completed.
     pub gates_done: i64,

@@ -22,10 +22,10 @@ pub struct Work {
 }
 
 impl Work {
-    /// Holds a caller to what is said here of rows and slots.
+    /// Checks that the numbers of rows and slots agree.
     ///
     /// # Panics
-    /// When it does not hold.
+    /// When they do not agree.
     pub(crate) fn check(&self) {
         match &self.form {
             Form::List { slots } => {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Access, Launch, View};
 use crate::error::{Error, Result};
 
-/// Sequences that are known at a time; of more, those that came last.
+/// Sequences that are kept at a time. The sequence that was used longest ago is forgotten first.
 const SEQUENCES_MAX: usize = 64;
 
 /// A number for a buffer or a module, which no other one ever has.
