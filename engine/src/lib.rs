@@ -281,8 +281,9 @@ impl Drop for Handle {
 
 /// What a configuration comes to on these devices.
 ///
-/// A device's memory: half for keys, an eighth for circuits. While an arena grows, its old and its new form are there
-/// together, which is another eighth at worst; a quarter is left for what kernels need while they run.
+/// A device's memory: half for keys, an eighth for circuits. Where an arena that grows is copied (on cards whose kernels are in
+/// WGSL, [`Backend::grow`]), its old and its new form are there together, which is another eighth at worst; a quarter is left
+/// for what kernels need while they run.
 fn limits(config: &Config, devices: &[Device]) -> Limits {
     let limits_of = |device: &Device| DeviceLimits {
         batch_units_max: config.batch_units_max.unwrap_or(device.info.rows_max).max(1),

@@ -1,7 +1,7 @@
 //! The slots of one session's arena on one device: which are in use, and how many there are.
 //!
-//! Slots are given out one by one, lowest first, so that no hole is too small and the arena is never larger than the most
-//! that was in use at one time; neighbours mostly stay neighbours, which keeps copies long.
+//! Slots are given out one by one, lowest first, so that no hole is too small and the arena never needs to be larger than the
+//! most that was in use at one time; neighbours mostly stay neighbours, which keeps copies long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -236,11 +236,14 @@ impl DeviceBooks {
         self.not_idle(session);
         let arena = self.arena(session, slot_bytes);
         let (needed, capacity, reserved) = (arena.slots.used() + count, arena.slots.capacity(), arena.reserved);
-        if needed > capacity && reserved > 0 {
-            // Growing copies: not for every circuit anew.
-            let wanted = reserved.max(2 * capacity);
-            let unclaimed = self.limits.arena_bytes_max.saturating_sub(self.claims_but_of(session));
-            let room = (unclaimed / slot_bytes) as usize;
+        if needed > capacity {
+            // Each growth is one more chunk of memory, on some cards a copy: by doubling there are few.
+            let (wanted, room) = if reserved > 0 {
+                let unclaimed = self.limits.arena_bytes_max.saturating_sub(self.claims_but_of(session));
+                (reserved.max(2 * capacity), (unclaimed / slot_bytes) as usize)
+            } else {
+                (2 * capacity, self.list_slots_max())
+            };
             self.arena(session, slot_bytes).slots.grow(needed.max(wanted.min(room)));
         }
         self.arena(session, slot_bytes).slots.take(count)

@@ -50,6 +50,17 @@ fn an_arena_stays_for_the_next_request_and_is_given_back_when_its_time_is_over()
 }
 
 #[test]
+fn an_arena_for_lists_doubles_up_to_what_their_batches_may_need() {
+    let mut desk = desk(&[A]);
+    let sizes = (1..=8).map(|rows| {
+        let batch = run_of(&desk.submit(A, op(rows as u64), &vec![1; rows]));
+        desk.done(&batch);
+        batch.arena_slots
+    });
+    assert_eq!(sizes.collect::<Vec<_>>(), [3, 6, 12, 12, BATCH_SLOTS, BATCH_SLOTS, BATCH_SLOTS, BATCH_SLOTS]);
+}
+
+#[test]
 fn a_kept_arena_is_given_back_when_its_session_closes() {
     let mut desk = desk(&[A]);
     run(&mut desk, A, op(1));
