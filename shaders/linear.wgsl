@@ -10,8 +10,9 @@ struct LinearArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: LinearArgs;
 
-// `arena` is [slots][n + 1], `table` [rows][7] from word `first` on: constant, slot x, factor f, slot y, factor g, and
-// two words of CUDA's; `out` [rows][n + 1]. A group takes row after row.
+// `arena` is [slots][n + 1], `table` [rows][7] from word `first` on: constant, factor f, how far from the start of
+// `arena` x is, factor g, how far y is, each distance with a second word for CUDA; `out` [rows][n + 1]. A group takes
+// row after row.
 @compute @workgroup_size(THREADS)
 fn linear(
     @builtin(local_invocation_index) thread: u32,
@@ -21,10 +22,10 @@ fn linear(
     for (var row = group.x; row < args.rows; row += groups.x) {
         let entry = args.first + 7u * row;
         let constant = table[entry];
-        let x = table[entry + 1u] * (LWE_DIMENSION + 1u);
-        let y = table[entry + 3u] * (LWE_DIMENSION + 1u);
-        let f = table[entry + 2u];
+        let f = table[entry + 1u];
         let g = table[entry + 4u];
+        let x = table[entry + 2u];
+        let y = table[entry + 5u];
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
             // (1) f x + g y, word by word
             let sum = f * arena[x + i] + g * arena[y + i];
@@ -37,8 +38,8 @@ fn linear(
 @group(0) @binding(0) var<storage, read_write> negate_arena: array<u32>;
 @group(0) @binding(2) var<uniform> negate_args: LinearArgs;
 
-// `table` is [rows][4] from word `first` on: operand, result, both slots of the arena, and two words of CUDA's. A
-// group takes row after row.
+// `table` is [rows][4] from word `first` on: how far from the start of the arena the operand is, how far the result,
+// each with a second word for CUDA. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn negate(
     @builtin(local_invocation_index) thread: u32,
@@ -47,8 +48,8 @@ fn negate(
 ) {
     for (var row = group.x; row < negate_args.rows; row += groups.x) {
         let entry = negate_args.first + 4u * row;
-        let operand = table[entry] * (LWE_DIMENSION + 1u);
-        let result = table[entry + 1u] * (LWE_DIMENSION + 1u);
+        let operand = table[entry];
+        let result = table[entry + 2u];
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
             // (3) negation, word by word
             negate_arena[result + i] = 0u - negate_arena[operand + i];

@@ -11,17 +11,16 @@ constexpr unsigned SLICES = THREADS / LANES;
 constexpr unsigned STAGED_DIGITS = CHUNK * KS_LEVELS * TILE_GATES;
 constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
 
-// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena`
-// [slots][n + 1]; `table` has, from word `table_first` on, [gates]: the slot of the result, and from `shares_first` on,
-// [tiles of gates][6]: first gate, how many, at most TILE_GATES, how far from `key` their key is, how far from `arena`
-// their arena. A group has a tile of gates and columns.
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena` is the
+// first of the chunks that results, rows of n + 1 words, are in; `table` has, from word `table_first` on, [gates][2]:
+// how far from `arena` the result is, and from `shares_first` on, [tiles of gates][4]: first gate, how many, at most
+// TILE_GATES, how far from `key` their key is. A group has a tile of gates and columns.
 extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
     const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned table_first,
     unsigned shares_first) {
-    const unsigned* share = table + shares_first + 6 * (blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS));
+    const unsigned* share = table + shares_first + 4 * (blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS));
     const unsigned first_gate = share[0], gates = share[1];
     key += distance(share + 2);
-    arena += distance(share + 4);
     table += table_first;
     // aligned, so that the digits of a tile's gates are read together
     __shared__ __align__(16) unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
@@ -72,6 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
         // (4) the sample's body goes to the body
         unsigned sum = column == LWE_DIMENSION ? samples[gate * (EXTRACTED_DIMENSION + 1) + EXTRACTED_DIMENSION] : 0;
         for (unsigned s = 0; s < SLICES; s++) sum += staged[s * TILE_GATES * TILE_COLUMNS + at];
-        arena[table[gate] * (LWE_DIMENSION + 1) + column] = sum;
+        unsigned* result = arena + distance(table + 2 * gate);
+        result[column] = sum;
     }
 }

@@ -26,13 +26,13 @@ struct KeySwitchArgs {
 var<workgroup> staged: array<u32, STAGED>;
 
 // `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, KEY_COLUMNS whole tiles; `samples` [gates][kN + 1]; `arena`
-// [slots][n + 1]; `table` has, from word `table_first` on, [gates]: the slot of the result, and from `shares_first` on,
-// [tiles of gates][6]: first gate, how many, at most TILE_GATES, and four words of CUDA's. A group has a tile of gates
-// and columns.
+// [slots][n + 1]; `table` has, from word `table_first` on, [gates][2]: how far from the start of `arena` the result is,
+// with a second word for CUDA, and from `shares_first` on, [tiles of gates][4]: first gate, how many, at most
+// TILE_GATES, and two words of CUDA's. A group has a tile of gates and columns.
 @compute @workgroup_size(THREADS)
 fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let first_column = group.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
-    let share = args.shares_first + 6u * (group.x / (KEY_COLUMNS / TILE_COLUMNS));
+    let share = args.shares_first + 4u * (group.x / (KEY_COLUMNS / TILE_COLUMNS));
     let first_gate = table[share];
     let gates = table[share + 1u];
     let lane = thread % LANES;
@@ -92,6 +92,6 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         for (var s = 0u; s < SLICES; s++) {
             sum += staged[s * TILE_GATES * TILE_COLUMNS + at];
         }
-        arena[table[args.table_first + gate] * (LWE_DIMENSION + 1u) + column] = sum;
+        arena[table[args.table_first + 2u * gate] + column] = sum;
     }
 }

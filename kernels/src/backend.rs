@@ -1,6 +1,8 @@
 //! What a device is, without a scheme: rows of words in its memory, written and read. What a scheme computes on them is a
 //! trait of the scheme's own over this one.
 
+pub(crate) mod chunks;
+
 use crate::error::Result;
 
 /// A device and what the engine may ask of it.
@@ -41,7 +43,12 @@ pub trait Backend: Send + Sync + 'static {
     /// [`crate::Error::OutOfMemory`] when there is not that much.
     fn arena(&self, row_words: usize, slots: usize) -> Result<Self::Arena>;
 
-    /// Makes an arena larger: slots keep their words, those added are zero. Both sizes are in memory until it returns.
+    /// Makes an arena larger, to `slots` slots: those that are there keep their words, those added are zero.
+    ///
+    /// On CPUs and on cards whose kernels are in CUDA this adds memory for the new slots alone, and moves nothing. Work with an
+    /// arena takes a little longer with each growth, so an arena that grows often should grow by a part of its size. A WGSL
+    /// kernel reaches only the buffer that is bound, so there the arena is copied to a larger buffer, and both are in the
+    /// card's memory until the copy is done.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when there is not that much; the arena is then as it was.

@@ -12,7 +12,6 @@ use crate::backend::{Backend, DeviceInfo};
 use crate::error::Result;
 pub use arena::Arena;
 pub use host_memory::host_memory_bytes;
-use memory::Words;
 pub use simd::Isa;
 
 /// Rows that go in lock step over a key. What is computed of them must stay in the second-level cache beside a part of the
@@ -121,19 +120,15 @@ impl Backend for Cpu {
     }
 
     fn arena(&self, row_words: usize, slots: usize) -> Result<Arena> {
-        Ok(Arena { words: Words::zeroed(slots * row_words)?, row_words })
+        Arena::zeroed(row_words, slots)
     }
 
     fn grow(&self, arena: &mut Arena, slots: usize) -> Result<()> {
-        let mut words = Words::zeroed(slots * arena.row_words)?;
-        words[..arena.words.len()].copy_from_slice(&arena.words);
-        arena.words = words;
-        Ok(())
+        arena.grow(slots)
     }
 
     fn write(&self, arena: &mut Arena, first: u32, words: &[u32]) -> Result<()> {
-        assert!(words.len().is_multiple_of(arena.row_words), "whole rows");
-        arena.words[first as usize * arena.row_words..][..words.len()].copy_from_slice(words);
+        arena.write(first, words);
         Ok(())
     }
 

@@ -280,17 +280,6 @@ impl Gpu for Cuda {
         self.staging.write(&buf.memory, at, words)
     }
 
-    fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
-        let told = |error| failed("copying on the card", error);
-        let (from, to) = (from.memory.at(0, words), to.memory.at(0, words));
-        if words == 0 || from == to {
-            return Ok(());
-        }
-        self.staging.compute().bind()?;
-        // SAFETY: two ranges of different buffers, which the stream orders
-        unsafe { result::memcpy_dtod_async(to, from, 4 * words, self.staging.compute().handle()) }.map_err(told)
-    }
-
     fn groups_at_once(&self, module: &Module, entry: &'static str, threads: u32) -> Result<usize> {
         let of_a_multiprocessor = module.0.module.groups_of_a_multiprocessor(entry, threads)?;
         Ok(of_a_multiprocessor * self.card.multiprocessors as usize)

@@ -95,19 +95,19 @@ pub struct Shares<'a, G: Gpu> {
     pub rows_max: usize,
 }
 
-/// Shares of at most `rows_max` rows, none of which has rows of two batches: `[shares][2 + W]` words, the first row, the
-/// number of rows, and what its batch has. `batches` are the numbers of their rows, which follow each other.
-pub fn shares<const W: usize>(batches: &[(usize, [u32; W])], rows_max: usize) -> Vec<u32> {
-    let mut words = Vec::new();
+/// Shares of at most `rows_max` rows, none of which has rows of two batches: `[shares][4]` words, the first row, the number of
+/// rows, and how far the batch's key is from that of the first, the low word first. `batches` are the numbers of their rows,
+/// which follow each other, and those distances.
+pub fn shares(batches: &[(usize, [u32; 2])], rows_max: usize) -> Vec<[u32; 4]> {
+    let mut shares = Vec::new();
     let mut first = 0;
-    for (rows, own) in batches {
+    for (rows, [low, high]) in batches {
         for at in (0..*rows).step_by(rows_max) {
-            words.extend([(first + at) as u32, rows_max.min(rows - at) as u32]);
-            words.extend(own);
+            shares.push([(first + at) as u32, rows_max.min(rows - at) as u32, *low, *high]);
         }
         first += rows;
     }
-    words
+    shares
 }
 
 /// One card, opened. Calls are ordered: a launch sees what was written before it, a read sees what was launched before it.
@@ -139,8 +139,14 @@ pub trait Gpu: Send + Sync + 'static {
     }
     /// Copies words to a place in a buffer. The words may be forgotten when this returns.
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
-    /// Copies the first `words` words of one buffer to another.
-    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()>;
+    /// Copies the first `words` words of one buffer to another, on cards whose kernels are in WGSL: what grows there stays one
+    /// buffer.
+    ///
+    /// # Panics
+    /// On other cards: where kernels find one buffer from another, what grows is several buffers.
+    fn copy(&self, _from: &Self::Buf, _to: &Self::Buf, _words: usize) -> Result<()> {
+        panic!("nothing is copied on a card whose kernels know addresses")
+    }
     /// Groups of an entry that the card runs at the same time, so that all of them may wait for each other. A card that
     /// does not tell runs one a multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {

@@ -35,6 +35,18 @@ impl Bench {
         Bench { backend, key, loaded, arena, expected: vec![zero; slots] }
     }
 
+    /// With an arena that has grown to each of these numbers of slots.
+    fn grown(backend: Box<AnyBackend>, sizes: &[usize]) -> Bench {
+        let mut bench = Bench::new(backend, sizes[0]);
+        sizes[1..].iter().for_each(|&slots| bench.grow(slots));
+        bench
+    }
+
+    fn grow(&mut self, slots: usize) {
+        self.backend.grow(&mut self.arena, slots).expect("room");
+        self.expected.resize(slots, Lwe::new(vec![0; self.key.params.lwe_dimension + 1]));
+    }
+
     /// Random ciphertexts in slots from `first` on.
     fn write(&mut self, first: u32, count: usize, seed: u64) {
         let words = self.key.params.lwe_dimension + 1;
@@ -87,6 +99,8 @@ pub fn cases() -> impl Iterator<Item = Case> {
             let host = HostCuda::open().expect("trials run where the backend is");
             let backend = Evaluator::new(host.with_card(|card| card.groups_max[0] = 3));
             mixed(Bench::new(any(backend), 16));
+            let backend = Evaluator::new(HostCuda::open().expect("as before").with_card(|card| card.groups_max[0] = 3));
+            mixed(Bench::grown(any(backend), &CHUNKS));
         })
     };
     let too_large = Case {
@@ -98,14 +112,21 @@ pub fn cases() -> impl Iterator<Item = Case> {
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
             let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("it fits");
-            assert!(matches!(backend.grow(&mut arena, slots + 1), Err(Error::OutOfMemory(_))), "the arena");
+            assert!(matches!(backend.grow(&mut arena, 2 * slots + 1), Err(Error::OutOfMemory(_))), "the chunk");
             backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("it is as it was");
+            backend.grow(&mut arena, 2 * slots).expect("two buffers, each as large as one may be");
+            backend.write(&mut arena, slots as u32 - 2, &[2; 24]).expect("rows of both");
+            let ends = [slots as u32 - 2, slots as u32 - 1, slots as u32, slots as u32 + 1, slots as u32 + 2];
+            let words = backend.finish(backend.read(&arena, &ends).expect("a read")).expect("words");
+            assert_eq!(words, [[2; 24].as_slice(), &[0; 6]].concat());
         })
     };
     [
         Case::small("arena/gates of all kinds in one batch", |device| mixed(Bench::new(device.open(2), 16))),
         Case::small("arena/results are operands of the next batch", chained),
         Case::small("arena/slots keep their words when an arena grows", grown),
+        Case::small("arena/gates whose ciphertexts are in several chunks", chunked),
+        Case::small("arena/an arena that cannot grow is as it was", too_much),
         Case::small("arena/rows are read without a batch", read),
         Case::small("arena/no gates and no reads", nothing),
         Case::small("arena/a slot beyond the arena", beyond),
@@ -161,22 +182,56 @@ fn grown(device: &Device) {
     let mut bench = Bench::new(device.open(1), 2);
     bench.write(0, 2, 3);
     bench.check(&[(Gate::Not, &[0], 1)], &[]);
-    bench.backend.grow(&mut bench.arena, 5).expect("room");
-    bench.expected.resize(5, Lwe::new(vec![0; bench.key.params.lwe_dimension + 1]));
+    bench.grow(5);
     bench.write(3, 1, 4);
     bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
 }
 
-/// Rows that are read without a batch: in any order, again, none.
+/// Where operands and results of [`mixed`] are in chunks of their own: those of a gate, and two halves of a MUX.
+const CHUNKS: [usize; 9] = [1, 2, 3, 5, 6, 7, 9, 10, 16];
+
+/// The words of an arena in one piece, those of the definition. Batches before, between and after growths.
+fn chunked(device: &Device) {
+    mixed(Bench::grown(device.open(2), &CHUNKS));
+    let mut bench = Bench::new(device.open(1), 3);
+    bench.write(0, 3, 6);
+    bench.check(&[(Gate::Xor, &[0, 1], 2)], &[]);
+    let slots: [u32; 4] = [2, 5, 11, 13];
+    for (before, slot) in slots.into_iter().zip(&slots[1..]) {
+        bench.grow(*slot as usize + 1);
+        // from the new chunk to the one before, and the other way
+        bench.write(*slot, 1, u64::from(*slot));
+        bench.check(&[(Gate::Mux, &[0, *slot, before], 1), (Gate::Not, &[before], *slot - 1)], &[]);
+        bench.check(&[(Gate::Nand, &[*slot, 1], before), (Gate::Not, &[1], 0)], &[*slot, 0, before, 1, *slot]);
+    }
+    // over the ends of chunks
+    bench.write(1, 12, 7);
+    bench.check(&[], &(0..14).rev().collect::<Vec<u32>>());
+}
+
+fn too_much(device: &Device) {
+    let mut bench = Bench::grown(device.open(1), &[2, 3]);
+    bench.write(0, 3, 8);
+    for slots in [1 << 50, usize::MAX / 64] {
+        assert!(matches!(bench.backend.grow(&mut bench.arena, slots), Err(Error::OutOfMemory(_))), "{slots}");
+    }
+    bench.check(&[(Gate::And, &[0, 2], 1)], &[0, 1, 2]);
+    bench.grow(5);
+    bench.check(&[(Gate::And, &[0, 2], 4)], &[4, 3, 1]);
+}
+
+/// Rows that are read without a batch, of one chunk and of several: in any order, again, none.
 fn read(device: &Device) {
-    let mut bench = Bench::new(device.open(1), 4);
-    bench.write(0, 3, 5);
-    bench.check(&[(Gate::Not, &[2], 3)], &[]);
-    for slots in [&[3, 0, 1, 1][..], &[2], &[]] {
-        let pending = bench.backend.read(&bench.arena, slots).expect("a read");
-        let expected: Vec<u32> =
-            slots.iter().flat_map(|&slot| bench.expected[slot as usize].words()).copied().collect();
-        assert_eq!(bench.backend.finish(pending).expect("a read"), expected);
+    for sizes in [&[4][..], &[1, 3, 4]] {
+        let mut bench = Bench::grown(device.open(1), sizes);
+        bench.write(0, 3, 5);
+        bench.check(&[(Gate::Not, &[2], 3)], &[]);
+        for slots in [&[3, 0, 1, 1][..], &[0, 3, 0, 2, 1, 2], &[2], &[]] {
+            let pending = bench.backend.read(&bench.arena, slots).expect("a read");
+            let expected: Vec<u32> =
+                slots.iter().flat_map(|&slot| bench.expected[slot as usize].words()).copied().collect();
+            assert_eq!(bench.backend.finish(pending).expect("a read"), expected);
+        }
     }
 }
 

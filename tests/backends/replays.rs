@@ -1,7 +1,7 @@
 //! Batches that come again: a card may replay their launches, and the words are those of launches one by one.
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::Gpu;
+use kernels::gpu::{Gpu, Language};
 use kernels::tfhe::gpu::Evaluator;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, SlotGate};
 use kernels::{Backend, Result};
@@ -71,9 +71,14 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     drop(first);
     assert_eq!(recorded(&backend), 2, "an arena is gone");
     backend.grow(&mut second, SLOTS + 1).expect("room");
-    assert_eq!(recorded(&backend), 0, "an arena is in another place");
+    // CUDA: what is recorded of the arena's first chunk is replayed no more, and forgotten with the chunk
+    let stayed = match backend.gpu().card().language {
+        Language::Cuda => 2,
+        Language::Wgsl => 0,
+    };
+    assert_eq!(recorded(&backend), stayed, "an arena has grown");
     evaluated(&backend, &loaded, &mut second).expect("batches");
-    assert_eq!(recorded(&backend), 2);
+    assert_eq!(recorded(&backend), stayed + 2);
     let many: Vec<SlotGate> = (0..9).map(|_| SlotGate { gate: Gate::Or, operands: [0, 1, 2], result: 3 }).collect();
     let pending = backend.evaluate(&loaded, &mut second, &many, &[]).expect("a batch");
     backend.finish(pending).expect("a batch");

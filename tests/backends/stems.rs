@@ -230,14 +230,17 @@ impl<G: Gpu> Card<'_, G> {
         let slot = |i: u32| &slots[i as usize * words..][..words];
         let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
         let minus_eighth = 0u32.wrapping_sub(EIGHTH);
-        let table = [[EIGHTH, 0, 1, 1, u32::MAX, 0, 0], [minus_eighth, 3, 2, 2, 2, 0, 0], [5, 1, 1, 1, 1, 0, 0]];
+        // constant, x and its factor, y and its factor
+        let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];
+        let far = |slot: u32| slot * words as u32;
+        let table = sums.map(|[constant, x, f, y, g]| [constant, f, far(x), 0, g, far(y), 0]);
         // a table may begin anywhere
         let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
         let table_view = Table { all: View::all(&table_buf), first: 2 };
         self.launch(self.stems.linear.add(&[View::all(&arena)], table_view, View::all(&out), 3));
-        let expected: Vec<u32> = table
+        let expected: Vec<u32> = sums
             .iter()
-            .flat_map(|&[constant, x, f, y, g, ..]| {
+            .flat_map(|&[constant, x, f, y, g]| {
                 (0..words).map(move |i| {
                     let sum = slot(x)[i].wrapping_mul(f).wrapping_add(slot(y)[i].wrapping_mul(g));
                     if i == words - 1 { sum.wrapping_add(constant) } else { sum }
@@ -247,7 +250,7 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&out, 3 * words) == expected, "sums");
         assert!(self.download(&arena, 4 * words) == slots, "operands stay");
 
-        let negations = self.upload(&[9, 2, 0, 0, 0, 3, 3, 0, 0]);
+        let negations = self.upload(&[9, far(2), 0, far(0), 0, far(3), 0, far(3), 0]);
         let table = Table { all: View::all(&negations), first: 1 };
         self.launch(self.stems.linear.negate(&[View::all(&arena)], table, 2));
         let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());

@@ -37,7 +37,8 @@ pub struct Session {
     operands: Vec<u32>,
     gates: Vec<SlotGate>,
     reads: Vec<u32>,
-    slots: usize,
+    /// Slots of the arena at first, and after each growth.
+    sizes: Vec<usize>,
     expected: Vec<u32>,
 }
 
@@ -54,13 +55,24 @@ impl Session {
         let mut session = Session {
             key: key.clone(),
             operands: (0..words).map(|_| rng.next_u32()).collect(),
-            slots: OPERANDS as usize + gates.len(),
+            sizes: vec![OPERANDS as usize + gates.len()],
             gates: slot_gates.collect(),
             reads: reads.to_vec(),
             expected: Vec::new(),
         };
         session.expected = evaluated(&Cpu::with(Isa::Portable, 1), &[&session], false).expect("a CPU does not fail");
         session
+    }
+
+    /// The same, in an arena that has grown to these sizes first, as far as they are smaller than its own.
+    fn in_chunks(mut self, sizes: &[usize]) -> Session {
+        let slots = self.slots();
+        self.sizes = sizes.iter().copied().filter(|&size| size < slots).chain([slots]).collect();
+        self
+    }
+
+    fn slots(&self) -> usize {
+        *self.sizes.last().expect("an arena has a size")
     }
 }
 
@@ -75,7 +87,8 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
     }
     // arenas lie in another order than batches
     let arena = |session: &&Session| -> Result<B::Arena> {
-        let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots)?;
+        let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.sizes[0])?;
+        session.sizes[1..].iter().try_for_each(|&slots| backend.grow(&mut arena, slots))?;
         backend.write(&mut arena, 0, &session.operands)?;
         Ok(arena)
     };
@@ -142,6 +155,12 @@ pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
     ]
 }
 
+/// The same in arenas of one chunk to six, each cut elsewhere.
+fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
+    let sizes = [&[][..], &[1, 2, 3, 4, 5], &[3], &[2, 5, 9], &[4]];
+    mixed(shape, other).into_iter().zip(sizes.iter().cycle()).map(|(session, sizes)| session.in_chunks(sizes)).collect()
+}
+
 /// Batches in parts: fewer groups than there are bootstraps, so that a part has gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run where the backend is");
@@ -196,9 +215,6 @@ impl Gpu for Counted {
         self.uploads.fetch_add(1, Ordering::Relaxed);
         self.host.write(buf, at, words)
     }
-    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
-        self.host.copy(from, to, words)
-    }
     fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
         self.launches.fetch_add(1, Ordering::Relaxed);
         self.host.launch(launch)
@@ -230,7 +246,7 @@ fn counted(device: &Device) {
     let mut arenas: Vec<_> = sessions
         .iter()
         .map(|session| {
-            let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots).expect("room");
+            let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots()).expect("room");
             backend.write(&mut arena, 0, &session.operands).expect("a copy");
             arena
         })
@@ -259,10 +275,12 @@ fn counted(device: &Device) {
     println!("| {} | {} |", device.name, row.join(" | "));
 }
 
-/// A stem that keeps to the first batch's buffers: the n-th distance that it asks for is none.
-const SLIPS: [(&str, usize, Shape); 7] = [
+/// A stem that keeps to the start of the first buffer: the n-th distance that it asks for is none.
+const SLIPS: [(&str, usize, Shape); 9] = [
     ("linear", 0, PLAIN),
     ("linear", 1, PLAIN),
+    ("linear", 2, PLAIN),
+    ("linear", 3, PLAIN),
     ("blind_rotate", 0, PLAIN),
     ("lwe_key_switch", 0, PLAIN),
     ("lwe_key_switch", 1, PLAIN),
@@ -270,7 +288,7 @@ const SLIPS: [(&str, usize, Shape); 7] = [
     ("blind_rotate.cluster", 0, FAST),
 ];
 
-/// The suite notices it: words of another key or arena.
+/// The suite notices it: words of another key or ciphertext.
 fn slip(stem: &'static str, nth: usize, shape: Shape) {
     // where the words of a distance are asked for, past its definition
     let zero = move |source: &Source| {
@@ -306,8 +324,14 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("together/few", |device| few(&*device.open(2))),
         Case {
             on: |device| device.name == "cuda-host",
-            ..Case::small("together/in parts where the card has few groups", |_| in_parts(&mixed(PLAIN, OTHER)))
+            ..Case::small("together/in parts where the card has few groups", |_| {
+                in_parts(&mixed(PLAIN, OTHER));
+                in_parts(&mixed_in_chunks(PLAIN, OTHER));
+            })
         },
+        Case::small("together/sessions with arenas in several chunks", |device| {
+            check(&*device.open(2), &mixed_in_chunks(PLAIN, OTHER));
+        }),
         Case {
             on: |device| device.is_gpu() && !device.small_only,
             ..Case::small("together/sessions of one gate by fast paths", move |device| {

@@ -337,12 +337,6 @@ impl Gpu for HostCuda {
         Ok(())
     }
 
-    fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
-        let from = from.memory.locked()[..words].to_vec();
-        to.memory.locked()[..words].copy_from_slice(&from);
-        Ok(())
-    }
-
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
         self.prepared(launch)?.map_or(Ok(()), |prepared| self.run(&prepared))
     }

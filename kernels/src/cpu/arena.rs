@@ -1,24 +1,99 @@
 //! Rows in slots.
 
-use crate::cpu::memory::Words;
+use std::ops::Range;
 
-/// `[slots][row_words]` words. Overwritten on drop.
+use crate::backend::chunks::{Chunks, RowPlace};
+use crate::cpu::memory::Words;
+use crate::error::Result;
+
+/// `[slots][row_words]` words, in chunks. Overwritten on drop.
 pub struct Arena {
-    pub(crate) words: Words,
+    chunks: Chunks<Words>,
     /// Words of a row.
     pub(crate) row_words: usize,
 }
 
 impl Arena {
+    pub(crate) fn zeroed(row_words: usize, slots: usize) -> Result<Arena> {
+        Ok(Arena { chunks: Chunks::new(Words::zeroed(slots * row_words)?, slots), row_words })
+    }
+
+    /// Adds slots until there are so many.
+    ///
+    /// # Panics
+    /// When there are more.
+    pub(crate) fn grow(&mut self, slots: usize) -> Result<()> {
+        let more = slots.checked_sub(self.chunks.slots()).expect("an arena does not shrink");
+        if more > 0 {
+            self.chunks.add(Words::zeroed(more * self.row_words)?, more);
+        }
+        Ok(())
+    }
+
+    /// Copies whole rows to the slots from `first` on.
+    ///
+    /// # Panics
+    /// When there are not so many slots.
+    pub(crate) fn write(&mut self, first: u32, words: &[u32]) {
+        assert!(words.len().is_multiple_of(self.row_words), "whole rows");
+        let (first, mut rest) = (first as usize, words);
+        for (chunk, rows) in self.chunks.runs(first..first + words.len() / self.row_words) {
+            let (of_chunk, of_others) = rest.split_at(rows.len() * self.row_words);
+            self.chunks.memory_mut(chunk)[rows.start * self.row_words..][..of_chunk.len()].copy_from_slice(of_chunk);
+            rest = of_others;
+        }
+    }
+
     /// The words of a slot.
     ///
     /// # Panics
     /// When there is no such slot.
     pub(crate) fn row(&self, slot: u32) -> &[u32] {
-        &self.words[slot as usize * self.row_words..][..self.row_words]
+        let place = self.chunks.place(slot);
+        &self.chunks.memory(place.chunk)[self.words(place)]
     }
 
     pub(crate) fn row_mut(&mut self, slot: u32) -> &mut [u32] {
-        &mut self.words[slot as usize * self.row_words..][..self.row_words]
+        let place = self.chunks.place(slot);
+        let words = self.words(place);
+        &mut self.chunks.memory_mut(place.chunk)[words]
+    }
+
+    /// The words of a row, in its chunk.
+    fn words(&self, place: RowPlace) -> Range<usize> {
+        place.row * self.row_words..(place.row + 1) * self.row_words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn rows_stay_where_they_are_when_an_arena_grows() {
+        let mut arena = Arena::zeroed(3, 2).expect("room");
+        arena.write(0, &[1, 2, 3, 4, 5, 6]);
+        let places = |arena: &Arena| [0, 1].map(|slot| arena.row(slot).as_ptr());
+        let before = places(&arena);
+        for slots in [2, 3, 6, 100_000] {
+            arena.grow(slots).expect("room");
+            assert_eq!(places(&arena), before);
+        }
+        assert_eq!((arena.row(1), arena.row(2), arena.row(99_999)), (&[4, 5, 6][..], &[0; 3][..], &[0; 3][..]));
+        // over the ends of chunks
+        let words: Vec<u32> = (10..25).collect();
+        arena.write(1, &words);
+        let found: Vec<u32> = (0..7).flat_map(|slot| arena.row(slot).to_vec()).collect();
+        assert_eq!(found, [&[1, 2, 3][..], &words, &[0; 3]].concat());
+    }
+
+    #[test]
+    fn an_arena_that_finds_no_room_to_grow_is_as_it_was() {
+        let mut arena = Arena::zeroed(3, 2).expect("room");
+        arena.write(0, &[1, 2, 3, 4, 5, 6]);
+        assert!(matches!(arena.grow(1 << 50), Err(Error::OutOfMemory(_))));
+        assert_eq!((arena.chunks.slots(), arena.row(1)), (2, &[4, 5, 6][..]));
+        arena.grow(3).expect("room");
     }
 }

@@ -93,10 +93,6 @@ impl Gpu for Paper {
         Ok(())
     }
 
-    fn copy(&self, _from: &Buf, _to: &Buf, _words: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn launch(&self, _launch: &Launch<'_, (), Buf>) -> Result<()> {
         Ok(())
     }

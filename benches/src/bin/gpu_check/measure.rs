@@ -152,8 +152,8 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
     let accumulators = gpu.alloc(rows * p.accumulator_words())?;
     let rows_max = stems.blind_rotate.rows_of_a_share(&[rows]);
     let words = shares(&[(rows, [0; 2])], rows_max);
-    let (shared, count) = (gpu.alloc(words.len())?, words.len() / 4);
-    gpu.write(&shared, 0, &words)?;
+    let (shared, count) = (gpu.alloc(words.as_flattened().len())?, words.len());
+    gpu.write(&shared, 0, words.as_flattened())?;
     // a full batch goes by kernels whose groups show each other nothing
     let nothing = gpu.alloc(0)?;
     let keys = [View::all(&bootstrap)];
@@ -173,11 +173,14 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &Evaluatio
     let key_switch = stems.key_switch.load(gpu, key)?;
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
     let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max[0]);
-    let words = shares(&[(rows, [0; 4])], rows_max);
-    let (tables, count) = (gpu.alloc(rows + words.len())?, words.len() / 6);
-    gpu.write(&tables, 0, &(0..rows as u32).chain(words).collect::<Vec<u32>>())?;
+    let words = shares(&[(rows, [0; 2])], rows_max);
+    // how far each result is from the start of the arena, less than 2^32 words
+    let results = (0..rows).flat_map(|row| [(row * (p.lwe_dimension + 1)) as u32, 0]);
+    let written: Vec<u32> = results.chain(words.as_flattened().iter().copied()).collect();
+    let (tables, count) = (gpu.alloc(written.len())?, words.len());
+    gpu.write(&tables, 0, &written)?;
     let arena = gpu.alloc(rows * (p.lwe_dimension + 1))?;
-    let shared_rows = Shares { table: Table { all: View::all(&tables), first: rows }, count, rows_max };
+    let shared_rows = Shares { table: Table { all: View::all(&tables), first: 2 * rows }, count, rows_max };
     let results = Table { all: View::all(&tables), first: 0 };
     let (keys, arenas) = ([View::all(&key_switch)], [View::all(&arena)]);
     let launch = stems.key_switch.run(&keys, View::all(&samples), results, &shared_rows, &arenas);

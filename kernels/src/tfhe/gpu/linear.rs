@@ -5,6 +5,7 @@ use crate::gpu::stem::{Compiler, Stem, threads};
 use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gates::Linear as Sum;
+use crate::tfhe::gpu::evaluator::Distance;
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::lwe::EIGHTH;
 
@@ -13,15 +14,15 @@ pub const ADD_WORDS: usize = 7;
 /// Words of a row of [`Linear::negate`]'s table.
 pub const NEGATE_WORDS: usize = 4;
 
-/// A row of [`Linear::add`]'s table: the sum of the ciphertexts in slots `x` and `y` of an arena so far from the first.
-pub(super) fn add_row(sum: Sum, [x, y]: [u32; 2], [low, high]: [u32; 2]) -> [u32; ADD_WORDS] {
+/// A row of [`Linear::add`]'s table: the sum of the ciphertexts that are so far from the first word that a launch is given.
+pub(super) fn add_row(sum: Sum, [[x_low, x_high], [y_low, y_high]]: [Distance; 2]) -> [u32; ADD_WORDS] {
     let [f, g] = sum.factors.map(|factor| factor as u32);
-    [EIGHTH.wrapping_mul(sum.constant as u32), x, f, y, g, low, high]
+    [EIGHTH.wrapping_mul(sum.constant as u32), f, x_low, x_high, g, y_low, y_high]
 }
 
-/// A row of [`Linear::add`]'s table: a copy of the ciphertext in a slot.
-pub(super) fn copy_row(slot: u32, [low, high]: [u32; 2]) -> [u32; ADD_WORDS] {
-    [0, slot, 1, slot, 0, low, high]
+/// A row of [`Linear::add`]'s table: a copy of one ciphertext.
+pub(super) fn copy_row([low, high]: Distance) -> [u32; ADD_WORDS] {
+    [0, 1, low, high, 0, low, high]
 }
 
 /// The stem for one LWE dimension.
@@ -44,28 +45,29 @@ impl<G: Gpu> Linear<G> {
         })
     }
 
-    /// `out[row] = constant + f arena[x] + g arena[y]`: `arenas` are `[slots][n + 1]` each, `table` `[rows][7]` words: constant
-    /// (of the body), x, f, y, g, and two: words from the first arena to the row's own; `out` `[rows][n + 1]`.
+    /// `out[row] = constant + f x + g y`: `table` is `[rows][7]` words, the constant (of the body), f, where the words of x are, g,
+    /// where those of y are, each two words: how far from the first of the `chunks`, which hold rows of `n + 1` words; `out`
+    /// `[rows][n + 1]`.
     pub fn add<'a>(
         &'a self,
-        arenas: &'a [ViewOf<'a, G>],
+        chunks: &'a [ViewOf<'a, G>],
         table: Table<'a, G>,
         out: ViewOf<'a, G>,
         rows: usize,
     ) -> Option<LaunchOf<'a, G>> {
-        let bind = [Bind::read_each(arenas), Bind::read(table.all), Bind::write(out)];
+        let bind = [Bind::read_each(chunks), Bind::read(table.all), Bind::write(out)];
         self.stem.launch("linear", rows, bind, [rows as u32, table.first as u32])
     }
 
-    /// `arena[result] = -arena[operand]`: `table` is `[rows][4]` words: operand, result, and two: words from the first arena to
-    /// the row's own.
+    /// `result = -operand`: `table` is `[rows][4]` words, where the words of the operand are, and those of the result, each as in
+    /// [`Linear::add`].
     pub fn negate<'a>(
         &'a self,
-        arenas: &'a [ViewOf<'a, G>],
+        chunks: &'a [ViewOf<'a, G>],
         table: Table<'a, G>,
         rows: usize,
     ) -> Option<LaunchOf<'a, G>> {
-        let bind = [Bind::write_each(arenas), Bind::read(table.all)];
+        let bind = [Bind::write_each(chunks), Bind::read(table.all)];
         self.stem.launch("negate", rows, bind, [rows as u32, table.first as u32])
     }
 }

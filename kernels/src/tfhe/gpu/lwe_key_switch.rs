@@ -1,4 +1,4 @@
-//! Launch of `lwe_key_switch`: samples under the ring key to ciphertexts in an arena.
+//! Launch of `lwe_key_switch`: samples under the ring key to ciphertexts in arenas.
 
 use std::ops::Range;
 
@@ -103,22 +103,22 @@ impl<G: Gpu> LweKeySwitch<G> {
         if are_few(gates) && groups <= groups_max as usize { ALONE.gates } else { TOGETHER.gates }
     }
 
-    /// `samples` is `[gates][kN + 1]` torus words, `slots` `[gates]` words: the slot of the result in its batch's arena,
-    /// `[slots][n + 1]`. `shares` are of all gates, at most [`LweKeySwitch::gates_of_a_share`] each, with four words: words
-    /// from the first of the keys to the share's own, and likewise of the arenas. Both tables are in one buffer.
+    /// `samples` is `[gates][kN + 1]` torus words, `results` `[gates][2]`: how far each result is from the first of the `chunks`,
+    /// which hold rows of `n + 1` words. `shares` are of all gates, at most [`LweKeySwitch::gates_of_a_share`] each, and say how
+    /// far their key is from the first of the keys. Both tables are in one buffer.
     pub fn run<'a>(
         &'a self,
         keys: &'a [ViewOf<'a, G>],
         samples: ViewOf<'a, G>,
-        slots: Table<'a, G>,
+        results: Table<'a, G>,
         shares: &Shares<'a, G>,
-        arenas: &'a [ViewOf<'a, G>],
+        chunks: &'a [ViewOf<'a, G>],
     ) -> Option<LaunchOf<'a, G>> {
         let alone = shares.rows_max == ALONE.gates;
         let (stem, tile) = if alone { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
         let groups = shares.count * (columns(&self.params) / tile.columns);
-        let bind = [Bind::read_each(keys), Bind::read(samples), Bind::read(slots.all), Bind::write_each(arenas)];
-        stem.launch_whole("lwe_key_switch", groups, bind, [slots.first as u32, shares.table.first as u32])
+        let bind = [Bind::read_each(keys), Bind::read(samples), Bind::read(results.all), Bind::write_each(chunks)];
+        stem.launch_whole("lwe_key_switch", groups, bind, [results.first as u32, shares.table.first as u32])
     }
 }
 

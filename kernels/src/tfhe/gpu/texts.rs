@@ -4,7 +4,7 @@ use crate::gpu::source::{Text, cuda_text, text};
 
 /// Residues as torus words: a helper.
 pub const TORUS: Text = text!("torus");
-/// From the buffers of one batch to those of another.
+/// From the buffer that an entry is given to another, or to what is in it.
 pub const DISTANCE: Text = cuda_text!("distance");
 /// Linear parts of gates, and NOT.
 pub const LINEAR: Text = text!("linear");

@@ -1,5 +1,4 @@
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::gpu::{Buffer, Launch, Source};
@@ -24,11 +23,13 @@ fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have
     }
 }
 
-/// A card that computes nothing and tells what it is asked for: `write`, `read`, `finish`, entries.
+/// A card that computes nothing and tells what it is asked for: `write`, `read`, `finish`, entries. What is read of a buffer are
+/// the numbers of its words, and the buffer's own times 1000.
 struct Told {
     card: Card,
     asked: Mutex<Vec<&'static str>>,
-    buffers: AtomicU64,
+    /// Words of each buffer so far.
+    buffers: Mutex<Vec<usize>>,
 }
 
 impl Told {
@@ -44,7 +45,7 @@ impl Told {
 }
 
 struct Buf {
-    address: u64,
+    number: usize,
     words: usize,
 }
 
@@ -58,7 +59,7 @@ impl Gpu for Told {
     type Buf = Buf;
     type Module = ();
     /// Words that were asked for.
-    type Pending = usize;
+    type Pending = Vec<u32>;
 
     fn card(&self) -> &Card {
         &self.card
@@ -67,10 +68,12 @@ impl Gpu for Told {
         Ok(())
     }
     fn alloc(&self, words: usize) -> Result<Buf> {
-        Ok(Buf { address: self.buffers.fetch_add(1, Ordering::Relaxed) << 40, words })
+        let mut buffers = self.buffers.lock().expect("one thread");
+        buffers.push(words);
+        Ok(Buf { number: buffers.len() - 1, words })
     }
     fn address(&self, buf: &Buf) -> Option<u64> {
-        Some(buf.address)
+        Some((buf.number as u64 + 1) << 40)
     }
     fn write(&self, _: &Buf, _: usize, _: &[u32]) -> Result<()> {
         self.tell("write", ())
@@ -82,12 +85,13 @@ impl Gpu for Told {
         launch.check(&self.card)?;
         self.tell(launch.entry, ())
     }
-    fn read(&self, _: &Buf, ranges: &[Range<usize>]) -> Result<usize> {
-        let words = ranges.iter().map(ExactSizeIterator::len).sum();
-        self.tell(if words == 0 { "read nothing" } else { "read" }, words)
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
+        let word = |at: usize| (1000 * buf.number + at) as u32;
+        let words: Vec<u32> = ranges.iter().cloned().flatten().map(word).collect();
+        self.tell(if words.is_empty() { "read nothing" } else { "read" }, words)
     }
-    fn finish(&self, words: usize) -> Result<Vec<u32>> {
-        self.tell("finish", vec![0; words])
+    fn finish(&self, words: Vec<u32>) -> Result<Vec<u32>> {
+        self.tell("finish", words)
     }
 }
 
@@ -110,7 +114,7 @@ fn told(multiprocessors: u32) -> Evaluator<Told> {
 }
 
 fn told_of(card: Card) -> Evaluator<Told> {
-    Evaluator::new(Told { card, asked: Mutex::default(), buffers: AtomicU64::new(1) })
+    Evaluator::new(Told { card, asked: Mutex::default(), buffers: Mutex::default() })
 }
 
 fn loaded_for(backend: &Evaluator<Told>, params: Params) -> Key<Told> {
@@ -162,13 +166,13 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
         if capability == Some((9, 0)) {
             assert!(all.contains(&"blind_rotate_cluster"), "clusters of 64 rows: {all:?}");
         }
-        // by whichever kernel; what one of them counts in is cleared by a copy
+        // by whichever kernel
         let alike = |asked: Vec<&'static str>| -> Vec<&'static str> {
             let one_name = |what: &'static str| match what {
                 "blind_rotate_warp" | "blind_rotate_cluster" => "blind_rotate",
                 other => other,
             };
-            asked.into_iter().filter(|what| *what != "copy").map(one_name).collect()
+            asked.into_iter().map(one_name).collect()
         };
         let (one, all) = (alike(one), alike(all));
         // and one that copies what 64 arenas hold to where it is read
@@ -199,6 +203,66 @@ fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
     for keys in [1, 3] {
         let found = asked(&told(4), &vec![Preset::Fast128.params(); keys], &[gate(Gate::And, 3)], &[]);
         assert_eq!(found, [&["write"][..], &PLAIN, &["read", "finish"]].concat());
+    }
+}
+
+#[test]
+fn an_arena_grows_by_a_chunk_where_kernels_know_addresses_and_is_copied_elsewhere() {
+    let wgsl = told_of(Card { language: Language::Wgsl, ..told(4).gpu.card().clone() });
+    for (backend, sizes, copies) in [(told(4), [20, 10, 30], 0), (wgsl, [20, 30, 60], 2)] {
+        let mut arena = backend.arena(10, 2).expect("room");
+        for slots in [2, 3, 6] {
+            backend.grow(&mut arena, slots).expect("room");
+        }
+        assert_eq!(*backend.gpu.buffers.lock().expect("one thread"), sizes);
+        assert_eq!(backend.gpu.asked(), vec!["copy"; copies]);
+        assert_eq!(arena.slots(), 6);
+        // beyond one buffer: as it was
+        let too_many = (1 << 30) / 4 / 10 + 7;
+        assert!(matches!(backend.grow(&mut arena, too_many), Err(Error::OutOfMemory(_))));
+        assert_eq!(arena.slots(), 6);
+    }
+}
+
+#[test]
+fn what_is_read_of_several_chunks_is_a_read_each_and_comes_in_the_order_asked_for() {
+    let backend = told(4);
+    let mut arena = backend.arena(10, 2).expect("room");
+    [3, 6].into_iter().for_each(|slots| backend.grow(&mut arena, slots).expect("room"));
+    backend.write(&mut arena, 1, &[0; 40]).expect("three chunks");
+    assert_eq!(backend.gpu.asked(), ["write"; 3]);
+    let slots = [5, 1, 0, 2, 3, 4, 4, 1];
+    // the chunks are buffers 0, 1 and 2
+    let first_words = [2020, 10, 0, 1000, 2000, 2010, 2010, 10];
+    let expected: Vec<u32> = first_words.iter().flat_map(|first| *first..first + 10).collect();
+    let pending = backend.read(&arena, &slots).expect("reads");
+    assert_eq!(backend.finish(pending).expect("words"), expected);
+    assert_eq!(backend.gpu.asked(), ["read", "read", "read", "finish", "finish", "finish"]);
+
+    let key = loaded(&backend);
+    backend.gpu.asked();
+    let pending = backend.evaluate(&key, &mut arena, &[gate(Gate::Not, 3)], &slots).expect("a launch");
+    assert_eq!(backend.finish(pending).expect("words"), expected);
+    let reads = ["read", "read", "read", "finish", "finish", "finish"];
+    assert_eq!(backend.gpu.asked(), [&["write", "negate"][..], &reads].concat());
+}
+
+#[test]
+fn a_slot_s_distance_leads_to_its_row_in_its_chunk() {
+    let backend = told(4);
+    let other = backend.gpu.alloc(1).expect("room");
+    let mut arena = backend.arena(10, 2).expect("room");
+    [3, 6].into_iter().for_each(|slots| backend.grow(&mut arena, slots).expect("room"));
+    let words_of_a_buffer = 1i64 << 38;
+    let row_of = [(0, 0), (0, 10), (1, 0), (2, 0), (2, 10), (2, 20)];
+    let views: Vec<View<'_, Buf>> = arena.views().collect();
+    for (from, buffers_before) in [(views[0].buf, 0), (&other, -1), (views[2].buf, 2)] {
+        let distance_of = arena.distances(&backend.gpu, from);
+        for (slot, (chunk, at)) in (0..).zip(row_of) {
+            let [low, high] = distance_of(slot);
+            let found = (u64::from(high) << 32 | u64::from(low)) as i64;
+            assert_eq!(found, (chunk - buffers_before) * words_of_a_buffer + at, "slot {slot}");
+        }
     }
 }
 

@@ -1,26 +1,20 @@
 //! Batches of several keys in one sequence of launches: where they are cut, and the tables that say which rows belong to
-//! which key and arena.
+//! which key, and where its ciphertexts are.
 
-use std::ops::Range;
-
+use super::arena::Distance;
 use crate::gpu::{Gpu, Shares, Table, shares};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate};
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 
-/// Words from a buffer of the first batch to one of another, the low word first.
-pub type Distance = [u32; 2];
-
-/// How far a batch's buffers are from those of the first.
+/// How far a batch's key is from that of the first.
 #[derive(Clone, Copy)]
-pub struct Distances {
+pub struct KeyDistances {
     /// Of the bootstrapping key.
     pub bootstrap: Distance,
     /// Of the key-switching key.
     pub key_switch: Distance,
-    /// Of the arena.
-    pub arena: Distance,
 }
 
 /// Consecutive parts of all batches' gates, of at most `rows` bootstraps each: a part is batches, by their places, and gates of
@@ -61,35 +55,34 @@ pub struct Lists {
     pub sums: Vec<u32>,
     /// Rows of `sample_extract`.
     pub extractions: Vec<u32>,
-    /// Slots of the results that a key switch writes.
-    pub results: Vec<u32>,
+    /// How far the results are that a key switch writes.
+    pub results: Vec<Distance>,
     /// Rows of `negate`.
     pub negations: Vec<u32>,
     /// Bootstraps of each batch, and how far its key is.
     pub rotated: Vec<(usize, Distance)>,
-    /// Key switches of each batch, and how far its key and its arena are.
-    pub switched: Vec<(usize, [u32; 4])>,
+    /// Key switches of each batch, and how far its key is.
+    pub switched: Vec<(usize, Distance)>,
 }
 
 impl Lists {
-    /// Adds gates of a further batch.
-    pub fn add(&mut self, gates: &[SlotGate], own: &Distances) {
+    /// Adds gates of a further batch, whose slots are so far from the arena of the first.
+    pub fn add(&mut self, gates: &[SlotGate], key: KeyDistances, row: impl Fn(u32) -> Distance) {
         let (rows, results) = (self.rows(), self.results.len());
         for gate in gates {
             if gate.gate == Gate::Not {
-                self.negations.extend([gate.operands[0], gate.result, own.arena[0], own.arena[1]]);
+                self.negations.extend([row(gate.operands[0]), row(gate.result)].as_flattened());
                 continue;
             }
-            let row = self.rows() as u32;
-            self.extractions.extend([row, if gate.gate.bootstraps() == 2 { row + 1 } else { NO_ROW }]);
+            let first = self.rows() as u32;
+            self.extractions.extend([first, if gate.gate.bootstraps() == 2 { first + 1 } else { NO_ROW }]);
             for (operands, sum) in gates::bootstraps(gate.gate) {
-                self.sums.extend(linear::add_row(*sum, operands.map(|operand| gate.operands[operand]), own.arena));
+                self.sums.extend(linear::add_row(*sum, operands.map(|operand| row(gate.operands[operand]))));
             }
-            self.results.push(gate.result);
+            self.results.push(row(gate.result));
         }
-        let ([key_low, key_high], [arena_low, arena_high]) = (own.key_switch, own.arena);
-        self.rotated.push((self.rows() - rows, own.bootstrap));
-        self.switched.push((self.results.len() - results, [key_low, key_high, arena_low, arena_high]));
+        self.rotated.push((self.rows() - rows, key.bootstrap));
+        self.switched.push((self.results.len() - results, key.key_switch));
     }
 
     /// Bootstraps so far.
@@ -136,23 +129,10 @@ impl Tables {
     }
 
     /// Adds the shares of batches of so many rows, at most `rows_max` each.
-    pub fn add_shares<const W: usize>(&mut self, batches: &[(usize, [u32; W])], rows_max: usize) -> Place {
+    pub fn add_shares(&mut self, batches: &[(usize, Distance)], rows_max: usize) -> Place {
         let table = shares(batches, rows_max);
-        Place { first: self.add(&table), count: table.len() / (2 + W), rows_max }
+        Place { first: self.add(table.as_flattened()), count: table.len(), rows_max }
     }
-}
-
-/// Words of slots, one range for each run of neighbours.
-pub fn ranges(slots: &[u32], row_words: usize) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for &slot in slots {
-        let words = slot as usize * row_words..(slot as usize + 1) * row_words;
-        match ranges.last_mut() {
-            Some(last) if last.end == words.start => last.end = words.end,
-            _ => ranges.push(words),
-        }
-    }
-    ranges
 }
 
 #[cfg(test)]
@@ -192,26 +172,30 @@ mod tests {
     fn no_share_has_rows_of_two_batches() {
         let found = shares(&[(3, [7, 0]), (0, [8, 0]), (1, [9, 1]), (4, [u32::MAX, u32::MAX])], 2);
         let (far, no) = (u32::MAX, 0);
-        let expected = [[0, 2, 7, no], [2, 1, 7, no], [3, 1, 9, 1], [4, 2, far, far], [6, 2, far, far]];
-        assert_eq!(found, expected.as_flattened());
+        assert_eq!(found, [[0, 2, 7, no], [2, 1, 7, no], [3, 1, 9, 1], [4, 2, far, far], [6, 2, far, far]]);
     }
 
     #[test]
     fn a_batch_s_rows_follow_those_of_the_batch_before() {
-        let own = |i: u32| Distances { bootstrap: [i, 1], key_switch: [i, 2], arena: [i, 3] };
+        let key = |i: u32| KeyDistances { bootstrap: [i, 1], key_switch: [i, 2] };
+        let row = |i: u32| move |slot: u32| [i + slot, i];
         let mut lists = Lists::default();
-        lists.add(&gates(&[Gate::And, Gate::Not]), &own(0));
-        lists.add(&gates(&[Gate::Mux, Gate::Or]), &own(5));
+        let of_both = [&[Gate::And, Gate::Not], &[Gate::Mux, Gate::Or]].map(|kinds| {
+            let mut gates = gates(kinds);
+            gates.iter_mut().for_each(|gate| gate.operands = [10, 11, 12]);
+            gates
+        });
+        lists.add(&of_both[0], key(0), row(0));
+        lists.add(&of_both[1], key(5), row(500));
         assert_eq!(lists.extractions, [0, NO_ROW, 1, 2, 3, NO_ROW]);
         assert_eq!(lists.rotated, [(1, [0, 1]), (3, [5, 1])]);
-        assert_eq!(lists.switched, [(1, [0, 2, 0, 3]), (2, [5, 2, 5, 3])]);
-        assert_eq!((lists.results, lists.negations), (vec![0, 0, 1], vec![0, 1, 0, 3]));
-        let arenas = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[5], row[6]]);
-        assert!(arenas.eq([[0, 3], [5, 3], [5, 3], [5, 3]]));
-    }
-
-    #[test]
-    fn neighbouring_slots_are_read_together() {
-        assert_eq!(ranges(&[3, 4, 5, 1, 2, 2], 10), [30..60, 10..30, 20..30]);
+        assert_eq!(lists.switched, [(1, [0, 2]), (2, [5, 2])]);
+        assert_eq!((lists.results, lists.negations), (vec![[0, 0], [500, 500], [501, 500]], vec![10, 0, 1, 0]));
+        let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[3], row[5], row[6]]);
+        // MUX: b and its selector, a and the same
+        let of_mux = gates::bootstraps(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
+        let of_mux = of_mux.map(|[x, y]| [x, 500, y, 500]);
+        let expected = [[10, 0, 11, 0]].into_iter().chain(of_mux).chain([[510, 500, 511, 500]]);
+        assert_eq!(operands.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 }

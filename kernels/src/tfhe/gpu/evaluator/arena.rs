@@ -1,0 +1,153 @@
+//! Ciphertexts in a card's memory, and how kernels find them.
+
+use std::ops::Range;
+
+use crate::backend::chunks::{Chunks, RowPlace};
+use crate::error::Result;
+use crate::gpu::{Gpu, Language, View, ViewOf, alloc};
+
+/// Words from the start of the buffer that a launch is given to what a kernel looks for there or in another buffer: 64 bits, two's
+/// complement, the low word first. WGSL, where it is in the same buffer, takes the low word.
+pub type Distance = [u32; 2];
+
+/// Ciphertexts in the card's memory: `[slots][n + 1]` words, in chunks; in one where kernels know no addresses.
+pub struct Arena<G: Gpu> {
+    chunks: Chunks<G::Buf>,
+    /// `n + 1`.
+    pub(super) row_words: usize,
+}
+
+/// What is read of one chunk.
+pub(super) struct ChunkRead<'a, G: Gpu> {
+    pub buf: &'a G::Buf,
+    /// Words of the buffer, in the order in which they are asked for.
+    pub ranges: Vec<Range<usize>>,
+    /// Which of the slots that are asked for they are, runs of them.
+    pub asked: Vec<Range<usize>>,
+}
+
+impl<G: Gpu> Arena<G> {
+    pub(super) fn zeroed(gpu: &G, row_words: usize, slots: usize) -> Result<Arena<G>> {
+        Ok(Arena { chunks: Chunks::new(alloc(gpu, slots * row_words)?, slots), row_words })
+    }
+
+    /// Adds slots until there are so many.
+    ///
+    /// # Panics
+    /// When there are more.
+    pub(super) fn grow(&mut self, gpu: &G, slots: usize) -> Result<()> {
+        let before = self.slots();
+        let more = slots.checked_sub(before).expect("an arena does not shrink");
+        match gpu.card().language {
+            _ if more == 0 => {}
+            Language::Cuda => self.chunks.add(alloc(gpu, more * self.row_words)?, more),
+            Language::Wgsl => {
+                let larger = alloc(gpu, slots * self.row_words)?;
+                gpu.copy(self.chunks.memory(0), &larger, before * self.row_words)?;
+                self.chunks = Chunks::new(larger, slots);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.chunks.slots()
+    }
+
+    /// Copies whole rows to the slots from `first` on.
+    ///
+    /// # Panics
+    /// When there are not so many slots.
+    pub(super) fn write(&self, gpu: &G, first: u32, words: &[u32]) -> Result<()> {
+        assert!(words.len().is_multiple_of(self.row_words), "whole rows");
+        let (first, mut rest) = (first as usize, words);
+        for (chunk, rows) in self.chunks.runs(first..first + words.len() / self.row_words) {
+            let (of_chunk, of_others) = rest.split_at(rows.len() * self.row_words);
+            gpu.write(self.chunks.memory(chunk), rows.start * self.row_words, of_chunk)?;
+            rest = of_others;
+        }
+        Ok(())
+    }
+
+    /// All of it, chunk after chunk.
+    pub(super) fn views(&self) -> impl Iterator<Item = ViewOf<'_, G>> {
+        self.chunks.iter().map(View::all)
+    }
+
+    /// The buffer that a slot is in, and its words there.
+    pub(super) fn row(&self, slot: u32) -> (&G::Buf, Range<usize>) {
+        let place = self.chunks.place(slot);
+        (self.chunks.memory(place.chunk), self.words(place))
+    }
+
+    fn words(&self, RowPlace { row, .. }: RowPlace) -> Range<usize> {
+        row * self.row_words..(row + 1) * self.row_words
+    }
+
+    /// How far each slot is from the start of a buffer.
+    pub(super) fn distances<'a>(&'a self, gpu: &'a G, from: &'a G::Buf) -> impl Fn(u32) -> Distance + 'a {
+        let chunks: Vec<i64> = self.chunks.iter().map(|buf| words_between(gpu, from, buf)).collect();
+        move |slot| {
+            let place = self.chunks.place(slot);
+            distance(chunks[place.chunk] + self.words(place).start as i64)
+        }
+    }
+
+    /// What is read where these slots are asked for: one read for each chunk that some of them are in.
+    pub(super) fn reads(&self, slots: &[u32]) -> Vec<ChunkRead<'_, G>> {
+        let none = |buf| ChunkRead { buf, ranges: Vec::new(), asked: Vec::new() };
+        let mut reads: Vec<ChunkRead<'_, G>> = self.chunks.iter().map(none).collect();
+        for (at, &slot) in slots.iter().enumerate() {
+            let place = self.chunks.place(slot);
+            let read = &mut reads[place.chunk];
+            extend(&mut read.ranges, self.words(place));
+            extend(&mut read.asked, at..at + 1);
+        }
+        reads.retain(|read| !read.ranges.is_empty());
+        reads
+    }
+}
+
+/// Adds a range, to the last one where it goes on there.
+fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == next.start => last.end = next.end,
+        _ => ranges.push(next),
+    }
+}
+
+/// Words from the start of one buffer to that of another.
+pub(super) fn words_between<G: Gpu>(gpu: &G, from: &G::Buf, to: &G::Buf) -> i64 {
+    if std::ptr::eq(from, to) {
+        return 0;
+    }
+    let address = |buf: &G::Buf| gpu.address(buf).expect("where kernels are in CUDA a buffer has one") as i64;
+    (address(to) - address(from)) / 4
+}
+
+/// A number of words as a table has it.
+pub(super) fn distance(words: i64) -> Distance {
+    [words as u32, (words >> 32) as u32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distance_is_two_words_in_either_direction() {
+        assert_eq!(distance(5), [5, 0]);
+        assert_eq!(distance((3 << 32) + 7), [7, 3]);
+        assert_eq!(distance(-1), [u32::MAX, u32::MAX]);
+        assert_eq!(distance(-(1 << 32)), [0, u32::MAX]);
+    }
+
+    #[test]
+    fn ranges_that_go_on_are_one() {
+        let mut ranges = Vec::new();
+        for slot in [3, 4, 5, 1, 2, 2] {
+            extend(&mut ranges, 10 * slot..10 * (slot + 1));
+        }
+        assert_eq!(ranges, [30..60, 10..30, 20..30]);
+    }
+}
