@@ -37,9 +37,16 @@ pub enum ObjectKind {
     Answers,
     /// Netlists of kept circuits.
     Circuits,
+    /// Evaluation keys of open sessions. No record names them, and none outlives its process.
+    Keys,
 }
 
-api::words!(ObjectKind, "kind of object", { Answers = "answers", Circuits = "circuits" });
+api::words!(ObjectKind, "kind of object", { Answers = "answers", Circuits = "circuits", Keys = "keys" });
+
+impl ObjectKind {
+    /// Those that records name, which outlive their process.
+    pub const LASTING: [ObjectKind; 2] = [ObjectKind::Answers, ObjectKind::Circuits];
+}
 
 /// Objects of one kind. Clones share them.
 #[derive(Clone)]
@@ -80,8 +87,9 @@ impl Blobs {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&folder)?;
+        let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?;
         // an object is on the disk before a record names it
-        let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
+        let objects = objects.with_fsync(ObjectKind::LASTING.contains(&kind));
         Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
     }
 
@@ -105,9 +113,15 @@ impl Blobs {
         self.bucket.is_some()
     }
 
-    /// Seals an object of an account; `label` is what its record calls it. CPU work: some milliseconds a megabyte.
-    pub fn seal(&self, account: &AccountId, label: &[u8], content: &[u8]) -> SealedObject {
-        let bytes = Bytes::from(self.seals.of(account).seal(self.named(label), content));
+    /// The same objects, sealed and opened by other keys.
+    pub fn sealed_by(&self, seals: AccountSeals) -> Blobs {
+        Blobs { seals, ..self.clone() }
+    }
+
+    /// Seals an object of an account in its own memory; `label` is what its record calls it. CPU work: some milliseconds a
+    /// megabyte.
+    pub fn seal(&self, account: &AccountId, label: &[u8], content: Vec<u8>) -> SealedObject {
+        let bytes = Bytes::from(self.seals.of(account).seal_in_place(self.named(label), content));
         SealedObject { name: name_of(&bytes), bytes }
     }
 
@@ -115,16 +129,11 @@ impl Blobs {
     ///
     /// # Errors
     /// [`Missing::Failed`] when it is not the object that was sealed for this account and label.
-    pub fn open(
-        &self,
-        account: &AccountId,
-        label: &[u8],
-        object: &SealedObject,
-    ) -> Result<Zeroizing<Vec<u8>>, Missing> {
+    pub fn open(&self, account: &AccountId, label: &[u8], object: SealedObject) -> Result<Zeroizing<Vec<u8>>, Missing> {
         if name_of(&object.bytes) != object.name {
             return Err(Missing::Failed("an object was changed where it is kept".to_owned()));
         }
-        let opened = self.seals.of(account).open(self.named(label), &object.bytes);
+        let opened = self.seals.of(account).open_in_place(self.named(label), object.bytes.into());
         opened.ok_or_else(|| Missing::Failed("an object is of another record or under another secret".to_owned()))
     }
 
@@ -235,12 +244,12 @@ mod tests {
     }
 
     async fn put(blobs: &Blobs, content: &[u8]) -> String {
-        blobs.put(blobs.seal(&account(1), b"label", content)).await.unwrap()
+        blobs.put(blobs.seal(&account(1), b"label", content.to_vec())).await.unwrap()
     }
 
     async fn read(blobs: &Blobs, name: &str) -> Result<Vec<u8>, Missing> {
         let object = blobs.get(name).await?;
-        blobs.open(&account(1), b"label", &object).map(|content| content.to_vec())
+        blobs.open(&account(1), b"label", object).map(|content| content.to_vec())
     }
 
     fn objects_in(folder: &Path) -> usize {
@@ -268,17 +277,24 @@ mod tests {
     async fn an_object_opens_for_its_account_its_label_and_its_kind_only() {
         let folder = tempfile::tempdir().unwrap();
         let blobs = blobs(folder.path());
-        let seal = || blobs.seal(&account(1), b"label", b"content");
-        let sealed = seal();
+        let seal = |bits| blobs.seal(&account(bits), b"label", b"content".to_vec());
+        let sealed = seal(1);
         // the same content again, of this and of another account: another name, other bytes
-        let others = [seal(), blobs.seal(&account(2), b"label", b"content")];
+        let others = [seal(1), seal(2)];
         assert!(others.iter().all(|other| other.name != sealed.name && other.bytes != sealed.bytes));
         assert!(!sealed.bytes.windows(7).any(|window| window == b"content"));
-        assert!(blobs.open(&account(1), b"label", &sealed).is_ok());
-        assert!(blobs.open(&account(2), b"label", &sealed).is_err());
-        assert!(blobs.open(&account(1), b"other", &sealed).is_err());
         let circuits = Blobs { kind: ObjectKind::Circuits, ..blobs.clone() };
-        assert!(circuits.open(&account(1), b"label", &sealed).is_err());
+        let elsewhere = blobs.sealed_by(AccountSeals::new(Key::new([2; 32])));
+        for (blobs, bits, label, opens) in [
+            (&blobs, 1, b"label", true),
+            (&blobs, 2, b"label", false),
+            (&blobs, 1, b"other", false),
+            (&circuits, 1, b"label", false),
+            (&elsewhere, 1, b"label", false),
+        ] {
+            let object = SealedObject { name: sealed.name.clone(), bytes: sealed.bytes.clone() };
+            assert_eq!(blobs.open(&account(bits), label, object).is_ok(), opens, "{bits} {label:?}");
+        }
     }
 
     #[tokio::test]

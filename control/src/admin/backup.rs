@@ -141,8 +141,8 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     ensure!(manifest.format == FORMAT, "the backup is of format {}, this program reads {FORMAT}", manifest.format);
     for name in manifest.files.keys() {
         let plain = [OWN_DATABASE, PEPPER, NODE_ID].contains(&name.as_str());
-        let object =
-            name.split_once('/').is_some_and(|(kind, name)| ObjectKind::from_name(kind).is_some() && is_name(name));
+        let lasting = |kind| ObjectKind::from_name(kind).is_some_and(|kind| ObjectKind::LASTING.contains(&kind));
+        let object = name.split_once('/').is_some_and(|(kind, name)| lasting(kind) && is_name(name));
         ensure!(plain || object, "{} is damaged: {name:?} is no file of a backup", path.display());
     }
     let has = |name: &str| manifest.files.contains_key(name);
@@ -153,7 +153,7 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
 
 /// Copies the objects of a node's folder that were not copied yet. (Compiled kernels are made again.)
 fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, Entry>) -> anyhow::Result<()> {
-    for kind in ObjectKind::ALL {
+    for kind in ObjectKind::LASTING {
         let Ok(objects) = fs::read_dir(folder_of(folder.path(), kind)) else { continue };
         for object in objects {
             let source = object?.path();
@@ -218,7 +218,7 @@ impl Staged {
         let mut staged = name.to_owned();
         staged.push(format!(".{}.part", std::process::id()));
         let path = target.with_file_name(staged);
-        for kind in ObjectKind::ALL {
+        for kind in ObjectKind::LASTING {
             // 0700
             DataDir::open(&folder_of(&path, kind))?;
         }
@@ -229,7 +229,7 @@ impl Staged {
 
     /// Puts it in its place, which holds nothing.
     fn take(self, target: &Path) -> anyhow::Result<()> {
-        for kind in ObjectKind::ALL {
+        for kind in ObjectKind::LASTING {
             sync(&folder_of(&self.path, kind))?;
         }
         sync(&self.path)?;

@@ -27,7 +27,8 @@ impl StoredNetlists {
     pub async fn put(&self, caller: &Caller, name: &str, text: String) -> Result<NetlistPlace, ApiError> {
         let Some(blobs) = &self.blobs else { return Ok(NetlistPlace::Text(text)) };
         let (sealing, account, label) = (blobs.clone(), caller.account.clone(), name.to_owned());
-        let sealed = self.offload.run(caller.into(), move || sealing.seal(&account, label.as_bytes(), text.as_bytes()));
+        let sealed =
+            self.offload.run(caller.into(), move || sealing.seal(&account, label.as_bytes(), text.into_bytes()));
         blobs.put(sealed.await?).await.map(NetlistPlace::Object).map_err(|error| {
             tracing::error!(error, "a netlist was not kept");
             ApiError::unavailable("objects", "the circuit cannot be kept at the moment")
@@ -50,7 +51,7 @@ impl StoredNetlists {
                 Ok(sealed) => {
                     let (opening, account, label) = (blobs.clone(), caller.account.clone(), name.to_owned());
                     let opened = self.offload.run(caller.into(), move || {
-                        let mut text = opening.open(&account, label.as_bytes(), &sealed).map_err(not_read)?;
+                        let mut text = opening.open(&account, label.as_bytes(), sealed).map_err(not_read)?;
                         String::from_utf8(std::mem::take(&mut *text)).map_err(ApiError::internal)
                     });
                     return opened.await?.map(Some);
@@ -89,7 +90,8 @@ impl StoredNetlists {
             let sealing = blobs.clone();
             let sealed = tokio::task::spawn_blocking(move || {
                 let account = circuit.account_id.parse().map_err(ApiError::internal)?;
-                let sealed = sealing.seal(&account, circuit.name.as_bytes(), circuit.text.as_bytes());
+                let (name, text) = (circuit.name.clone(), circuit.text);
+                let sealed = sealing.seal(&account, name.as_bytes(), text.into_bytes());
                 Ok::<_, ApiError>((sealed, CircuitInRow { text: String::new(), ..circuit }))
             });
             let (sealed, circuit) = sealed.await??;

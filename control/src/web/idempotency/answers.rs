@@ -117,7 +117,7 @@ impl Answers {
         let payer = Payer::from(caller);
         let _reserved = reserve(&web.bodies, &payer, COPIES * body.len() as u64).await?;
         let (blobs, account, label, body) = (self.blobs.clone(), caller.account.clone(), *digest, body.clone());
-        let sealed = web.offload.finish(payer, move || blobs.seal(&account, &label, &body)).await?;
+        let sealed = web.offload.finish(payer, move || blobs.seal(&account, &label, body.into())).await?;
         let blob = self.blobs.put(sealed).await.map_err(|error| {
             tracing::error!(error, "an answer was not kept");
             ApiError::unavailable("objects", "the answer could not be stored, so nothing was done")
@@ -144,7 +144,7 @@ impl Answers {
             Some(name) => {
                 let sealed = self.blobs.get(&name).await.map_err(|missing| self.not_read(missing))?;
                 let (blobs, account, label) = (self.blobs.clone(), caller.account.clone(), *digest);
-                let opened = web.offload.run(caller.into(), move || blobs.open(&account, &label, &sealed)).await?;
+                let opened = web.offload.run(caller.into(), move || blobs.open(&account, &label, sealed)).await?;
                 let mut body = opened.map_err(|missing| self.not_read(missing))?;
                 Bytes::from(std::mem::take(&mut *body))
             }
