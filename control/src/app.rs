@@ -27,7 +27,7 @@ use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::circuits::StoredNetlists;
-use crate::compute::engine::{ComputeConfig, Engine, EngineDevice};
+use crate::compute::engine::{ComputeConfig, Engine, EngineDevice, KeyStore};
 use crate::compute::sessions::Sessions;
 use crate::compute::{Compute, circuits, lease};
 use crate::config::Config;
@@ -138,6 +138,7 @@ impl App {
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
         let engine = tokio::task::spawn_blocking(move || engine(&bounds, kernel_cache)).await??;
+        let keys = KeyStore::open(data_dir.path(), &config.compute)?;
         let telemetry = Arc::new(Telemetry::new()?);
         lease::renew(&store, &node_id, clock.now()).await?;
         let sessions = Sessions::start(
@@ -195,6 +196,7 @@ impl App {
             clock,
             store,
             engine,
+            keys,
             sessions,
             circuits: config.circuits.clone(),
             limits: access.limits.clone(),

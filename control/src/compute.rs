@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use store::Store;
 
-use self::engine::{Engine, GATES_MAX, PORT_BITS_MAX, memory_bytes};
+use self::engine::{Engine, GATES_MAX, KeyStore, PORT_BITS_MAX, memory_bytes};
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
 use crate::clock::Clock;
@@ -88,6 +88,7 @@ pub struct Compute {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
     pub(crate) engine: Engine,
+    pub(crate) keys: KeyStore,
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,

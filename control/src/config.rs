@@ -148,7 +148,7 @@ pub struct RequestsConfig {
     pub connections_max: usize,
     /// Memory in MB for the bodies of requests in transit. Beyond it uploads are answered 503. `auto` is an eighth of the memory that
     /// the process may use, at most 512. All trials together have a tenth of it (at least one upload of the largest key), and
-    /// a tenth of ANGO_KEY_MEMORY_MB and of ANGO_VALUE_MEMORY_MB.
+    /// a tenth of ANGO_KEY_STORAGE_MB, ANGO_KEY_MEMORY_MB and ANGO_VALUE_MEMORY_MB.
     // two uploads of the largest key at once, at least
     #[arg(env = "ANGO_BODY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(96..=1 << 20, || (memory_bytes() / 8).clamp(96 << 20, 512 << 20)))]

@@ -55,7 +55,8 @@ impl Telemetry {
             describe_gauge!("ango_running_rows", "Gates in the batch on the device.");
             describe_gauge!("ango_resident_bytes", "Bytes of prepared keys on the device.");
             describe_gauge!("ango_resident_bytes_max", "Limit of ango_resident_bytes.");
-            describe_gauge!("ango_key_bytes", "Bytes of uploaded keys in host memory.");
+            describe_gauge!("ango_key_bytes", "Bytes of evaluation keys of open sessions in the data folder.");
+            describe_gauge!("ango_key_bytes_max", "Bytes of evaluation keys that may be in the data folder.");
             describe_gauge!("ango_circuits", "Circuits in progress.");
             describe_gauge!("ango_arena_bytes", "Bytes of ciphertexts on devices.");
             describe_gauge!("ango_value_bytes", "Bytes of inputs and results of circuits in host memory.");

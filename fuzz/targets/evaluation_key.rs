@@ -6,8 +6,8 @@ use kernels::container::read_evaluation_key;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    assert!(read_evaluation_key(bytes.to_vec()).is_err(), "too few bytes for any key");
+    assert!(read_evaluation_key(bytes).is_err(), "too few bytes for any key");
     if let Some(sealed) = fuzz::sealed(bytes) {
-        assert!(read_evaluation_key(sealed).is_err(), "too few bytes for any key");
+        assert!(read_evaluation_key(&sealed).is_err(), "too few bytes for any key");
     }
 });

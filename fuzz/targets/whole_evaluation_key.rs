@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     if reseal {
         changed = fuzz::sealed(&changed).unwrap_or(changed);
     }
-    let Ok(read) = read_evaluation_key(changed.clone()) else { return };
+    let Ok(read) = read_evaluation_key(&changed) else { return };
     check(&read);
     if matches!(read.masks, Masks::Ango(_)) {
         assert_eq!(write_evaluation_key(&read), changed, "a container that is read is written back the same");
@@ -105,6 +105,6 @@ fn compressed_server_key() -> Vec<u8> {
     put(&vec![0x0000_0001_0000_0001; k * big_n / 2]);
     put(&[2, 1, n + 1, 6, 0, 0, 0, 32]);
     bytes.extend(1u32.to_le_bytes());
-    assert!(read_evaluation_key(bytes.clone()).is_ok(), "the key to begin with is sound");
+    assert!(read_evaluation_key(&bytes).is_ok(), "the key to begin with is sound");
     bytes
 }

@@ -9,8 +9,6 @@ mod seeded;
 pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, Header, MAGIC, Tag, VERSION, frame, unframe};
 pub use seeded::{SEEDED_CIPHERTEXTS_MAX, is_seeded, read_seeded, unframe_seeded, write_seeded};
 
-use zeroize::Zeroize;
-
 use crate::tfhe::{EvaluationKey, Lwe, Preset};
 use crate::tfhe_rs;
 
@@ -51,26 +49,22 @@ pub enum Form {
     TfheRs,
 }
 
-/// Reads an evaluation key of either form; consumes the bytes so that a large upload is not held longer than needed.
+/// Reads an evaluation key of either form.
 ///
 /// # Errors
-/// [`Error::SecretKey`] for a secret key of either form, whose bytes are overwritten; the others as they say.
-pub fn read_evaluation_key(mut bytes: Vec<u8>) -> Result<EvaluationKey, Error> {
-    let key = if bytes.starts_with(&MAGIC) {
-        evaluation_key::read(&bytes)
-    } else if tfhe_rs::is_client_key(&bytes) {
+/// [`Error::SecretKey`] for a secret key of either form, whose bytes the caller overwrites; the others as they say.
+pub fn read_evaluation_key(bytes: &[u8]) -> Result<EvaluationKey, Error> {
+    if bytes.starts_with(&MAGIC) {
+        evaluation_key::read(bytes)
+    } else if tfhe_rs::is_client_key(bytes) {
         Err(Error::SecretKey)
-    } else if tfhe_rs::looks_like_server_key(&bytes) {
-        tfhe_rs::read_server_key(&bytes)
-    } else if tfhe_rs::looks_like_ciphertext(&bytes) {
+    } else if tfhe_rs::looks_like_server_key(bytes) {
+        tfhe_rs::read_server_key(bytes)
+    } else if tfhe_rs::looks_like_ciphertext(bytes) {
         Err(Error::WrongType { expected: Tag::EvaluationKey.name(), found: Tag::Ciphertext.name() })
     } else {
         Err(Error::UnknownForm)
-    };
-    if matches!(key, Err(Error::SecretKey)) {
-        bytes.zeroize();
     }
-    key
 }
 
 /// Writes our container.

@@ -35,5 +35,6 @@ mod seeded;
 mod session_tokens;
 mod sessions;
 mod sign_in;
+mod stored_keys;
 mod tls;
 mod user_keys;

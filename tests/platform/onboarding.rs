@@ -370,9 +370,9 @@ async fn l9_open_sessions_are_bounded_by_the_plan_and_the_refusal_tells_when_the
 }
 
 #[tokio::test]
-async fn trials_that_fill_their_share_of_the_memory_for_keys_leave_the_rest_to_others() {
+async fn trials_that_fill_their_share_of_the_room_for_keys_leave_the_rest_to_others() {
     // six keys of 10 MB; trials have 40 MB, that is four
-    let server = TestServer::with(|config| config.compute.key_bytes_max = 64 << 20).await;
+    let server = TestServer::with(|config| config.compute.key_storage_bytes_max = 64 << 20).await;
     let mut opened = 0;
     loop {
         let open = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&server.key(Role::Trial).await);

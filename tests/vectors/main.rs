@@ -82,7 +82,7 @@ fn evaluation_keys_with_noise_by_formula_are_those_of_the_independent_client() {
         let bytes = container::write_evaluation_key(&key);
         assert_eq!(bytes.len(), answers.evaluation_key.bytes);
         assert_eq!(sha256(&bytes), answers.evaluation_key.sha256, "{:?}", answers.preset);
-        assert_eq!(container::read_evaluation_key(bytes), Ok(key));
+        assert_eq!(container::read_evaluation_key(&bytes), Ok(key));
     }
 }
 

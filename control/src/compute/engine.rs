@@ -3,6 +3,7 @@
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
 mod ciphertexts;
+mod stored_key;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -10,18 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Code;
-use api::gates::{BATCH_GATES_MAX, EVALUATION_KEY_BYTES_MAX};
+use api::gates::BATCH_GATES_MAX;
 use api::params::PresetFacts;
-use engine::container;
 use engine::{Circuit, GateList, Plan, Task};
 use tokio::sync::oneshot;
-use zeroize::Zeroizing;
 
-use crate::budget::{Budget, Full, Grant, Payer};
 use crate::caller;
 use crate::parsers::{megabytes, megabytes_or_auto, number, parsed};
 use crate::web::error::ApiError;
-use crate::web::json::secret_key_rejected;
 
 pub use ciphertexts::{
     check_fingerprint, empty_list, program, program_of_places, read_program, read_seeded_value, read_single,
@@ -34,6 +31,7 @@ pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
+pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
 /// Bounds on computing, as the engine names them.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,11 +50,15 @@ pub struct ComputeConfig {
     /// Longest time in microseconds that a lone gate waits for more gates of its session while the devices are busy.
     #[arg(env = "ANGO_BATCH_WAIT_US", default_value = "200", value_parser = number::<u64>(0..=1_000_000))]
     pub wait_us_max: u64,
-    /// Memory in MB for uploaded keys of open sessions. Beyond it new sessions are answered 503. `auto` is an eighth of the memory
-    /// that the process may use (its container's limit, if it has one), at most 4096.
+    /// Memory in MB for evaluation keys that no device has loaded yet. Beyond it a device reads a key from the data folder. `auto`
+    /// is an eighth of the memory that the process may use (its container's limit, if it has one), at most 4096.
     #[arg(env = "ANGO_KEY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(16..=1 << 24, || engine::Config::default().key_bytes_max))]
     pub key_bytes_max: u64,
+    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. Beyond it new sessions are
+    /// answered 503.
+    #[arg(env = "ANGO_KEY_STORAGE_MB", default_value = "10240", value_parser = megabytes(40..=1 << 24))]
+    pub key_storage_bytes_max: u64,
     /// Memory in MB for keys that are prepared for computing. When unset, the device says how much.
     #[arg(env = "ANGO_RESIDENT_MEMORY_MB", value_parser = megabytes(128..=1 << 24))]
     pub resident_bytes_max: Option<u64>,
@@ -94,8 +96,6 @@ pub struct OpenKey {
 pub struct OwnedKey {
     engine: Engine,
     key: OpenKey,
-    /// Its part of the memory for keys.
-    _room: Grant,
 }
 
 impl std::ops::Deref for OwnedKey {
@@ -300,8 +300,6 @@ impl From<engine::DeviceState> for Device {
 #[derive(Clone)]
 pub struct Engine {
     inner: engine::Engine,
-    /// Memory for keys of open sessions, shared out. The engine has the same bound, which is of what is really there.
-    keys: Budget,
 }
 
 impl Engine {
@@ -321,12 +319,12 @@ impl Engine {
                 ),
             }
         }
-        Ok(Engine { inner, keys: key_memory(config) })
+        Ok(Engine { inner })
     }
 
     /// Starts on given devices, whatever the settings say of backends; at least one: assertion otherwise.
     pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
-        Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)?, keys: key_memory(config) })
+        Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)? })
     }
 
     /// Build string of the backend (readings O7).
@@ -349,32 +347,12 @@ impl Engine {
         self.inner.usage()
     }
 
-    /// Opens an uploaded key for an account. Parsing is CPU work of tens of milliseconds, and the
-    /// first key of a shape waits for its kernels: call it off the async threads.
-    pub fn open_upload(
-        &self,
-        mut bytes: Zeroizing<Vec<u8>>,
-        share: Share,
-        payer: &Payer,
-    ) -> Result<OwnedKey, ApiError> {
-        let key = container::read_evaluation_key(std::mem::take(&mut *bytes)).map_err(|error| match error {
-            container::Error::SecretKey => secret_key_rejected(),
-            error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
-                .at("eval_key_b64", error.to_string()),
-        })?;
-        self.open(key, share, payer)
-    }
-
-    /// Opens a key of an account for work, in the part of the memory for keys that the account may have.
-    pub fn open(&self, key: EvaluationKey, share: Share, payer: &Payer) -> Result<OwnedKey, ApiError> {
-        let room = self.keys.try_take(payer, key.memory_bytes() as u64).map_err(|full| match full {
-            Full::Now => ApiError::unavailable("keys", "the node has no memory for more keys at the moment")
-                .retry_after(KEYS_RETRY),
-            Full::TooMuch => too_large_key(),
-        })?;
-        let (preset, imported, fingerprint) = (key.preset, key.is_imported(), key.fingerprint);
-        let session = self.inner.open(Arc::new(key), share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, fingerprint }, _room: room })
+    /// Opens a key of an account for work. The first key of a shape waits for its kernels, some seconds on a GPU: call it
+    /// off the async threads.
+    pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
+        let (preset, imported, fingerprint) = (key.preset, key.imported, key.fingerprint);
+        let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
+        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, fingerprint } })
     }
 
     /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
@@ -443,13 +421,6 @@ impl Engine {
     }
 }
 
-/// When a caller may ask again for memory for a key.
-const KEYS_RETRY: Duration = Duration::from_secs(30);
-
-fn key_memory(config: &ComputeConfig) -> Budget {
-    Budget::memory(config.key_bytes_max, EVALUATION_KEY_BYTES_MAX as u64)
-}
-
 /// Bytes that this process may use.
 pub fn memory_bytes() -> u64 {
     engine::host_memory_bytes()
@@ -461,7 +432,6 @@ fn bounds(config: &ComputeConfig) -> engine::Config {
         queue_rows_max: config.queue_rows_max,
         session_rows_max: config.session_rows_max,
         wait_us_max: config.wait_us_max,
-        key_bytes_max: config.key_bytes_max,
         resident_bytes_max: config.resident_bytes_max,
         ..engine::Config::default()
     }

@@ -24,7 +24,7 @@ use crate::billing::usage::milliseconds;
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::{self, OwnedKey, Preset, Share};
+use crate::compute::engine::{self, Preset, Share, StoredKey};
 use crate::compute::held_keys::HeldKey;
 use crate::compute::key_upload::{KeyOctets, KeyUpload};
 use crate::compute::seeds::Seeds;
@@ -107,14 +107,13 @@ pub async fn create_managed(
         ApiError::new(Code::InvalidRequest, format!("preset must be one of {names}"))
             .at("preset", format!("not one of {names}"))
     })?;
-    let (engine, payer) = (compute.engine.clone(), Payer::from(&caller));
-    let share = Share::of(&caller.account, caller.plan);
-    let opening = compute.offload.run(payer.clone(), move || {
+    let (keys, account, payer) = (compute.keys.clone(), caller.account.clone(), Payer::from(&caller));
+    let making = compute.offload.run(payer.clone(), move || {
         let (held, key) = HeldKey::generate(preset).ok_or_else(disabled)?;
-        Ok::<_, ApiError>((held, engine.open(key, share, &payer)?))
+        Ok::<_, ApiError>((held, keys.take(key, &account, &payer)?))
     });
-    let (held, key) = opening.await??;
-    open(compute, caller, claim, key, Some(held)).await
+    let (held, key) = making.await??;
+    open(compute, caller, claim, key.write().await?, Some(held)).await
 }
 
 /// Opens a session and answers with it. It runs as a task: if the client leaves, there is either a session with a kept
@@ -123,9 +122,11 @@ async fn open(
     compute: Arc<Compute>,
     caller: Caller,
     claim: Claim,
-    key: OwnedKey,
+    key: StoredKey,
     held: Option<HeldKey>,
 ) -> Result<Response, ApiError> {
+    let (engine, share) = (compute.engine.clone(), Share::of(&caller.account, caller.plan));
+    let key = compute.offload.run(Payer::from(&caller), move || engine.open(key, share)).await??;
     let opened = tokio::spawn(async move {
         let session = compute.sessions.make(&caller, key, held).await?;
         let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
@@ -159,14 +160,11 @@ pub async fn create_blind(
     claim: Claim,
     KeyUpload { bytes, reserved }: KeyUpload,
 ) -> Result<Response, ApiError> {
-    let (engine, payer) = (compute.engine.clone(), Payer::from(&caller));
-    let share = Share::of(&caller.account, caller.plan);
-    let opening = compute.offload.run(payer.clone(), move || {
-        let opened = engine.open_upload(bytes, share, &payer);
-        drop(reserved);
-        opened
-    });
-    let key = opening.await??;
+    let (keys, account, payer) = (compute.keys.clone(), caller.account.clone(), Payer::from(&caller));
+    let reading = compute.offload.run(payer.clone(), move || keys.read(bytes, &account, &payer));
+    let key = reading.await??.write().await?;
+    // the upload's own memory is free
+    drop(reserved);
     open(compute, caller, claim, key, None).await
 }
 

@@ -30,7 +30,7 @@ impl PartialSchema for KeyOctets {
 
 impl ToSchema for KeyOctets {}
 
-/// Memory for each byte of the key: the octets, and the key that is made of them.
+/// Memory for each byte of the key: the octets, which are sealed where they are, and the key that is made of them.
 const COPIES: u64 = 2;
 /// Bytes of a JSON body that are kept: a text of half of it, and as much around the key.
 const KEPT_BYTES_MAX: usize = 128 << 10;
@@ -39,7 +39,7 @@ const KEPT_BYTES_MAX: usize = 128 << 10;
 pub struct KeyUpload {
     /// The key's bytes in whatever form.
     pub bytes: Zeroizing<Vec<u8>>,
-    /// To be kept until the engine has the key.
+    /// To be kept until the key is on the disk.
     pub reserved: Reserved,
 }
 
@@ -65,8 +65,8 @@ where
 async fn from_octets(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     let mut pieces = Pieces::kept(web, request, EVALUATION_KEY_BYTES_MAX, |bytes| COPIES * bytes)?;
     let expected = pieces.bytes_max();
-    // room for all of it at once: growing would hold it twice
-    let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
+    // room for all of it at once, and for its seal: growing would hold it twice
+    let mut bytes = Zeroizing::new(Vec::with_capacity(expected + seal::EXTRA_BYTES));
     while let Some(piece) = pieces.next().await? {
         bytes.extend_from_slice(&piece);
     }
@@ -77,7 +77,7 @@ async fn from_json(request: Request, web: &Web) -> Result<KeyUpload, ApiError> {
     let needs = |bytes: u64| COPIES * (bytes / 4 * 3).min(EVALUATION_KEY_BYTES_MAX as u64);
     let mut pieces = Pieces::kept(web, request, base64_ceiling(EVALUATION_KEY_BYTES_MAX), needs)?;
     let expected = (pieces.bytes_max() / 4 * 3).min(EVALUATION_KEY_BYTES_MAX);
-    let mut splitter = Splitter::new(KEPT_BYTES_MAX, expected);
+    let mut splitter = Splitter::new(KEPT_BYTES_MAX, expected + seal::EXTRA_BYTES);
     while let Some(piece) = pieces.next().await? {
         splitter.push(&piece)?;
     }

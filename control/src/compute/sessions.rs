@@ -1,6 +1,7 @@
 //! Gate sessions of this node: the open keys, their owners and their ends (readings G1-G3, G8, G13, X14).
 //!
-//! Keys are in memory only, so open sessions are too; the store keeps what must outlive them: totals, and how they ended.
+//! No key can be read after its process has ended, so no session is open then; the store keeps what must outlive them: totals,
+//! and how they ended.
 //! Time is fixed at creation. An expired session is ended by the first request that meets it, or by
 //! [`Sessions::erase_expired`]. A key is closed before anything is written, and never waits for the database (readings G3).
 //!
@@ -480,7 +481,7 @@ mod tests {
     use super::*;
     use crate::budget::Payer;
     use crate::caller::{Credential, Role};
-    use crate::compute::engine::{Preset, Share};
+    use crate::compute::engine::{KeyStore, Preset, Share};
     use crate::config::Config;
 
     #[tokio::test]
@@ -507,18 +508,23 @@ mod tests {
         let (account, plan) = (AccountId::from_bits(1), Plan::Free);
         let caller = Caller { account, environment: Environment::Test, role: Role::Developer, plan, credential };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
-        let key = engine.open(key, Share::of(&caller.account, caller.plan), &Payer::from(&caller)).unwrap();
+        let keys = KeyStore::open(folder.path(), &config.compute).unwrap();
+        let stored = keys.take(key, &caller.account, &Payer::from(&caller)).unwrap().write().await.unwrap();
+        assert!(keys.used() > 0);
+        let (opening, share) = (engine.clone(), Share::of(&caller.account, caller.plan));
+        let key = tokio::task::spawn_blocking(move || opening.open(stored, share));
+        let key = key.await.unwrap().unwrap();
         assert_eq!(engine.usage().sessions, 1);
         // there is no such account, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();
         let refused = sessions.open(&caller, session, UNLIMITED, None).await.err().unwrap();
         assert_eq!(refused.code, Code::InvalidApiKey);
         let closed = async {
-            while engine.usage().sessions > 0 {
+            while engine.usage().sessions > 0 || keys.used() > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the key is closed");
-        assert_eq!(engine.usage().key_bytes, 0);
+        assert_eq!(std::fs::read_dir(folder.path().join("keys")).unwrap().count(), 0);
     }
 }

@@ -38,7 +38,7 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 fn evaluation_keys_and_ciphertexts_survive_the_round_trip() {
     for preset in Preset::ALL {
         let original = key(preset);
-        assert_eq!(read_evaluation_key(write_evaluation_key(&original)), Ok(original));
+        assert_eq!(read_evaluation_key(&write_evaluation_key(&original)), Ok(original));
         let lwe = lwe(preset);
         let bytes = write_ciphertext(&lwe, preset, None, Form::Ango);
         assert_eq!(bytes.len(), HEADER_BYTES + preset.params().ciphertext_bytes());
@@ -79,7 +79,7 @@ fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_r
         assert!(matches!(of_length(length), Err(Error::Malformed(_))), "{length} bytes");
     }
     assert!(of_length(36).is_ok() && of_length(32 + 4 * SEEDED_CIPHERTEXTS_MAX).is_ok());
-    assert!(matches!(read_evaluation_key(good), Err(Error::WrongType { .. })));
+    assert!(matches!(read_evaluation_key(&good), Err(Error::WrongType { .. })));
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn k5_a_secret_key_is_recognised_even_when_damaged() {
     let secret = frame(Tag::SecretKey, Preset::Fast128, None, |out| out.extend([1; 100]));
     let mut of_the_future = secret.clone();
     of_the_future[4] = 99;
-    assert_eq!(read_evaluation_key(of_the_future), Err(Error::SecretKey));
+    assert_eq!(read_evaluation_key(&of_the_future), Err(Error::SecretKey));
     for cut in [7, HEADER_BYTES, secret.len() - 1, secret.len()] {
-        assert_eq!(read_evaluation_key(secret[..cut].to_vec()), Err(Error::SecretKey));
+        assert_eq!(read_evaluation_key(&secret[..cut]), Err(Error::SecretKey));
         assert_eq!(read_ciphertext(&secret[..cut], Preset::Fast128, None), Err(Error::SecretKey));
     }
 }
@@ -122,7 +122,7 @@ fn versions_types_lengths_and_residues_are_checked_even_under_a_right_checksum()
     let changed = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] = value;
-        read_evaluation_key(resealed(bytes))
+        read_evaluation_key(&resealed(bytes))
     };
     assert_eq!(changed(4, 2), Err(Error::UnknownVersion(2)));
     assert!(matches!(changed(6, 3), Err(Error::WrongType { .. })));
@@ -133,8 +133,8 @@ fn versions_types_lengths_and_residues_are_checked_even_under_a_right_checksum()
     assert!(matches!(changed(HEADER_BYTES, 1), Err(Error::Params(_))), "another shape");
     assert!(matches!(changed(HEADER_BYTES + 64 + 3, 0xff), Err(Error::Malformed(_))), "a word above q");
     let longer = [&good[..], &[0]].concat();
-    assert!(matches!(read_evaluation_key(resealed(longer)), Err(Error::Malformed(_))));
-    assert_eq!(read_evaluation_key(Vec::new()), Err(Error::UnknownForm));
+    assert!(matches!(read_evaluation_key(&resealed(longer)), Err(Error::Malformed(_))));
+    assert_eq!(read_evaluation_key(&[]), Err(Error::UnknownForm));
 }
 
 proptest! {
@@ -161,7 +161,7 @@ proptest! {
         if ours && bytes.len() >= 8 {
             bytes[..8].copy_from_slice(b"ANGO\x01\x00\x02\x01");
         }
-        prop_assert!(read_evaluation_key(bytes.clone()).is_err());
+        prop_assert!(read_evaluation_key(&bytes).is_err());
         let _ = read_ciphertext(&bytes, Preset::Fast128, None);
     }
 }

@@ -9,7 +9,7 @@ use crate::fixture::{CONSERVATIVE, FAST, bytes_of, clients};
 #[test]
 fn a_server_key_comes_in_as_an_evaluation_key() {
     for client in clients() {
-        let key = read_evaluation_key(client.server_key_bytes.clone()).expect("a preset's dimensions");
+        let key = read_evaluation_key(&client.server_key_bytes).expect("a preset's dimensions");
         assert!(key == read_server_key(&client.server_key_bytes).unwrap(), "{}", client.name);
     }
 }
@@ -17,7 +17,7 @@ fn a_server_key_comes_in_as_an_evaluation_key() {
 #[test]
 fn a_client_key_is_refused_as_a_secret_wherever_it_is_sent() {
     let secret = bytes_of(&FAST.key);
-    assert_eq!(read_evaluation_key(secret.clone()).unwrap_err(), Error::SecretKey);
+    assert_eq!(read_evaluation_key(&secret).unwrap_err(), Error::SecretKey);
     let preset = read_server_key(&FAST.server_key_bytes).unwrap().preset;
     assert_eq!(read_ciphertext(&secret, preset, None).unwrap_err(), Error::SecretKey);
 }
@@ -26,10 +26,10 @@ fn a_client_key_is_refused_as_a_secret_wherever_it_is_sent() {
 fn other_objects_of_the_crate_are_no_evaluation_keys() {
     // the expanded key is not a form that we take: it is four times as large and tied to the crate's own transform
     let expanded = bytes_of(&FAST.server_key.decompress());
-    assert_eq!(read_evaluation_key(expanded).unwrap_err(), Error::UnknownForm);
+    assert_eq!(read_evaluation_key(&expanded).unwrap_err(), Error::UnknownForm);
     let public = bytes_of(&CompressedPublicKey::new(&FAST.key));
-    assert!(read_evaluation_key(public).is_err());
-    assert!(read_evaluation_key(bytes_of(&FAST.key.encrypt(true))).is_err());
+    assert!(read_evaluation_key(&public).is_err());
+    assert!(read_evaluation_key(&bytes_of(&FAST.key.encrypt(true))).is_err());
 }
 
 #[test]
