@@ -29,9 +29,9 @@ pub struct CircuitError {
     pub reason: String,
 }
 
-/// Where an operand or an output bit comes from.
+/// What a wire carries: an operand of a gate, or an output bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum Signal {
     /// Bit of the inputs, all inputs in a row, bit 0 of the first input first.
     Input(usize),
     /// Result of the gate of this index in [`Circuit::gates`].
@@ -45,7 +45,7 @@ pub enum Source {
 pub struct CircuitGate {
     gate: Gate,
     /// The second is not used by NOT.
-    operands: [Source; 2],
+    operands: [Signal; 2],
 }
 
 impl CircuitGate {
@@ -55,7 +55,7 @@ impl CircuitGate {
     }
 
     /// Its operands, as many as [`Gate::arity`]; gates among them have a smaller index than this one.
-    pub fn operands(&self) -> &[Source] {
+    pub fn operands(&self) -> &[Signal] {
         &self.operands[..self.gate.arity()]
     }
 }
@@ -66,7 +66,7 @@ pub struct Circuit {
     input_widths: Vec<usize>,
     output_widths: Vec<usize>,
     gates: Vec<CircuitGate>,
-    outputs: Vec<Source>,
+    outputs: Vec<Signal>,
 }
 
 impl Circuit {
@@ -117,8 +117,8 @@ impl Circuit {
             return Err(line.error(format!("the header announces {gate_lines} gates, and here is one more")));
         }
         let Reader { wires, gates, .. } = reader;
-        let sources = wires.all_written().map_err(|reason| lines.error_at_end(reason))?;
-        Ok(Circuit { input_widths, output_widths, gates, outputs: sources[first_output..].to_vec() })
+        let signals = wires.all_written().map_err(|reason| lines.error_at_end(reason))?;
+        Ok(Circuit { input_widths, output_widths, gates, outputs: signals[first_output..].to_vec() })
     }
 
     /// Width in bits of each input.
@@ -137,7 +137,7 @@ impl Circuit {
     }
 
     /// Where each output bit comes from, all outputs in a row, bit 0 of the first output first.
-    pub fn outputs(&self) -> &[Source] {
+    pub fn outputs(&self) -> &[Signal] {
         &self.outputs
     }
 
@@ -153,9 +153,9 @@ impl Circuit {
         let mut level_of = Vec::with_capacity(self.gates.len());
         let mut levels: Vec<Vec<usize>> = Vec::new();
         for (index, gate) in self.gates.iter().enumerate() {
-            let level = gate.operands().iter().map(|source| match *source {
-                Source::Gate(earlier) => level_of[earlier] + 1,
-                Source::Input(_) | Source::Constant(_) => 0,
+            let level = gate.operands().iter().map(|signal| match *signal {
+                Signal::Gate(earlier) => level_of[earlier] + 1,
+                Signal::Input(_) | Signal::Constant(_) => 0,
             });
             let level = level.max().unwrap_or(0);
             level_of.push(level);
@@ -175,16 +175,16 @@ impl Circuit {
         assert!(inputs.iter().map(Vec::len).eq(self.input_widths.iter().copied()), "inputs have the circuit's widths");
         let inputs = inputs.concat();
         let mut results: Vec<bool> = Vec::with_capacity(self.gates.len());
-        let bit = |source: &Source, results: &[bool]| match *source {
-            Source::Input(index) => inputs[index],
-            Source::Gate(index) => results[index],
-            Source::Constant(bit) => bit,
+        let bit = |signal: &Signal, results: &[bool]| match *signal {
+            Signal::Input(index) => inputs[index],
+            Signal::Gate(index) => results[index],
+            Signal::Constant(bit) => bit,
         };
         for gate in &self.gates {
-            let operands = gate.operands.map(|source| bit(&source, &results));
+            let operands = gate.operands.map(|signal| bit(&signal, &results));
             results.push(gate.gate.plain(&operands[..gate.gate.arity()]));
         }
-        let outputs: Vec<bool> = self.outputs.iter().map(|source| bit(source, &results)).collect();
+        let outputs: Vec<bool> = self.outputs.iter().map(|signal| bit(signal, &results)).collect();
         split(&outputs, &self.output_widths)
     }
 }
@@ -247,8 +247,8 @@ impl Reader {
             }
             "EQW" => {
                 shape(fan_in == 1 && fan_out == 1)?;
-                let source = self.read(line, operands[0])?;
-                self.write(line, results[0], source)
+                let signal = self.read(line, operands[0])?;
+                self.write(line, results[0], signal)
             }
             "EQ" => {
                 shape(fan_in == 1 && fan_out == 1)?;
@@ -257,7 +257,7 @@ impl Reader {
                     "1" => true,
                     other => return Err(line.error(format!("EQ takes the constant 0 or 1, not `{other}`"))),
                 };
-                self.write(line, results[0], Source::Constant(bit))
+                self.write(line, results[0], Signal::Constant(bit))
             }
             other => Err(line.error(format!("`{other}` is none of XOR, AND, INV, EQ, EQW, MAND"))),
         }
@@ -272,31 +272,31 @@ impl Reader {
         &mut self,
         line: &Line<'_>,
         gate: Gate,
-        operands: [Source; 2],
+        operands: [Signal; 2],
         result: &str,
     ) -> Result<(), CircuitError> {
         if self.gates.len() == self.gates_max {
             return Err(line.error(format!("the circuit has more than {} gates", self.gates_max)));
         }
-        self.write(line, result, Source::Gate(self.gates.len()))?;
+        self.write(line, result, Signal::Gate(self.gates.len()))?;
         self.gates.push(CircuitGate { gate, operands });
         Ok(())
     }
 
-    fn read(&self, line: &Line<'_>, wire: &str) -> Result<Source, CircuitError> {
+    fn read(&self, line: &Line<'_>, wire: &str) -> Result<Signal, CircuitError> {
         let wire = line.number(wire)?;
-        let source = self.wires.0.get(wire).ok_or_else(|| line.error(self.no_wire(wire)))?;
-        source.ok_or_else(|| line.error(format!("wire {wire} is read before it is written")))
+        let signal = self.wires.0.get(wire).ok_or_else(|| line.error(self.no_wire(wire)))?;
+        signal.ok_or_else(|| line.error(format!("wire {wire} is read before it is written")))
     }
 
-    fn write(&mut self, line: &Line<'_>, wire: &str, source: Source) -> Result<(), CircuitError> {
+    fn write(&mut self, line: &Line<'_>, wire: &str, signal: Signal) -> Result<(), CircuitError> {
         let wire = line.number(wire)?;
         let reason = self.no_wire(wire);
         let place = self.wires.0.get_mut(wire).ok_or_else(|| line.error(reason))?;
         if place.is_some() {
             return Err(line.error(format!("wire {wire} is written a second time")));
         }
-        *place = Some(source);
+        *place = Some(signal);
         Ok(())
     }
 
@@ -306,18 +306,18 @@ impl Reader {
 }
 
 /// What each wire carries, once it is written.
-struct Wires(Vec<Option<Source>>);
+struct Wires(Vec<Option<Signal>>);
 
 impl Wires {
     fn new(input_bits: usize, wire_count: usize) -> Wires {
-        let mut wires: Vec<_> = (0..input_bits).map(|bit| Some(Source::Input(bit))).collect();
+        let mut wires: Vec<_> = (0..input_bits).map(|bit| Some(Signal::Input(bit))).collect();
         wires.resize(wire_count, None);
         Wires(wires)
     }
 
-    fn all_written(self) -> Result<Vec<Source>, String> {
+    fn all_written(self) -> Result<Vec<Signal>, String> {
         let written = self.0.into_iter().enumerate();
-        written.map(|(wire, source)| source.ok_or_else(|| format!("wire {wire} is never written"))).collect()
+        written.map(|(wire, signal)| signal.ok_or_else(|| format!("wire {wire} is never written"))).collect()
     }
 }
 
@@ -434,7 +434,7 @@ mod tests {
     fn copies_and_constants_are_no_gates_and_levels_follow_the_longest_path() {
         let circuit = Circuit::parse(SMALL).unwrap();
         assert_eq!(circuit.levels(), [vec![0, 1], vec![2]]);
-        assert_eq!(circuit.outputs(), [Source::Gate(2), Source::Constant(true), Source::Input(0)]);
+        assert_eq!(circuit.outputs(), [Signal::Gate(2), Signal::Constant(true), Signal::Input(0)]);
         // a copy of a gate's result does not add a level
         let chain = Circuit::parse("4 6\n1 2\n1 1\n2 1 0 1 2 XOR\n1 1 2 3 EQW\n2 1 3 0 4 AND\n1 1 4 5 INV\n").unwrap();
         assert_eq!(chain.levels(), [vec![0], vec![1], vec![2]]);
@@ -560,8 +560,8 @@ mod tests {
             for level in circuit.levels() {
                 prop_assert!(!level.is_empty());
                 for &index in &level {
-                    for source in circuit.gates()[index].operands() {
-                        prop_assert!(!matches!(source, Source::Gate(earlier) if !done[*earlier]));
+                    for signal in circuit.gates()[index].operands() {
+                        prop_assert!(!matches!(signal, Signal::Gate(earlier) if !done[*earlier]));
                     }
                 }
                 for index in level {

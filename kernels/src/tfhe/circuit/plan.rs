@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::values::{Numbered, numbered};
-use super::{Circuit, Source};
+use super::{Circuit, Signal};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::fold::{Bit, Names};
 use crate::tfhe::lwe_list::LweList;
@@ -58,25 +58,25 @@ impl Plan {
             .map(|bit| (slots.take(), bit))
             .collect();
         let mut results = vec![0; circuit.gates().len()];
-        let slot_of = |source: Source, results: &[u32]| match source {
-            Source::Input(bit) => inputs[bit],
-            Source::Gate(index) => results[index],
-            Source::Constant(bit) => constants.iter().find(|&&(_, of)| of == bit).expect("it is read").0,
+        let slot_of = |signal: Signal, results: &[u32]| match signal {
+            Signal::Input(bit) => inputs[bit],
+            Signal::Gate(index) => results[index],
+            Signal::Constant(bit) => constants.iter().find(|&&(_, of)| of == bit).expect("it is read").0,
         };
 
         // what is free from each level on
-        let mut freed: Vec<Vec<Source>> = vec![Vec::new(); levels.len().max(1) + 1];
-        lives.for_each(|source, from_level| freed[from_level].push(source));
+        let mut freed: Vec<Vec<Signal>> = vec![Vec::new(); levels.len().max(1) + 1];
+        lives.for_each(|signal, from_level| freed[from_level].push(signal));
         let mut gates = Vec::with_capacity(circuit.gates().len());
         let mut stands_for = Vec::with_capacity(circuit.gates().len());
         let mut level_ends = Vec::with_capacity(levels.len());
         for (level, freed) in levels.iter().zip(&freed) {
-            freed.iter().for_each(|&source| slots.give_back(slot_of(source, &results)));
+            freed.iter().for_each(|&signal| slots.give_back(slot_of(signal, &results)));
             for &index in level {
                 let gate = &circuit.gates()[index];
                 let mut operands = [0; 3];
-                for (slot, &source) in operands.iter_mut().zip(gate.operands()) {
-                    *slot = slot_of(source, &results);
+                for (slot, &signal) in operands.iter_mut().zip(gate.operands()) {
+                    *slot = slot_of(signal, &results);
                 }
                 results[index] = slots.take();
                 gates.push(SlotGate { gate: gate.gate(), operands, result: results[index] });
@@ -84,7 +84,7 @@ impl Plan {
             }
             level_ends.push(gates.len());
         }
-        let outputs = circuit.outputs().iter().map(|&source| slot_of(source, &results)).collect();
+        let outputs = circuit.outputs().iter().map(|&signal| slot_of(signal, &results)).collect();
         let computed: u64 = stands_for.iter().map(|&gates| u64::from(gates)).sum();
         let (gates_asked, slots) = (gates_asked as u64, slots.count as usize);
         let gates_free = gates_asked - computed;
@@ -165,39 +165,39 @@ impl Lives {
         for (level, gates) in levels.iter().enumerate() {
             for &index in gates {
                 // no reader so far: it is written, and free from the next level on
-                lives.last(Source::Gate(index), level + 1);
-                for &source in circuit.gates()[index].operands() {
-                    lives.last(source, level + 1);
+                lives.last(Signal::Gate(index), level + 1);
+                for &signal in circuit.gates()[index].operands() {
+                    lives.last(signal, level + 1);
                 }
             }
         }
-        for &source in circuit.outputs() {
-            lives.last(source, NEVER);
+        for &signal in circuit.outputs() {
+            lives.last(signal, NEVER);
         }
         lives
     }
 
-    fn last(&mut self, source: Source, from_level: usize) {
-        let life = match source {
-            Source::Input(bit) => &mut self.inputs[bit],
-            Source::Gate(index) => &mut self.gates[index],
-            Source::Constant(bit) => &mut self.constants[usize::from(bit)],
+    fn last(&mut self, signal: Signal, from_level: usize) {
+        let life = match signal {
+            Signal::Input(bit) => &mut self.inputs[bit],
+            Signal::Gate(index) => &mut self.gates[index],
+            Signal::Constant(bit) => &mut self.constants[usize::from(bit)],
         };
         *life = Some(life.map_or(from_level, |before| before.max(from_level)));
     }
 
     /// Calls `free` for every value whose slot is free from some level on.
-    fn for_each(&self, mut free: impl FnMut(Source, usize)) {
-        let mut all = |lives: &[Option<usize>], source: fn(usize) -> Source| {
+    fn for_each(&self, mut free: impl FnMut(Signal, usize)) {
+        let mut all = |lives: &[Option<usize>], signal: fn(usize) -> Signal| {
             for (index, life) in lives.iter().enumerate() {
                 if let Some(from_level) = life.filter(|&from_level| from_level != NEVER) {
-                    free(source(index), from_level);
+                    free(signal(index), from_level);
                 }
             }
         };
-        all(&self.inputs, Source::Input);
-        all(&self.gates, Source::Gate);
-        all(&self.constants, |index| Source::Constant(index == 1));
+        all(&self.inputs, Signal::Input);
+        all(&self.gates, Signal::Gate);
+        all(&self.constants, |index| Signal::Constant(index == 1));
     }
 }
 

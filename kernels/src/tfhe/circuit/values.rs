@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use super::{Circuit, CircuitGate, Source};
+use super::{Circuit, CircuitGate, Signal};
 use crate::tfhe::fold::{Bit, Folded, fold};
 use crate::tfhe::gates::Gate;
 
@@ -30,12 +30,12 @@ pub(super) struct Numbered {
 pub(super) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let values = Values::of(circuit, inputs);
-    let outputs: Vec<Bit> = circuit.outputs().iter().map(|&source| values.bit(source)).collect();
+    let outputs: Vec<Bit> = circuit.outputs().iter().map(|&signal| values.bit(signal)).collect();
     let mut left = Left::of(&values, &outputs);
-    let outputs = outputs.iter().map(|&bit| left.source(bit)).collect();
+    let outputs = outputs.iter().map(|&bit| left.signal(bit)).collect();
     let mut stands_for = vec![0; left.gates.len()];
     for &bit in &values.results {
-        if let Some(Source::Gate(index)) = left.place(bit) {
+        if let Some(Signal::Gate(index)) = left.place(bit) {
             stands_for[index] += 1;
         }
     }
@@ -65,7 +65,7 @@ impl<'a> Values<'a> {
         let mut values = Values { inputs, input_names, gates: Vec::new(), results: Vec::new() };
         let mut known = HashMap::new();
         for gate in circuit.gates() {
-            let operands = gate.operands.map(|source| values.bit(source));
+            let operands = gate.operands.map(|signal| values.bit(signal));
             let bit = match fold(gate.gate, &operands[..gate.gate.arity()]) {
                 Folded::Bit(bit) => bit,
                 Folded::Binary(gate, mut operands) => {
@@ -84,11 +84,11 @@ impl<'a> Values<'a> {
         values
     }
 
-    fn bit(&self, source: Source) -> Bit {
-        match source {
-            Source::Input(bit) => self.inputs[bit],
-            Source::Gate(index) => self.results[index],
-            Source::Constant(bit) => Bit::Constant(bit),
+    fn bit(&self, signal: Signal) -> Bit {
+        match signal {
+            Signal::Input(bit) => self.inputs[bit],
+            Signal::Gate(index) => self.results[index],
+            Signal::Constant(bit) => Bit::Constant(bit),
         }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Values<'a> {
 struct Left {
     gates: Vec<CircuitGate>,
     /// By name: where its value is, and where its negation.
-    places: Vec<[Option<Source>; 2]>,
+    places: Vec<[Option<Signal>; 2]>,
 }
 
 impl Left {
@@ -130,13 +130,13 @@ impl Left {
         let mut left = Left { gates: Vec::new(), places: vec![[None; 2]; names] };
         for (at, &bit) in values.inputs.iter().enumerate() {
             if let Bit::Value { id, negated } = bit {
-                left.places[id as usize][usize::from(negated)].get_or_insert(Source::Input(at));
+                left.places[id as usize][usize::from(negated)].get_or_insert(Signal::Input(at));
             }
         }
         for (index, needed) in values.needed(outputs).into_iter().enumerate() {
             if needed {
                 let (gate, operands) = values.gates[index];
-                let operands = operands.map(|bit| left.source(bit));
+                let operands = operands.map(|bit| left.signal(bit));
                 left.places[values.input_names as usize + index][0] = Some(left.push(gate, operands));
             }
         }
@@ -144,30 +144,30 @@ impl Left {
     }
 
     /// Where a bit is, after a negation that is made for it if need be.
-    fn source(&mut self, bit: Bit) -> Source {
+    fn signal(&mut self, bit: Bit) -> Signal {
         match (self.place(bit), bit) {
-            (Some(source), _) => source,
+            (Some(signal), _) => signal,
             (None, Bit::Value { id, negated }) => {
                 let opposite = self.place(!bit).expect("a value is computed before it is read");
-                let source = self.push(Gate::Not, [opposite; 2]);
-                self.places[id as usize][usize::from(negated)] = Some(source);
-                source
+                let signal = self.push(Gate::Not, [opposite; 2]);
+                self.places[id as usize][usize::from(negated)] = Some(signal);
+                signal
             }
             (None, Bit::Constant(_)) => unreachable!("a constant has its place"),
         }
     }
 
     /// Where a bit is, if it is anywhere.
-    fn place(&self, bit: Bit) -> Option<Source> {
+    fn place(&self, bit: Bit) -> Option<Signal> {
         match bit {
-            Bit::Constant(bit) => Some(Source::Constant(bit)),
+            Bit::Constant(bit) => Some(Signal::Constant(bit)),
             Bit::Value { id, negated } => self.places[id as usize][usize::from(negated)],
         }
     }
 
-    fn push(&mut self, gate: Gate, operands: [Source; 2]) -> Source {
+    fn push(&mut self, gate: Gate, operands: [Signal; 2]) -> Signal {
         self.gates.push(CircuitGate { gate, operands });
-        Source::Gate(self.gates.len() - 1)
+        Signal::Gate(self.gates.len() - 1)
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         let text = "3 5\n1 2\n1 2\n1 1 0 2 INV\n2 1 0 2 3 AND\n2 1 2 0 4 XOR\n";
         let circuit = Circuit::parse(text).unwrap();
         let left = numbered(&circuit, &different(&circuit));
-        assert_eq!(left.circuit.outputs(), [Source::Constant(false), Source::Constant(true)]);
+        assert_eq!(left.circuit.outputs(), [Signal::Constant(false), Signal::Constant(true)]);
         assert_eq!((left.circuit.gates().len(), left.stands_for.len()), (0, 0));
     }
 
@@ -211,7 +211,7 @@ mod tests {
         let text = "4 6\n1 2\n1 2\n1 1 0 2 EQ\n2 1 0 1 3 AND\n2 1 3 2 4 AND\n2 1 4 1 5 XOR\n";
         let circuit = Circuit::parse(text).unwrap();
         let left = numbered(&circuit, &different(&circuit));
-        assert_eq!(left.circuit.outputs(), [Source::Constant(false), Source::Input(1)]);
+        assert_eq!(left.circuit.outputs(), [Signal::Constant(false), Signal::Input(1)]);
         assert_eq!(left.circuit.gates().len(), 0);
     }
 
@@ -221,10 +221,10 @@ mod tests {
         let circuit = Circuit::parse(text).unwrap();
         let a = Bit::value(0);
         let left = numbered(&circuit, &[a, a, !a]);
-        assert_eq!(left.circuit.outputs(), [Source::Input(0), Source::Constant(false), Source::Constant(true)]);
+        assert_eq!(left.circuit.outputs(), [Signal::Input(0), Signal::Constant(false), Signal::Constant(true)]);
         let left = numbered(&circuit, &[a, Bit::Constant(true), Bit::value(1)]);
         assert_eq!(left.circuit.gate_counts(), [(Gate::And, 1), (Gate::Not, 1)]);
-        assert_eq!(left.circuit.outputs()[0], Source::Input(0));
+        assert_eq!(left.circuit.outputs()[0], Signal::Input(0));
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
             prop_assert!(left.stands_for.iter().map(|&gates| gates as usize).sum::<usize>() <= circuit.gates().len());
             for gate in left.circuit.gates().iter().filter(|gate| gate.gate() != Gate::Not) {
                 prop_assert!(gate.operands()[0] != gate.operands()[1]);
-                prop_assert!(!gate.operands().iter().any(|source| matches!(source, Source::Constant(_))));
+                prop_assert!(!gate.operands().iter().any(|signal| matches!(signal, Signal::Constant(_))));
             }
         }
     }
