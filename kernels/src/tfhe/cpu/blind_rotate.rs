@@ -33,7 +33,7 @@ const PREFETCH_WORDS: usize = 256;
 /// A bootstrapping key, as one of the two transforms reads it.
 pub enum BootstrapKey {
     /// By the double-precision transform: where that is exact, and the processor has it.
-    Reals(reals::Key),
+    Reals(reals::RealsKey),
     /// By the number-theoretic one.
     Integers(IntegerKey),
 }
@@ -45,7 +45,7 @@ impl BootstrapKey {
     /// [`crate::Error::OutOfMemory`].
     pub fn of_zeros(isa: Isa, params: &Params) -> Result<BootstrapKey> {
         Ok(match reals::serve(isa, params) {
-            true => BootstrapKey::Reals(reals::Key::of_zeros(isa, *params)?),
+            true => BootstrapKey::Reals(reals::RealsKey::of_zeros(isa, *params)?),
             false => BootstrapKey::Integers(IntegerKey::of_zeros(isa, params)?),
         })
     }

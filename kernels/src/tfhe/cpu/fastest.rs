@@ -49,7 +49,7 @@ fn first_of<T>(contestants: &mut [T], run: impl Fn(&mut T) -> Duration) -> usize
 
 /// A rotation by a key of zeros, which takes as long as any.
 struct Run {
-    key: reals::Key,
+    key: reals::RealsKey,
     scratch: reals::Scratch,
     exponents: Vec<u32>,
     accumulators: Vec<u32>,
@@ -62,7 +62,7 @@ impl Run {
             start(&params, row, accumulator);
         }
         Ok(Run {
-            key: reals::Key::of_zeros(isa, params)?,
+            key: reals::RealsKey::of_zeros(isa, params)?,
             scratch: reals::Scratch::new(&params)?,
             exponents: (0..ROWS * (params.lwe_dimension + 1)).map(|i| 37 * i as u32 % 2048).collect(),
             accumulators,

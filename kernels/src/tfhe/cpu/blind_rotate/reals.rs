@@ -22,7 +22,7 @@ use crate::tfhe::cpu::fft;
 use digits::HighDigits;
 use exact::add_exact_sums;
 use key::step_values;
-pub use key::{Key, serve};
+pub use key::{RealsKey, serve};
 use products::sums_of_rows;
 use sums::QUARTERS;
 pub(super) use sums::add_sums;
@@ -69,7 +69,7 @@ fn row_distance(n: usize) -> usize {
 /// streams by.
 #[inline(always)]
 unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
-    key: &Key,
+    key: &RealsKey,
     i: usize,
     exponent: usize,
     accumulator: &[u32],
@@ -100,7 +100,7 @@ unsafe fn sums_in_turns<S: Compiled, const COMPONENTS: usize>(
 /// All steps of one row for one i.
 #[inline(always)]
 unsafe fn step<S: Compiled, const COMPONENTS: usize>(
-    key: &Key,
+    key: &RealsKey,
     i: usize,
     exponent: usize,
     accumulator: &mut [u32],
@@ -122,7 +122,7 @@ unsafe fn step<S: Compiled, const COMPONENTS: usize>(
 }
 
 #[inline(always)]
-unsafe fn group<S: Compiled>(key: &Key, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+unsafe fn group<S: Compiled>(key: &RealsKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),
@@ -135,7 +135,7 @@ unsafe fn group<S: Compiled>(key: &Key, inputs: &[u32], accumulators: &mut [u32]
 
 #[inline(always)]
 unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
-    key: &Key,
+    key: &RealsKey,
     inputs: &[u32],
     accumulators: &mut [u32],
     scratch: &mut Scratch,
@@ -158,7 +158,7 @@ unsafe fn steps<S: Compiled, const COMPONENTS: usize>(
 crate::cpu::simd::dispatch! {
     /// Blind rotation of a group of rows in lock step: `inputs` is `[rows][n + 1]` exponents in `[0, 2N)`,
     /// `accumulators` is `[rows][k + 1][N]`, started by [`super::start`].
-    reals pub fn rotate_group = group(key: &Key, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
+    reals pub fn rotate_group = group(key: &RealsKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch)
 }
 
 #[cfg(test)]

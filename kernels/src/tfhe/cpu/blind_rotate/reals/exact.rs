@@ -6,7 +6,7 @@ use crate::tfhe::MODULUS;
 use crate::tfhe::cpu::blind_rotate::{Decomposition, rotated_digits};
 
 use super::digits::HighDigits;
-use super::key::{Key, key_vector};
+use super::key::{RealsKey, key_vector};
 use super::sums::add_sums;
 use super::{Scratch, row_distance};
 
@@ -14,7 +14,7 @@ use super::{Scratch, row_distance};
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn add_exact_sums<S: SimdReals>(
-    key: &Key,
+    key: &RealsKey,
     i: usize,
     exponent: usize,
     accumulator: &mut [u32],
@@ -34,7 +34,12 @@ pub(super) unsafe fn add_exact_sums<S: SimdReals>(
 
 /// The sums of a step by the integer transform, `[k + 1][N]` residues. The key's integers are those that its values are
 /// the transform of.
-pub(super) unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usize, accumulator: &[u32]) -> Vec<u32> {
+pub(super) unsafe fn exact_sums<S: SimdReals>(
+    key: &RealsKey,
+    i: usize,
+    exponent: usize,
+    accumulator: &[u32],
+) -> Vec<u32> {
     let (n, d) = (key.params.polynomial_size, Decomposition::new(&key.params));
     let (components, rows) = (key.params.glwe_dimension + 1, key.params.rgsw_rows());
     let mut digits = vec![0; rows * n];
@@ -70,7 +75,7 @@ pub(super) unsafe fn exact_sums<S: SimdReals>(key: &Key, i: usize, exponent: usi
 }
 
 /// A polynomial of step `i` of the key in integers, `[N]` residues: rounded, they are exact by a margin of thousands.
-unsafe fn key_polynomial<S: SimdReals>(key: &Key, i: usize, c: usize, row: usize) -> Vec<u32> {
+unsafe fn key_polynomial<S: SimdReals>(key: &RealsKey, i: usize, c: usize, row: usize) -> Vec<u32> {
     let n = key.params.polynomial_size;
     let raise = ((32 - key.params.bootstrap_base_log) as f64).exp2();
     let mut values = vec![0.0; n];

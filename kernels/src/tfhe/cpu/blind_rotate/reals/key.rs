@@ -15,7 +15,7 @@ use crate::xof;
 
 /// A bootstrapping key in reading order, see [`key_vector`], one step after the other, rows = `l (k + 1)`, level 1
 /// first; transformed from integers in `(-q, q)` ([`represent`]), divided by `q M` and by what raises the digits.
-pub struct Key {
+pub struct RealsKey {
     pub(super) values: Doubles,
     pub(super) tables: Tables,
     /// For sums that are computed again.
@@ -23,7 +23,7 @@ pub struct Key {
     pub(super) params: Params,
 }
 
-impl Key {
+impl RealsKey {
     /// Room for one, with nothing in it.
     ///
     /// # Errors
@@ -31,10 +31,10 @@ impl Key {
     ///
     /// # Panics
     /// Where this instruction set has no vectors of doubles.
-    pub fn of_zeros(isa: Isa, params: Params) -> Result<Key> {
+    pub fn of_zeros(isa: Isa, params: Params) -> Result<RealsKey> {
         let tables = Tables::new(isa, params.polynomial_size)?;
         let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
-        Ok(Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
+        Ok(RealsKey { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
     }
 
     /// Writes these bits' part of the key, for parameters that are served ([`serve`]), in a random representation of its own.

@@ -53,7 +53,7 @@ impl Representation {
 }
 
 /// A key of the steps whose residues `word` gives, of their number in the step.
-fn key(params: Params, isa: Isa, representation: Representation, mut word: impl FnMut(usize) -> u32) -> Key {
+fn key(params: Params, isa: Isa, representation: Representation, mut word: impl FnMut(usize) -> u32) -> RealsKey {
     let tables = Tables::new(isa, params.polynomial_size).expect("memory");
     let transform = KeyTransform::new(&tables, &params);
     let mut values = Doubles::zeroed(params.lwe_dimension * step_values(&params)).expect("memory");
@@ -62,7 +62,7 @@ fn key(params: Params, isa: Isa, representation: Representation, mut word: impl 
         representation.apply(i, &mut step);
         transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
     }
-    Key { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params }
+    RealsKey { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params }
 }
 
 /// The accumulator whose difference from its rotation by `N` is `d`.
@@ -99,7 +99,7 @@ impl<S: SimdReals> Sink<S> for Distance<'_> {
 
 /// The largest distance of a sum from the exact one.
 #[inline(always)]
-unsafe fn distance_of<S: Compiled>(key: &Key, accumulator: &[u32], largest: &mut f64) {
+unsafe fn distance_of<S: Compiled>(key: &RealsKey, accumulator: &[u32], largest: &mut f64) {
     let n = key.params.polynomial_size;
     let scratch = &mut Scratch::new(&key.params).expect("memory");
     // SAFETY: the caller enabled the instruction set.
@@ -117,7 +117,7 @@ unsafe fn distance_of<S: Compiled>(key: &Key, accumulator: &[u32], largest: &mut
 }
 
 crate::cpu::simd::dispatch! {
-    reals fn distance = distance_of(key: &Key, accumulator: &[u32], largest: &mut f64)
+    reals fn distance = distance_of(key: &RealsKey, accumulator: &[u32], largest: &mut f64)
 }
 
 /// A difference whose digits are all `-B/2`.
@@ -143,7 +143,7 @@ fn pattern(which: usize, params: &Params, values: [u32; 2]) -> impl FnMut(usize)
 const PATTERNS: [&str; 5] = ["all alike", "alternating", "halves", "random signs", "random"];
 
 /// The key of this pattern, of values as large as residues are.
-fn patterned_key(which: usize, params: Params, isa: Isa, representation: Representation) -> Key {
+fn patterned_key(which: usize, params: Params, isa: Isa, representation: Representation) -> RealsKey {
     key(params, isa, representation, pattern(which, &params, [RING_MODULUS / 2 + 1, RING_MODULUS / 2]))
 }
 
@@ -332,7 +332,7 @@ impl Search {
 
 /// Distances under one representation.
 struct Oracle {
-    key: Key,
+    key: RealsKey,
     transform: KeyTransform,
     representation: Representation,
 }
@@ -395,7 +395,7 @@ fn same_words(found: &Search, isa: Isa) -> bool {
     let mut reals = accumulator(&params, |at| found.differences[at]);
     let mut integers = reals.clone();
     assert!(serve(isa, &params), "a shape that is served");
-    let mut loaded = Key::of_zeros(isa, params).expect("memory");
+    let mut loaded = RealsKey::of_zeros(isa, params).expect("memory");
     loaded.fill(1, key, 0..params.lwe_dimension).expect("randomness");
     let mut exact = blind_rotate::IntegerKey::of_zeros(Isa::Portable, &params).expect("memory");
     exact.fill(1, key, 0..params.lwe_dimension);
