@@ -2,14 +2,14 @@
 
 use client::SecretKey;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use kernels::cpu::ntt::{Tables, forward_all, inverse_all};
+use kernels::cpu::ntt::{NttTables, forward_all, inverse_all};
 use kernels::cpu::{Cpu, Isa};
 use kernels::tfhe::{Gates, Preset, RING_MODULUS, Stems, ring};
 
 fn transforms(c: &mut Criterion) {
     let mut group = c.benchmark_group("ntt_1024");
     for isa in Isa::available() {
-        let tables = Tables::new(isa, ring(1024));
+        let tables = NttTables::new(isa, ring(1024));
         let mut row: Vec<u32> = (0..1024u32).map(|i| i.wrapping_mul(2_654_435_761) % RING_MODULUS).collect();
         group.bench_function(BenchmarkId::new("forward", isa.name()), |b| b.iter(|| forward_all(&tables, &mut row)));
         group.bench_function(BenchmarkId::new("inverse", isa.name()), |b| b.iter(|| inverse_all(&tables, &mut row)));

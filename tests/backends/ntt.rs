@@ -1,6 +1,6 @@
 //! The CPU's transform, seen from outside: products of transformed polynomials are the schoolbook ones.
 
-use kernels::cpu::ntt::{Tables, forward_all, inverse_all};
+use kernels::cpu::ntt::{NttTables, forward_all, inverse_all};
 use kernels::tfhe::{MODULUS, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
 use tests::naive;
@@ -12,7 +12,7 @@ use crate::fixtures::generator;
 pub fn cases() -> impl Iterator<Item = Case> {
     [64, 128, 256, 512, 1024, 2048].into_iter().map(|n| {
         let check = move |device: &Device| {
-            let tables = Tables::new(device.isa.expect("asked of CPUs only"), ring(n));
+            let tables = NttTables::new(device.isa.expect("asked of CPUs only"), ring(n));
             let mut rng = generator(n as u64);
             let mut random = || (0..n).map(|_| rng.next_u32() % RING_MODULUS).collect::<Vec<u32>>();
             let largest = vec![RING_MODULUS - 1; n];
@@ -26,7 +26,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
 }
 
 /// By way of the transform: forward both, multiply pointwise, back, and take the transform's factor N out.
-fn product(tables: &Tables, mut a: Vec<u32>, mut b: Vec<u32>) -> Vec<u32> {
+fn product(tables: &NttTables, mut a: Vec<u32>, mut b: Vec<u32>) -> Vec<u32> {
     forward_all(tables, &mut a);
     forward_all(tables, &mut b);
     for (a, &b) in a.iter_mut().zip(&b) {

@@ -18,7 +18,7 @@ use crate::cpu::simd::{Isa, Simd};
 use crate::ring::{Ring, Root};
 
 /// Roots of a ring as one vector width reads them.
-pub struct Tables {
+pub struct NttTables {
     isa: Isa,
     ring: Arc<Ring>,
     /// For the last stages, for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
@@ -26,19 +26,19 @@ pub struct Tables {
     lane_inverse_roots: Vec<u32>,
 }
 
-impl Tables {
+impl NttTables {
     /// Tables for `ring` on `isa`, or on a narrower one where the ring's degree is smaller than a square of vectors.
     ///
     /// # Panics
     /// When this processor has not that instruction set.
-    pub fn new(isa: Isa, ring: Arc<Ring>) -> Tables {
+    pub fn new(isa: Isa, ring: Arc<Ring>) -> NttTables {
         let isa = Isa::available()
             .into_iter()
             .skip_while(|&candidate| candidate != isa)
             .find(|&candidate| candidate.lanes().pow(2) <= ring.polynomial_size())
             .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
         let lanes = isa.lanes();
-        Tables {
+        NttTables {
             isa,
             lane_roots: lane_roots(&ring.roots, lanes),
             lane_inverse_roots: lane_roots(&ring.inverse_roots, lanes),
@@ -101,7 +101,7 @@ struct ModulusLanes<S: Simd> {
 
 impl<S: Simd> ModulusLanes<S> {
     #[inline(always)]
-    unsafe fn of(tables: &Tables) -> Self {
+    unsafe fn of(tables: &NttTables) -> Self {
         let q = tables.ring.modulus.q();
         unsafe { ModulusLanes { q: S::splat(q), q2: S::splat(2 * q) } }
     }
@@ -370,7 +370,7 @@ const fn pass_stages<S: Simd>() -> u32 {
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(crate) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+pub(crate) unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
@@ -396,7 +396,7 @@ pub(crate) unsafe fn forward<S: Simd>(tables: &Tables, row: &mut [u32], ahead: &
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(crate) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
+pub(crate) unsafe fn inverse<S: Simd>(tables: &NttTables, row: &mut [u32]) {
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);
@@ -420,31 +420,31 @@ pub(crate) unsafe fn inverse<S: Simd>(tables: &Tables, row: &mut [u32]) {
 }
 
 #[inline(always)]
-unsafe fn forward_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
+unsafe fn forward_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
         unsafe { S::ntt_forward(tables, row, &mut Ahead::none()) };
     }
 }
 
 #[inline(always)]
-unsafe fn inverse_rows<S: Simd>(tables: &Tables, rows: &mut [u32]) {
+unsafe fn inverse_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
         unsafe { S::ntt_inverse(tables, row) };
     }
 }
 
 crate::cpu::simd::dispatch! {
-    fn dispatch_forward = forward_rows(tables: &Tables, rows: &mut [u32])
+    fn dispatch_forward = forward_rows(tables: &NttTables, rows: &mut [u32])
 }
 crate::cpu::simd::dispatch! {
-    fn dispatch_inverse = inverse_rows(tables: &Tables, rows: &mut [u32])
+    fn dispatch_inverse = inverse_rows(tables: &NttTables, rows: &mut [u32])
 }
 
 /// `forward` over `[rows][N]` words.
 ///
 /// # Panics
 /// When `rows` is not a whole number of rows.
-pub fn forward_all(tables: &Tables, rows: &mut [u32]) {
+pub fn forward_all(tables: &NttTables, rows: &mut [u32]) {
     assert!(rows.len().is_multiple_of(tables.polynomial_size()), "whole rows");
     dispatch_forward(tables.isa, tables, rows);
 }
@@ -453,7 +453,7 @@ pub fn forward_all(tables: &Tables, rows: &mut [u32]) {
 ///
 /// # Panics
 /// When `rows` is not a whole number of rows.
-pub fn inverse_all(tables: &Tables, rows: &mut [u32]) {
+pub fn inverse_all(tables: &NttTables, rows: &mut [u32]) {
     assert!(rows.len().is_multiple_of(tables.polynomial_size()), "whole rows");
     dispatch_inverse(tables.isa, tables, rows);
 }
@@ -464,10 +464,10 @@ mod tests {
     use crate::ring::tests::{rings, schoolbook, sparse, words};
 
     /// Tables of every ring on every instruction set.
-    fn cases() -> impl Iterator<Item = Tables> {
+    fn cases() -> impl Iterator<Item = NttTables> {
         rings().flat_map(|(modulus, n)| {
             let ring = Arc::new(Ring::new(modulus, n));
-            Isa::available().into_iter().map(move |isa| Tables::new(isa, ring.clone()))
+            Isa::available().into_iter().map(move |isa| NttTables::new(isa, ring.clone()))
         })
     }
 

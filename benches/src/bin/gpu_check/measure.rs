@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use benches::rates::Rates;
 use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
-use kernels::cpu::ntt::{Tables, forward_all};
+use kernels::cpu::ntt::{NttTables, forward_all};
 use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
 use kernels::tfhe::gpu::blind_rotate::Variant;
 use kernels::tfhe::gpu::{CompiledStems, Evaluator};
@@ -221,7 +221,7 @@ pub fn processor<B: kernels::tfhe::Stems>(
     time: Duration,
 ) -> Result<()> {
     let p = &key.params;
-    let tables = Tables::new(Isa::detect(), ring(p.polynomial_size));
+    let tables = NttTables::new(Isa::detect(), ring(p.polynomial_size));
     let mut row = vec![1; p.polynomial_size];
     let transforms = 1.0
         / seconds_each(time, || {

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
 use crate::cpu::ahead::Ahead;
-use crate::cpu::ntt::{self, Tables};
+use crate::cpu::ntt::{self, NttTables};
 
 /// AVX-512 F and DQ.
 #[derive(Clone, Copy)]
@@ -157,12 +157,12 @@ unsafe impl Simd for Avx512 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+    unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
         unsafe { ntt::forward::<Avx512>(tables, row, ahead) }
     }
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
+    unsafe fn ntt_inverse(tables: &NttTables, row: &mut [u32]) {
         unsafe { ntt::inverse::<Avx512>(tables, row) }
     }
 }

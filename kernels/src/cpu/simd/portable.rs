@@ -2,7 +2,7 @@
 
 use super::Simd;
 use crate::cpu::ahead::Ahead;
-use crate::cpu::ntt::{self, Tables};
+use crate::cpu::ntt::{self, NttTables};
 
 /// Plain Rust.
 #[derive(Clone, Copy)]
@@ -108,11 +108,11 @@ unsafe impl Simd for Portable {
         *square = std::array::from_fn(|i| std::array::from_fn(|j| from[j][i]));
     }
     #[inline(never)]
-    unsafe fn ntt_forward(tables: &Tables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+    unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
         unsafe { ntt::forward::<Portable>(tables, row, ahead) }
     }
     #[inline(never)]
-    unsafe fn ntt_inverse(tables: &Tables, row: &mut [u32]) {
+    unsafe fn ntt_inverse(tables: &NttTables, row: &mut [u32]) {
         unsafe { ntt::inverse::<Portable>(tables, row) }
     }
 }

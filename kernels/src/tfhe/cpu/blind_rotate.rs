@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;
-use crate::cpu::ntt::{self, Tables, reduce};
+use crate::cpu::ntt::{self, NttTables, reduce};
 use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::error::Result;
 use crate::tfhe::torus::TORUS_CORRECTION;
@@ -97,14 +97,14 @@ pub fn key_bytes(isa: Isa, params: &Params) -> u64 {
 /// `2^32 / N` modulo q (Montgomery's factor and the inverse transform's).
 pub struct IntegerKey {
     words: Words,
-    tables: Tables,
+    tables: NttTables,
     params: Params,
 }
 
 impl IntegerKey {
     fn of_zeros(isa: Isa, p: &Params) -> Result<IntegerKey> {
         let words = Words::zeroed(p.lwe_dimension * p.rgsw_rows() * (p.glwe_dimension + 1) * p.polynomial_size)?;
-        Ok(IntegerKey { words, tables: Tables::new(isa, ring(p.polynomial_size)), params: *p })
+        Ok(IntegerKey { words, tables: NttTables::new(isa, ring(p.polynomial_size)), params: *p })
     }
 
     fn fill(&mut self, threads: usize, key: &EvaluationKey, bits: Range<usize>) {
@@ -351,7 +351,7 @@ unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
 /// `inputs` `[ROWS][n + 1]`.
 #[inline(always)]
 unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
-    tables: &Tables,
+    tables: &NttTables,
     d: Decomposition,
     key: &[u32],
     next_key: &[u32],

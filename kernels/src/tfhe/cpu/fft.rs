@@ -28,7 +28,7 @@ mod tables;
 mod tangent;
 
 use crate::cpu::simd::SimdReals;
-pub use tables::{Tables, vectors};
+pub use tables::{FftTables, vectors};
 
 /// Points of a block, within which the last forward and the first inverse pass stay: a square of vectors of 8, four
 /// squares of vectors of 4.
@@ -150,7 +150,7 @@ unsafe fn broadcast<S: SimdReals, const RADIX: usize>(twiddles: *const f64) -> [
 
 /// The first forward pass, from words, `[N]` signed integers, to `[M / REALS][2][REALS]`.
 #[inline(always)]
-unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &Tables, words: *const u32, out: *mut f64) {
+unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, words: *const u32, out: *mut f64) {
     unsafe {
         let points = tables.polynomial_size / 2;
         let stride = points / RADIX;
@@ -170,7 +170,7 @@ unsafe fn first_pass<S: SimdReals, const RADIX: usize>(tables: &Tables, words: *
 
 /// A forward pass in place, whose first stage has `groups` groups.
 #[inline(always)]
-unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f64, groups: usize) {
+unsafe fn pass<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mut f64, groups: usize) {
     unsafe {
         let length = tables.polynomial_size / groups;
         let stride = length / RADIX;
@@ -201,7 +201,7 @@ impl InversePass {
     #[inline(always)]
     unsafe fn of_group<S: SimdReals, const RADIX: usize>(
         self,
-        tables: &Tables,
+        tables: &FftTables,
         group: usize,
     ) -> [S::R; tangent::TWIDDLE_REALS] {
         unsafe {
@@ -218,7 +218,7 @@ impl InversePass {
     #[inline(always)]
     unsafe fn vectors<S: SimdReals, const RADIX: usize>(
         self,
-        tables: &Tables,
+        tables: &FftTables,
         values: *const f64,
         at: usize,
         of_group: &[S::R; tangent::TWIDDLE_REALS],
@@ -237,7 +237,7 @@ impl InversePass {
 
     /// In place.
     #[inline(always)]
-    unsafe fn run<S: SimdReals, const RADIX: usize>(self, tables: &Tables, values: *mut f64) {
+    unsafe fn run<S: SimdReals, const RADIX: usize>(self, tables: &FftTables, values: *mut f64) {
         unsafe {
             for group in 0..tables.polynomial_size / 2 / (self.half * RADIX) {
                 let values = values.add(2 * group * self.half * RADIX);
@@ -256,7 +256,7 @@ impl InversePass {
     #[inline(always)]
     unsafe fn run_last<S: SimdReals, const RADIX: usize>(
         self,
-        tables: &Tables,
+        tables: &FftTables,
         values: *const f64,
         sink: &mut impl Sink<S>,
     ) {
@@ -303,7 +303,7 @@ const fn points_of_last_pass<S: SimdReals>() -> usize {
 
 /// The forward passes before those of a block: `words` `[N]` signed integers, out `[M / REALS][2][REALS]`.
 #[inline(always)]
-pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
+pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
     unsafe {
         let points = tables.polynomial_size / 2;
         let (words, out) = (words.as_ptr(), out.as_mut_ptr());
@@ -326,7 +326,7 @@ pub(super) unsafe fn forward_passes<S: SimdReals>(tables: &Tables, words: &[u32]
 /// The last forward pass, for one block.
 #[inline(always)]
 pub(super) unsafe fn last_block<S: SimdReals>(
-    tables: &Tables,
+    tables: &FftTables,
     values: *const f64,
     block: usize,
     sink: &mut impl Take<S>,
@@ -346,7 +346,7 @@ pub(super) unsafe fn last_block<S: SimdReals>(
 /// The same for a square, RADIX vectors, in the block from `first` on: stages between them, then those within.
 #[inline(always)]
 unsafe fn last_square<S: SimdReals, const RADIX: usize>(
-    tables: &Tables,
+    tables: &FftTables,
     values: *const f64,
     square: usize,
     first: usize,
@@ -369,7 +369,7 @@ unsafe fn last_square<S: SimdReals, const RADIX: usize>(
 
 /// The first inverse pass, for one block, in place.
 #[inline(always)]
-unsafe fn first_inverse_block<S: SimdReals>(tables: &Tables, values: *mut f64, block: usize) {
+unsafe fn first_inverse_block<S: SimdReals>(tables: &FftTables, values: *mut f64, block: usize) {
     unsafe {
         match S::REALS {
             4 => {
@@ -383,7 +383,7 @@ unsafe fn first_inverse_block<S: SimdReals>(tables: &Tables, values: *mut f64, b
 }
 
 #[inline(always)]
-unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &Tables, values: *mut f64, square: usize) {
+unsafe fn first_inverse_square<S: SimdReals, const RADIX: usize>(tables: &FftTables, values: *mut f64, square: usize) {
     unsafe {
         let values = values.add(2 * RADIX * RADIX * square);
         let v: [Complex<S>; RADIX] = std::array::from_fn(|i| Complex::load(values.add(2 * S::REALS * i)));
@@ -418,7 +418,7 @@ unsafe fn transpose<S: SimdReals, const RADIX: usize>(v: [Complex<S>; RADIX]) ->
 
 /// The inverse passes but for the last, in place.
 #[inline(always)]
-pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &Tables, values: &mut [f64]) {
+pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &FftTables, values: &mut [f64]) {
     unsafe {
         let points = tables.polynomial_size / 2;
         for block in 0..points / BLOCK_POINTS {
@@ -437,7 +437,7 @@ pub(super) unsafe fn inverse_passes<S: SimdReals>(tables: &Tables, values: &mut 
 
 /// The last inverse pass, which leaves `values` as they are.
 #[inline(always)]
-pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &Tables, values: *const f64, sink: &mut impl Sink<S>) {
+pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &FftTables, values: *const f64, sink: &mut impl Sink<S>) {
     unsafe {
         let points = tables.polynomial_size / 2;
         let stages = stages_of_first_pass(S::REALS, points);
@@ -453,7 +453,7 @@ pub(super) unsafe fn last_inverse_pass<S: SimdReals>(tables: &Tables, values: *c
 /// `[N]` signed integers to `[M / REALS][2][REALS]` values.
 #[cfg(test)]
 #[inline(always)]
-pub(super) unsafe fn forward<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
+pub(super) unsafe fn forward<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
     unsafe {
         forward_passes::<S>(tables, words, out);
         for (block, to) in out.chunks_exact_mut(2 * BLOCK_POINTS).enumerate() {
@@ -481,7 +481,7 @@ mod tests {
     use crate::cpu::simd::Isa;
 
     #[inline(always)]
-    unsafe fn there_and_back<S: SimdReals>(tables: &Tables, words: &[u32], values: &mut [f64]) {
+    unsafe fn there_and_back<S: SimdReals>(tables: &FftTables, words: &[u32], values: &mut [f64]) {
         // SAFETY: the caller enabled the instruction set.
         unsafe {
             forward::<S>(tables, words, values);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     crate::cpu::simd::dispatch! {
-        reals fn round_trip = there_and_back(tables: &Tables, words: &[u32], values: &mut [f64])
+        reals fn round_trip = there_and_back(tables: &FftTables, words: &[u32], values: &mut [f64])
     }
 
     #[test]
@@ -514,7 +514,7 @@ mod tests {
         for isa in Isa::available() {
             for n in [256, 512, 1024, 2048, 4096] {
                 let Some((narrower, lanes)) = vectors(isa, n) else { continue };
-                let tables = Tables::new(isa, n).expect("memory");
+                let tables = FftTables::new(isa, n).expect("memory");
                 let words: Vec<u32> = (0..n as u32).map(|i| (i ^ 5).wrapping_mul(2_891_336_453)).collect();
                 let mut values = vec![0.0; n];
                 round_trip(narrower, &tables, &words, &mut values);

@@ -10,9 +10,9 @@ use crate::tfhe::cpu::fft;
 /// As [`SimdReals`].
 pub(super) unsafe trait Compiled: SimdReals {
     /// [`fft::forward_passes`].
-    unsafe fn forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]);
+    unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]);
     /// [`super::reals::add_sums`].
-    unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
+    unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -22,12 +22,12 @@ macro_rules! compile {
         unsafe impl Compiled for $vectors {
             #[inline(never)]
             #[target_feature(enable = $features)]
-            unsafe fn forward_passes(tables: &fft::Tables, words: &[u32], out: &mut [f64]) {
+            unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]) {
                 unsafe { fft::forward_passes::<$vectors>(tables, words, out) }
             }
             #[inline(never)]
             #[target_feature(enable = $features)]
-            unsafe fn add_sums(tables: &fft::Tables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
+            unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
                 unsafe { super::reals::add_sums::<$vectors, false>(tables, values, accumulator) }
             }
         }

@@ -7,7 +7,7 @@ use crate::error::Result;
 
 /// Twiddle factors of one ring degree as one vector width reads them: those of `stages` and `inverse_stages`, a number or a
 /// vector each.
-pub struct Tables {
+pub struct FftTables {
     isa: Isa,
     pub(super) polynomial_size: usize,
     /// Of the first forward and, undone, the last inverse pass.
@@ -24,7 +24,7 @@ pub struct Tables {
     pub(super) twist: Doubles,
 }
 
-impl Tables {
+impl FftTables {
     /// Tables for `N = polynomial_size` on `isa`, or on a narrower one where the ring is too small for its vectors.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Tables {
     ///
     /// # Panics
     /// Where there is none with vectors of doubles: see [`vectors`].
-    pub fn new(isa: Isa, polynomial_size: usize) -> Result<Tables> {
+    pub fn new(isa: Isa, polynomial_size: usize) -> Result<FftTables> {
         let points = polynomial_size / 2;
         let (isa, reals) = vectors(isa, polynomial_size).expect("vectors of doubles");
         let (twiddles, undone) = match isa.separate_adders() {
@@ -72,7 +72,7 @@ impl Tables {
             .step_by(reals)
             .flat_map(|at| of_vector(&|lane| root(-((at + lane) as i64), 4 * points as i64).to_vec()))
             .collect();
-        Ok(Tables {
+        Ok(FftTables {
             isa,
             polynomial_size,
             first: of_group(first_radix, 1),

@@ -8,7 +8,7 @@ use crate::cpu::ntt;
 use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
 use crate::tfhe::cpu::blind_rotate::representation::{self, represent};
-use crate::tfhe::cpu::fft::Tables;
+use crate::tfhe::cpu::fft::FftTables;
 use crate::tfhe::cpu::fft::precise::{Pair, Roots};
 use crate::tfhe::{EvaluationKey, Params, RING_MODULUS, ring};
 use crate::xof;
@@ -17,9 +17,9 @@ use crate::xof;
 /// first; transformed from integers in `(-q, q)` ([`represent`]), divided by `q M` and by what raises the digits.
 pub struct RealsKey {
     pub(super) values: Doubles,
-    pub(super) tables: Tables,
+    pub(super) tables: FftTables,
     /// For sums that are computed again.
-    pub(super) exact_tables: ntt::Tables,
+    pub(super) exact_tables: ntt::NttTables,
     pub(super) params: Params,
 }
 
@@ -32,9 +32,9 @@ impl RealsKey {
     /// # Panics
     /// Where this instruction set has no vectors of doubles.
     pub fn of_zeros(isa: Isa, params: Params) -> Result<RealsKey> {
-        let tables = Tables::new(isa, params.polynomial_size)?;
+        let tables = FftTables::new(isa, params.polynomial_size)?;
         let values = Doubles::zeroed(params.lwe_dimension * step_values(&params))?;
-        Ok(RealsKey { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params })
+        Ok(RealsKey { values, exact_tables: ntt::NttTables::new(isa, ring(params.polynomial_size)), tables, params })
     }
 
     /// Writes these bits' part of the key, for parameters that are served ([`serve`]), in a random representation of its own.
@@ -114,7 +114,7 @@ pub(super) struct KeyTransform {
 }
 
 impl KeyTransform {
-    pub(super) fn new(tables: &Tables, params: &Params) -> KeyTransform {
+    pub(super) fn new(tables: &FftTables, params: &Params) -> KeyTransform {
         let points = params.polynomial_size / 2;
         let reals = tables.isa().reals().expect("vectors of doubles");
         let power = (-((32 - params.bootstrap_base_log) as f64)).exp2() / points as f64;

@@ -3,7 +3,7 @@
 use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::SimdReals;
 use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
-use crate::tfhe::cpu::fft::{self, Complex, Tables, Take};
+use crate::tfhe::cpu::fft::{self, Complex, FftTables, Take};
 
 use super::{Scratch, row_distance};
 
@@ -52,7 +52,7 @@ impl<S: SimdReals, const COMPONENTS: usize, const KEPT: usize> Take<S> for Produ
 /// Steps (3) and (4) of one or two levels of the digits (KEPT is one less), from `level` on, with their key from `key_row` on.
 #[inline(always)]
 pub(super) unsafe fn sums_of_rows<S: Compiled, const COMPONENTS: usize, const KEPT: usize>(
-    tables: &Tables,
+    tables: &FftTables,
     key_row: *const f64,
     level: usize,
     scratch: &mut Scratch,

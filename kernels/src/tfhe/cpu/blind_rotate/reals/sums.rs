@@ -3,7 +3,7 @@
 use crate::cpu::simd::{LANES_MAX, Simd, SimdReals};
 use crate::tfhe::RING_MODULUS;
 use crate::tfhe::cpu::blind_rotate::accumulate;
-use crate::tfhe::cpu::fft::{self, Complex, Sink, Tables};
+use crate::tfhe::cpu::fft::{self, Complex, FftTables, Sink};
 
 /// `1.5 * 2^52`: added to a number of magnitude below 2^51, leaves it rounded to an integer in the low bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
@@ -48,7 +48,7 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
 /// were added. All sums together by `or`, in quarters.
 #[inline(always)]
 pub(in crate::tfhe::cpu::blind_rotate) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
-    tables: &Tables,
+    tables: &FftTables,
     values: &mut [f64],
     polynomial: &mut [u32],
 ) -> u32 {

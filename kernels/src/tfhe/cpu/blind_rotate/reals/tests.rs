@@ -5,7 +5,7 @@ use crate::cpu::ntt;
 use crate::cpu::simd::{Isa, LANES_MAX, SimdReals};
 use crate::tfhe::cpu::blind_rotate;
 use crate::tfhe::cpu::blind_rotate::representation::represent;
-use crate::tfhe::cpu::fft::{Complex, Sink, Tables};
+use crate::tfhe::cpu::fft::{Complex, FftTables, Sink};
 use crate::tfhe::{EvaluationKey, MODULUS, Preset, RING_MODULUS, ring};
 use crate::xof;
 
@@ -54,7 +54,7 @@ impl Representation {
 
 /// A key of the steps whose residues `word` gives, of their number in the step.
 fn key(params: Params, isa: Isa, representation: Representation, mut word: impl FnMut(usize) -> u32) -> RealsKey {
-    let tables = Tables::new(isa, params.polynomial_size).expect("memory");
+    let tables = FftTables::new(isa, params.polynomial_size).expect("memory");
     let transform = KeyTransform::new(&tables, &params);
     let mut values = Doubles::zeroed(params.lwe_dimension * step_values(&params)).expect("memory");
     for (i, out) in values.chunks_exact_mut(step_values(&params)).enumerate() {
@@ -62,7 +62,7 @@ fn key(params: Params, isa: Isa, representation: Representation, mut word: impl 
         representation.apply(i, &mut step);
         transform_key(tables.isa(), &transform, &step, &mut vec![0.0; transform.roots.room()], out);
     }
-    RealsKey { values, exact_tables: ntt::Tables::new(isa, ring(params.polynomial_size)), tables, params }
+    RealsKey { values, exact_tables: ntt::NttTables::new(isa, ring(params.polynomial_size)), tables, params }
 }
 
 /// The accumulator whose difference from its rotation by `N` is `d`.
@@ -187,12 +187,12 @@ fn sums_lie_near_the_exact_integers_whatever_the_key_and_the_digits() {
 #[cfg_attr(not(vectors_of_doubles), ignore = "this processor has no vectors of doubles")]
 fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
     #[inline(always)]
-    unsafe fn plain<S: SimdReals>(tables: &Tables, words: &[u32], out: &mut [f64]) {
+    unsafe fn plain<S: SimdReals>(tables: &FftTables, words: &[u32], out: &mut [f64]) {
         // SAFETY: the caller enabled the instruction set.
         unsafe { fft::forward::<S>(tables, words, out) }
     }
     crate::cpu::simd::dispatch! {
-        reals fn forward = plain(tables: &Tables, words: &[u32], out: &mut [f64])
+        reals fn forward = plain(tables: &FftTables, words: &[u32], out: &mut [f64])
     }
     for isa in Isa::available() {
         for n in [256, 512, 1024, 2048] {
@@ -201,7 +201,7 @@ fn values_of_a_key_are_those_of_the_transform_of_digits_in_the_same_order() {
             if !serve(isa, &params) {
                 continue;
             }
-            let tables = Tables::new(isa, n).expect("memory");
+            let tables = FftTables::new(isa, n).expect("memory");
             let transform = KeyTransform::new(&tables, &params);
             let mut noise = random(5);
             let step: Vec<u32> = (0..step_values(&params)).map(|_| noise() << 1).collect();
