@@ -50,7 +50,7 @@ impl Plan {
         let levels = circuit.levels();
         let lives = Lives::of(circuit, &levels);
         let input_bits = circuit.input_widths().iter().sum::<usize>();
-        let mut slots = Slots::default();
+        let mut slots = SlotPool::default();
         let inputs: Vec<u32> = (0..input_bits).map(|_| slots.take()).collect();
         let constants: Vec<(u32, bool)> = [false, true]
             .into_iter()
@@ -203,12 +203,12 @@ impl Lives {
 
 /// Numbers of slots, used again as soon as they may.
 #[derive(Default)]
-struct Slots {
+struct SlotPool {
     count: u32,
     free: Vec<u32>,
 }
 
-impl Slots {
+impl SlotPool {
     fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.count += 1;
