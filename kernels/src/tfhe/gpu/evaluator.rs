@@ -27,7 +27,7 @@ use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate, St
 pub use arena::Arena;
 pub(super) use arena::Distance;
 use arena::{ChunkRead, distance, words_between};
-use together::{KeyDistances, Lists, Place, Tables, counts, parts};
+use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
@@ -328,7 +328,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         key: &Key<G>,
         even: &'a mut Scratch<G>,
         tables: &Tables,
-        rotations: &Place,
+        rotations: &SharesPlace,
         rows: usize,
     ) -> Result<Self> {
         let [values, counts] = key.stems.blind_rotate.shown_words(rotations.count, rotations.rows_max);
@@ -350,7 +350,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         &'b self,
         key: &'b Key<G>,
         keys: &'b [ViewOf<'b, G>],
-        rotations: &Place,
+        rotations: &SharesPlace,
         extractions: usize,
         [exponents, samples]: [ViewOf<'b, G>; 2],
         gates: usize,

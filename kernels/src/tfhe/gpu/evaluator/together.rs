@@ -104,7 +104,7 @@ pub struct Tables {
 }
 
 /// Where a table of [`shares`] is among the others.
-pub struct Place {
+pub struct SharesPlace {
     /// Its first word.
     pub first: usize,
     /// As [`crate::gpu::Shares`].
@@ -113,7 +113,7 @@ pub struct Place {
     pub rows_max: usize,
 }
 
-impl Place {
+impl SharesPlace {
     /// The shares of a table that is there.
     pub fn shares<'a, G: Gpu>(&self, table: Table<'a, G>) -> Shares<'a, G> {
         Shares { table, count: self.count, rows_max: self.rows_max }
@@ -129,9 +129,9 @@ impl Tables {
     }
 
     /// Adds the shares of batches of so many rows, at most `rows_max` each.
-    pub fn add_shares(&mut self, batches: &[(usize, Distance)], rows_max: usize) -> Place {
+    pub fn add_shares(&mut self, batches: &[(usize, Distance)], rows_max: usize) -> SharesPlace {
         let table = shares(batches, rows_max);
-        Place { first: self.add(table.as_flattened()), count: table.len(), rows_max }
+        SharesPlace { first: self.add(table.as_flattened()), count: table.len(), rows_max }
     }
 }
 
