@@ -85,7 +85,7 @@ impl Drop for Loaded {
 }
 
 /// Words on their way from a card.
-pub struct Pending(staging::Pending);
+pub struct Readback(staging::Readback);
 
 /// The name of an architecture, as the compiler spells it: `sm_90`.
 pub fn architecture((major, minor): (u32, u32)) -> String {
@@ -246,7 +246,7 @@ fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Car
 impl Gpu for Cuda {
     type Buf = Buf;
     type Module = Module;
-    type Pending = Pending;
+    type Readback = Readback;
 
     fn card(&self) -> &Card {
         &self.card
@@ -303,16 +303,16 @@ impl Gpu for Cuda {
         self.graphs.start(sequence, capture, Graph::launch, || launch_in(compute))
     }
 
-    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {
-        self.staging.read(&buf.memory, ranges).map(Pending)
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Readback> {
+        self.staging.read(&buf.memory, ranges).map(Readback)
     }
 
-    fn wait(&self, pending: &Pending, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
-        pending.0.wait(wanted)
+    fn wait(&self, readback: &Readback, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        readback.0.wait(wanted)
     }
 
-    fn finish(&self, pending: Pending) -> Result<Vec<u32>> {
-        pending.0.finish()
+    fn finish(&self, readback: Readback) -> Result<Vec<u32>> {
+        readback.0.finish()
     }
 }
 

@@ -118,7 +118,7 @@ pub trait Gpu: Send + Sync + 'static {
     /// A compiled source.
     type Module: Send + Sync;
     /// A read under way.
-    type Pending: Send;
+    type Readback: Send;
 
     /// What this card is.
     fn card(&self) -> &Card;
@@ -173,13 +173,13 @@ pub trait Gpu: Send + Sync + 'static {
         launches.iter().try_for_each(|launch| self.launch(launch))
     }
     /// Starts to read these ranges of words, one after another.
-    fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Pending>;
+    fn read(&self, buf: &Self::Buf, ranges: &[std::ops::Range<usize>]) -> Result<Self::Readback>;
     /// Waits until a read is done, or until `wanted`: as [`crate::Backend::wait`].
-    fn wait(&self, _pending: &Self::Pending, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+    fn wait(&self, _readback: &Self::Readback, _wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         Ok(true)
     }
     /// Waits for a read.
-    fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>>;
+    fn finish(&self, readback: Self::Readback) -> Result<Vec<u32>>;
 }
 
 /// Room for this many words, all zero, if the card takes a buffer of that size and kernels can number its words.

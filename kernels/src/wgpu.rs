@@ -69,7 +69,7 @@ impl Drop for Module {
 }
 
 /// A read under way.
-pub struct Pending {
+pub struct Readback {
     /// None where no word was asked for.
     read: Option<Read>,
     queue: Arc<Queue>,
@@ -144,7 +144,7 @@ fn in_stem(stem: &str, error: Error) -> Error {
 impl Gpu for Wgpu {
     type Buf = Buf;
     type Module = Module;
-    type Pending = Pending;
+    type Readback = Readback;
 
     fn card(&self) -> &Card {
         &self.card
@@ -196,18 +196,18 @@ impl Gpu for Wgpu {
         self.queue.recordings().start(sequence, record, replay, launch_each)
     }
 
-    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Pending> {
+    fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Readback> {
         for range in ranges {
             inside(buf, range)?;
         }
         let bytes = ranges.iter().map(|range| 4 * range.start as u64..4 * range.end as u64);
         let read = self.queue.read(&buf.buffer, bytes)?;
-        Ok(Pending { read, queue: self.queue.clone() })
+        Ok(Readback { read, queue: self.queue.clone() })
     }
 
-    fn finish(&self, pending: Pending) -> Result<Vec<u32>> {
-        match pending.read {
-            Some(read) => pending.queue.finish(read),
+    fn finish(&self, readback: Readback) -> Result<Vec<u32>> {
+        match readback.read {
+            Some(read) => readback.queue.finish(read),
             None => Ok(Vec::new()),
         }
     }

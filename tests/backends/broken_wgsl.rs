@@ -62,7 +62,7 @@ struct Slipping {
 impl Gpu for Slipping {
     type Buf = <Wgpu as Gpu>::Buf;
     type Module = <Wgpu as Gpu>::Module;
-    type Pending = <Wgpu as Gpu>::Pending;
+    type Readback = <Wgpu as Gpu>::Readback;
 
     fn card(&self) -> &Card {
         self.gpu.card()
@@ -86,11 +86,11 @@ impl Gpu for Slipping {
     fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
         self.gpu.launch(launch)
     }
-    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Pending> {
+    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Readback> {
         self.gpu.read(buf, ranges)
     }
-    fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>> {
-        self.gpu.finish(pending)
+    fn finish(&self, readback: Self::Readback) -> Result<Vec<u32>> {
+        self.gpu.finish(readback)
     }
 }
 

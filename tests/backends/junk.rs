@@ -57,7 +57,7 @@ impl<G: Gpu> Junk<G> {
 impl<G: Gpu> Gpu for Junk<G> {
     type Buf = Buf<G::Buf>;
     type Module = G::Module;
-    type Pending = G::Pending;
+    type Readback = G::Readback;
 
     fn card(&self) -> &Card {
         self.gpu.card()
@@ -142,13 +142,13 @@ impl<G: Gpu> Gpu for Junk<G> {
         }
         Ok(())
     }
-    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<G::Pending> {
+    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<G::Readback> {
         self.gpu.read(&buf.inner, ranges)
     }
-    fn wait(&self, pending: &G::Pending, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
-        self.gpu.wait(pending, wanted)
+    fn wait(&self, readback: &G::Readback, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        self.gpu.wait(readback, wanted)
     }
-    fn finish(&self, pending: G::Pending) -> Result<Vec<u32>> {
-        self.gpu.finish(pending)
+    fn finish(&self, readback: G::Readback) -> Result<Vec<u32>> {
+        self.gpu.finish(readback)
     }
 }

@@ -197,7 +197,7 @@ impl Counted {
 impl Gpu for Counted {
     type Buf = <HostCuda as Gpu>::Buf;
     type Module = <HostCuda as Gpu>::Module;
-    type Pending = <HostCuda as Gpu>::Pending;
+    type Readback = <HostCuda as Gpu>::Readback;
 
     fn card(&self) -> &Card {
         self.host.card()
@@ -219,12 +219,12 @@ impl Gpu for Counted {
         self.launches.fetch_add(1, Ordering::Relaxed);
         self.host.launch(launch)
     }
-    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Pending> {
+    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Readback> {
         self.host.read(buf, ranges)
     }
-    fn finish(&self, pending: Self::Pending) -> Result<Vec<u32>> {
+    fn finish(&self, readback: Self::Readback) -> Result<Vec<u32>> {
         self.waits.fetch_add(1, Ordering::Relaxed);
-        self.host.finish(pending)
+        self.host.finish(readback)
     }
 }
 

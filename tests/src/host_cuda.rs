@@ -280,7 +280,7 @@ fn entries(text: &str) -> Vec<String> {
 impl Gpu for HostCuda {
     type Buf = Buf;
     type Module = Module;
-    type Pending = Vec<u32>;
+    type Readback = Vec<u32>;
 
     fn card(&self) -> &Card {
         &self.card

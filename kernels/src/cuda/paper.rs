@@ -67,7 +67,7 @@ impl Gpu for Paper {
     type Buf = Buf;
     type Module = ();
     /// Words that were asked for.
-    type Pending = usize;
+    type Readback = usize;
 
     fn card(&self) -> &Card {
         &self.card

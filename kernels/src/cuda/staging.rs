@@ -71,7 +71,7 @@ impl Drop for Block {
 }
 
 /// A read under way.
-pub struct Pending {
+pub struct Readback {
     blocks: Vec<Block>,
     staging: Arc<Staging>,
 }
@@ -128,17 +128,17 @@ impl Staging {
     }
 
     /// Starts to read these ranges of a buffer, one after another, as everything that was started before leaves them.
-    pub fn read(self: &Arc<Self>, from: &Memory, ranges: &[Range<usize>]) -> Result<Pending> {
-        let mut pending = Pending { blocks: Vec::new(), staging: self.clone() };
+    pub fn read(self: &Arc<Self>, from: &Memory, ranges: &[Range<usize>]) -> Result<Readback> {
+        let mut readback = Readback { blocks: Vec::new(), staging: self.clone() };
         for pieces in blocks_of(ranges) {
             let words = pieces.iter().map(ExactSizeIterator::len).sum();
             // what lies in several places is gathered in a twin
             let mut block = self.block(if pieces.len() == 1 { words } else { BLOCK_WORDS })?;
             block.words = words;
             self.fetch(&mut block, from, &pieces)?;
-            pending.blocks.push(block);
+            readback.blocks.push(block);
         }
-        Ok(pending)
+        Ok(readback)
     }
 
     fn fetch(&self, block: &mut Block, from: &Memory, pieces: &[Range<usize>]) -> Result<()> {
@@ -257,7 +257,7 @@ impl Block {
     }
 }
 
-impl Pending {
+impl Readback {
     /// Waits until the words are there, or until `wanted`: as [`crate::Backend::wait`].
     pub fn wait(&self, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         for block in &self.blocks {
@@ -279,7 +279,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for Readback {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
             // a block of a lost card is not used again

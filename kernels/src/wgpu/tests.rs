@@ -64,7 +64,7 @@ impl Buffer for NoBuf {
 impl Gpu for Checked {
     type Buf = NoBuf;
     type Module = ();
-    type Pending = ();
+    type Readback = ();
 
     fn card(&self) -> &Card {
         &self.card

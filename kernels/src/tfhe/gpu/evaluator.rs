@@ -191,7 +191,7 @@ impl<G: Gpu> Evaluator<G> {
     }
 
     /// Starts batches of equal parameters, those of `batches` at these places, and the reads of what they read.
-    fn start(&self, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<Read<G>>> {
+    fn start(&self, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
         let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
         let gates: Vec<&[SlotGate]> = sequence.iter().map(|batch| batch.gates).collect();
         let reading: Vec<usize> = places.iter().copied().filter(|&at| !batches[at].reads.is_empty()).collect();
@@ -210,27 +210,27 @@ impl<G: Gpu> Evaluator<G> {
         }
         let last = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?)));
         match (copies, &reading[..], last) {
-            (Some(pending), ..) => {
+            (Some(readback), ..) => {
                 let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
-                Ok(vec![Read { pending, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
+                Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
             }
             (None, &[at, ..], _) => self.read_slots(batches[at].arena, batches[at].reads, at),
             // a level of a circuit reads nothing: a word of its results tells when it is done
             (None, [], Some((arena, gate))) => {
                 let (buf, words) = arena.row(gate.result);
-                let pending = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
-                Ok(vec![Read { pending, parts: Vec::new() }])
+                let readback = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
+                Ok(vec![PendingRead { readback, parts: Vec::new() }])
             }
             (None, [], None) => Ok(Vec::new()),
         }
     }
 
     /// Starts to read slots of a batch's arena, one read for each chunk that they are in.
-    fn read_slots(&self, arena: &Arena<G>, slots: &[u32], batch: usize) -> Result<Vec<Read<G>>> {
+    fn read_slots(&self, arena: &Arena<G>, slots: &[u32], batch: usize) -> Result<Vec<PendingRead<G>>> {
         let start = |read: ChunkRead<'_, G>| {
-            let pending = self.gpu.read(read.buf, &read.ranges)?;
+            let readback = self.gpu.read(read.buf, &read.ranges)?;
             let part = |asked: &Range<usize>| ([batch, asked.start], asked.len() * arena.row_words);
-            Ok(Read { pending, parts: read.asked.iter().map(part).collect() })
+            Ok(PendingRead { readback, parts: read.asked.iter().map(part).collect() })
         };
         arena.reads(slots).into_iter().map(start).collect()
     }
@@ -251,7 +251,7 @@ impl<G: Gpu> Evaluator<G> {
         batches: &[&Batch<'_, G>],
         part: &[(usize, &[SlotGate])],
         copied: &[&Batch<'_, G>],
-    ) -> Result<Option<G::Pending>> {
+    ) -> Result<Option<G::Readback>> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
         let (stems, p) = (&key.stems, &key.params);
         let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
@@ -383,12 +383,12 @@ fn keys_together_max(card: &Card) -> usize {
 /// Batches under way.
 pub struct Pending<G: Gpu> {
     /// Of each sequence of launches, or of each chunk that it reads.
-    reads: Vec<Read<G>>,
+    reads: Vec<PendingRead<G>>,
 }
 
 /// A read under way.
-struct Read<G: Gpu> {
-    pending: G::Pending,
+struct PendingRead<G: Gpu> {
+    readback: G::Readback,
     /// What it reads, one part after another: which batch of the call asked for it and at which place, and the number of words.
     parts: Vec<([usize; 2], usize)>,
 }
@@ -419,7 +419,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
 
     fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
         for read in &pending.reads {
-            if !self.gpu.wait(&read.pending, wanted)? {
+            if !self.gpu.wait(&read.readback, wanted)? {
                 return Ok(false);
             }
         }
@@ -428,8 +428,8 @@ impl<G: Gpu> Backend for Evaluator<G> {
 
     fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
         let mut found = Vec::new();
-        for Read { pending, parts } in pending.reads {
-            let mut words = self.gpu.finish(pending)?;
+        for PendingRead { readback, parts } in pending.reads {
+            let mut words = self.gpu.finish(readback)?;
             // a word that was read to tell that the batch is done is no part of the answer
             words.truncate(parts.iter().map(|(_, count)| count).sum());
             // a copy less where one part is all of them
@@ -537,7 +537,7 @@ impl<G: Gpu> Stems for Evaluator<G> {
 
 impl<G: Gpu> Evaluator<G> {
     /// Bootstraps of torus rows, no more than go through together; the read of their samples.
-    fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Pending> {
+    fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Readback> {
         let (gpu, p) = (&self.gpu, &key.params);
         let rows = inputs.len() / (p.lwe_dimension + 1);
         let mut tables = Tables::default();

@@ -59,7 +59,7 @@ impl Gpu for Told {
     type Buf = Buf;
     type Module = ();
     /// Words that were asked for.
-    type Pending = Vec<u32>;
+    type Readback = Vec<u32>;
 
     fn card(&self) -> &Card {
         &self.card
