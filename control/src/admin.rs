@@ -1,4 +1,4 @@
-//! What an operator does on a data folder or a database, whether a node runs on it or not.
+//! The operator's commands on a data folder or a database. A node may run on it meanwhile.
 
 pub mod backup;
 pub mod keys;
@@ -25,7 +25,7 @@ use crate::{database, ids};
 
 /// A key that was just made.
 pub struct CreatedKey {
-    /// The key itself. It is stored nowhere: whoever drops it has lost it.
+    /// The key itself. It is stored nowhere, so this is the only copy.
     pub key: Zeroizing<String>,
     /// Its record's id.
     pub key_id: KeyId,
@@ -33,8 +33,11 @@ pub struct CreatedKey {
     pub account_id: AccountId,
 }
 
-/// Makes an API key: of an existing account, else of a new one on this plan (by default free, of a trial key trial). Works
-/// while a node runs on the same folder.
+/// Makes an API key of an existing account, or of a new one on this plan. The default plan is free, that of a trial key is
+/// trial. Nodes may run on the same folder.
+///
+/// # Errors
+/// When role and environment contradict each other, there is no such account, or the secret or the database cannot be used.
 pub async fn create_key(
     config: &Config,
     role: Role,
@@ -43,10 +46,10 @@ pub async fn create_key(
     plan: Option<Plan>,
 ) -> anyhow::Result<CreatedKey> {
     if (role == Role::Trial) != (environment == Environment::Trial) {
-        bail!("the role trial and the environment trial go together");
+        bail!("a trial key has both the role trial and the environment trial; give both or neither");
     }
     if role == Role::Trial && account.is_some() {
-        bail!("a trial key has an account of its own, which ends with it");
+        bail!("a trial key always gets a new account, which ends with the key: leave --account out");
     }
     let store = database::open_as_is(config).await?;
     let pepper = checked_secrets(config, &store).await?.pepper();
@@ -83,16 +86,17 @@ pub async fn create_key(
     Ok(CreatedKey { key: fresh.secret, key_id, account_id })
 }
 
-/// Makes data folder, node's name and database ready, as the first start of a node does: for keys that are there before it.
+/// Makes the data folder, the node's id and the database ready, as the first start of a node does, so that keys can be made
+/// before it.
 pub async fn prepare(config: &Config) -> anyhow::Result<()> {
     DataDir::open(&config.data_dir)?.node_id()?;
     database::migrate(config).await.map(drop)
 }
 
-/// The server's secret, if it is the one that the database knows.
+/// The server's secret; an error if the database's keys were made under another one.
 async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secrets> {
     let has_keys = store.has_api_keys().await?;
-    // a secret that is given needs no folder
+    // a secret in the settings needs no folder
     let folder = match &config.secret {
         Some(_) => DataDir::at(&config.data_dir),
         None => DataDir::of_node(&config.data_dir)?,
@@ -102,7 +106,7 @@ async fn checked_secrets(config: &Config, store: &Store) -> anyhow::Result<Secre
     Ok(secrets)
 }
 
-/// The database of a data folder in an operator's hands.
+/// The operator's access to the database of a data folder.
 pub struct Operator {
     store: Store,
     clock: Clock,
@@ -118,7 +122,7 @@ pub struct AccountFacts {
     pub plan: Plan,
     /// Its API keys that are not revoked.
     pub keys: i64,
-    /// When it came into being.
+    /// When it was made.
     pub created_at: String,
 }
 
@@ -132,12 +136,12 @@ impl Operator {
         Ok(Operator { store, clock: Clock::system(), cache_store: config.cache_store.clone() })
     }
 
-    /// Tells nodes that run what they would see in the database a second later.
+    /// Tells running nodes at once what they would read in the database within a second.
     async fn tell_nodes(&self, news: News) {
         if let Some(cache_store) = &self.cache_store
             && let Err(error) = cache_store::publish_once(cache_store, news).await
         {
-            eprintln!("ANGO_REDIS_URL: {error}; nodes see it within a second nevertheless");
+            eprintln!("ANGO_REDIS_URL: {error}; running nodes apply the change within a second all the same");
         }
     }
 

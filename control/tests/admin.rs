@@ -218,9 +218,9 @@ async fn every_command_works_as_a_program(kind: Kind) {
     let first = "01".repeat(32);
     assert!(place.table("list-lockouts").contains(&first));
     assert_eq!(place.json(&format!("clear-lockout {first}"))["cleared"], 1);
-    place.refused(&format!("clear-lockout {first}"), "nothing is known");
+    place.refused(&format!("clear-lockout {first}"), "there is no lockout");
     let nobody: IpAddr = "192.0.2.1".parse().unwrap();
-    place.refused(&format!("clear-lockout --address {nobody}"), "nothing is known");
+    place.refused(&format!("clear-lockout --address {nobody}"), "there is no lockout");
     assert!(place.table("clear-lockout --all").contains("2 lockouts cleared"));
 }
 

@@ -85,7 +85,7 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
     std::fs::write(answers.join("half.of.one"), "half").unwrap();
 
     assert!(done("admin backup copy", at).contains("backed up"));
-    refused("admin backup copy", at, "there already");
+    refused("admin backup copy", at, "exists already");
     refused("admin backup other --without-database", at, "is a file");
     let names = |folder: &Path| {
         let mut names: Vec<_> =

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use control::admin::lockouts::Forgiven;
+use control::admin::lockouts::LockoutChoice;
 use control::caller::Role;
 use control::caller::{Plan, PlanLimits};
 use control::config::Config;
@@ -179,7 +179,7 @@ async fn a21_a_lock_is_one_on_every_node_without_waiting_and_so_is_its_end() {
         list(server, &key).await.error(429, "BRUTE_FORCE_LOCKOUT");
     }
     let operator = one.operator().await;
-    assert!(operator.clear_lockouts(one.running().config(), &Forgiven::All).await.unwrap() >= 1);
+    assert!(operator.clear_lockouts(one.running().config(), &LockoutChoice::All).await.unwrap() >= 1);
     for server in [&one, &other] {
         becomes(server, Request::get(SESSIONS).key(&key), 200).await;
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use client::Preset;
-use control::admin::lockouts::Forgiven;
+use control::admin::lockouts::LockoutChoice;
 use control::caller::{Environment, PlanLimits, Role, UNLIMITED};
 use serde_json::json;
 use tests::TestServer;
@@ -112,7 +112,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     while operator.lockouts().await.unwrap().is_empty() {
         assert!(started.elapsed() < Duration::from_secs(60), "the lock is not told");
     }
-    operator.clear_lockouts(server.running().config(), &Forgiven::All).await.unwrap();
+    operator.clear_lockouts(server.running().config(), &LockoutChoice::All).await.unwrap();
     while attempt(11).await.status == 429 {
         assert!(started.elapsed() < Duration::from_secs(60), "the lock does not end");
     }

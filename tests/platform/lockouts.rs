@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use control::admin::Operator;
-use control::admin::lockouts::Forgiven;
+use control::admin::lockouts::LockoutChoice;
 use control::caller::Role;
 use serde_json::json;
 use tests::TestServer;
@@ -200,7 +200,7 @@ async fn a21_an_operator_sees_locks_and_ends_them() {
         assert!(asked.elapsed() < MINUTE, "the lock is not told");
     };
     assert_eq!((locked.len(), locked[0].kind, &locked[0].key_id), (1, "address", &None));
-    let forgiven = Forgiven::Address("192.0.2.1".parse().unwrap());
+    let forgiven = LockoutChoice::Address("192.0.2.1".parse().unwrap());
     assert_eq!(operator.clear_lockouts(config, &forgiven).await.unwrap(), 1);
     assert!(operator.clear_lockouts(config, &forgiven).await.is_err());
     assert!(operator.lockouts().await.unwrap().is_empty());
@@ -318,7 +318,7 @@ async fn an_operator_ends_a_user_s_wait() {
     let config = server.running().config();
     let operator = Operator::open(config).await.unwrap();
     let asked = Instant::now();
-    while operator.clear_lockouts(config, &Forgiven::User("Ada@Example.org".to_owned())).await.is_err() {
+    while operator.clear_lockouts(config, &LockoutChoice::User("Ada@Example.org".to_owned())).await.is_err() {
         assert!(asked.elapsed() < MINUTE, "the wait is not told");
     }
     while sign_in(&server, "ada@example.org", PASSWORD, "192.0.2.1").await.status != 200 {

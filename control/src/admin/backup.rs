@@ -1,8 +1,8 @@
-//! A node's folder with its embedded database in another folder, and back.
+//! Copies a node's data folder with its embedded database to a backup folder, and back.
 //!
-//! A backup is a folder with a manifest that names every file with its SHA-256. It is written under another name and
-//! renamed when everything is on the disk, so that a folder of that name is whole; restoring does the same. It holds the
-//! server's secret: a reader of it can read kept answers and sign session tokens.
+//! A backup is a folder with a manifest that names every file with its SHA-256. It is written under a temporary name and
+//! renamed when everything is on the disk, so a folder under the wanted name is whole. A restore does the same. A backup
+//! holds the server's secret: with it one can read kept answers and sign session tokens.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -26,54 +26,57 @@ const NODE_ID: &str = "node-id";
 /// Bytes of a manifest at most: that of some hundred thousand answers.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
-/// What a backup says of itself.
+/// The file that describes a backup.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     format: u32,
-    /// Version of the program that wrote it.
+    /// Version of the program that made the backup.
     pub version: String,
-    /// When.
+    /// When the backup was made.
     pub created_at: String,
-    /// Whether the database is in it.
+    /// Whether the database is in the backup.
     pub database: bool,
-    /// Whether the server's secret is in it; else it is in the settings (`ANGO_SECRET`).
+    /// Whether the server's secret is in the backup; else it is in the settings (`ANGO_SECRET`).
     pub secret: bool,
-    /// Every other file, by its path in the folder.
-    files: BTreeMap<String, Entry>,
+    /// Every other file, by its path in the backup's folder.
+    files: BTreeMap<String, FileFacts>,
 }
 
+/// What the manifest says of a file.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct FileFacts {
     bytes: u64,
     sha256: String,
 }
 
-/// Writes a backup to a folder that is not there, while nodes work. `without_database`: of a node on PostgreSQL, whose
-/// database `pg_dump` copies.
+/// Writes a backup to a new folder; nodes may run. `without_database` is for a node on PostgreSQL, whose database `pg_dump`
+/// copies.
 ///
 /// # Errors
-/// When half of it is asked for, the folder is there, or it cannot be written.
+/// When `without_database` does not fit the node's database, the folder exists, or it cannot be written.
 pub async fn backup(config: &Config, target: &Path, without_database: bool) -> anyhow::Result<Manifest> {
     let folder = DataDir::of_node(&config.data_dir)?;
     let store = database::open_as_is(config).await?;
     match (store.database(), without_database) {
-        ("sqlite", true) => bail!("--without-database: the database of this node is a file, and is in every backup"),
+        ("sqlite", true) => bail!(
+            "--without-database is for PostgreSQL; the database of this node is a file, and every backup holds it"
+        ),
         ("postgres", false) => bail!(
-            "the database of this node is PostgreSQL: copy it with pg_dump, and give --without-database for the folder; \
-             one without the other is no backup"
+            "the database of this node is PostgreSQL: copy it with pg_dump, and run this command with \
+             --without-database to copy the data folder; a restore needs both"
         ),
         _ => {}
     }
-    ensure!(!target.exists(), "{} is there already", target.display());
+    ensure!(!target.exists(), "{} exists already: name a new folder", target.display());
     let staged = Staged::beside(target)?;
     let mut files = BTreeMap::new();
-    // objects before the database and again after it: what its rows name was there then, or came meanwhile
+    // before the database and again after it: an object that its rows name was there before, or was written meanwhile
     copy_objects(&folder, &staged, &mut files)?;
     if !without_database {
         store.copy_to(&staged.path.join(OWN_DATABASE)).await?;
-        files.insert(OWN_DATABASE.to_owned(), entry(&staged.path.join(OWN_DATABASE))?);
+        files.insert(OWN_DATABASE.to_owned(), facts_of(&staged.path.join(OWN_DATABASE))?);
     }
     copy_objects(&folder, &staged, &mut files)?;
     for name in [PEPPER, NODE_ID] {
@@ -92,7 +95,7 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     };
     ensure!(
         manifest.secret || config.secret.is_some(),
-        "there is neither a secret in {} nor ANGO_SECRET: this backup could not be used",
+        "there is no secret, neither in {} nor in ANGO_SECRET: API keys would not work after a restore",
         config.data_dir.display()
     );
     let mut file = blobs::new_file(&staged.path.join(MANIFEST))?;
@@ -104,28 +107,34 @@ pub async fn backup(config: &Config, target: &Path, without_database: bool) -> a
     Ok(manifest)
 }
 
-/// Makes the data folder from a backup: every file is checked before anything is made.
+/// Makes the data folder from a backup. It appears only when every file was copied and checked.
 ///
 /// # Errors
-/// When the backup is not whole, or the data folder holds anything.
+/// When the backup is damaged or does not fit the settings, or the data folder is not empty.
 pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
     let manifest = read_manifest(source)?;
     if manifest.database && !config.has_own_database() {
-        bail!("ANGO_DATABASE_URL: the backup's database is a file of the data folder; leave the setting out");
+        bail!(
+            "ANGO_DATABASE_URL: leave this setting out: the backup holds a database that is a file of the data folder"
+        );
     }
     if !manifest.database && config.has_own_database() {
-        bail!("the backup holds no database: restore that with pg_restore first, and give ANGO_DATABASE_URL");
+        bail!(
+            "the backup holds no database: restore the dump of pg_dump first, then set ANGO_DATABASE_URL to that database"
+        );
     }
     if !manifest.secret && config.secret.is_none() {
-        bail!("ANGO_SECRET: the backup holds no secret; give the one that the node had, or its API keys do not work");
+        bail!(
+            "ANGO_SECRET: set it to the secret that the node had: the backup holds none, and API keys do not work without it"
+        );
     }
     let target = &config.data_dir;
     let taken = target.is_dir() && fs::read_dir(target)?.next().is_some();
-    ensure!(!taken, "ANGO_DATA_DIR: {} is not empty: restore to a folder that is not there", target.display());
+    ensure!(!taken, "ANGO_DATA_DIR: {} is not empty: restore to a new folder", target.display());
     let staged = Staged::beside(target)?;
     for (name, known) in &manifest.files {
         let copied = copy(&source.join(name), &staged.path.join(name))?;
-        ensure!(copied == *known, "{name} is damaged: it is not what was backed up");
+        ensure!(copied == *known, "{name} is damaged: it differs from what the manifest says");
     }
     staged.take(target)?;
     tracing::info!(target: "security", folder = %source.display(), "backup restored by the operator");
@@ -135,10 +144,15 @@ pub fn restore(config: &Config, source: &Path) -> anyhow::Result<Manifest> {
 fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     let path = folder.join(MANIFEST);
     let mut text = String::new();
-    let file = File::open(&path).with_context(|| format!("{} is no backup: no {MANIFEST}", folder.display()))?;
+    let file = File::open(&path)
+        .with_context(|| format!("{} is no backup: it has no readable {MANIFEST}", folder.display()))?;
     file.take(MANIFEST_BYTES_MAX).read_to_string(&mut text)?;
     let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
-    ensure!(manifest.format == FORMAT, "the backup is of format {}, this program reads {FORMAT}", manifest.format);
+    ensure!(
+        manifest.format == FORMAT,
+        "the backup is of format {}; this program reads format {FORMAT}",
+        manifest.format
+    );
     for name in manifest.files.keys() {
         let plain = [OWN_DATABASE, PEPPER, NODE_ID].contains(&name.as_str());
         let lasting = |kind| ObjectKind::from_name(kind).is_some_and(|kind| ObjectKind::LASTING.contains(&kind));
@@ -152,12 +166,12 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
 }
 
 /// Copies the objects of a node's folder that were not copied yet. (Compiled kernels are made again.)
-fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, Entry>) -> anyhow::Result<()> {
+fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, FileFacts>) -> anyhow::Result<()> {
     for kind in ObjectKind::LASTING {
         let Ok(objects) = fs::read_dir(folder_of(folder.path(), kind)) else { continue };
         for object in objects {
             let source = object?.path();
-            // half-written ones have other names
+            // a half-written object has another name
             let Some(name) = source.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)) else {
                 continue;
             };
@@ -168,7 +182,7 @@ fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, 
             }
             match copy(&source, &target) {
                 Ok(copied) => drop(files.insert(name, copied)),
-                // its row was removed meanwhile
+                // the object was removed meanwhile, after its row
                 Err(_) if !source.exists() => drop(fs::remove_file(&target)),
                 Err(error) => return Err(error),
             }
@@ -177,20 +191,20 @@ fn copy_objects(folder: &DataDir, staged: &Staged, files: &mut BTreeMap<String, 
     Ok(())
 }
 
-/// Copies a file to one that only its owner may read, and to the disk.
-fn copy(source: &Path, target: &Path) -> anyhow::Result<Entry> {
+/// Copies a file to a new file that only its owner may read, and waits until it is on the disk.
+fn copy(source: &Path, target: &Path) -> anyhow::Result<FileFacts> {
     let mut to = blobs::new_file(target).with_context(|| format!("cannot write {}", target.display()))?;
     let copied = stream(source, &mut to)?;
     to.sync_all()?;
     Ok(copied)
 }
 
-fn entry(path: &Path) -> anyhow::Result<Entry> {
+fn facts_of(path: &Path) -> anyhow::Result<FileFacts> {
     stream(path, &mut std::io::sink())
 }
 
-/// Sends a file's bytes on; what they are.
-fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<Entry> {
+/// Writes a file's bytes to `to`; gives their number and digest.
+fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<FileFacts> {
     let read = || format!("cannot read {}", source.display());
     let mut from = File::open(source).with_context(read)?;
     let (mut hash, mut bytes) = (Sha256::new(), 0);
@@ -198,7 +212,7 @@ fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<Entry> {
     loop {
         let count = from.read(&mut buffer).with_context(read)?;
         if count == 0 {
-            return Ok(Entry { bytes, sha256: hex::encode(hash.finalize()) });
+            return Ok(FileFacts { bytes, sha256: hex::encode(hash.finalize()) });
         }
         hash.update(&buffer[..count]);
         to.write_all(&buffer[..count])?;
@@ -206,13 +220,13 @@ fn stream(source: &Path, to: &mut impl Write) -> anyhow::Result<Entry> {
     }
 }
 
-/// A folder that is being filled; removed unless it is taken.
+/// A folder that is being filled under a temporary name. Dropping it removes it.
 struct Staged {
     path: PathBuf,
 }
 
 impl Staged {
-    /// Beside the place where it shall be, so that a rename puts it there.
+    /// Makes it in the folder that holds `target`, so that a rename puts it there.
     fn beside(target: &Path) -> anyhow::Result<Staged> {
         let name = target.file_name().with_context(|| format!("{} has no name", target.display()))?;
         let mut staged = name.to_owned();
@@ -227,7 +241,7 @@ impl Staged {
         Ok(Staged { path })
     }
 
-    /// Puts it in its place, which holds nothing.
+    /// Renames it to `target`, which must not exist or be an empty folder.
     fn take(self, target: &Path) -> anyhow::Result<()> {
         for kind in ObjectKind::LASTING {
             sync(&folder_of(&self.path, kind))?;
@@ -241,7 +255,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // nothing is there when it was taken
+        // after a rename there is nothing to remove
         let _ = fs::remove_dir_all(&self.path);
     }
 }

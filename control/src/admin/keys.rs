@@ -1,4 +1,4 @@
-//! API keys of an account or of a user in an operator's hands.
+//! What an operator does with API keys of an account or of a user.
 
 use std::collections::HashMap;
 
@@ -12,32 +12,32 @@ use crate::clock::Timestamp;
 /// A key as an operator sees it.
 #[derive(Debug, Serialize)]
 pub struct KeyFacts {
-    /// `ak_...`
+    /// The key's id: `ak_...`.
     pub key_id: String,
-    /// Owner.
+    /// The account that owns the key.
     pub account_id: String,
     /// First 16 characters of the key.
     pub key_prefix: String,
-    /// What it may do.
+    /// What the key may do.
     pub role: Role,
-    /// What it is for.
+    /// What the key is for.
     pub environment: Environment,
-    /// Whether it works.
+    /// Whether the key works.
     pub status: KeyStatus,
-    /// When it was last used, to the minute.
+    /// When the key was last used, to the minute.
     pub last_used_at: Option<String>,
     /// `lin_...`: a rotated key and its successors have the same.
     pub lineage_id: String,
     /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. None for keys that an operator or
     /// a trial made.
     pub made_by: Option<String>,
-    /// When it was made.
+    /// When the key was made.
     pub created_at: String,
-    /// When it ends by itself.
+    /// When the key expires.
     pub expires_at: Option<String>,
-    /// When a successor took its place.
+    /// When a successor replaced the key.
     pub rotated_at: Option<String>,
-    /// When it was revoked.
+    /// When the key was revoked.
     pub revoked_at: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// The keys that a user made, and those they were rotated to, oldest first.
+    /// The keys that a user made, and the successors of these keys, oldest first.
     ///
     /// # Errors
     /// When there is no such user.
@@ -77,7 +77,7 @@ impl Operator {
         Ok(keys)
     }
 
-    /// Ends all keys of an account at once. How many lineages of keys worked until now.
+    /// Revokes all keys of an account at once. Gives the number of lineages that had a working key.
     ///
     /// # Errors
     /// When there is no such account.
@@ -85,10 +85,10 @@ impl Operator {
         anyhow::ensure!(self.store.has_account(account.as_str()).await?, "there is no account {account}");
         let lineages = self.store.revoke_keys_of_account(account.as_str(), self.clock.now().0).await?;
         tracing::info!(target: "security", account_id = account.as_str(), keys = lineages.len(), "keys revoked by the operator");
-        Ok(self.forgotten(lineages).await)
+        Ok(self.tell_revoked(lineages).await)
     }
 
-    /// Ends all keys at once that a user made. How many lineages of keys worked until now.
+    /// Revokes at once all keys that a user made. Gives the number of lineages that had a working key.
     ///
     /// # Errors
     /// When there is no such user.
@@ -96,11 +96,11 @@ impl Operator {
         let user = self.user(email_or_id).await?;
         let lineages = self.store.revoke_keys_of_user(&user.user_id, self.clock.now().0).await?;
         tracing::info!(target: "security", user_id = user.user_id, keys = lineages.len(), "keys revoked by the operator");
-        Ok(self.forgotten(lineages).await)
+        Ok(self.tell_revoked(lineages).await)
     }
 
-    /// Tells nodes of revoked lineages; how many there are.
-    pub(super) async fn forgotten(&self, lineages: Vec<String>) -> usize {
+    /// Tells running nodes which lineages were revoked. Gives their number.
+    pub(super) async fn tell_revoked(&self, lineages: Vec<String>) -> usize {
         let count = lineages.len();
         for lineage in lineages {
             self.tell_nodes(News::Keys { lineage }).await;

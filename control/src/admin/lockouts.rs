@@ -1,4 +1,4 @@
-//! Lockouts in an operator's hands (readings A21).
+//! What an operator does with lockouts (readings A21).
 
 use std::net::IpAddr;
 
@@ -11,36 +11,36 @@ use crate::cache_store::News;
 use crate::clock::Timestamp;
 use crate::config::Config;
 
-/// Who is locked, as an operator sees it. Neither addresses nor e-mails nor what was shown is known, only digests of them.
+/// A lockout as an operator sees it. Addresses, e-mails and credentials are not stored, only digests of them.
 #[derive(Debug, Serialize)]
 pub struct LockoutFacts {
     /// The digest in hexadecimal.
     pub lockout_id: String,
     /// What the digest is of: `key`, `address`, `user` or `sign_up`.
     pub kind: &'static str,
-    /// When it ends by itself.
+    /// When the lockout ends.
     pub locked_until: String,
-    /// The API key, if that is what was shown: one that was revoked or has expired.
+    /// The API key that is locked out, if the node knows it: a revoked or an expired one.
     pub key_id: Option<String>,
-    /// Its owner.
+    /// The account that owns this key.
     pub account_id: Option<String>,
 }
 
-/// Whom to forgive.
+/// Which lockouts an operator clears.
 #[derive(Clone, Debug)]
-pub enum Forgiven {
+pub enum LockoutChoice {
     /// One of [`Operator::lockouts`], by its id.
     Lockout(String),
-    /// A client's network.
+    /// That of a client's address, or of its /64 network.
     Address(IpAddr),
-    /// A user, by the e-mail.
+    /// That of the user with this e-mail.
     User(String),
-    /// Everybody.
+    /// All of them.
     All,
 }
 
 impl Operator {
-    /// Who is locked now, the longest lock first.
+    /// The lockouts of this moment, the last to end first.
     pub async fn lockouts(&self) -> anyhow::Result<Vec<LockoutFacts>> {
         let locked = self.store.locked(self.clock.now().0).await?;
         let facts = locked.into_iter().map(|locked| LockoutFacts {
@@ -53,25 +53,26 @@ impl Operator {
         Ok(facts.collect())
     }
 
-    /// Ends locks and forgets failed attempts; how many were locked or had some. Nodes that run see it within a second.
+    /// Ends lockouts and resets counts of failed attempts. Gives the number of records removed. Running nodes apply it within
+    /// a second.
     ///
     /// # Errors
-    /// When there is nothing to forgive.
-    pub async fn clear_lockouts(&self, config: &Config, forgiven: &Forgiven) -> anyhow::Result<u64> {
-        let subject = match forgiven {
-            Forgiven::All => None,
-            Forgiven::Lockout(id) => {
+    /// When there is no such lockout and no count of failed attempts.
+    pub async fn clear_lockouts(&self, config: &Config, choice: &LockoutChoice) -> anyhow::Result<u64> {
+        let subject = match choice {
+            LockoutChoice::All => None,
+            LockoutChoice::Lockout(id) => {
                 let mut subject = [0; 32];
                 if hex::decode_to_slice(id, &mut subject).is_err() {
-                    bail!("{id} is no id of a lockout: `list-lockouts` shows them");
+                    bail!("{id} is not the id of a lockout: `ango admin list-lockouts` shows the ids");
                 }
                 Some(subject)
             }
-            Forgiven::Address(address) => Some(self.digests(config).await?.address(*address)),
-            Forgiven::User(email) => Some(self.digests(config).await?.user(email)),
+            LockoutChoice::Address(address) => Some(self.digests(config).await?.address(*address)),
+            LockoutChoice::User(email) => Some(self.digests(config).await?.user(email)),
         };
         match self.store.clear_lockouts(subject.as_ref(), self.clock.now().0).await? {
-            0 if subject.is_some() => bail!("nothing is known of it"),
+            0 if subject.is_some() => bail!("there is no lockout and no failed attempt to clear"),
             cleared => {
                 tracing::info!(target: "security", cleared, "lockouts cleared by the operator");
                 self.tell_nodes(News::Lockouts).await;

@@ -1,4 +1,4 @@
-//! The key of the node's own session tokens in an operator's hands.
+//! How an operator replaces the key that signs session tokens.
 
 use anyhow::bail;
 use serde::Serialize;
@@ -8,23 +8,24 @@ use crate::access::issuer;
 use crate::clock::Timestamp;
 use crate::config::Config;
 
-/// A rotation as an operator sees it.
+/// A new signing key as an operator sees it.
 #[derive(Debug, Serialize)]
 pub struct SigningKeyFacts {
-    /// Names the new key in the key set.
+    /// The new key's id in the key set.
     pub kid: String,
-    /// When the last token of the old one has ended.
+    /// When the last token of the old key expires.
     pub old_key_ends_at: String,
 }
 
 impl Operator {
-    /// Lets a new key sign session tokens. Nodes that run take it within a minute; tokens of the old one go on to their end.
+    /// Makes a new key that signs session tokens. Running nodes use it within a minute. Tokens of the old key stay valid until
+    /// they expire.
     ///
     /// # Errors
-    /// When no node has made a key yet, or users sign in elsewhere.
+    /// When no node has made a key yet, or an external issuer signs users in.
     pub async fn rotate_signing_key(&self, config: &Config) -> anyhow::Result<SigningKeyFacts> {
         if config.auth.external_issuer.is_some() {
-            bail!("users of this node sign in with ANGO_OIDC_ISSUER");
+            bail!("users of this node sign in at ANGO_OIDC_ISSUER, which has signing keys of its own");
         }
         let secrets = checked_secrets(config, &self.store).await?;
         let now = self.clock.now();
@@ -33,7 +34,7 @@ impl Operator {
                 tracing::info!(target: "security", kid, "signing key rotated by the operator");
                 Ok(SigningKeyFacts { kid, old_key_ends_at: Timestamp::rfc3339(ends) })
             }
-            None => bail!("there is no key yet: the first start of a node makes it"),
+            None => bail!("there is no key yet: the first start of a node makes one"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an account used, in an operator's hands.
+//! What an account used, for an operator.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::clock::Timestamp;
 /// What an account used in a month (UTC) with keys of one environment.
 #[derive(Debug, Serialize)]
 pub struct UsageFacts {
-    /// Its first day.
+    /// The month's first day.
     pub month: String,
-    /// Of its keys.
+    /// The environment of the keys.
     pub environment: Environment,
     /// Requests that were charged: gates, batches, circuits.
     pub operations: i64,
@@ -23,9 +23,9 @@ pub struct UsageFacts {
     pub gates: i64,
     /// Bootstrap operations, by the tariff.
     pub bootstrap_ops: i64,
-    /// What was charged, in thousandths of a yen.
+    /// Amount charged, in thousandths of a yen.
     pub cost_milli_yen: i64,
-    /// Time of devices, in seconds.
+    /// Computing time of devices, in seconds.
     pub compute_s: f64,
 }
 
@@ -39,7 +39,7 @@ impl Operator {
         let mut facts = Vec::new();
         let mut end = Period::of(self.clock.now()).month_reset_s();
         for _ in 0..months {
-            // a second before a month's end is in it; its first moment is the end of the month before
+            // one second before a month's end lies in that month, whose first moment is the end of the month before
             let last = Timestamp((end as i64 - 1) * 1_000_000);
             let before = Period { month: Period::of(last).month - 1, ..Period::of(last) };
             let (from, to) = (before.month_reset_s() as i64 * 1_000_000, end as i64 * 1_000_000);

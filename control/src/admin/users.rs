@@ -1,4 +1,4 @@
-//! Users of the dashboard, as an operator makes them and shuts them out.
+//! What an operator does with users of the dashboard.
 
 use anyhow::{Context, bail};
 use api::{AccountId, UserId};
@@ -17,31 +17,31 @@ use crate::{database, ids};
 /// A user as an operator sees it.
 #[derive(Debug, Serialize)]
 pub struct UserFacts {
-    /// `usr_...`
+    /// The user's id: `usr_...`.
     pub user_id: String,
     /// None for users of an external issuer.
     pub email: Option<String>,
     /// None before the first sign-in.
     pub account_id: Option<String>,
-    /// What they may do.
+    /// What the user may do.
     pub role: Role,
-    /// Where they sign in, if not here.
+    /// The external issuer, if the user signs in there.
     pub issuer: Option<String>,
-    /// What that issuer calls them.
+    /// The user's id at that issuer.
     pub subject: Option<String>,
     /// When the user was made.
     pub created_at: String,
-    /// When they last gave their password.
+    /// When the user last signed in with the password.
     pub last_sign_in_at: Option<String>,
-    /// When they were shut out.
+    /// When the user was disabled.
     pub disabled_at: Option<String>,
 }
 
 impl Operator {
-    /// Makes a user with a password. The account comes with the first sign-in unless one is named.
+    /// Makes a user with a password. Without `account`, the first sign-in makes one.
     ///
     /// # Errors
-    /// When e-mail, password, role or account will not do, or the e-mail is another user's.
+    /// When e-mail, password, role or account is refused, or another user has the e-mail.
     pub async fn create_user(
         &self,
         email: &str,
@@ -50,7 +50,7 @@ impl Operator {
         account: Option<&AccountId>,
     ) -> anyhow::Result<UserId> {
         if role == Role::Trial {
-            bail!("the role trial is for keys");
+            bail!("the role trial is for keys, not for users");
         }
         let email = users::normal_email(email).with_context(|| format!("{email:?} is not an e-mail address"))?;
         if let Err(issue) = passwords::check(password) {
@@ -75,7 +75,7 @@ impl Operator {
             let (user_id, role) = (user_id.as_str(), role.as_str());
             tracing::info!(target: "security", user_id, role, "user made by the operator");
         } else {
-            bail!("there is a user with the e-mail {email}")
+            bail!("there is a user with the e-mail {email} already")
         }
         Ok(user_id)
     }
@@ -85,10 +85,10 @@ impl Operator {
         Ok(self.store.users().await?.into_iter().map(facts).collect())
     }
 
-    /// Shuts a user out: no sign-in, and an end to all their session tokens within a second. Their API keys stay.
+    /// Disables a user: no sign-in, and all the user's session tokens end within a second. The user's API keys stay.
     ///
     /// # Errors
-    /// When there is no such user, or they were shut out before.
+    /// When there is no such user, or the user is disabled.
     pub async fn disable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
         let user = self.user(email_or_id).await?;
         let now = self.clock.now();
@@ -100,10 +100,10 @@ impl Operator {
         Ok(facts(User { disabled_at: Some(now.0), ..user }))
     }
 
-    /// Lets a user in again who was shut out; they sign in anew.
+    /// Enables a disabled user, who has to sign in again.
     ///
     /// # Errors
-    /// When there is no such user, or they are not shut out.
+    /// When there is no such user, or the user is not disabled.
     pub async fn enable_user(&self, email_or_id: &str) -> anyhow::Result<UserFacts> {
         let user = self.user(email_or_id).await?;
         if !self.store.enable_user(&user.user_id).await? {
@@ -114,13 +114,13 @@ impl Operator {
         Ok(facts(User { disabled_at: None, ..user }))
     }
 
-    /// Gives a user another role. Their sign-ins end, with their session tokens within a second: those say the old role.
+    /// Gives a user another role. The user's sign-ins end, and within a second the session tokens, which carry the old role.
     ///
     /// # Errors
     /// When there is no such user, or the role is for keys.
     pub async fn set_role(&self, email_or_id: &str, role: Role) -> anyhow::Result<UserFacts> {
         if role == Role::Trial {
-            bail!("the role trial is for keys");
+            bail!("the role trial is for keys, not for users");
         }
         let user = self.user(email_or_id).await?;
         self.store.set_role(&user.user_id, role, self.clock.now().0).await?;
@@ -130,14 +130,16 @@ impl Operator {
         Ok(facts(User { role, ..user }))
     }
 
-    /// Ends all sign-ins of a user, and their session tokens within a second. How many there were.
+    /// Ends all sign-ins of a user, and the session tokens within a second. Gives the number of sign-ins.
     ///
     /// # Errors
-    /// When there is no such user, or they sign in elsewhere.
+    /// When there is no such user, or the user signs in at an external issuer.
     pub async fn sign_out(&self, email_or_id: &str) -> anyhow::Result<(UserFacts, u64)> {
         let user = self.user(email_or_id).await?;
         if user.issuer.is_some() {
-            bail!("{email_or_id} signs in with ANGO_OIDC_ISSUER: end it there, or use `ango admin disable-user`");
+            bail!(
+                "{email_or_id} signs in at ANGO_OIDC_ISSUER: sign the user out there, or use `ango admin disable-user`"
+            );
         }
         let ended = self.store.end_sign_ins(&user.user_id, self.clock.now().0).await?;
         tracing::info!(target: "security", user_id = user.user_id, sign_ins = ended, "user signed out by the operator");
@@ -145,31 +147,32 @@ impl Operator {
         Ok((facts(user), ended))
     }
 
-    /// Removes a user, and ends their sign-ins and the keys that they made. Their account stays with all that it owns. How
-    /// many lineages of keys worked until now.
+    /// Deletes a user, and ends the user's sign-ins and the keys that the user made. The account stays with all that it owns.
+    /// Gives the number of lineages that had a working key.
     ///
     /// # Errors
-    /// When there is no such user, or an external issuer would bring them back.
+    /// When there is no such user, or the user signs in at an external issuer, which would bring the user back.
     pub async fn delete_user(&self, email_or_id: &str) -> anyhow::Result<(UserFacts, usize)> {
         let user = self.user(email_or_id).await?;
         if user.issuer.is_some() {
             bail!(
-                "{email_or_id} would be back with their next token of ANGO_OIDC_ISSUER: use `ango admin disable-user`"
+                "{email_or_id} signs in at ANGO_OIDC_ISSUER, and the next token from there would make the user again: use \
+                 `ango admin disable-user`"
             );
         }
         let lineages = self.store.delete_user(&user.user_id, self.clock.now().0).await?;
         let (user_id, keys) = (user.user_id.as_str(), lineages.len());
         tracing::info!(target: "security", user_id, keys, "user deleted by the operator");
         self.tell_nodes(News::Tokens).await;
-        self.forgotten(lineages).await;
+        self.tell_revoked(lineages).await;
         Ok((facts(user), keys))
     }
 
-    /// A link by which a user sets another password, once, within a day; it ends the one before. Until then the old
-    /// password goes on.
+    /// A link with which a user sets a new password. It works once, within a day, and ends the link before it. Until it is
+    /// used the old password stays valid.
     ///
     /// # Errors
-    /// When there is no such user, or they are shut out or sign in elsewhere.
+    /// When there is no such user, or the user is disabled or signs in at an external issuer.
     pub async fn reset_link(
         &self,
         config: &Config,
@@ -177,7 +180,7 @@ impl Operator {
     ) -> anyhow::Result<(UserFacts, Zeroizing<String>)> {
         let user = self.user(email_or_id).await?;
         if user.email.is_none() || config.auth.external_issuer.is_some() {
-            bail!("{email_or_id} has no password here");
+            bail!("{email_or_id} has no password on this node: an external issuer signs this user in");
         }
         if user.disabled_at.is_some() {
             bail!("{email_or_id} is disabled: `ango admin enable-user` first");
@@ -209,17 +212,17 @@ impl Operator {
     }
 }
 
-/// A link that creates the first administrator; it ends the one before.
+/// A link that creates the first administrator. It ends the link before it.
 ///
 /// # Errors
 /// When there are users already.
 pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     let store = database::open_as_is(config).await?;
     if config.auth.external_issuer.is_some() {
-        bail!("users of this node sign in with ANGO_OIDC_ISSUER");
+        bail!("users of this node sign in at ANGO_OIDC_ISSUER: no administrator is created here");
     }
     if store.has_users().await? {
-        bail!("there are users already: make another one with `ango admin create-user`");
+        bail!("there are users already: create another one with `ango admin create-user`");
     }
     let secrets = checked_secrets(config, &store).await?;
     tracing::info!(target: "security", "setup link made by the operator");
@@ -229,7 +232,7 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     Ok(link)
 }
 
-/// Where the node is, as far as its settings tell.
+/// The node's address in links: the public URL of the settings, else the address that it listens on.
 fn base_url(config: &Config) -> String {
     config.public_url.clone().unwrap_or_else(|| format!("http://{}", config.listen))
 }

@@ -1,4 +1,4 @@
-//! `ango admin`: accounts, keys and plans, whether a node runs on the data folder or not. A table for people, JSON for scripts.
+//! `ango admin`: accounts, keys and plans. A node may run on the data folder meanwhile. A table for people, JSON for scripts.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::common::Common;
 use super::{backups, users};
-use crate::admin::lockouts::Forgiven;
+use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
 
@@ -144,10 +144,10 @@ pub struct ClearLockout {
     common: Common,
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// For settings that are refused, a database that does not answer, and what is not there.
+/// When the settings are refused, the database does not answer, or what the command names does not exist.
 pub async fn run(command: Admin) -> anyhow::Result<()> {
     match command {
         Admin::CreateKey(args) => create_key(args).await,
@@ -172,7 +172,7 @@ async fn create_key(args: CreateKey) -> anyhow::Result<()> {
         println!("{}", json!({ "key": key, "key_id": key_id, "account_id": account_id }));
     } else {
         println!("{}", *created.key);
-        eprintln!("key {} of account {}. It cannot be shown again: keep it", created.key_id, created.account_id);
+        eprintln!("key {} of account {}. Keep it: it cannot be shown again", created.key_id, created.account_id);
     }
     Ok(())
 }
@@ -247,14 +247,14 @@ async fn list_lockouts(args: ListLockouts) -> anyhow::Result<()> {
 }
 
 async fn clear_lockout(args: ClearLockout) -> anyhow::Result<()> {
-    let forgiven = match (args.lockout, args.address, args.user) {
-        (Some(id), ..) => Forgiven::Lockout(id),
-        (None, Some(address), _) => Forgiven::Address(address),
-        (None, None, Some(email)) => Forgiven::User(email),
-        (None, None, None) => Forgiven::All,
+    let choice = match (args.lockout, args.address, args.user) {
+        (Some(id), ..) => LockoutChoice::Lockout(id),
+        (None, Some(address), _) => LockoutChoice::Address(address),
+        (None, None, Some(email)) => LockoutChoice::User(email),
+        (None, None, None) => LockoutChoice::All,
     };
     let config = args.common.config()?;
-    let cleared = Operator::open(&config).await?.clear_lockouts(&config, &forgiven).await?;
+    let cleared = Operator::open(&config).await?.clear_lockouts(&config, &choice).await?;
     args.common.done(json!({ "cleared": cleared }), format!("{cleared} lockouts cleared"));
     Ok(())
 }

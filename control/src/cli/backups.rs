@@ -28,7 +28,7 @@ pub struct Backup {
     common: Common,
 }
 
-/// Make the data folder from a backup. The data folder must not exist, or be empty.
+/// Make the data folder from a backup. The data folder must not exist or must be empty.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// A folder that `backup` made.
@@ -38,10 +38,10 @@ pub struct Restore {
     common: Common,
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// For settings that are refused, and as [`backup::backup`] and [`backup::restore`].
+/// When the settings are refused, and as [`backup::backup`] and [`backup::restore`].
 pub async fn run(command: Backups) -> anyhow::Result<()> {
     match command {
         Backups::Backup(args) => {
@@ -55,7 +55,7 @@ pub async fn run(command: Backups) -> anyhow::Result<()> {
             told(
                 &args.common,
                 &manifest,
-                format!("{} is as it was at {}", config.data_dir.display(), manifest.created_at),
+                format!("restored {} as it was at {}", config.data_dir.display(), manifest.created_at),
             );
         }
     }

@@ -135,10 +135,10 @@ pub struct RotateSigningKey {
     common: Common,
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// For settings that are refused, a database that does not answer, and what is not there.
+/// When the settings are refused, the database does not answer, or what the command names does not exist.
 pub async fn run(command: Users) -> anyhow::Result<()> {
     match command {
         Users::CreateUser(args) => create_user(args).await,
@@ -165,7 +165,7 @@ async fn create_user(args: CreateUser) -> anyhow::Result<()> {
     }
     if let Some(password) = shown {
         println!("{password}");
-        eprintln!("the password of {}. It cannot be shown again: keep it", args.email);
+        eprintln!("the password of {}. Keep it: it cannot be shown again", args.email);
     }
     eprintln!("user {user_id} is created");
     Ok(())
