@@ -34,27 +34,27 @@ pub fn is_circuit_name(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CircuitFacts {
-    /// Its name within the account.
+    /// The circuit's name within the account.
     #[cfg_attr(feature = "openapi", schema(example = "adder64"))]
     pub name: String,
     /// Bytes of the netlist.
     pub bytes: u64,
     /// SHA-256 of the netlist, in hexadecimal.
     pub sha256: String,
-    /// How many gates of each kind it has.
+    /// Number of gates of each kind.
     pub gates: BTreeMap<String, u64>,
-    /// Gates altogether.
+    /// Number of all gates.
     pub gates_total: u64,
-    /// Levels: gates of one level do not depend on one another.
+    /// Number of levels. Gates of one level do not depend on one another.
     pub levels: u64,
-    /// Bits of each value it takes.
+    /// Bits of each input value.
     pub input_widths: Vec<u64>,
-    /// Bits of each value it gives.
+    /// Bits of each output value.
     pub output_widths: Vec<u64>,
-    /// When its name was first used.
+    /// When a circuit was first kept under this name.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When this netlist came.
+    /// When this netlist was uploaded.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub updated_at: String,
 }
@@ -63,7 +63,7 @@ pub struct CircuitFacts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Circuits {
-    /// Newest names first.
+    /// The circuits, newest `created_at` first.
     pub circuits: Vec<CircuitFacts>,
     /// Where the next page begins: the `cursor` of the next request. Null on the last page.
     #[serde(default)]
@@ -76,17 +76,18 @@ pub struct Circuits {
     pub total_count: u64,
 }
 
-/// An encrypted number on its way to or from a circuit: its ciphertexts in base64, bit 0 first; or the handle of a result
-/// that the node keeps. In an octet-stream's head, instead of ciphertexts: how many of those behind the head are its bits.
+/// An encrypted number, as an input or output of a circuit: its ciphertexts in base64, bit 0 first; or the handle of a
+/// result that the node keeps. In an octet-stream's head a number stands for the list: how many of the ciphertexts behind
+/// the head are the value's bits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CircuitValue {
-    /// Ciphertexts in base64, bit 0 first.
+    /// The ciphertexts in base64, bit 0 first.
     Ciphertexts(Vec<String>),
     /// `hdl_...`: a result that the node keeps.
     Handle(String),
-    /// In an octet-stream's head: this many ciphertexts of those that follow it.
+    /// In an octet-stream's head: the number of ciphertexts behind the head that are the value's bits.
     Bits(u64),
 }
 
@@ -190,7 +191,7 @@ fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue
     deserializer.deserialize_seq(Values)
 }
 
-/// Where results of a circuit or a batch are wanted.
+/// Where the results of a circuit or a batch go: into the answer as `ciphertexts`, or onto the node under `handles`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -209,22 +210,22 @@ pub struct CircuitRequest {
     /// The session whose key evaluates the gates.
     #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: String,
-    /// A netlist in Bristol Fashion, or the name of an uploaded one. A text with a line break is a netlist.
+    /// A netlist in Bristol Fashion, or the name of a kept circuit. A text with a line break is a netlist.
     #[cfg_attr(feature = "openapi", schema(example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n"))]
     pub circuit: String,
-    /// One value for each that the circuit takes, of its width.
+    /// One value for each input value of the circuit, with as many bits.
     #[serde(deserialize_with = "inputs")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
     pub inputs: Vec<CircuitValue>,
-    /// `ciphertexts` (when absent) or `handles`.
+    /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
-    /// 16 hexadecimal digits that name the ciphertexts' key. Refused if they name another than the session's; bare words
-    /// do not name one themselves.
+    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses that of another key than the session's.
+    /// For bare words, which carry no fingerprint themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
-    /// In an octet-stream's head, of seeded ciphertexts: the seeds, for all that stand behind the head.
+    /// In an octet-stream's head: the seeds of the ciphertexts behind the head, if these are seeded.
     #[serde(
         default,
         deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
@@ -234,7 +235,7 @@ pub struct CircuitRequest {
     pub seeds: Option<Vec<Seed>>,
 }
 
-/// Phase of a circuit's run.
+/// State of a circuit's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -270,31 +271,31 @@ impl OperationStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CircuitOperation {
-    /// Names the run.
+    /// The run's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
     pub op_id: OperationId,
-    /// Its phase.
+    /// The run's state.
     pub status: OperationStatus,
     /// Gates done so far.
     pub gates_done: u64,
-    /// Gates of the circuit.
+    /// Number of the circuit's gates.
     pub gates_total: u64,
-    /// How many gates of each kind the circuit has.
+    /// Number of the circuit's gates of each kind.
     pub gates: BTreeMap<String, u64>,
-    /// Levels of the circuit.
+    /// Number of the circuit's levels.
     pub levels: u64,
-    /// The results, one for each value that the circuit gives: lists of ciphertexts, or handles. Null before the end,
-    /// without results, and when the node does not have them any more.
+    /// The results, one for each output value: lists of ciphertexts, or handles. Null before the run ends, when it has no
+    /// results, and when the node no longer has them.
     pub outputs: Option<Vec<CircuitValue>>,
-    /// Bootstrap operations charged, by the tariff. Null before the end.
+    /// Bootstrap operations that the tariff charges. Null before the run ends.
     pub bootstrap_ops: Option<u64>,
-    /// What was charged, discount applied. Null before the end.
+    /// Cost of the run, less the discount. Null before the run ends.
     pub cost_jpy: Option<MilliYen>,
-    /// True from 32 gates on. Null before the end.
+    /// Whether the batch discount applies: from 32 gates on. Null before the run ends.
     pub batch_discount_applied: Option<bool>,
-    /// Wall time of the evaluation. Null before the end.
+    /// Wall time of the evaluation. Null before the run ends.
     pub compute_ms: Option<f64>,
-    /// Why it failed. Null unless it did.
+    /// Why the run failed. Null if it did not.
     pub error: Option<OperationError>,
 }
 
@@ -302,20 +303,20 @@ pub struct CircuitOperation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationError {
-    /// The code that a request that waited would have got.
+    /// The error code that a request without `Prefer: respond-async` would have got.
     pub code: String,
     /// What happened, for people.
     pub message: String,
 }
 
-/// `DELETE /tfhe/circuits/operations/{op_id}`.
+/// The answer to `DELETE /tfhe/circuits/operations/{op_id}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CancelledOperation {
-    /// Names the run.
+    /// The run's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
     pub op_id: OperationId,
-    /// True: this request ended it. False: it had ended, or came to its end first.
+    /// True if this request ended the run; false if the run had ended before.
     pub cancelled: bool,
 }
 
@@ -323,12 +324,12 @@ pub struct CancelledOperation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KeptValue {
-    /// Names the value within its session.
+    /// The value's handle, within its session.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "hdl_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub handle: HandleId,
-    /// Its bits.
+    /// Number of the value's bits.
     pub bits: u64,
-    /// Its ciphertexts, base64, bit 0 first; absent in an octet-stream's head.
+    /// The value's ciphertexts in base64, bit 0 first. Absent in an octet-stream's head.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ciphertexts_b64: Option<Vec<String>>,
 }

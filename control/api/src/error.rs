@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 // Specification, Errors; readings E4: all four members, always.
-/// What every error answer holds.
+/// The body of every error answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorEnvelope {
@@ -11,19 +11,19 @@ pub struct ErrorEnvelope {
     pub error: ErrorBody,
 }
 
-/// An error in words and for programs.
+/// An error, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
-    /// The code that programs decide by.
+    /// The error's code, for programs.
     pub code: String,
     /// What happened, for people.
     pub message: String,
-    /// Names this request for support; also in the header `X-Request-Id`.
+    /// The request's id, to quote to support. Also in the header `X-Request-Id`.
     pub request_id: String,
     /// A page that explains the code.
     pub documentation_url: String,
-    /// Which parts of the request are at fault, where that is known.
+    /// The parts of the request that are at fault, if they are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
 }
@@ -34,7 +34,7 @@ pub struct ErrorBody {
 pub struct Detail {
     /// Path of the member, such as `gates[3].b`.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the member.
     pub issue: String,
 }
 
@@ -186,9 +186,9 @@ codes! {
         "Sign in again. API keys are not accepted here.";
     InvalidCredentials = "INVALID_CREDENTIALS", 401,
         "The e-mail or password is wrong, or the refresh token or setup link is unknown, used or too old.",
-        "Check both and try again, or sign in again. An operator makes a new setup link with `ango admin setup-link`.";
+        "Check the e-mail and the password, or sign in again for new tokens. An operator makes a new setup link with `ango admin setup-link`.";
     RateLimited = "RATE_LIMITED", 429,
-        "There were more requests than the plan's limit a second, a day or a month allows.",
+        "There were more requests than the plan allows a second, a day or a month.",
         "Wait as many seconds as the Retry-After header says.";
     Conflict = "CONFLICT", 409,
         "The request contradicts the present state of the resource.",

@@ -40,27 +40,28 @@ pub struct CreateEvalSession {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedSession {
-    /// Names the session in later requests. Keep it as secret as the API key.
+    /// The session's id, for later requests. Keep it as secret as the API key.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: SessionId,
-    /// The preset of its key.
+    /// The preset of the session's key.
     pub preset: String,
-    /// Dimension of its ciphertexts.
+    /// Dimension of the session's ciphertexts.
     pub n: usize,
-    /// Degree of its ring.
+    /// Degree of the preset's ring.
     pub big_n: usize,
-    /// True: the server holds no secret key of this session.
+    /// Whether the session is blind: the server holds no secret key of it.
     pub is_blind: bool,
-    /// True: another library made its key, and the preset names dimensions only.
+    /// Whether another library made the key. If so, the preset names its dimensions only.
     pub imported: bool,
-    /// Whose claim its security and failure probability are.
+    /// Whose figures for security and failure probability hold for the session's key.
     pub security_claim: SecurityClaim,
-    /// When it ends, whatever happens in between.
+    /// When the session ends. Requests do not prolong it.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
 }
 
-/// Whose claim the security and the failure probability of a session's key are.
+/// Whose figures for security and failure probability hold for a session's key: those of its `preset`, or those of the
+/// `maker` of an imported key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -71,14 +72,14 @@ pub enum SecurityClaim {
     Maker,
 }
 
-/// Phase of a session's life.
+/// State of a session: `active`, or `idle` in its last five minutes. It evaluates gates in both states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum SessionState {
-    /// Evaluates gates.
+    /// Before its last five minutes.
     Active,
-    /// Its last five minutes: still evaluates gates.
+    /// In its last five minutes.
     Idle,
 }
 
@@ -86,26 +87,26 @@ pub enum SessionState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Session {
-    /// Names the session.
+    /// The session's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: SessionId,
-    /// The preset of its key.
+    /// The preset of the session's key.
     pub preset: String,
-    /// Gates evaluated; every gate counts, NOT too, a batch by its gates.
+    /// Gates that the session has evaluated. NOT counts too; a batch counts as its gates.
     pub gates_used: u64,
-    /// What they cost together.
+    /// Total cost of these gates.
     pub total_cost_jpy: MilliYen,
-    /// Whole seconds since it was opened.
+    /// Whole seconds since the session was opened.
     pub age_s: u64,
-    /// True: the server holds no secret key of this session.
+    /// Whether the session is blind: the server holds no secret key of it.
     pub is_blind: bool,
-    /// True: another library made its key, and the preset names dimensions only.
+    /// Whether another library made the key. If so, the preset names its dimensions only.
     pub imported: bool,
-    /// Whose claim its security and failure probability are.
+    /// Whose figures for security and failure probability hold for the session's key.
     pub security_claim: SecurityClaim,
-    /// Phase of its life.
+    /// The session's state.
     pub state: SessionState,
-    /// When it ends.
+    /// When the session ends.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
 }
@@ -115,7 +116,7 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sessions {
-    /// Newest first.
+    /// The sessions, newest first.
     pub sessions: Vec<Session>,
     /// Where the next page begins: the `cursor` of the next request. Null on the last page.
     #[serde(default)]
@@ -138,15 +139,15 @@ pub struct GateRequest {
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
     #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
-    /// A bit's ciphertext, base64, or a bit that the node keeps: `hdl_...[5]`, without brackets that of a single bit. For
-    /// MUX the result when `sel` is 1.
+    /// A bit's ciphertext in base64, or a bit of a value that the node keeps: `hdl_...[5]`, or `hdl_...` for a value of
+    /// one bit. In a MUX, the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// As `a`; every gate but NOT needs it. For MUX the result when `sel` is 0.
+    /// In the form of `a`. Every gate but NOT needs it. In a MUX, the result when `sel` is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
-    /// As `a`; MUX's selector.
+    /// In the form of `a`. The selector of a MUX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
@@ -156,13 +157,13 @@ pub struct GateRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GateResult {
-    /// The result's ciphertext, base64, in the form of the operands.
+    /// The result's ciphertext in base64, in the form of the operands.
     pub result_b64: String,
-    /// The gate, as asked.
+    /// The gate, as in the request.
     pub op: String,
-    /// Bootstrap operations by the tariff.
+    /// Bootstrap operations that the tariff charges for the gate.
     pub bootstrap_ops: u64,
-    /// What it cost.
+    /// Cost of the gate.
     pub cost_jpy: MilliYen,
     /// Wall time of the evaluation.
     pub compute_ms: f64,
@@ -175,20 +176,20 @@ pub struct BatchGate {
     /// `NAND`, `AND`, `OR`, `XOR`, `NOR`, `XNOR`, `NOT` or `MUX`.
     #[cfg_attr(feature = "openapi", schema(schema_with = names::gates))]
     pub op: String,
-    /// A bit's ciphertext, base64. For MUX the result when `sel` is 1.
+    /// A bit's ciphertext in base64. In a MUX, the result when `sel` is 1.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub a: String,
-    /// A bit's ciphertext, base64; every gate but NOT needs it. For MUX the result when `sel` is 0.
+    /// A bit's ciphertext in base64. Every gate but NOT needs it. In a MUX, the result when `sel` is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub b: Option<String>,
-    /// A bit's ciphertext, base64; MUX's selector.
+    /// A bit's ciphertext in base64. The selector of a MUX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub sel: Option<String>,
 }
 
-/// `POST /tfhe/batch`: gates that do not depend on one another, all or nothing.
+/// `POST /tfhe/batch`: gates that do not depend on one another. All are evaluated or none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchRequest {
@@ -199,7 +200,7 @@ pub struct BatchRequest {
     #[serde(deserialize_with = "objects::list::<BATCH_GATES_MAX, _, _>")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<BatchGate>,
-    /// `ciphertexts` (when absent) or `handles`.
+    /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
 }
@@ -208,25 +209,25 @@ pub struct BatchRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchResult {
-    /// One ciphertext a gate, in the order of the request; none where the results stay on the node.
+    /// The results' ciphertexts in base64, in the order of the gates. Empty when `outputs` is `handles`.
     pub results_b64: Vec<String>,
-    /// Where the results stay on the node: names them all, bit `i` is that of gate `i`.
+    /// When `outputs` is `handles`: the handle of all results as one value, whose bit `i` is the result of gate `i`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "hdl_7ffa2v48l0ra65d6dqhfmbklcu"))]
     pub handle: Option<HandleId>,
-    /// Bootstrap operations by the tariff.
+    /// Bootstrap operations that the tariff charges for the batch.
     pub total_bootstrap_ops: u64,
-    /// What they cost together, discount applied.
+    /// Cost of the batch, less the discount.
     pub total_cost_jpy: MilliYen,
     /// Wall time of the evaluation.
     pub total_compute_ms: f64,
-    /// True from 32 gates on.
+    /// Whether the batch discount applies: from 32 gates on.
     pub batch_discount_applied: bool,
 }
 
 // docs/wire-format.md 10
-/// The head of `POST /tfhe/batch` as an octet-stream. Behind it the operands' ciphertexts, gate after gate, each gate's in
-/// the order a, b, sel and as many as it has.
+/// The head of `POST /tfhe/batch` as an octet-stream. The operands' ciphertexts follow it, gate after gate, those of a
+/// gate in the order a, b, sel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchHead {
@@ -236,24 +237,24 @@ pub struct BatchHead {
     /// 1 to 1024 names of gates.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1024))]
     pub gates: Vec<String>,
-    /// What the operands are taken from: for each value how many of the ciphertexts behind the head are its bits, or the
-    /// handle of a result. Absent: the ciphertexts behind the head are the operands.
+    /// The values that the operands are bits of. A number is a value whose bits are that many of the ciphertexts behind the
+    /// head; a handle is a result that the node keeps. When absent, the ciphertexts behind the head are the operands.
     #[serde(default, deserialize_with = "circuits::some_inputs", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 4096))]
     pub inputs: Option<Vec<CircuitValue>>,
-    /// With `inputs`: for each operand, gate after gate, its place among all bits of `inputs`, from 0. Absent: each is
-    /// taken once, in their order.
+    /// With `inputs`: for each operand, gate after gate, its index among the bits of all `inputs`, from 0. When absent,
+    /// each bit is an operand once, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 3072))]
     pub operands: Option<Vec<u64>>,
-    /// `ciphertexts` (when absent) or `handles`.
+    /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
-    /// 16 hexadecimal digits that name the ciphertexts' key. Refused if they name another than the session's.
+    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses that of another key than the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,
-    /// Of seeded ciphertexts: the seeds, for all that stand behind the head. Absent: whole ciphertexts stand there.
+    /// The seeds of the ciphertexts behind the head, if these are seeded. When absent, they are whole ciphertexts.
     #[serde(
         default,
         deserialize_with = "objects::some_list::<SEEDS_MAX, _, _>",
@@ -263,36 +264,37 @@ pub struct BatchHead {
     pub seeds: Option<Vec<Seed>>,
 }
 
-/// Ciphertexts behind a head whose masks are made from a seed, which serves once. Only their bodies are sent, 4 bytes each.
+/// A seed, and the number of ciphertexts whose masks come from it. Only the bodies of these are sent, 4 bytes each. Use a
+/// seed once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Seed {
     /// 64 hexadecimal digits.
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{64}$"))]
     pub seed: String,
-    /// How many of the ciphertexts behind the head are its, one after another.
+    /// How many of the ciphertexts behind the head have their masks from this seed. They follow those of the seed before.
     #[serde(deserialize_with = "numbers::whole")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub ciphertexts: u64,
 }
 
-/// The head of a batch's answer as an octet-stream. Behind it one ciphertext a gate, in the order of the request.
+/// The head of a batch's answer as an octet-stream. One ciphertext for each gate follows it, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchResultHead {
-    /// Ciphertexts behind the head; none where the results stay on the node.
+    /// Number of ciphertexts behind the head; 0 when `outputs` is `handles`.
     pub results: usize,
-    /// Where the results stay on the node: names them all, bit `i` is that of gate `i`.
+    /// When `outputs` is `handles`: the handle of all results as one value, whose bit `i` is the result of gate `i`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "hdl_7ffa2v48l0ra65d6dqhfmbklcu"))]
     pub handle: Option<HandleId>,
-    /// Bootstrap operations by the tariff.
+    /// Bootstrap operations that the tariff charges for the batch.
     pub total_bootstrap_ops: u64,
-    /// What they cost together, discount applied.
+    /// Cost of the batch, less the discount.
     pub total_cost_jpy: MilliYen,
     /// Wall time of the evaluation.
     pub total_compute_ms: f64,
-    /// True from 32 gates on.
+    /// Whether the batch discount applies: from 32 gates on.
     pub batch_discount_applied: bool,
 }
 
@@ -308,7 +310,7 @@ pub struct EncryptRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EncryptResult {
-    /// The ciphertext, base64.
+    /// The ciphertext in base64.
     pub ciphertext_b64: String,
 }
 
@@ -316,7 +318,7 @@ pub struct EncryptResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DecryptRequest {
-    /// A ciphertext of this session, base64.
+    /// A ciphertext of this session in base64.
     #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
     pub ciphertext_b64: String,
 }
@@ -336,9 +338,9 @@ pub struct Pricing {
     /// `JPY`.
     #[cfg_attr(feature = "openapi", schema(example = "JPY"))]
     pub currency: String,
-    /// Price by gate name.
+    /// Price of each gate, by the gate's name.
     pub rates: BTreeMap<String, Rate>,
-    /// What a large batch saves.
+    /// The discount on large batches.
     pub batch_discount: BatchDiscount,
 }
 
@@ -346,21 +348,21 @@ pub struct Pricing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rate {
-    /// Bootstrap operations charged for it.
+    /// Bootstrap operations that are charged for the gate.
     pub bootstrapping_ops: u64,
-    /// Their price without discount.
+    /// Price of these operations, without discount.
     pub cost_jpy: MilliYen,
 }
 
-/// What a large batch saves.
+/// The discount on large batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchDiscount {
-    /// Gates in one request from which it applies.
+    /// Number of gates in one request from which the discount applies.
     pub threshold_ops: u64,
-    /// Percent off.
+    /// The discount in percent.
     pub discount_pct: u64,
-    /// Price of one bootstrap operation with it.
+    /// Price of one bootstrap operation with the discount.
     pub effective_rate_jpy: MilliYen,
 }
 

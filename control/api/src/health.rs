@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a node or one of its dependencies does.
+/// Health of a node or of one of its dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -30,29 +30,29 @@ pub struct BriefHealth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
-    /// The worst of what is critical.
+    /// The worst status of what the node cannot work without.
     pub status: HealthStatus,
     /// Semantic version of the API.
     pub version: String,
     /// Seconds since the node started.
     pub uptime_seconds: f64,
-    /// The backend that computes, such as `cpu-avx512`; `cpu` where the operator hides GPUs.
+    /// The backend that computes, such as `cpu-avx512`; `cpu` if the operator hides GPUs.
     pub fhe_engine: String,
-    /// Whether this node computes on a GPU; false where its operator hides that.
+    /// Whether this node computes on a GPU; false if the operator hides GPUs.
     pub gpu_available: bool,
     /// The GPU's name.
     pub gpu_name: Option<String>,
     /// Gate sessions open on this node.
     pub active_sessions: u64,
-    /// Operations accepted and not ended.
+    /// Operations that are accepted and have not ended.
     pub active_jobs: u64,
-    /// Use of device memory for keys, in percent.
+    /// Used share of the device memory for keys, in percent.
     pub ciphertext_cache_usage_pct: Option<f64>,
-    /// Eviction is near: use is 90 percent or more.
+    /// Whether this share is 90 percent or more, so that keys will soon be evicted.
     pub ciphertext_cache_warning: bool,
-    /// Configured outside services.
+    /// The outside services that the node is configured to use.
     pub dependencies: Vec<Dependency>,
-    /// The embedded database, when there is one.
+    /// The embedded database, if the node has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
 }
@@ -63,9 +63,9 @@ pub struct Health {
 pub struct Dependency {
     /// `redis`, `postgres` or `provider`.
     pub name: String,
-    /// How it does.
+    /// Its health.
     pub status: HealthStatus,
-    /// Time of the last probe.
+    /// How long the last probe took.
     pub latency_ms: Option<f64>,
     /// Why the last probe failed.
     pub error: Option<String>,
@@ -78,8 +78,8 @@ pub struct Dependency {
 pub struct Storage {
     /// `sqlite`.
     pub backend: String,
-    /// How it does.
+    /// Its health.
     pub status: HealthStatus,
-    /// Time of the last probe.
+    /// How long the last probe took.
     pub latency_ms: Option<f64>,
 }

@@ -13,23 +13,23 @@ pub struct TrialKey {
     /// The key. It is shown only this once.
     #[cfg_attr(feature = "openapi", schema(pattern = "^svc_trial_[0-9a-f]{32}$"))]
     pub key: String,
-    /// Its first 16 characters.
+    /// The key's first 16 characters.
     pub key_prefix: String,
     /// `trial`.
     pub environment: String,
     /// `trial`.
     pub role: String,
-    /// When it was made.
+    /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When it ends, and everything that was made with it.
+    /// When the key and everything that was made with it end.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: String,
-    /// Seconds from the one to the other.
+    /// Seconds from `created_at` to `expires_at`.
     pub ttl_seconds: u64,
-    /// Gates and compute operations that it may do altogether.
+    /// Gates and compute operations that the key allows altogether.
     pub operations_limit: u64,
-    /// Those that are left.
+    /// Gates and compute operations that are left.
     pub operations_remaining: u64,
 }
 
@@ -37,29 +37,29 @@ pub struct TrialKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RevokedTrialKey {
-    /// Its first 16 characters.
+    /// The key's first 16 characters.
     pub key_prefix: String,
     /// `revoked`.
     pub status: String,
 }
 
-/// A key in the place of an older one.
+/// A new key that replaces an older one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RotatedKey {
     /// The new key. It is shown only this once.
     #[cfg_attr(feature = "openapi", schema(pattern = "^svc_(live|test|dev|trial)_[0-9a-f]{32}$"))]
     pub key: String,
-    /// Names the new key.
+    /// The new key's id.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "ak_01h2xcejqtf2nbrexx3vqjhp41"))]
     pub key_id: KeyId,
-    /// Its first 16 characters.
+    /// The key's first 16 characters.
     pub key_prefix: String,
-    /// `live`, `test`, `dev` or `trial`, as before.
+    /// `live`, `test`, `dev` or `trial`: that of the old key.
     pub environment: String,
-    /// `viewer`, `developer`, `account_admin` or `trial`, as before.
+    /// `viewer`, `developer`, `account_admin` or `trial`: that of the old key.
     pub role: String,
-    /// When it was made.
+    /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
     /// First 16 characters of the old key.

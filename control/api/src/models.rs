@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Model {
-    /// Stable name for requests.
+    /// The model's id, for requests.
     pub model_id: String,
-    /// Name for people.
+    /// The model's name, for people.
     pub name: String,
-    /// Parameters, in billions.
+    /// Number of the model's parameters, in billions.
     pub params_billions: f64,
-    /// Made for encrypted evaluation.
+    /// Whether the model is made for encrypted evaluation.
     pub fhe_optimized: bool,
-    /// False: exists but is loaded at the first inference, about 30 s later.
+    /// Whether the model is loaded. If not, the first inference loads it, which takes about 30 s.
     pub available: bool,
     /// Typical time of one inference.
     pub estimated_inference_time_ms: u64,
@@ -25,6 +25,6 @@ pub struct Model {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Models {
-    /// Models of this node.
+    /// The models of this node.
     pub models: Vec<Model>,
 }

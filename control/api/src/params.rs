@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::words;
 
 // Specification, Encryption keys.
-/// A level of security that can be asked for.
+/// A security level that a request can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum SecurityLevel {
@@ -42,17 +42,17 @@ impl SecurityLevel {
     }
 }
 
-/// Parameter sets of this node.
+/// The parameter sets of this node that meet a security level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SuggestedParams {
-    /// The level that was asked for.
+    /// The level of the request.
     pub security_level: SecurityLevel,
-    /// Gate-session presets that meet it, fastest first. Empty when none does.
+    /// Gate-session presets that meet the level, fastest first. Empty if none does.
     pub presets: Vec<PresetFacts>,
 }
 
-/// What a gate-session preset is and what it costs in bytes.
+/// The parameters of a gate-session preset, and the sizes of its keys and ciphertexts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PresetFacts {
@@ -78,15 +78,15 @@ pub struct PresetFacts {
     pub key_switch_base: u32,
     /// Levels of the key switch's decomposition.
     pub key_switch_level_count: usize,
-    /// Bytes of an evaluation key as it is uploaded (masks as a seed), without framing.
+    /// Bytes of an evaluation key as it is uploaded (with a seed instead of masks), without the frame's header.
     pub evaluation_key_bytes: usize,
-    /// Bytes of a bit's ciphertext, without framing.
+    /// Bytes of a bit's ciphertext, without the frame's header.
     pub ciphertext_bytes: usize,
-    /// log2 of the estimated probability that a NAND, AND, OR or NOR of independent gate outputs is wrong. Operands that are
-    /// equal or opposite are no risk: such a gate is folded, without a bootstrap or to a gate of other operands.
+    /// log2 of the estimated probability that a NAND, AND, OR or NOR of independent gate outputs is wrong. Equal or
+    /// opposite operands do not raise it: such a gate is folded, to no bootstrap or to a gate of other operands.
     #[cfg_attr(feature = "openapi", schema(example = -90.7))]
     pub failure_probability_log2: f64,
-    /// The same for the worst gate: a MUX of independent MUX outputs.
+    /// The same for the gate with the most noise: a MUX of independent MUX outputs.
     #[cfg_attr(feature = "openapi", schema(example = -68.3))]
     pub worst_failure_probability_log2: f64,
 }

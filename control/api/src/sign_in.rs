@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A password or a token: text that hides itself from logs.
+/// A password or a token. It is never logged.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(format = Password))]
@@ -33,7 +33,7 @@ pub struct SignInRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetupRequest {
-    /// What the setup link ends with.
+    /// The token at the end of the setup link.
     pub token: Hidden,
     /// The administrator's e-mail.
     #[cfg_attr(feature = "openapi", schema(example = "ada@example.org"))]
@@ -42,31 +42,31 @@ pub struct SetupRequest {
     pub password: Hidden,
 }
 
-/// `POST /auth/refresh`.
+/// `POST /auth/refresh`: the next tokens for a refresh token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RefreshRequest {
-    /// The refresh token of the last answer. It works once: sent a second time it ends the whole sign-in.
+    /// The refresh token of the last answer. It works once.
     pub refresh_token: Hidden,
 }
 
-/// `POST /auth/password`.
+/// `POST /auth/password`: another password for a user who is signed in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PasswordRequest {
-    /// The password so far.
+    /// The present password.
     pub current_password: Hidden,
-    /// The password from now on: 12 to 256 characters.
+    /// The new password: 12 to 256 characters.
     pub new_password: Hidden,
 }
 
-/// `POST /auth/reset`: a new password for a forgotten one.
+/// `POST /auth/reset`: a new password instead of a forgotten one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResetRequest {
-    /// What the link ends with that the operator gave.
+    /// The token at the end of the link that the user got from the operator.
     pub token: Hidden,
-    /// The password from now on: 12 to 256 characters.
+    /// The new password: 12 to 256 characters.
     pub new_password: Hidden,
 }
 
@@ -79,33 +79,33 @@ pub struct SignedIn {
     /// `Bearer`.
     #[cfg_attr(feature = "openapi", schema(example = "Bearer"))]
     pub token_type: String,
-    /// Life of the session token in seconds.
+    /// Seconds until the session token expires.
     #[cfg_attr(feature = "openapi", schema(example = 3600))]
     pub expires_in: u64,
-    /// What `POST /auth/refresh` takes, once.
+    /// The refresh token for the next `POST /auth/refresh`. It works once.
     pub refresh_token: Hidden,
-    /// When no refresh token of this sign-in works any more.
+    /// When the sign-in ends. None of its refresh tokens works after that.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub refresh_expires_at: String,
-    /// Who signed in.
+    /// The user who signed in.
     pub user: SignedInUser,
 }
 
-/// Who signed in.
+/// The user who signed in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignedInUser {
-    /// `usr_...`
+    /// The user's id: `usr_...`.
     pub user_id: String,
-    /// Their e-mail.
+    /// The user's e-mail.
     pub email: String,
-    /// Their account.
+    /// The id of the user's account.
     pub account_id: String,
     /// `viewer`, `developer` or `account_admin`.
     pub role: String,
 }
 
-/// `POST /auth/password` and `POST /auth/reset`.
+/// The answer to `POST /auth/password` and `POST /auth/reset`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PasswordChanged {
@@ -114,7 +114,7 @@ pub struct PasswordChanged {
     pub status: String,
 }
 
-/// `POST /user/logout`.
+/// The answer to `POST /user/logout`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoggedOut {
@@ -133,17 +133,17 @@ pub struct IssuerMetadata {
     pub issuer: String,
     /// Where the public keys are.
     pub jwks_uri: String,
-    /// None: tokens are not given by way of a browser's redirects.
+    /// Empty: the node issues no tokens by way of a browser's redirects.
     pub response_types_supported: Vec<String>,
-    /// None: a password is exchanged for tokens by this API's own `POST /auth/login`, which is no grant of OAuth.
+    /// Empty: this API's own `POST /auth/login`, which is no grant of OAuth, exchanges a password for tokens.
     pub grant_types_supported: Vec<String>,
 }
 
-/// `GET /.well-known/jwks.json`.
+/// `GET /.well-known/jwks.json`: the public keys of this node's session tokens (RFC 7517).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KeySet {
-    /// The public keys that tokens are signed with.
+    /// The public keys that verify the tokens.
     pub keys: Vec<PublicKey>,
 }
 
@@ -155,15 +155,15 @@ pub struct PublicKey {
     pub kty: String,
     /// `P-256`.
     pub crv: String,
-    /// Its point, as base64url.
+    /// The point's x coordinate, as base64url.
     pub x: String,
-    /// Its point, as base64url.
+    /// The point's y coordinate, as base64url.
     pub y: String,
     /// `ES256`.
     pub alg: String,
     /// `sig`.
     #[serde(rename = "use")]
     pub usage: String,
-    /// What tokens call it.
+    /// The key's id, as in the header of tokens.
     pub kid: String,
 }

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::sign_in::Hidden;
 
-/// `POST /user/api-keys`.
+/// `POST /user/api-keys`: an API key for the user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateUserKey {
     /// `live`, `test` or `dev`.
     #[cfg_attr(feature = "openapi", schema(example = "live"))]
     pub environment: String,
-    /// `viewer`, `developer` (when absent) or `account_admin`; not above the user's own.
+    /// `viewer`, `developer` (the default) or `account_admin`; not above the user's own role.
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(example = "developer"))]
     pub role: Option<String>,
@@ -23,23 +23,23 @@ pub struct CreateUserKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserKey {
-    /// `ak_...`
+    /// The key's id: `ak_...`.
     #[cfg_attr(feature = "openapi", schema(example = "ak_01h2xcejqtf2nbrexx3vqjhp41"))]
     pub key_id: String,
-    /// Its first 16 characters.
+    /// The key's first 16 characters.
     #[cfg_attr(feature = "openapi", schema(example = "svc_live_0123456"))]
     pub key_prefix: String,
     /// `live`, `test`, `dev` or `trial`.
     pub environment: String,
     /// `viewer`, `developer`, `account_admin` or `trial`.
     pub role: String,
-    /// When it was made.
+    /// When the key was made.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
-    /// When it stops working by itself.
+    /// When the key expires. Null if it does not.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub expires_at: Option<String>,
-    /// When it was last used, to the minute.
+    /// When the key was last used, to the minute. Null if it was not.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub last_used_at: Option<String>,
     /// `active`, `rotating` (replaced, and valid for its last hours), `revoked` or `expired`.
@@ -53,7 +53,7 @@ pub struct UserKey {
 pub struct CreatedUserKey {
     /// The key. It is shown only this once.
     pub key: Hidden,
-    /// Everything else about it.
+    /// The other facts of the key.
     #[serde(flatten)]
     pub record: UserKey,
 }
@@ -64,9 +64,9 @@ pub struct CreatedUserKey {
 pub struct UserKeyPage {
     /// The keys. Revoked and expired ones stay for 30 days.
     pub items: Vec<UserKey>,
-    /// What asks for the next page; null on the last one.
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
     pub next_cursor: Option<String>,
-    /// Whether there is another page.
+    /// Whether there is a next page.
     pub has_more: bool,
     /// Keys on all pages.
     pub total_count: u64,

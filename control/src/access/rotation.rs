@@ -22,10 +22,10 @@ use crate::web::idempotency::Claim;
 /// How long a rotated key goes on (specification, Authentication 7).
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// Put a new key in the place of the one that is used here.
+/// Replace the API key that the request is sent with.
 ///
-/// The new key works at once, with the same role and environment. The old one works for 24 hours more, or to its own end if
-/// that is sooner. A rotated trial key keeps its end and what it has used.
+/// The new key works at once, with the same role and environment. The old key works for 24 hours more, or until it
+/// expires if that is sooner. The replacement of a trial key has the same end and the operations that were left.
 #[utoipa::path(
     post,
     path = "/api/v1/keys/apikey/rotate",

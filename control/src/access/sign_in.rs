@@ -43,7 +43,7 @@ impl JsonBody for ResetRequest {
 
 /// Sign in with e-mail and password.
 ///
-/// The answer holds a session token for an hour and a refresh token for the next one.
+/// The answer holds a session token, which is valid for an hour, and a refresh token, which gets the next one.
 #[utoipa::path(
     post,
     path = "/auth/login",
@@ -64,9 +64,9 @@ pub async fn log_in(
 
 /// Exchange a refresh token for the next tokens.
 ///
-/// A refresh token works once. For 20 seconds it gives the same next one again, in case the answer was lost or two tabs
-/// refresh at once. When it comes a second time after that, or after the next one was used, there is a copy of it: the whole
-/// sign-in ends.
+/// A refresh token works once. For 20 seconds after that it gives the same next refresh token again, in case the answer was
+/// lost or two browser tabs refresh at once. If it is used later than that, or after the next one was used, there must be a
+/// copy of it: the whole sign-in ends.
 #[utoipa::path(
     post,
     path = "/auth/refresh",
@@ -86,7 +86,7 @@ pub async fn refresh(
 
 /// Create the first administrator.
 ///
-/// By the one-time link that `ango serve` prints at its first start, and `ango admin setup-link` makes anew.
+/// The token is in the one-time link that `ango serve` prints at its first start. `ango admin setup-link` makes a new link.
 #[utoipa::path(
     post,
     path = "/auth/setup",
@@ -106,7 +106,7 @@ pub async fn set_up(
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 
-/// Become a user with an account of one's own, where the operator permits it.
+/// Create a user with a new account, if the operator permits sign-ups.
 #[utoipa::path(
     post,
     path = "/auth/signup",
@@ -125,7 +125,7 @@ pub async fn sign_up(
     Ok((StatusCode::CREATED, Json(signed_in)))
 }
 
-/// Change one's password. All other sign-ins of the user end.
+/// Change the user's password. All other sign-ins of the user end.
 #[utoipa::path(
     post,
     path = "/auth/password",
@@ -150,9 +150,9 @@ pub async fn change_password(
     Ok(response)
 }
 
-/// Set a new password for one that was forgotten. All sign-ins of the user end.
+/// Set a new password instead of a forgotten one. All sign-ins of the user end.
 ///
-/// By the one-time link that `ango admin reset-password` makes.
+/// The token is in the one-time link that `ango admin reset-password` makes.
 #[utoipa::path(
     post,
     path = "/auth/reset",
@@ -172,7 +172,7 @@ pub async fn reset_password(
     Ok(Json(PasswordChanged { status: "changed".to_owned() }))
 }
 
-/// What a program that checks this node's session tokens needs (RFC 8414).
+/// What a program needs to verify this node's session tokens (RFC 8414).
 #[utoipa::path(
     get,
     path = "/.well-known/oauth-authorization-server",
@@ -190,7 +190,8 @@ pub async fn issuer_metadata(State(access): State<Arc<Access>>) -> Result<Json<I
     }))
 }
 
-/// The same where programs look that know OpenID Connect only (readings A10). The node is no OpenID provider.
+// Readings A10.
+/// The same metadata at the path of OpenID Connect, where some programs look for it. The node is no OpenID provider.
 #[utoipa::path(
     get,
     path = "/.well-known/openid-configuration",

@@ -27,8 +27,8 @@ const KEYS_WINDOW: Duration = Duration::from_secs(60);
 
 /// Get a trial key.
 ///
-/// The key works for half an hour and 10 operations, of which each gate is one. Then the key and all that was made with it
-/// are erased.
+/// The key works for half an hour and for 10 operations; each gate is one operation. After the half hour the key and
+/// everything that was made with it are erased.
 #[utoipa::path(
     post,
     path = "/api/v1/onboarding/temp-key",
@@ -92,7 +92,7 @@ pub async fn create(
     tag = "API keys",
     params(("key_prefix" = String, Path, min_length = 16, pattern = "^svc_trial_",
         description = "At least the first 16 characters of the key.")),
-    responses((status = 200, description = "It is revoked.", body = RevokedTrialKey))
+    responses((status = 200, description = "The key is revoked.", body = RevokedTrialKey))
 )]
 pub async fn revoke(
     State(access): State<Arc<Access>>,
@@ -145,8 +145,8 @@ pub async fn forget_old(access: &Access) {
 /// Bytes of a tag.
 const TAG_BYTES: usize = 2;
 
-/// What tells apart trial keys of one display prefix: for each longer beginning, up to the whole key, two bytes of its digest
-/// under the pepper. They die with the key after half an hour at most.
+/// What tells apart trial keys of one display prefix: for each longer beginning, up to the whole key, two bytes of its
+/// digest under the pepper. They die with the key after half an hour at most.
 pub fn prefix_tags(pepper: &Pepper, key: &str) -> Vec<u8> {
     let longer = DISPLAY_CHARACTERS + 1..=key.len();
     longer.flat_map(|length| tag(pepper, &key[..length])).collect()

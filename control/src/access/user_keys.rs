@@ -36,7 +36,7 @@ impl JsonBody for CreateUserKey {
     const BYTES_MAX: usize = 8 << 10;
 }
 
-/// Make an API key. It is shown only this once.
+/// Make an API key. No later answer shows the key again.
 #[utoipa::path(
     post,
     path = "/api/v1/user/api-keys",
@@ -98,15 +98,15 @@ pub async fn create_key(
     Ok(response)
 }
 
-/// List one's API keys, newest first; an `account_admin` sees all keys of the account.
+/// List the user's API keys, newest first. An `account_admin` gets all keys of the account.
 #[utoipa::path(
     get,
     path = "/api/v1/user/api-keys",
     operation_id = "listUserKeys",
     tag = "API keys",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; 20 when absent."),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many keys a page has; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
     responses((status = 200, description = "A page of keys.", body = UserKeyPage))
 )]
@@ -124,7 +124,7 @@ pub async fn list_keys(
     Ok(Json(UserKeyPage { items, next_cursor, has_more, total_count }))
 }
 
-/// Revoke an API key at once, with the keys it replaced and those that replaced it.
+/// Revoke an API key at once, together with the keys that it replaced and the keys that replaced it.
 #[utoipa::path(
     delete,
     path = "/api/v1/user/api-keys/{key_id}",

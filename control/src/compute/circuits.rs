@@ -64,16 +64,16 @@ impl OctetsHead for CircuitRequest {
 
 /// Keep a circuit under a name.
 ///
-/// A netlist in Bristol Fashion: `gates wires`; `inputs width...`; `outputs width...`; then a gate a line,
-/// `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. It is checked as a whole; the line of a fault is
-/// told. A circuit of the same name is replaced.
+/// The body is a netlist in Bristol Fashion: `gates wires`; `inputs width...`; `outputs width...`; then one line for each
+/// gate, `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. The node checks the whole netlist; an error
+/// names the line at fault. The circuit replaces an older one of the same name.
 #[utoipa::path(
     put,
     path = "/api/v1/tfhe/circuits/{name}",
     operation_id = "putCircuit",
     tag = "Circuits",
     params(("name" = String, Path, pattern = "^[a-z0-9][a-z0-9_-]{0,63}$",
-        description = "1 to 64 of a-z, 0-9, _ and -, with a letter or digit first.")),
+        description = "1 to 64 of the characters a-z, 0-9, _ and -; the first is a letter or a digit.")),
     request_body(
         content = String,
         content_type = "text/plain",
@@ -81,8 +81,8 @@ impl OctetsHead for CircuitRequest {
         example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n",
     ),
     responses(
-        (status = 201, description = "It is kept under a new name.", body = CircuitFacts),
-        (status = 200, description = "It has replaced an older one.", body = CircuitFacts),
+        (status = 201, description = "The circuit is kept under a new name.", body = CircuitFacts),
+        (status = 200, description = "The circuit has replaced an older one of the same name.", body = CircuitFacts),
     )
 )]
 pub async fn put(
@@ -95,17 +95,17 @@ pub async fn put(
     Ok((if created { StatusCode::CREATED } else { StatusCode::OK }, Answer(facts)))
 }
 
-/// The circuits that the account keeps, a page at a time.
+/// The circuits that the account keeps, one page for each request.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits",
     operation_id = "listCircuits",
     tag = "Circuits",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; 20 when absent."),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many circuits a page has; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
-    responses((status = 200, description = "The circuits, newest names first.", body = Circuits))
+    responses((status = 200, description = "The circuits, newest `created_at` first.", body = Circuits))
 )]
 pub async fn list(
     State(compute): State<Arc<Compute>>,
@@ -119,14 +119,14 @@ pub async fn list(
     Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
 }
 
-/// What is known of a kept circuit.
+/// The facts of a kept circuit.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits/{name}",
     operation_id = "getCircuit",
     tag = "Circuits",
-    params(("name" = String, Path, description = "A circuit of the account.")),
-    responses((status = 200, description = "Its facts.", body = CircuitFacts))
+    params(("name" = String, Path, description = "The name of a circuit of the account.")),
+    responses((status = 200, description = "The circuit's facts.", body = CircuitFacts))
 )]
 pub async fn show(
     State(compute): State<Arc<Compute>>,
@@ -137,14 +137,14 @@ pub async fn show(
     Ok(Answer(kept::facts(record.ok_or_else(unknown_circuit)?)?))
 }
 
-/// Forget a kept circuit.
+/// Delete a kept circuit.
 #[utoipa::path(
     delete,
     path = "/api/v1/tfhe/circuits/{name}",
     operation_id = "deleteCircuit",
     tag = "Circuits",
-    params(("name" = String, Path, description = "A circuit of the account.")),
-    responses((status = 204, description = "It is gone."))
+    params(("name" = String, Path, description = "The name of a circuit of the account.")),
+    responses((status = 204, description = "The circuit is deleted."))
 )]
 pub async fn delete(
     State(compute): State<Arc<Compute>>,
@@ -158,19 +158,20 @@ pub async fn delete(
 
 /// Run a circuit on encrypted numbers.
 ///
-/// `circuit` is a netlist in Bristol Fashion or the name of a kept one; a text with a line break is a netlist. Each input is
-/// a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session, which then need not leave the
-/// node. Intermediate results stay on the device. With `outputs` = `handles` the results stay on the node too, until they
-/// are deleted or the session ends; in a session's last five minutes nothing new is kept.
+/// `circuit` is a netlist in Bristol Fashion or the name of a kept circuit; a text with a line break is a netlist. Each
+/// input is a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session. Intermediate
+/// results do not leave the node. When `outputs` is `handles`, the results stay on the node too, until they are deleted
+/// or the session ends. In the last five minutes of a session the node keeps no new results.
 ///
-/// Charged by the tariff of the circuit's gates, 30 percent off from 32 gates on, once all are done. A run that fails,
-/// passes its deadline or is cancelled costs nothing.
+/// A run is charged when all its gates are done, by the tariff of the gates, with a discount of 30 percent from 32 gates
+/// on. A run that fails, passes its deadline or is cancelled costs nothing.
 ///
-/// With `Prefer: respond-async` the answer comes at once, with the status `pending`, and
-/// `GET /api/v1/tfhe/circuits/operations/{op_id}` tells how far the run is and gives its results.
+/// With `Prefer: respond-async` the answer comes at once, with the status `pending`.
+/// `GET /api/v1/tfhe/circuits/operations/{op_id}` then tells the run's progress and has its results.
 ///
-/// As an octet-stream the request is this JSON as a head, with the number of its ciphertexts in place of each list, and the
-/// ciphertexts behind it; with `Accept: application/octet-stream` so is the answer.
+/// The request as an octet-stream is a head, then the ciphertexts. The head is the JSON with a number in the place of
+/// each list: how many of the ciphertexts are its elements. With `Accept: application/octet-stream` the answer has this
+/// form too.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/circuits",
@@ -179,9 +180,9 @@ pub async fn delete(
     params(("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the results.")),
     request_body(description = "The circuit and its inputs.",
         content((CircuitRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
-    responses((status = 200, description = "The results; with `Prefer: respond-async`, the run as it begins.",
+    responses((status = 200, description = "The completed run with its results; with `Prefer: respond-async`, the pending run.",
         content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream")),
-        headers(("Preference-Applied" = Option<String>, description = "`respond-async` where it was applied."))))
+        headers(("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."))))
 )]
 pub async fn run(
     State(compute): State<Arc<Compute>>,
@@ -204,16 +205,16 @@ pub async fn run(
     running::run(&compute, caller, given, deadline, reply).await
 }
 
-/// How far a circuit's run is, and its results when it is completed.
+/// The progress of a circuit's run, and its results when it is completed.
 ///
-/// Results of a run with `Prefer: respond-async` can be read until the session ends, the run is deleted or a day has passed;
-/// results under handles for as long as the handles. Runs are remembered for a day.
+/// The results of a run with `Prefer: respond-async` can be read until the session ends, the run is deleted or a day has
+/// passed. Results under handles can be read as long as the handles exist. The node keeps the record of a run for a day.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/circuits/operations/{op_id}",
     operation_id = "getCircuitOperation",
     tag = "Circuits",
-    params(("op_id" = String, Path, description = "A run of the account.")),
+    params(("op_id" = String, Path, description = "The id of a run of the account.")),
     responses((status = 200, description = "The run.",
         content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
 )]
@@ -233,16 +234,17 @@ pub async fn operation(
     answer(&compute, *session.key, operation, outputs, room, octets::wanted(&headers)).await
 }
 
-/// Cancel a circuit's run, or drop the results of one that has ended.
+/// Cancel a circuit's run, or delete the results of a run that has ended.
 ///
-/// Answers when the run has ended: `cancelled` is false when it came to its end first, and it is charged as a whole then.
+/// The answer comes when the run has ended. If the run was completed before it could be cancelled, `cancelled` is false and
+/// the whole run is charged.
 #[utoipa::path(
     delete,
     path = "/api/v1/tfhe/circuits/operations/{op_id}",
     operation_id = "cancelCircuitOperation",
     tag = "Circuits",
-    params(("op_id" = String, Path, description = "A run of the account.")),
-    responses((status = 200, description = "Whether it was cancelled.", body = CancelledOperation))
+    params(("op_id" = String, Path, description = "The id of a run of the account.")),
+    responses((status = 200, description = "Whether the run was cancelled.", body = CancelledOperation))
 )]
 pub async fn cancel(
     State(compute): State<Arc<Compute>>,
@@ -252,7 +254,7 @@ pub async fn cancel(
     Ok(Answer(found::cancel(&compute, &caller, path.get("op_id")).await?))
 }
 
-/// A result that the node keeps.
+/// Read a result that the node keeps.
 #[utoipa::path(
     get,
     path = "/api/v1/tfhe/session/{session_id}/handles/{handle}",
@@ -260,9 +262,9 @@ pub async fn cancel(
     tag = "Circuits",
     params(
         ("session_id" = String, Path, description = "A session of the account."),
-        ("handle" = String, Path, description = "A result of that session."),
+        ("handle" = String, Path, description = "The handle of a result of that session."),
     ),
-    responses((status = 200, description = "Its ciphertexts.",
+    responses((status = 200, description = "The result's ciphertexts.",
         content((KeptValue = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
 )]
 pub async fn read_handle(
@@ -291,7 +293,7 @@ pub async fn read_handle(
     Ok(written.await??.respond_within(StatusCode::OK, room))
 }
 
-/// Drop a result that the node keeps.
+/// Delete a result that the node keeps.
 #[utoipa::path(
     delete,
     path = "/api/v1/tfhe/session/{session_id}/handles/{handle}",
@@ -299,9 +301,9 @@ pub async fn read_handle(
     tag = "Circuits",
     params(
         ("session_id" = String, Path, description = "A session of the account."),
-        ("handle" = String, Path, description = "A result of that session."),
+        ("handle" = String, Path, description = "The handle of a result of that session."),
     ),
-    responses((status = 204, description = "It is gone."))
+    responses((status = 204, description = "The result is deleted."))
 )]
 pub async fn delete_handle(
     State(compute): State<Arc<Compute>>,

@@ -205,13 +205,13 @@ fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> 
 
 /// Evaluate up to 1024 gates that do not depend on one another.
 ///
-/// All gates are evaluated or none. From 32 gates on the price is 30 percent lower. With `outputs` = `handles` the results stay
-/// on the node as one value under one handle, with one bit for each gate. Later gates name its bits as operands, and circuits
-/// take it as an input.
+/// All gates are evaluated or none. From 32 gates on the price is 30 percent lower. When `outputs` is `handles`, the
+/// results stay on the node as one value under one handle, with one bit for each gate. Later gates take its bits as
+/// operands, and circuits take it as an input.
 ///
-/// As an octet-stream the request is a head (`BatchHead`), then the operands' ciphertexts, gate after gate; of seeded
-/// ciphertexts only the bodies. With `Accept: application/octet-stream` the answer has that form too (`BatchResultHead`,
-/// then one ciphertext for each gate).
+/// The request as an octet-stream is a head (`BatchHead`), then the operands' ciphertexts, gate after gate. Of seeded
+/// ciphertexts only the bodies are sent. With `Accept: application/octet-stream` the answer is an octet-stream too: a head
+/// (`BatchResultHead`), then one ciphertext for each gate.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/batch",
@@ -380,8 +380,8 @@ pub async fn delete(
     operation_id = "listSessions",
     tag = "Gate sessions",
     params(
-        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "Elements of the page; all, up to 1000, when absent."),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many sessions a page has; without it, all, up to 1000."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
     ),
     responses((status = 200, description = "The sessions, newest first.", body = Sessions))
 )]

@@ -36,7 +36,7 @@ async fn cache_store(docs: &Docs) -> Option<Probed> {
     Some(docs.cache_store_probe.ask(cache.probe()).await)
 }
 
-/// Health in short, for load balancers.
+/// The node's health in short, for load balancers.
 #[utoipa::path(
     get,
     path = "/health",
@@ -58,7 +58,7 @@ pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     answer(status, BriefHealth { status: word.to_owned(), version: VERSION.to_owned() })
 }
 
-/// Health in full.
+/// The node's health in full, with its devices and dependencies.
 #[utoipa::path(
     get,
     path = "/api/v1/health",

@@ -3,7 +3,7 @@
 use api::models::Models;
 use axum::Json;
 
-/// The models of this node. None: inference has no endpoints yet.
+/// The models of this node. The list is empty: inference has no endpoints yet.
 #[utoipa::path(
     get,
     path = "/api/v1/models",

@@ -9,10 +9,10 @@ use axum::extract::rejection::QueryRejection;
 use crate::compute::engine::{Preset, preset_facts};
 use crate::web::error::ApiError;
 
-/// Gate-session presets that meet a security level.
+/// The gate-session presets that meet a security level.
 ///
-/// `depth` and `scale_bits` describe arithmetic circuits; they are checked here, and chains of moduli for them come with
-/// the arithmetic endpoints. Gates have no depth: every gate refreshes its result.
+/// `depth` and `scale_bits` describe arithmetic circuits, which have no endpoints yet: the node checks their range and does
+/// not use them. Gates have no limit of depth, because every gate refreshes the noise of its result.
 #[utoipa::path(
     get,
     path = "/api/v1/params/suggest",
@@ -22,11 +22,11 @@ use crate::web::error::ApiError;
         ("security_level" = inline(Option<SecurityLevel>), Query,
             description = "The level to meet; `128-bit` when absent."),
         ("depth" = Option<i64>, Query, minimum = 1, maximum = 14,
-            description = "Multiplications in a row; of arithmetic circuits only."),
+            description = "Multiplications in a row, for arithmetic circuits."),
         ("scale_bits" = Option<i64>, Query, minimum = 10, maximum = 50,
-            description = "Bits of precision; of arithmetic circuits only."),
+            description = "Bits of precision, for arithmetic circuits."),
     ),
-    responses((status = 200, description = "What meets the level; an empty list when nothing does.", body = SuggestedParams))
+    responses((status = 200, description = "The presets that meet the level; an empty list if none does.", body = SuggestedParams))
 )]
 pub async fn suggest(
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,

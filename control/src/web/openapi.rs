@@ -38,7 +38,7 @@ pub fn frame() -> OpenApi {
         Make keys on your side, upload the evaluation key to `POST /api/v1/tfhe/eval-session`, send encrypted bits \
         through gates, decrypt the results on your side. The server sees neither the bits nor the secret key.\n\n\
         Every answer carries the header `X-Request-Id`. Every error has the same form; \
-        [all codes](/docs/errors) are explained.";
+        [a page](/docs/errors) explains all codes.";
     let scheme = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("svc_(live|test|dev|trial)_[0-9a-f]{32}")
@@ -47,7 +47,9 @@ pub fn frame() -> OpenApi {
     let session_token = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
-        .description(Some("A session token of the dashboard: `POST /auth/login`, or the operator's own issuer."))
+        .description(Some(
+            "A session token of the dashboard, from `POST /auth/login` or from the operator's own issuer.",
+        ))
         .build();
     OpenApiBuilder::new()
         .info(
@@ -167,8 +169,8 @@ fn take_idempotency_key(operation: &mut Operation) {
         .name(IDEMPOTENCY_KEY)
         .parameter_in(ParameterIn::Header)
         .description(Some(
-            "Names the request for 24 hours. Sent again with the same body, the request has no second effect and gets the \
-             first answer, with `Idempotent-Replayed: true`.",
+            "A key that identifies the request for 24 hours. A second request with the same key and body has no second \
+             effect and gets the first answer, with `Idempotent-Replayed: true`.",
         ))
         .schema(Some(key));
     operation.parameters.get_or_insert_default().push(parameter.build().into());
@@ -376,11 +378,11 @@ fn example(code: Code) -> Example {
 
 /// On every answer (readings L3-L5).
 const RATE_LIMIT_HEADERS: [(&str, &str); 6] = [
-    ("X-RateLimit-Daily-Limit", "Limit of requests a day (UTC); 9007199254740991 means unlimited."),
-    ("X-RateLimit-Daily-Remaining", "Requests left of the limit."),
+    ("X-RateLimit-Daily-Limit", "Requests that are allowed a day (UTC); 9007199254740991 means unlimited."),
+    ("X-RateLimit-Daily-Remaining", "Requests that are left of the day's."),
     ("X-RateLimit-Daily-Reset", "When the next day begins, in seconds since 1970."),
-    ("X-RateLimit-Monthly-Limit", "Limit of requests a month (UTC); 9007199254740991 means unlimited."),
-    ("X-RateLimit-Monthly-Remaining", "Requests left of the limit."),
+    ("X-RateLimit-Monthly-Limit", "Requests that are allowed a month (UTC); 9007199254740991 means unlimited."),
+    ("X-RateLimit-Monthly-Remaining", "Requests that are left of the month's."),
     ("X-RateLimit-Monthly-Reset", "When the next month begins, in seconds since 1970."),
 ];
 
@@ -389,7 +391,10 @@ fn rate_limit_header(why: &str) -> utoipa::openapi::Header {
 }
 
 fn request_id_header() -> utoipa::openapi::Header {
-    HeaderBuilder::new().schema(Some(String::schema())).description(Some("Names this request for support.")).build()
+    HeaderBuilder::new()
+        .schema(Some(String::schema()))
+        .description(Some("The request's id, to quote to support."))
+        .build()
 }
 
 #[cfg(test)]
