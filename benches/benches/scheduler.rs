@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use engine::scheduler::{Command, DeviceLimits, Event, Form, Limits, Scheduler, Work};
+use engine::scheduler::{Command, DeviceLimits, Event, Form, Scheduler, SchedulerLimits, Work};
 use engine::{AccountId, OperationId, PartId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
@@ -18,7 +18,7 @@ struct Desk {
 
 impl Desk {
     fn new(sessions: u64, wait: Duration) -> Self {
-        let limits = Limits {
+        let limits = SchedulerLimits {
             queue_rows_max: QUEUE_ROWS_MAX,
             session_rows_max: QUEUE_ROWS_MAX,
             wait,

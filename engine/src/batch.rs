@@ -20,7 +20,7 @@ pub struct DeviceId(pub usize);
 
 /// Consecutive rows of one operation, within a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct BatchPart {
     /// The operation that the rows are of.
     pub operation: OperationId,
     /// Which of them. A circuit's first row brings its inputs along.
@@ -44,7 +44,7 @@ pub struct Batch {
     /// The session of its operations, whose key it runs under.
     pub session: SessionId,
     /// Which rows, in the order in which they run.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BatchPart>,
     /// Parts of the session's key that its rows need, which stay on the device while it runs.
     pub key: Vec<PartId>,
     /// Slots the session's arena must have.

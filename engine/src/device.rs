@@ -138,7 +138,7 @@ struct SelfTest {
 
 /// Serves `orders` until there can be no more, or the device retires.
 fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
-    let served = &mut Served {
+    let worker = &mut Worker {
         backend,
         keys: HashMap::new(),
         arenas: HashMap::new(),
@@ -149,24 +149,24 @@ fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), 
         self_test,
         report,
     };
-    while let Some(order) = served.next_order(&orders) {
+    while let Some(order) = worker.next_order(&orders) {
         let retires = matches!(order, Order::Retire);
-        served.carry_out(order);
+        worker.carry_out(order);
         if retires {
             return;
         }
     }
-    served.forget_all();
+    worker.forget_all();
 }
 
 /// A session's arena; overwritten on drop.
-struct Arena<A> {
+struct SessionArena<A> {
     arena: A,
     slots: usize,
 }
 
 /// Parts of a key that are fetched and loaded, one after another, each in pieces.
-struct Load<B: Gates> {
+struct KeyLoad<B: Gates> {
     session: SessionId,
     key: Arc<dyn KeySource>,
     orders: Sender<Order>,
@@ -177,14 +177,15 @@ struct Load<B: Gates> {
     loaded: Vec<(PartId, B::Key)>,
 }
 
-struct Served<'a, B: Gates> {
+/// What a device's thread holds.
+struct Worker<'a, B: Gates> {
     backend: &'a B,
     /// Keys in the form this device's kernels want; overwritten on drop.
     keys: HashMap<(SessionId, PartId), B::Key>,
-    arenas: HashMap<SessionId, Arena<B::Arena>>,
+    arenas: HashMap<SessionId, SessionArena<B::Arena>>,
     /// Calls that were started, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
-    load: Option<Load<B>>,
+    load: Option<KeyLoad<B>>,
     /// The load may have its next piece before the next order.
     piece_is_due: bool,
     /// No call succeeds any more, and none is made.
@@ -193,7 +194,7 @@ struct Served<'a, B: Gates> {
     report: &'a dyn Fn(Report),
 }
 
-impl<B: Gates> Served<'_, B> {
+impl<B: Gates> Worker<'_, B> {
     /// Finishes what was started while there is nothing to start or no room for it.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
@@ -285,7 +286,7 @@ impl<B: Gates> Served<'_, B> {
         match order {
             Order::Load { session, parts, key, orders } => {
                 let (left, loaded) = (parts.into(), Vec::new());
-                self.load = Some(Load { session, key, orders, left, under_way: None, loaded });
+                self.load = Some(KeyLoad { session, key, orders, left, under_way: None, loaded });
                 self.load_next_part();
             }
             Order::Fetched(fetched) => self.load_part(fetched),
@@ -345,7 +346,7 @@ impl<B: Gates> Served<'_, B> {
             if let Err(reason) = fetch(load.key.clone(), part, load.orders.clone()) {
                 self.fail_load(Failure { cause: Cause::Key, reason });
             }
-        } else if let Some(Load { session, loaded, .. }) = self.load.take() {
+        } else if let Some(KeyLoad { session, loaded, .. }) = self.load.take() {
             self.keys.extend(loaded.into_iter().map(|(part, key)| ((session, part), key)));
             (self.report)(Report::Loaded(session));
         }
@@ -385,7 +386,7 @@ impl<B: Gates> Served<'_, B> {
 
     /// Gives up the load under way, if there is one: none of its parts stays.
     fn fail_load(&mut self, failure: Failure) {
-        let Some(Load { session, under_way, loaded, .. }) = self.load.take() else { return };
+        let Some(KeyLoad { session, under_way, loaded, .. }) = self.load.take() else { return };
         self.let_go((under_way, loaded));
         (self.report)(Report::LoadFailed { session, failure });
     }
@@ -421,13 +422,13 @@ impl<B: Gates> Served<'_, B> {
         &mut self,
         batch: &Batch,
         assembly: &Assembly<'_>,
-        arena: &mut Option<Arena<B::Arena>>,
+        arena: &mut Option<SessionArena<B::Arena>>,
     ) -> Result<(), Failure> {
         let (slots, backend) = (batch.arena_slots, self.backend);
         guarded(&mut self.lost, || {
             let there = match arena {
                 Some(there) => there,
-                None => arena.insert(Arena { arena: backend.arena(assembly.row_words, slots)?, slots }),
+                None => arena.insert(SessionArena { arena: backend.arena(assembly.row_words, slots)?, slots }),
             };
             if there.slots < slots {
                 backend.grow(&mut there.arena, slots)?;
@@ -440,18 +441,20 @@ impl<B: Gates> Served<'_, B> {
     /// Evaluates batches whose operands are in their arenas; none if there are none.
     fn evaluate<'b>(
         &mut self,
-        ready: impl Iterator<Item = (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)>,
+        ready: impl Iterator<Item = (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<SessionArena<B::Arena>>)>,
     ) -> Result<Option<B::Pending>, Failure>
     where
         B::Arena: 'b,
     {
-        let Served { backend, keys, lost, .. } = self;
+        let Worker { backend, keys, lost, .. } = self;
         let keyed =
-            |(work, assembly, arena): (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<Arena<B::Arena>>)| KeyedGates {
-                key: keys.get(&(work.batch.session, EVALUATION_KEY)).expect("a batch follows its key's load"),
-                arena: &mut arena.as_mut().expect("it was written to").arena,
-                gates: &assembly.gates,
-                reads: &assembly.reads,
+            |(work, assembly, arena): (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<SessionArena<B::Arena>>)| {
+                KeyedGates {
+                    key: keys.get(&(work.batch.session, EVALUATION_KEY)).expect("a batch follows its key's load"),
+                    arena: &mut arena.as_mut().expect("it was written to").arena,
+                    gates: &assembly.gates,
+                    reads: &assembly.reads,
+                }
             };
         let mut batches: Vec<_> = ready.map(keyed).collect();
         if batches.is_empty() {

@@ -10,12 +10,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, DeviceId, Part};
+use crate::batch::{Batch, BatchPart, DeviceId};
 use crate::device::{BatchTasks, Order, Report};
 use crate::error::Error;
 use crate::key::KeySource;
 use crate::operation::{Done, Failed, Operation, OperationId};
-use crate::scheduler::{Command, Event, Finished, Limits, Scheduler};
+use crate::scheduler::{Command, Event, Finished, Scheduler, SchedulerLimits};
 use crate::session::{AccountId, OnErased, Session, SessionId};
 use crate::task::{Progress, Task};
 use crate::usage::Usage;
@@ -51,7 +51,7 @@ enum Notice {
 }
 
 impl Hub {
-    pub(crate) fn new(limits: Limits, orders: Vec<Sender<Order>>) -> Self {
+    pub(crate) fn new(limits: SchedulerLimits, orders: Vec<Sender<Order>>) -> Self {
         let state = State {
             scheduler: Scheduler::new(limits),
             sessions: HashMap::new(),
@@ -326,7 +326,7 @@ impl State {
     /// The task of each of a batch's parts.
     fn tasks_of(&self, batch: &Batch) -> Vec<Task> {
         let task =
-            |part: &Part| self.operations.get(&part.operation).expect("what starts has not ended").task().clone();
+            |part: &BatchPart| self.operations.get(&part.operation).expect("what starts has not ended").task().clone();
         batch.parts.iter().map(task).collect()
     }
 }

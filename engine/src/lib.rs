@@ -61,7 +61,7 @@ use batch::DeviceId;
 use device::{PartBytes, Prepare, Report, message_of};
 use hub::Hub;
 use operation::Operation;
-use scheduler::{DeviceLimits, Event, Limits};
+use scheduler::{DeviceLimits, Event, SchedulerLimits};
 
 /// The engine: cheap to clone, safe to share. When the last clone is dropped, queued work ends with
 /// [`Error::ShuttingDown`], keys are overwritten and the threads end; no caller waits for that.
@@ -106,10 +106,10 @@ impl Engine {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));
         let answers = Arc::new(KnownAnswers::compute().map_err(|error| Error::Device(error.to_string()))?);
-        let to_serve = || ToServe { answers: answers.clone(), every: Duration::from_secs(config.self_test_s) };
-        let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(to_serve())).collect();
+        let make_device = || MakeDevice { answers: answers.clone(), every: Duration::from_secs(config.self_test_s) };
+        let mut devices: Vec<Device> = devices.into_iter().map(|device| device.with(make_device())).collect();
         if all_gpus {
-            devices.push(Device { stand_in: true, ..detect::WithDevice::with(to_serve(), Cpu::open()) });
+            devices.push(Device { stand_in: true, ..detect::WithDevice::with(make_device(), Cpu::open()) });
         }
         Engine::start_on(config, devices, passed_over)
     }
@@ -254,17 +254,17 @@ impl Engine {
     }
 }
 
-/// Makes a device of whatever was detected, with answers that it must give from time to time.
-struct ToServe {
+/// Makes a device of a detected backend, with a self-test whose answers are known.
+struct MakeDevice {
     answers: Arc<KnownAnswers>,
     every: Duration,
 }
 
-impl detect::WithDevice for ToServe {
+impl detect::WithDevice for MakeDevice {
     type Out = Device;
 
     fn with<B: Gates>(self, backend: B) -> Device {
-        let ToServe { answers, every } = self;
+        let MakeDevice { answers, every } = self;
         if every.is_zero() {
             Device::new(backend)
         } else {
@@ -279,12 +279,12 @@ impl Drop for Handle {
     }
 }
 
-/// What a configuration comes to on these devices.
+/// The scheduler's limits that follow from a configuration on these devices.
 ///
 /// A device's memory: half for keys, an eighth for circuits. Where an arena that grows is copied (on cards whose kernels are in
 /// WGSL, [`Backend::grow`]), its old and its new form are there together, which is another eighth at worst; a quarter is left
 /// for what kernels need while they run.
-fn limits(config: &Config, devices: &[Device]) -> Limits {
+fn limits(config: &Config, devices: &[Device]) -> SchedulerLimits {
     let limits_of = |device: &Device| DeviceLimits {
         batch_units_max: config.batch_units_max.unwrap_or(device.info.rows_max).max(1),
         batches_in_flight_max: device.info.batches_in_flight_max.max(1),
@@ -293,7 +293,7 @@ fn limits(config: &Config, devices: &[Device]) -> Limits {
         arena_bytes_max: config.arena_bytes_max.unwrap_or(device.info.memory_bytes / 8),
         stand_in: device.stand_in,
     };
-    Limits {
+    SchedulerLimits {
         queue_rows_max: config.queue_rows_max,
         session_rows_max: config.session_rows_max,
         wait: Duration::from_micros(config.wait_us_max),

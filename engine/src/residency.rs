@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use crate::key::PartId;
 use crate::session::SessionId;
 
-/// Where a part of a session's key is with respect to the device.
+/// Whether a part of a session's key is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PartState {
     /// Not there.
     Absent,
     /// Ordered, not there yet.
@@ -32,15 +32,16 @@ pub(crate) enum Place {
 pub(crate) struct Residency {
     bytes: u64,
     bytes_max: u64,
-    parts: BTreeMap<(SessionId, PartId), Part>,
-    /// Parts whose place is [`Place::Evicting`].
+    parts: BTreeMap<(SessionId, PartId), PartBooks>,
+    /// Parts whose state is [`PartState::Evicting`].
     evicting: usize,
     uses: u64,
 }
 
+/// What is known of a part of a key that is on the device or on its way.
 #[derive(Debug)]
-struct Part {
-    place: Place,
+struct PartBooks {
+    state: PartState,
     bytes: u64,
     last_use: u64,
     /// Batches and loads that need it.
@@ -60,28 +61,29 @@ impl Residency {
         self.bytes_max
     }
 
-    pub(crate) fn place(&self, session: SessionId, part: PartId) -> Place {
-        self.parts.get(&(session, part)).map_or(Place::Absent, |part| part.place)
+    pub(crate) fn state(&self, session: SessionId, part: PartId) -> PartState {
+        self.parts.get(&(session, part)).map_or(PartState::Absent, |part| part.state)
     }
 
-    /// Where a set of parts is: there (`Resident`) when all of them are, else what is to be awaited first.
-    pub(crate) fn place_of_set(&self, session: SessionId, set: &[PartId]) -> Place {
-        let any = |place: Place| set.iter().any(|&part| self.place(session, part) == place);
-        let awaited = [Place::Evicting, Place::Loading, Place::Absent].into_iter().find(|&place| any(place));
-        awaited.unwrap_or(Place::Resident)
+    /// The state of a set of parts: `Resident` when all of them are on the device, else what must be awaited first.
+    pub(crate) fn state_of_set(&self, session: SessionId, set: &[PartId]) -> PartState {
+        let any = |state: PartState| set.iter().any(|&part| self.state(session, part) == state);
+        let awaited =
+            [PartState::Evicting, PartState::Loading, PartState::Absent].into_iter().find(|&state| any(state));
+        awaited.unwrap_or(PartState::Resident)
     }
 
     /// The parts of a session that are on the device, or on their way to or from it.
-    pub(crate) fn parts_of(&self, session: SessionId) -> impl Iterator<Item = (PartId, Place)> + '_ {
+    pub(crate) fn parts_of(&self, session: SessionId) -> impl Iterator<Item = (PartId, PartState)> + '_ {
         let all = (session, PartId(0))..=(session, PartId(u32::MAX));
-        self.parts.range(all).map(|(&(_, id), part)| (id, part.place))
+        self.parts.range(all).map(|(&(_, id), part)| (id, part.state))
     }
 
     /// Whether there would be room for a set if everything else that may go went. With the size of each of its parts.
     pub(crate) fn could_hold(&self, session: SessionId, set: &[(PartId, u64)]) -> bool {
-        let is_kept = |key: &(SessionId, PartId), part: &Part| {
+        let is_kept = |key: &(SessionId, PartId), part: &PartBooks| {
             let of_set = key.0 == session && set.iter().any(|&(id, _)| id == key.1);
-            matches!(part.place, Place::Pinned | Place::Loading) && !of_set
+            matches!(part.state, PartState::Pinned | PartState::Loading) && !of_set
         };
         let kept = self.parts.iter().filter(|(key, part)| is_kept(key, part)).map(|(_, part)| part.bytes);
         let needed = kept.chain(set.iter().map(|&(_, bytes)| bytes)).fold(0, u64::saturating_add);
@@ -93,7 +95,7 @@ impl Residency {
     pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<(SessionId, PartId)> {
         let mut evicted = Vec::new();
         while self.bytes.saturating_add(bytes) > self.bytes_max {
-            let candidates = self.parts.iter().filter(|(_, part)| part.place == Place::Resident);
+            let candidates = self.parts.iter().filter(|(_, part)| part.state == PartState::Resident);
             let Some((&(session, id), _)) = candidates.min_by_key(|(_, part)| part.last_use) else { break };
             self.evict(session, id);
             evicted.push((session, id));
@@ -105,7 +107,7 @@ impl Residency {
     pub(crate) fn load(&mut self, session: SessionId, parts: &[(PartId, u64)]) {
         for &(id, bytes) in parts {
             assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
-            let part = Part { place: Place::Loading, bytes, last_use: self.uses, pins: 0 };
+            let part = PartBooks { state: PartState::Loading, bytes, last_use: self.uses, pins: 0 };
             let before = self.parts.insert((session, id), part);
             assert!(before.is_none(), "a part is loaded once");
             self.bytes += bytes;
@@ -114,14 +116,14 @@ impl Residency {
 
     pub(crate) fn loaded(&mut self, session: SessionId, parts: &[PartId]) {
         for &id in parts {
-            self.shift(session, id, Place::Loading, Place::Resident);
+            self.shift(session, id, PartState::Loading, PartState::Resident);
         }
     }
 
     pub(crate) fn load_failed(&mut self, session: SessionId, parts: &[PartId]) {
         for &id in parts {
             let part = self.parts.remove(&(session, id)).expect("the part was loading");
-            assert_eq!(part.place, Place::Loading);
+            assert_eq!(part.state, PartState::Loading);
             self.bytes -= part.bytes;
         }
     }
@@ -131,8 +133,12 @@ impl Residency {
         self.uses += 1;
         for &id in parts {
             let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
-            assert!(matches!(part.place, Place::Resident | Place::Pinned), "a needed part is not {:?}", part.place);
-            (part.place, part.last_use) = (Place::Pinned, self.uses);
+            assert!(
+                matches!(part.state, PartState::Resident | PartState::Pinned),
+                "a needed part is not {:?}",
+                part.state
+            );
+            (part.state, part.last_use) = (PartState::Pinned, self.uses);
             part.pins += 1;
         }
     }
@@ -143,14 +149,14 @@ impl Residency {
             let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
             part.pins -= 1;
             if part.pins == 0 {
-                part.place = Place::Resident;
+                part.state = PartState::Resident;
             }
         }
     }
 
     /// An eviction is ordered.
     pub(crate) fn evict(&mut self, session: SessionId, part: PartId) {
-        let bytes = self.shift(session, part, Place::Resident, Place::Evicting).bytes;
+        let bytes = self.shift(session, part, PartState::Resident, PartState::Evicting).bytes;
         self.bytes -= bytes;
         self.evicting += 1;
     }
@@ -163,7 +169,7 @@ impl Residency {
     /// The device has overwritten the part.
     pub(crate) fn evicted(&mut self, session: SessionId, part: PartId) {
         let part = self.parts.remove(&(session, part)).expect("the part was evicting");
-        assert_eq!(part.place, Place::Evicting);
+        assert_eq!(part.state, PartState::Evicting);
         self.evicting -= 1;
     }
 
@@ -173,10 +179,10 @@ impl Residency {
         (self.bytes, self.evicting) = (0, 0);
     }
 
-    fn shift(&mut self, session: SessionId, id: PartId, from: Place, to: Place) -> &mut Part {
+    fn shift(&mut self, session: SessionId, id: PartId, from: PartState, to: PartState) -> &mut PartBooks {
         let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
-        assert_eq!(part.place, from, "on its way to {to:?}");
-        part.place = to;
+        assert_eq!(part.state, from, "on its way to {to:?}");
+        part.state = to;
         part
     }
 }
@@ -208,7 +214,7 @@ mod tests {
         residency.pin(A, &[ONE]);
         residency.unpin(A, &[ONE]);
         assert_eq!(residency.make_room(15), [(B, ONE), (C, ONE)]);
-        assert_eq!(residency.place(A, ONE), Place::Resident);
+        assert_eq!(residency.state(A, ONE), PartState::Resident);
         assert_eq!(residency.bytes(), 10);
     }
 
@@ -217,7 +223,7 @@ mod tests {
         let mut residency = holding(20, &[A, B]);
         residency.pin(A, &[ONE]);
         assert_eq!(residency.make_room(20), [(B, ONE)]);
-        assert_eq!(residency.place(A, ONE), Place::Pinned);
+        assert_eq!(residency.state(A, ONE), PartState::Pinned);
     }
 
     #[test]
@@ -227,9 +233,9 @@ mod tests {
         residency.pin(A, &[ONE]);
         assert!(!residency.could_hold(B, &[(ONE, 10)]));
         residency.unpin(A, &[ONE]);
-        assert_eq!(residency.place(A, ONE), Place::Pinned);
+        assert_eq!(residency.state(A, ONE), PartState::Pinned);
         residency.unpin(A, &[ONE]);
-        assert_eq!(residency.place(A, ONE), Place::Resident);
+        assert_eq!(residency.state(A, ONE), PartState::Resident);
         assert!(residency.could_hold(B, &[(ONE, 10)]));
     }
 
@@ -244,23 +250,23 @@ mod tests {
         let mut residency = holding(10, &[]);
         residency.load(A, &[(ONE, 7), (TWO, 3)]);
         residency.load_failed(A, &[ONE, TWO]);
-        assert_eq!((residency.bytes(), residency.place(A, ONE)), (0, Place::Absent));
+        assert_eq!((residency.bytes(), residency.state(A, ONE)), (0, PartState::Absent));
     }
 
     #[test]
     fn an_evicted_part_is_absent_only_when_the_device_says_so() {
         let mut residency = holding(10, &[A]);
         residency.evict(A, ONE);
-        assert_eq!((residency.bytes(), residency.place(A, ONE)), (0, Place::Evicting));
+        assert_eq!((residency.bytes(), residency.state(A, ONE)), (0, PartState::Evicting));
         residency.evicted(A, ONE);
-        assert_eq!(residency.place(A, ONE), Place::Absent);
+        assert_eq!(residency.state(A, ONE), PartState::Absent);
     }
 
     #[test]
     fn a_set_is_there_when_all_of_it_is_and_parts_of_it_that_are_there_count_once() {
         let mut residency = holding(30, &[A, B]);
         let set = [ONE, TWO];
-        assert_eq!(residency.place_of_set(A, &set), Place::Absent);
+        assert_eq!(residency.state_of_set(A, &set), PartState::Absent);
         assert!(residency.could_hold(A, &[(ONE, 10), (TWO, 20)]), "B may go");
         residency.pin(A, &[ONE]);
         assert!(residency.could_hold(A, &[(ONE, 10), (TWO, 20)]), "what is there counts once");
@@ -269,9 +275,9 @@ mod tests {
         residency.unpin(B, &[ONE]);
         assert_eq!(residency.make_room(20), [(B, ONE)], "what a load adds to is pinned");
         residency.load(A, &[(TWO, 20)]);
-        assert_eq!(residency.place_of_set(A, &set), Place::Loading);
+        assert_eq!(residency.state_of_set(A, &set), PartState::Loading);
         residency.loaded(A, &[TWO]);
-        assert_eq!(residency.place_of_set(A, &set), Place::Resident);
+        assert_eq!(residency.state_of_set(A, &set), PartState::Resident);
         assert_eq!(residency.parts_of(A).map(|(part, _)| part).collect::<Vec<_>>(), set);
     }
 }

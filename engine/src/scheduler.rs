@@ -4,7 +4,7 @@
 //! in `tests/sim` can live through years of bad luck in seconds. Time is counted since the engine's start.
 //!
 //! - Work: rows queue by session, first come, first served. While the devices are busy, a session with less than a full
-//!   batch gathers for `Limits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready
+//!   batch gathers for `SchedulerLimits::wait`, then is ready; an idle device starts at once. [`crate::fair`] says which ready
 //!   session is next. One batch holds rows of one session; batches of several sessions that are small go to a device
 //!   side by side, in one call.
 //! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists
@@ -30,7 +30,7 @@ mod tests;
 mod watchdog;
 mod work;
 
-pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, Limits};
+pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, SchedulerLimits};
 pub use work::{Form, Levels, Work};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,10 +43,10 @@ use crate::error::Error;
 use crate::fair::FairQueue;
 use crate::key::PartId;
 use crate::operation::OperationId;
-use crate::residency::Place;
+use crate::residency::PartState;
 use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
-use circuits::Circuit;
+use circuits::CircuitBooks;
 use devices::DeviceBooks;
 use work::units_of;
 
@@ -57,12 +57,12 @@ const KEY_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// The scheduler of a node's devices.
 #[derive(Debug)]
 pub struct Scheduler {
-    limits: Limits,
+    limits: SchedulerLimits,
     phase: Phase,
-    sessions: BTreeMap<SessionId, Session>,
-    operations: BTreeMap<OperationId, Operation>,
+    sessions: BTreeMap<SessionId, SessionBooks>,
+    operations: BTreeMap<OperationId, OperationBooks>,
     /// Circuits that have ended while rows of theirs run: they hold their slots until those have.
-    leaving: BTreeMap<OperationId, Operation>,
+    leaving: BTreeMap<OperationId, OperationBooks>,
     /// Sessions that gather, by the end of their wait.
     gathering: BTreeSet<(Duration, SessionId)>,
     /// Sessions that are ready.
@@ -83,15 +83,16 @@ enum Phase {
     Stopped,
 }
 
+/// What the scheduler knows of a session.
 #[derive(Debug)]
-struct Session {
+struct SessionBooks {
     host_bytes: u64,
     /// Of each part of the prepared key, on each device.
     device_bytes: Vec<Vec<u64>>,
     slot_bytes: u64,
     unit_cost: u32,
     /// Rows waiting; parts of one operation are in the order of its rows.
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<QueuedRows>,
     /// Size of the queue, in the unit of [`DeviceLimits::batch_units_max`].
     queued_size: usize,
     /// Rows of lists waiting or running, of ended operations too as long as they run.
@@ -108,17 +109,18 @@ struct Session {
     closing: bool,
 }
 
-/// Rows in a queue.
+/// Consecutive rows of an operation, in their session's queue.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct QueuedRows {
     operation: OperationId,
     rows: Range<usize>,
     /// A batch with these rows failed on this device.
     failed_on: Option<DeviceId>,
 }
 
+/// What the scheduler knows of an operation.
 #[derive(Debug)]
-struct Operation {
+struct OperationBooks {
     session: SessionId,
     units: Vec<u32>,
     /// Parts of the key that it needs.
@@ -131,7 +133,7 @@ struct Operation {
     started: Option<Duration>,
     deadline: Option<Duration>,
     /// If it is one.
-    circuit: Option<Circuit>,
+    circuit: Option<CircuitBooks>,
 }
 
 #[derive(Debug, Default)]
@@ -151,7 +153,7 @@ struct Totals {
 
 impl Scheduler {
     /// A scheduler with nothing to do.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SchedulerLimits) -> Self {
         assert!(!limits.devices.is_empty(), "there is a device");
         Self {
             phase: Phase::Open,
@@ -228,15 +230,17 @@ impl Scheduler {
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
             Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes } => {
-                let opened = Session::new(host_bytes, device_bytes, slot_bytes, unit_cost);
+                let opened = SessionBooks::new(host_bytes, device_bytes, slot_bytes, unit_cost);
                 self.open(session, opened, account, weight);
             }
             Event::Submitted { session, operation, work, deadline } => {
                 work.check();
                 let Work { units, key, form } = work;
-                let rows = Operation::new(session, units, key, deadline);
+                let rows = OperationBooks::new(session, units, key, deadline);
                 match form {
-                    Form::List { slots } => self.submit_list(now, operation, Operation { list_slots: slots, ..rows }),
+                    Form::List { slots } => {
+                        self.submit_list(now, operation, OperationBooks { list_slots: slots, ..rows })
+                    }
                     Form::Circuit(levels) => self.submit_circuit(operation, rows, levels),
                 }
             }
@@ -267,7 +271,7 @@ impl Scheduler {
 
 /// Clients: open, submit, cancel, close.
 impl Scheduler {
-    fn open(&mut self, session: SessionId, opened: Session, account: AccountId, weight: u32) {
+    fn open(&mut self, session: SessionId, opened: SessionBooks, account: AccountId, weight: u32) {
         assert_eq!(opened.device_bytes.len(), self.devices.len(), "a key has a size on every device");
         if let Err(error) = self.admit_session(opened.host_bytes, &opened.device_bytes) {
             self.commands.push(Command::RefuseSession { session, error });
@@ -296,7 +300,7 @@ impl Scheduler {
         }
     }
 
-    fn submit_list(&mut self, now: Duration, operation: OperationId, list: Operation) {
+    fn submit_list(&mut self, now: Duration, operation: OperationId, list: OperationBooks) {
         let (session, rows) = (list.session, list.units.len());
         if let Err(error) = self.admit_list(session, rows, &list.key) {
             self.commands.push(Command::Refuse { operation, error });
@@ -305,7 +309,7 @@ impl Scheduler {
         self.accept(operation, list);
         self.totals.held_rows += rows;
         self.session(session).held_rows += rows;
-        self.enqueue(Waiting { operation, rows: 0..rows, failed_on: None }, VecDeque::push_back);
+        self.enqueue(QueuedRows { operation, rows: 0..rows, failed_on: None }, VecDeque::push_back);
         self.gather_or_make_ready(now, session);
     }
 
@@ -316,7 +320,7 @@ impl Scheduler {
     }
 
     /// The session, if it takes work that needs these parts of its key.
-    fn admit(&self, session: SessionId, key: &[PartId]) -> Result<&Session, Error> {
+    fn admit(&self, session: SessionId, key: &[PartId]) -> Result<&SessionBooks, Error> {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
@@ -342,7 +346,7 @@ impl Scheduler {
 
     fn cancel(&mut self, operation: OperationId) {
         // What runs entirely cannot be stopped, and will be delivered.
-        if self.operations.get(&operation).is_some_and(Operation::can_be_stopped) {
+        if self.operations.get(&operation).is_some_and(OperationBooks::can_be_stopped) {
             self.end(operation, Error::Cancelled);
         }
     }
@@ -372,7 +376,7 @@ impl Scheduler {
             gone &= there.is_empty() && !retires;
             // in every other case the device's report brings us back here
             if books.failure.is_none() {
-                for (part, _) in there.into_iter().filter(|&(_, place)| place == Place::Resident) {
+                for (part, _) in there.into_iter().filter(|&(_, state)| state == PartState::Resident) {
                     books.residency.evict(session, part);
                     self.commands.push(Command::Evict { device, session, part });
                 }
@@ -387,7 +391,7 @@ impl Scheduler {
     }
 }
 
-impl Session {
+impl SessionBooks {
     fn new(host_bytes: u64, device_bytes: Vec<Vec<u64>>, slot_bytes: u64, unit_cost: u32) -> Self {
         Self {
             host_bytes,
@@ -407,7 +411,7 @@ impl Session {
     }
 }
 
-impl Operation {
+impl OperationBooks {
     /// Rows that are neither a list nor a circuit yet.
     fn new(session: SessionId, units: Vec<u32>, key: Vec<PartId>, deadline: Option<Duration>) -> Self {
         Self {
@@ -426,7 +430,7 @@ impl Operation {
 
     /// Whether something of it has not started.
     fn can_be_stopped(&self) -> bool {
-        self.queued_rows > 0 || self.circuit.as_ref().is_some_and(Circuit::goes_on)
+        self.queued_rows > 0 || self.circuit.as_ref().is_some_and(CircuitBooks::goes_on)
     }
 
     /// What it came to when its last row has run.

@@ -12,7 +12,7 @@ use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 pub(crate) use key::{EVALUATION_KEY, LoadingPart};
 pub use key::{KeyParams, KeyPart};
 
-use crate::batch::Part;
+use crate::batch::BatchPart;
 use crate::rows::Rows;
 use crate::scheduler::{Form, Levels, Work};
 
@@ -117,7 +117,7 @@ impl Task {
     }
 
     /// How many rows a device reads for a part of it.
-    pub(crate) fn reads_of(&self, part: &Part) -> usize {
+    pub(crate) fn reads_of(&self, part: &BatchPart) -> usize {
         match self {
             Task::Gates(_) => part.rows.len(),
             Task::Circuit(_) if part.completes => self.result_rows(),

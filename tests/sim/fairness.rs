@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
-use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Form, Limits, Scheduler, Work};
+use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Form, Scheduler, SchedulerLimits, Work};
 use engine::{AccountId, OperationId, PartId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
@@ -47,7 +47,7 @@ impl Mill {
     fn new(dice: Dice, devices: Vec<DeviceLimits>, sessions: Vec<Miller>, failing: u64) -> Self {
         let batch_units_max = devices[0].batch_units_max;
         let orders = devices.iter().map(|_| VecDeque::new()).collect();
-        let limits = Limits {
+        let limits = SchedulerLimits {
             queue_rows_max: 1_000_000,
             session_rows_max: 10_000,
             wait: Duration::from_micros(200),

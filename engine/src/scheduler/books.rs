@@ -4,24 +4,24 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::work::{cost_of, size_of};
-use super::{Command, Finished, Operation, Scheduler, Session, Waiting};
+use super::{Command, Finished, OperationBooks, QueuedRows, Scheduler, SessionBooks};
 use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
 impl Scheduler {
-    pub(super) fn session(&mut self, session: SessionId) -> &mut Session {
+    pub(super) fn session(&mut self, session: SessionId) -> &mut SessionBooks {
         self.sessions.get_mut(&session).expect("the session is open")
     }
 
-    pub(super) fn accept(&mut self, id: OperationId, operation: Operation) {
+    pub(super) fn accept(&mut self, id: OperationId, operation: OperationBooks) {
         self.deadlines.extend(operation.deadline.map(|deadline| (deadline, id)));
         let before = self.operations.insert(id, operation);
         assert!(before.is_none(), "{id:?} is submitted once");
     }
 
-    pub(super) fn enqueue(&mut self, waiting: Waiting, push: fn(&mut VecDeque<Waiting>, Waiting)) {
+    pub(super) fn enqueue(&mut self, waiting: QueuedRows, push: fn(&mut VecDeque<QueuedRows>, QueuedRows)) {
         let operation = self.operations.get_mut(&waiting.operation).expect("its operation has not ended");
         operation.queued_rows += waiting.rows.len();
         self.totals.queued_rows += waiting.rows.len();
@@ -33,11 +33,11 @@ impl Scheduler {
     }
 
     /// Takes `rows` rows from the front of what waits at this place of the queue.
-    pub(super) fn dequeue(&mut self, session: SessionId, at: usize, rows: usize) -> Waiting {
+    pub(super) fn dequeue(&mut self, session: SessionId, at: usize, rows: usize) -> QueuedRows {
         let queue = &mut self.session(session).queue;
         let whole = &mut queue[at];
         let end = whole.rows.start + rows;
-        let taken = Waiting { rows: whole.rows.start..end, ..whole.clone() };
+        let taken = QueuedRows { rows: whole.rows.start..end, ..whole.clone() };
         whole.rows.start = end;
         if whole.rows.is_empty() {
             queue.remove(at);
@@ -46,7 +46,7 @@ impl Scheduler {
         taken
     }
 
-    fn count_dequeued(&mut self, session: SessionId, waiting: &Waiting) {
+    fn count_dequeued(&mut self, session: SessionId, waiting: &QueuedRows) {
         let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
         operation.queued_rows -= waiting.rows.len();
         self.totals.queued_rows -= waiting.rows.len();
@@ -107,7 +107,7 @@ impl Scheduler {
 
     /// Takes what is queued of an operation off the queue.
     pub(super) fn drop_queued(&mut self, operation: OperationId) {
-        let Operation { session, queued_rows, .. } = self.operations[&operation];
+        let OperationBooks { session, queued_rows, .. } = self.operations[&operation];
         if queued_rows > 0 {
             let mut dropped = Vec::new();
             self.session(session).queue.retain(|waiting| {
@@ -122,7 +122,7 @@ impl Scheduler {
     }
 
     /// Strikes what was taken out of the session's queue from the books.
-    fn strike(&mut self, session: SessionId, dropped: Vec<Waiting>) {
+    fn strike(&mut self, session: SessionId, dropped: Vec<QueuedRows>) {
         for waiting in dropped {
             self.count_dequeued(session, &waiting);
             if self.operations[&waiting.operation].circuit.is_none() {

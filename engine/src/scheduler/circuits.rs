@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use super::devices::DeviceBooks;
 use super::work::Levels;
-use super::{Command, Operation, Scheduler, Waiting};
+use super::{Command, OperationBooks, QueuedRows, Scheduler};
 use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair::COST_OF_UNIT;
 use crate::key::PartId;
 use crate::operation::OperationId;
-use crate::residency::Place;
+use crate::residency::PartState;
 use crate::session::SessionId;
 
+/// What the scheduler knows of a circuit besides its [`super::OperationBooks`].
 #[derive(Debug)]
-pub(super) struct Circuit {
+pub(super) struct CircuitBooks {
     level_ends: Vec<usize>,
     /// The level of which rows wait or run.
     level: usize,
@@ -31,7 +32,7 @@ pub(super) struct Circuit {
     pub(super) restarted: bool,
 }
 
-impl Circuit {
+impl CircuitBooks {
     /// Whether something of it has not been queued.
     pub(super) fn goes_on(&self) -> bool {
         self.restarting.is_some() || self.level + 1 < self.level_ends.len()
@@ -40,7 +41,7 @@ impl Circuit {
 
 /// From submission to end.
 impl Scheduler {
-    pub(super) fn submit_circuit(&mut self, operation: OperationId, rows: Operation, levels: Levels) {
+    pub(super) fn submit_circuit(&mut self, operation: OperationId, rows: OperationBooks, levels: Levels) {
         let (session, count) = (rows.session, rows.units.len());
         let home = match self.admit_circuit(session, count, &rows.key, &levels) {
             Ok(home) => home,
@@ -55,7 +56,7 @@ impl Scheduler {
         books.circuit_bytes += host_bytes;
         let slot_bytes = books.slot_bytes;
         self.devices[home.0].reserve(session, slots, slot_bytes);
-        let circuit = Circuit {
+        let circuit = CircuitBooks {
             level_ends: ends,
             level: 0,
             slots,
@@ -65,7 +66,7 @@ impl Scheduler {
             restarting: None,
             restarted: false,
         };
-        self.accept(operation, Operation { circuit: Some(circuit), ..rows });
+        self.accept(operation, OperationBooks { circuit: Some(circuit), ..rows });
         self.session(session).circuits.insert(operation);
         self.enqueue_level(operation);
     }
@@ -115,7 +116,7 @@ impl Scheduler {
         let fit = self.devices_for(session, key).map(|id| (id, &self.devices[id.0]));
         let best = fit.clone().filter(|(_, device)| device.has_room(session, slots, slot_bytes)).min_by_key(
             |&(id, device)| {
-                let no_key = device.residency.place_of_set(session, key) == Place::Absent;
+                let no_key = device.residency.state_of_set(session, key) == PartState::Absent;
                 (Some(id) == avoid, no_key, device.claimed_bytes())
             },
         );
@@ -139,7 +140,7 @@ impl Scheduler {
 
     /// Queues the rows of the circuit's level; a circuit without rows is done.
     fn enqueue_level(&mut self, operation: OperationId) {
-        let Operation { session, circuit, .. } = &self.operations[&operation];
+        let OperationBooks { session, circuit, .. } = &self.operations[&operation];
         let session = *session;
         let circuit = circuit.as_ref().expect("levels are a circuit's");
         let first = if circuit.level == 0 { 0 } else { circuit.level_ends[circuit.level - 1] };
@@ -147,7 +148,7 @@ impl Scheduler {
             let outcome = Ok(super::Finished { compute: Duration::ZERO, units: 0 });
             return self.finish(operation, outcome);
         };
-        self.enqueue(Waiting { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
+        self.enqueue(QueuedRows { operation, rows: first..end, failed_on: None }, VecDeque::push_back);
         // They do not gather: the levels to come wait for this one.
         self.make_ready(session);
     }
@@ -174,7 +175,7 @@ impl Scheduler {
     }
 
     /// A circuit holds nothing any more.
-    pub(super) fn release_circuit(&mut self, operation: &Operation) {
+    pub(super) fn release_circuit(&mut self, operation: &OperationBooks) {
         let circuit = operation.circuit.as_ref().expect("it is one");
         self.totals.circuit_rows -= operation.units.len();
         self.totals.circuit_bytes -= circuit.host_bytes;
@@ -190,7 +191,7 @@ impl Scheduler {
 
     /// The slots of a circuit on the device where rows of it start: its home from now on, if it had not begun.
     pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Arc<[u32]> {
-        let Operation { session, circuit, .. } = self.operations.get_mut(&operation).expect("it has not ended");
+        let OperationBooks { session, circuit, .. } = self.operations.get_mut(&operation).expect("it has not ended");
         let (session, circuit) = (*session, circuit.as_mut().expect("it is one"));
         if let Some(taken) = &circuit.taken {
             return taken.clone();
@@ -208,7 +209,7 @@ impl Scheduler {
 
     /// Whether rows of a circuit may start on a device: where it is at home, or, before it has begun, where nothing else is
     /// done.
-    pub(super) fn may_run_on(&self, session: SessionId, circuit: &Circuit, device: DeviceId) -> bool {
+    pub(super) fn may_run_on(&self, session: SessionId, circuit: &CircuitBooks, device: DeviceId) -> bool {
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
         circuit.home == device
             || (circuit.taken.is_none()
@@ -216,7 +217,7 @@ impl Scheduler {
                 && at.has_room(session, circuit.slots, slot_bytes))
     }
 
-    fn circuit(&mut self, operation: OperationId) -> &mut Circuit {
+    fn circuit(&mut self, operation: OperationId) -> &mut CircuitBooks {
         let operation = self.operations.get_mut(&operation).expect("it has not ended");
         operation.circuit.as_mut().expect("it is one")
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::devices::{Call, Loading};
 use super::work::{cost_of, rows_that_fit, size_of, units_of};
-use super::{Command, Operation, Scheduler, Waiting};
-use crate::batch::{Batch, BatchId, DeviceId, Part};
+use super::{Command, OperationBooks, QueuedRows, Scheduler};
+use crate::batch::{Batch, BatchId, BatchPart, DeviceId};
 use crate::key::PartId;
-use crate::residency::Place;
+use crate::residency::PartState;
 use crate::session::SessionId;
 
 impl Scheduler {
@@ -18,7 +18,7 @@ impl Scheduler {
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
             && self.in_service(device)
-            && self.key_place(session, device) == Place::Resident
+            && self.key_state(session, device) == PartState::Resident
         {
             if self.devices[device.0].has_place() {
                 self.run(now, session, device);
@@ -35,8 +35,8 @@ impl Scheduler {
                 }
                 continue;
             };
-            match self.key_place(session, device) {
-                Place::Absent => self.load(session, device),
+            match self.key_state(session, device) {
+                PartState::Absent => self.load(session, device),
                 _ => self.run(now, session, device),
             }
         }
@@ -84,15 +84,15 @@ impl Scheduler {
         if self.devices.iter().any(|device| device.loads(session)) {
             return None; // it is served where its key is loaded
         }
-        let must_drain = |id: DeviceId| match self.key_place(session, id) {
-            Place::Resident | Place::Pinned => false,
-            Place::Absent => !self.could_hold_next(session, id),
-            Place::Loading | Place::Evicting => true,
+        let must_drain = |id: DeviceId| match self.key_state(session, id) {
+            PartState::Resident | PartState::Pinned => false,
+            PartState::Absent => !self.could_hold_next(session, id),
+            PartState::Loading | PartState::Evicting => true,
         };
         let free = self.devices_in_service().filter(|id| reserved[id.0].is_none());
         // what is behind a load waits for its end, and does not keep others from running beside it
         let may_wait_for =
-            |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_place(session, id) == Place::Resident;
+            |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_state(session, id) == PartState::Resident;
         let candidates = free.filter(|&id| self.has_work_for(session, id) && may_wait_for(id));
         candidates.min_by_key(|&id| (must_drain(id), self.devices[id.0].works()))
     }
@@ -111,16 +111,16 @@ impl Scheduler {
         let rank = |id: DeviceId| {
             let device = &self.devices[id.0];
             let idle = device.calls.is_empty();
-            match self.key_place(session, id) {
-                Place::Resident | Place::Pinned if self.may_join(session, id) => Some(1),
+            match self.key_state(session, id) {
+                PartState::Resident | PartState::Pinned if self.may_join(session, id) => Some(1),
                 _ if !device.has_place() => None,
-                Place::Resident | Place::Pinned => Some(if idle { 0 } else { 3 }),
+                PartState::Resident | PartState::Pinned => Some(if idle { 0 } else { 3 }),
                 // One load at a time, of a device and of a session: the first rows may well be all.
-                Place::Absent if device.loading.is_some() => None,
-                Place::Absent if loading || !self.could_hold_next(session, id) => None,
-                Place::Absent if books.load_failed_on == Some(id) => Some(5),
-                Place::Absent => Some(if idle { 2 } else { 4 }),
-                Place::Loading | Place::Evicting => None, // the device's report brings us back here
+                PartState::Absent if device.loading.is_some() => None,
+                PartState::Absent if loading || !self.could_hold_next(session, id) => None,
+                PartState::Absent if books.load_failed_on == Some(id) => Some(5),
+                PartState::Absent => Some(if idle { 2 } else { 4 }),
+                PartState::Loading | PartState::Evicting => None, // the device's report brings us back here
             }
         };
         let candidates = open.iter().copied().filter(|&id| self.has_work_for(session, id));
@@ -142,12 +142,12 @@ impl Scheduler {
             && call.batches.iter().all(|batch| batch.session != session)
     }
 
-    fn units_of(&self, waiting: &Waiting) -> &[u32] {
+    fn units_of(&self, waiting: &QueuedRows) -> &[u32] {
         &self.operations[&waiting.operation].units[waiting.rows.clone()]
     }
 
     /// Whether a batch with these rows failed, or one of their circuit's.
-    fn failed_before(&self, waiting: &Waiting) -> bool {
+    fn failed_before(&self, waiting: &QueuedRows) -> bool {
         let circuit = self.operations[&waiting.operation].circuit.as_ref();
         waiting.failed_on.is_some() || circuit.is_some_and(|circuit| circuit.restarted)
     }
@@ -171,9 +171,9 @@ impl Scheduler {
     }
 
     /// Where those are: `Resident` when all are there.
-    fn key_place(&self, session: SessionId, device: DeviceId) -> Place {
+    fn key_state(&self, session: SessionId, device: DeviceId) -> PartState {
         let key = self.next_key(session, device);
-        key.map_or(Place::Absent, |key| self.devices[device.0].residency.place_of_set(session, &key))
+        key.map_or(PartState::Absent, |key| self.devices[device.0].residency.state_of_set(session, &key))
     }
 
     /// Whether there would be room for those if everything else that may go went.
@@ -189,8 +189,8 @@ impl Scheduler {
     }
 
     /// Whether these rows may run on this device. What failed on one goes to another if there is another.
-    fn may_start(&self, session: SessionId, waiting: &Waiting, device: DeviceId) -> bool {
-        let Operation { circuit, key, .. } = &self.operations[&waiting.operation];
+    fn may_start(&self, session: SessionId, waiting: &QueuedRows, device: DeviceId) -> bool {
+        let OperationBooks { circuit, key, .. } = &self.operations[&waiting.operation];
         let may_run = match circuit {
             Some(circuit) => self.may_run_on(session, circuit, device),
             None => waiting.failed_on != Some(device) || self.devices_for(session, key).all(|other| other == device),
@@ -204,7 +204,7 @@ impl Scheduler {
         // what runs beside a load must be there before it
         self.order_open_call(device);
         let residency = &mut self.devices[device.0].residency;
-        let is_absent = |part: &PartId| residency.place(session, *part) == Place::Absent;
+        let is_absent = |part: &PartId| residency.state(session, *part) == PartState::Absent;
         let (parts, pinned): (Vec<_>, Vec<_>) = key.iter().copied().partition(is_absent);
         residency.pin(session, &pinned);
         let sizes = self.sizes(session, &parts, device);
@@ -279,7 +279,7 @@ impl Scheduler {
                 break;
             }
             let key = self.operations[&waiting.operation].key.clone();
-            if self.devices[device.0].residency.place_of_set(session, &key) != Place::Resident {
+            if self.devices[device.0].residency.state_of_set(session, &key) != PartState::Resident {
                 break; // first come, first served: what is behind waits for its key
             }
             let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
@@ -305,8 +305,8 @@ impl Scheduler {
     }
 
     /// Takes rows off the queue, and slots for them.
-    fn start(&mut self, session: SessionId, device: DeviceId, at: usize, rows: usize) -> Part {
-        let Waiting { operation, rows, failed_on } = self.dequeue(session, at, rows);
+    fn start(&mut self, session: SessionId, device: DeviceId, at: usize, rows: usize) -> BatchPart {
+        let QueuedRows { operation, rows, failed_on } = self.dequeue(session, at, rows);
         let started = self.operations.get_mut(&operation).expect("queued operations have not ended");
         started.running_rows += rows.len();
         let completes = started.circuit.is_some() && !started.can_be_stopped();
@@ -318,7 +318,7 @@ impl Scheduler {
             let slot_bytes = self.sessions[&session].slot_bytes;
             self.devices[device.0].take_slots(session, count, slot_bytes)
         };
-        Part { operation, rows, retried: failed_on.is_some() || restarted, slots, completes }
+        BatchPart { operation, rows, retried: failed_on.is_some() || restarted, slots, completes }
     }
 
     pub(super) fn end_gathering(&mut self, now: Duration) {

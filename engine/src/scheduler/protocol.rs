@@ -9,16 +9,16 @@ use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::session::{AccountId, SessionId};
 
-/// The bounds a scheduler keeps: a [`crate::Config`] after the devices were asked.
+/// The bounds that a scheduler keeps. They follow from a [`crate::Config`] and from the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SchedulerLimits {
     /// Rows of lists waiting or running, all sessions.
     pub queue_rows_max: usize,
     /// Rows of lists waiting or running, one session.
     pub session_rows_max: usize,
-    /// How long less than a batch gathers at most; only while no idle device can take it.
+    /// How long rows that would not fill a batch wait at most for more; only while no idle device can take them.
     pub wait: Duration,
-    /// How long an arena in which nothing is stays for the session's next list.
+    /// How long an empty arena is kept for the session's next list.
     pub arena_idle: Duration,
     /// Bytes of seeded keys of all sessions.
     pub key_bytes_max: u64,
@@ -33,7 +33,7 @@ pub struct Limits {
     /// How long a device that was ordered something may be silent before it is given up; longer while it has a batch that
     /// takes longer by far at the measured pace.
     pub silence_max: Duration,
-    /// Each device's own; at least one.
+    /// The bounds of each device; at least one.
     pub devices: Vec<DeviceLimits>,
 }
 

@@ -4,19 +4,21 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::devices::{Call, FAILURES_MAX, Loading};
-use super::{Cause, Command, Failure, Operation, Phase, Scheduler, Waiting};
-use crate::batch::{Batch, BatchId, DeviceId, Part};
+use super::{Cause, Command, Failure, OperationBooks, Phase, QueuedRows, Scheduler};
+use crate::batch::{Batch, BatchId, BatchPart, DeviceId};
 use crate::error::Error;
 use crate::key::PartId;
 use crate::operation::OperationId;
 use crate::session::SessionId;
 
-/// What an operation is whose rows have come back from a device.
-enum CameBack {
+/// The operation that rows of a reported batch belong to.
+enum RowsOwner {
     /// It has ended: nothing follows.
     Ended,
-    OfList,
-    OfCircuit,
+    /// It is a list that has not ended.
+    List,
+    /// It is a circuit that has not ended.
+    Circuit,
 }
 
 /// Keys.
@@ -76,10 +78,10 @@ impl Scheduler {
         self.totals.batches_done += 1;
         for part in &batch.parts {
             let rows = part.rows.len();
-            match self.come_back(&batch, part) {
-                CameBack::Ended => {}
-                CameBack::OfCircuit => self.circuit_rows_done(now, part.operation, rows),
-                CameBack::OfList => {
+            match self.take_off_device(&batch, part) {
+                RowsOwner::Ended => {}
+                RowsOwner::Circuit => self.circuit_rows_done(now, part.operation, rows),
+                RowsOwner::List => {
                     self.release_rows(batch.session, rows);
                     let operation = self.operations.get_mut(&part.operation).expect("it has not ended");
                     operation.finished_rows += rows;
@@ -102,10 +104,10 @@ impl Scheduler {
         }
         // Last part first, so that the queue's head ends up in the old order.
         for part in batch.parts.iter().rev() {
-            match self.come_back(&batch, part) {
-                CameBack::Ended => {}
-                CameBack::OfCircuit => self.restart_when_quiet(part.operation, &failure.reason),
-                CameBack::OfList => self.list_failed(&batch, part, &failure.reason),
+            match self.take_off_device(&batch, part) {
+                RowsOwner::Ended => {}
+                RowsOwner::Circuit => self.restart_when_quiet(part.operation, &failure.reason),
+                RowsOwner::List => self.list_failed(&batch, part, &failure.reason),
             }
         }
         if failure.cause == Cause::OutOfMemory {
@@ -117,14 +119,14 @@ impl Scheduler {
         self.advance_close(batch.session);
     }
 
-    fn list_failed(&mut self, batch: &Batch, part: &Part, reason: &str) {
+    fn list_failed(&mut self, batch: &Batch, part: &BatchPart, reason: &str) {
         let key = &self.operations[&part.operation].key;
         if let Some(error) = self.reason_not_to_retry(batch.session, key, part.retried, reason) {
             self.release_rows(batch.session, part.rows.len());
             self.end(part.operation, error);
         } else {
             let (operation, rows) = (part.operation, part.rows.clone());
-            self.enqueue(Waiting { operation, rows, failed_on: Some(batch.device) }, VecDeque::push_front);
+            self.enqueue(QueuedRows { operation, rows, failed_on: Some(batch.device) }, VecDeque::push_front);
             self.make_ready(batch.session);
         }
     }
@@ -171,8 +173,8 @@ impl Scheduler {
         batch
     }
 
-    /// Takes rows of a batch off the device's books.
-    fn come_back(&mut self, batch: &Batch, part: &Part) -> CameBack {
+    /// Takes rows of a reported batch off the device's books. Gives the operation they belong to.
+    fn take_off_device(&mut self, batch: &Batch, part: &BatchPart) -> RowsOwner {
         let rows = part.rows.len();
         if let Some(left) = self.leaving.get_mut(&part.operation) {
             left.running_rows -= rows;
@@ -180,20 +182,20 @@ impl Scheduler {
                 let left = self.leaving.remove(&part.operation).expect("it was just there");
                 self.release_circuit(&left);
             }
-            return CameBack::Ended;
+            return RowsOwner::Ended;
         }
         let operation = self.operations.get_mut(&part.operation);
         let of = match operation {
             Some(operation) => {
                 operation.running_rows -= rows;
                 if operation.circuit.is_some() {
-                    return CameBack::OfCircuit;
+                    return RowsOwner::Circuit;
                 }
-                CameBack::OfList
+                RowsOwner::List
             }
             None => {
                 self.release_rows(batch.session, rows);
-                CameBack::Ended
+                RowsOwner::Ended
             }
         };
         self.devices[batch.device.0].give_back(batch.session, &part.slots);
@@ -224,7 +226,7 @@ impl Scheduler {
             |id: &OperationId| self.operations[id].circuit.as_ref().is_some_and(|circuit| circuit.home == device);
         let homeless: Vec<_> = self.operations.keys().copied().filter(is_home).collect();
         homeless.into_iter().for_each(|operation| self.restart_when_quiet(operation, reason));
-        let has_no_device = |operation: &Operation| {
+        let has_no_device = |operation: &OperationBooks| {
             operation.can_be_stopped() && self.devices_for(operation.session, &operation.key).next().is_none()
         };
         let stopped: Vec<_> =

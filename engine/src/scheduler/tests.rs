@@ -8,7 +8,7 @@ mod watchdog;
 
 use std::time::Duration;
 
-use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Limits, Scheduler, Work};
+use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Scheduler, SchedulerLimits, Work};
 use crate::batch::{Batch, BatchId, DeviceId};
 use crate::error::Error;
 use crate::key::PartId;
@@ -32,12 +32,12 @@ fn op(number: u64) -> OperationId {
 const ONE: DeviceId = DeviceId(0);
 
 /// Two keys fit the device, eight bootstraps a batch.
-fn limits() -> Limits {
+fn limits() -> SchedulerLimits {
     limits_of(2 * KEY)
 }
 
-fn limits_of(resident_bytes_max: u64) -> Limits {
-    Limits {
+fn limits_of(resident_bytes_max: u64) -> SchedulerLimits {
+    SchedulerLimits {
         queue_rows_max: 3000,
         session_rows_max: 1024,
         wait: WAIT,
@@ -100,7 +100,7 @@ struct Desk {
 
 impl Desk {
     /// Sessions of weight 1 are open.
-    fn with(limits: Limits, sessions: &[SessionId]) -> Self {
+    fn with(limits: SchedulerLimits, sessions: &[SessionId]) -> Self {
         let mut desk = Desk { scheduler: Scheduler::new(limits), now: Duration::ZERO };
         for &session in sessions {
             assert_eq!(desk.open(session, 10), []);
@@ -125,7 +125,7 @@ impl Desk {
         Desk::half_busy_with(limits(), session)
     }
 
-    fn half_busy_with(mut limits: Limits, session: SessionId) -> Self {
+    fn half_busy_with(mut limits: SchedulerLimits, session: SessionId) -> Self {
         limits.devices[0].batches_in_flight_max = 2;
         let mut desk = Desk::with(limits, &[session]);
         assert_eq!(desk.submit(session, op(1000), &[1; 8]), [load(session)]);
@@ -266,7 +266,7 @@ fn a_full_batch_does_not_wait() {
 
 #[test]
 fn nothing_waits_where_the_wait_is_zero() {
-    let mut desk = Desk::half_busy_with(Limits { wait: Duration::ZERO, ..limits() }, A);
+    let mut desk = Desk::half_busy_with(SchedulerLimits { wait: Duration::ZERO, ..limits() }, A);
     assert_eq!(operations(&run_of(&desk.submit(A, op(1), &[1]))), [(op(1), 1)]);
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use kernels::tfhe::{GateList, Lwe, LweList, SlotGate};
 
 use super::{PlannedCircuit, Task};
-use crate::batch::{Batch, Part};
+use crate::batch::{Batch, BatchPart};
 use crate::device::BatchTasks;
 use crate::rows::Rows;
 
@@ -34,7 +34,7 @@ impl<'a> Assembly<'a> {
         assembly
     }
 
-    fn add_gates(&mut self, part: &Part, list: &'a GateList) {
+    fn add_gates(&mut self, part: &BatchPart, list: &'a GateList) {
         let (operand_slots, result_slots) = part.slots.split_at(part.slots.len() - part.rows.len());
         // a ciphertext that several gates take is written once, and a few slots stay empty
         let needed = list.needed_by(part.rows.clone());
@@ -55,7 +55,7 @@ impl<'a> Assembly<'a> {
         self.reads.extend(result_slots);
     }
 
-    fn add_circuit(&mut self, part: &Part, circuit: &'a PlannedCircuit) {
+    fn add_circuit(&mut self, part: &BatchPart, circuit: &'a PlannedCircuit) {
         let at = |slot: u32| part.slots[slot as usize];
         if part.rows.start == 0 {
             let inputs: Vec<u32> = circuit.plan.inputs().iter().map(|&slot| at(slot)).collect();
@@ -141,12 +141,12 @@ mod tests {
         Arc::new(LweList::from_words(DIMENSION, (2 * first..2 * (first + rows)).collect()))
     }
 
-    fn part(gates: usize, slots: impl Iterator<Item = u32>) -> Part {
+    fn part(gates: usize, slots: impl Iterator<Item = u32>) -> BatchPart {
         let slots = slots.collect();
-        Part { operation: OperationId(0), rows: 0..gates, retried: false, slots, completes: false }
+        BatchPart { operation: OperationId(0), rows: 0..gates, retried: false, slots, completes: false }
     }
 
-    fn assembly<'a>(list: &'a GateList, part: &Part) -> Assembly<'a> {
+    fn assembly<'a>(list: &'a GateList, part: &BatchPart) -> Assembly<'a> {
         let mut assembly = Assembly { row_words: DIMENSION + 1, writes: vec![], gates: vec![], reads: vec![] };
         assembly.add_gates(part, list);
         assembly

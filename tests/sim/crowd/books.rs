@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::batch::{Batch, DeviceId, Part};
-use engine::scheduler::{Finished, Form, Levels, Limits, Work};
+use engine::batch::{Batch, BatchPart, DeviceId};
+use engine::scheduler::{Finished, Form, Levels, SchedulerLimits, Work};
 use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn cost_max(batch_units_max: usize) -> u64 {
 
 /// The onlooker's books.
 pub struct Books {
-    pub limits: Limits,
+    pub limits: SchedulerLimits,
     pub sessions: BTreeMap<SessionId, Session>,
     /// What accounts ran beside loads.
     ahead: BTreeMap<AccountId, Ahead>,
@@ -97,7 +97,7 @@ pub struct Books {
 }
 
 impl Books {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SchedulerLimits) -> Self {
         Self {
             limits,
             sessions: BTreeMap::new(),
@@ -247,7 +247,7 @@ impl Books {
     }
 
     fn size_of(&self, batch: &Batch) -> usize {
-        let units = |part: &Part| self.operations[&part.operation].units[part.rows.clone()].to_vec();
+        let units = |part: &BatchPart| self.operations[&part.operation].units[part.rows.clone()].to_vec();
         batch.parts.iter().flat_map(units).map(|units| units.max(1) as usize).sum()
     }
 

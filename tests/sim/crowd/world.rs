@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
-use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Limits, Scheduler, Work};
+use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Scheduler, SchedulerLimits, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, PartId, SessionId};
 
 use super::books::{Ahead, Books, Session};
@@ -102,7 +102,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let session_rows_max = dice.pick(&[OPERATION_ROWS_MAX, 1500, 4096]);
-        let limits = Limits {
+        let limits = SchedulerLimits {
             queue_rows_max: session_rows_max + dice.pick(&[0, 500, 4096]),
             session_rows_max,
             wait: Duration::from_micros(dice.pick(&[0, 200, 5000])),

@@ -10,7 +10,7 @@ fn desk(sessions: &[SessionId]) -> Desk {
 }
 
 fn desk_of(resident_bytes_max: u64, sessions: &[SessionId]) -> Desk {
-    let limits = Limits { wait: Duration::ZERO, ..limits_of(resident_bytes_max) };
+    let limits = SchedulerLimits { wait: Duration::ZERO, ..limits_of(resident_bytes_max) };
     let mut desk = Desk::with(limits, &[]);
     for &session in sessions {
         let Event::Opened { account, weight, unit_cost, host_bytes, slot_bytes, .. } = opening(session, 10, vec![])

@@ -6,7 +6,7 @@ const D: SessionId = SessionId(4);
 const ALL: [SessionId; 4] = [A, B, C, D];
 
 /// Devices of eight bootstraps and eight keys a call; nothing gathers.
-fn wide_limits(devices: usize) -> Limits {
+fn wide_limits(devices: usize) -> SchedulerLimits {
     let mut limits = limits_of(KEY * ALL.len() as u64);
     limits.wait = Duration::ZERO;
     limits.devices[0].keys_together_max = 8;
@@ -15,7 +15,7 @@ fn wide_limits(devices: usize) -> Limits {
 }
 
 /// The keys of these sessions are on the first device.
-fn desk(limits: Limits, sessions: &[SessionId]) -> Desk {
+fn desk(limits: SchedulerLimits, sessions: &[SessionId]) -> Desk {
     let mut desk = Desk::with(limits, &ALL);
     for (at, &session) in sessions.iter().enumerate() {
         let operation = op(1000 + at as u64);
@@ -52,7 +52,7 @@ fn behind_a_full_batch(desk: &mut Desk, rows: [usize; 3]) -> Batch {
 
 #[test]
 fn lone_gates_of_many_sessions_run_side_by_side() {
-    let mut desk = desk(Limits { wait: WAIT, ..wide_limits(1) }, &ALL);
+    let mut desk = desk(SchedulerLimits { wait: WAIT, ..wide_limits(1) }, &ALL);
     let running = behind_a_full_batch(&mut desk, [1, 1, 1]);
     let call = call_of(&desk.done(&running));
     assert_eq!(sessions(&call), [A, B, C], "what gathers, too");
