@@ -208,7 +208,7 @@ on_both! {
         assert!(!store.end_gate_session(&[1; 32], SessionEnd::Expired, 16).await.unwrap());
         let ended = store.gate_session("acct_1", &[1; 32]).await.unwrap().unwrap();
         assert_eq!((ended.state, ended.ended_at), (RecordedState::Deleted, Some(15)));
-        assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap(), Rows { rows: Vec::new(), total: 0 });
+        assert_eq!(store.gate_sessions_page("acct_1", "node_1", 19, None, 9).await.unwrap(), PageRows { rows: Vec::new(), total: 0 });
     }
 
     async fn a_charge_moves_the_session_and_the_record_together_or_not_at_all(store: Store) {

@@ -81,7 +81,7 @@ on_both! {
         assert_eq!(page(20, None, 2).await.total, 4);
         assert_eq!(page(101, None, 2).await.total, 2);
         // a page after the last row still says how many there are
-        assert_eq!(page(20, Some((10, &[0; 32][..])), 2).await, Rows { rows: Vec::new(), total: 4 });
+        assert_eq!(page(20, Some((10, &[0; 32][..])), 2).await, PageRows { rows: Vec::new(), total: 4 });
     }
 
     async fn a_replaced_circuit_keeps_its_place(store: Store) {

@@ -19,7 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use store::Rows;
+use store::PageRows;
 
 use super::Web;
 use crate::caller::Caller;
@@ -89,8 +89,8 @@ impl PageQuery {
     }
 
     /// The page of these rows.
-    pub fn page<T>(&self, rows: Rows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
-        let Rows { rows: mut items, total } = rows;
+    pub fn page<T>(&self, rows: PageRows<T>, position: impl Fn(&T) -> Position) -> Page<T> {
+        let PageRows { rows: mut items, total } = rows;
         let has_more = items.len() > self.limit as usize;
         items.truncate(self.limit as usize);
         let last = items.last().filter(|_| has_more);

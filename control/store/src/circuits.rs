@@ -1,7 +1,7 @@
 //! Uploaded circuits, by account and name. Their netlists are objects, or texts in the rows.
 
 use crate::database::{from_row, values};
-use crate::pages::{Rows, page};
+use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
 /// A circuit to keep.
@@ -194,7 +194,7 @@ impl Store {
         account_id: &str,
         after: Option<(i64, &str)>,
         rows_max: i64,
-    ) -> Result<Rows<CircuitRecord>> {
+    ) -> Result<PageRows<CircuitRecord>> {
         let (created_at, name) = after.unwrap_or((i64::MAX, ""));
         page(
             &self.db,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::Environment;
 
 use crate::database::{Tx, from_row, locking, values};
-use crate::pages::{Rows, page};
+use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
 /// A session that was just opened.
@@ -262,7 +262,7 @@ impl Store {
         now: i64,
         after: Option<(i64, &[u8])>,
         rows_max: i64,
-    ) -> Result<Rows<GateSession>> {
+    ) -> Result<PageRows<GateSession>> {
         let (created_at, digest) = after.unwrap_or((i64::MAX, &[]));
         page(
             &self.db,

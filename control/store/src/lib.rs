@@ -48,7 +48,7 @@ pub use gate_sessions::{
 };
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use lockouts::{Locked, Lockout, LockoutKind};
-pub use pages::Rows;
+pub use pages::PageRows;
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};

@@ -10,7 +10,7 @@ use crate::database::{Database, Row, Value};
 
 /// A page's rows and how many rows there are on all pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows<T> {
+pub struct PageRows<T> {
     /// At most as many as were asked for.
     pub rows: Vec<T>,
     /// Rows on all pages.
@@ -40,7 +40,7 @@ pub(crate) async fn page<T: Row>(
     is_first: bool,
     (rows, values): (&'static str, &[Value<'_>]),
     (count, count_values): (&'static str, &[Value<'_>]),
-) -> Result<Rows<T>>
+) -> Result<PageRows<T>>
 where
     Counted<T>: Row,
 {
@@ -50,5 +50,5 @@ where
         None if is_first => 0,
         None => db.fetch_one::<(i64,)>(count, count_values).await?.0,
     };
-    Ok(Rows { rows: counted.into_iter().map(|counted| counted.row).collect(), total })
+    Ok(PageRows { rows: counted.into_iter().map(|counted| counted.row).collect(), total })
 }

@@ -2,7 +2,7 @@
 
 use crate::api_keys::{ApiKey, NewApiKey, insert, revoke_in_lineage};
 use crate::database::{Tx, locking, values};
-use crate::pages::{Rows, page};
+use crate::pages::{PageRows, page};
 use crate::{Result, Store};
 
 /// How making a key went.
@@ -65,7 +65,7 @@ impl Store {
         seen: UserKeysSeen<'_>,
         after: Option<(i64, &str)>,
         rows_max: i64,
-    ) -> Result<Rows<ApiKey>> {
+    ) -> Result<PageRows<ApiKey>> {
         let (created_at, key_id) = after.unwrap_or((i64::MAX, ""));
         let rows = "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, \
              k.created_at, expires_at, revoked_at, rotated_at, last_used_at, \

@@ -130,8 +130,8 @@ struct Group {
     releases: Vec<Waiting<Release>>,
 }
 
-/// The answers of a group's works, by kind, in their order.
-struct Answers {
+/// The answers to the works of a group, by kind, in their order.
+struct GroupAnswers {
     operations: Vec<bool>,
     units: Vec<()>,
     claims: Vec<crate::Claimed>,
@@ -174,8 +174,8 @@ impl Group {
         }
     }
 
-    async fn run(&self, tx: &mut Tx) -> Result<Answers> {
-        Ok(Answers {
+    async fn run(&self, tx: &mut Tx) -> Result<GroupAnswers> {
+        Ok(GroupAnswers {
             operations: run(tx, &self.operations).await?,
             units: run(tx, &self.units).await?,
             claims: run(tx, &self.claims).await?,
@@ -192,7 +192,7 @@ impl Group {
         write_each(db, self.releases, &mut down).await;
     }
 
-    fn answer(self, answers: Answers) {
+    fn answer(self, answers: GroupAnswers) {
         answer(self.operations, answers.operations);
         answer(self.units, answers.units);
         answer(self.claims, answers.claims);
