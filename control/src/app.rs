@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::access::api_key::ApiKeys;
 use crate::access::issuer::EmbeddedIssuer;
-use crate::access::key_set::KeySet;
+use crate::access::key_set::IssuerKeys;
 use crate::access::limits::Limits;
 use crate::access::passwords::Passwords;
 use crate::access::session_token::{Issuer, SessionTokens};
@@ -348,7 +348,7 @@ async fn issuer(
         Some(external) => Issuer::External {
             address: external.address.clone(),
             audience: external.audience.clone(),
-            keys: KeySet::new(external.address.clone(), external.jwks_url.clone())?,
+            keys: IssuerKeys::new(external.address.clone(), external.jwks_url.clone())?,
             trusts_account_ids: external.trusts_account_ids,
             made_max: external.accounts_max,
         },

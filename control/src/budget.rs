@@ -25,10 +25,10 @@ const TRIALS_PART: u64 = 10;
 /// Time that trials may be ahead of or behind their part of contended turns: the past does not count for longer.
 const BALANCE_MAX_US: i64 = 1_000_000;
 
-/// On whose behalf something is used.
+/// The account or the caller without a key that something is counted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payer {
-    /// None: a caller who has shown no key.
+    /// None for a caller without a key.
     account: Option<AccountId>,
     is_trial: bool,
 }
@@ -44,8 +44,8 @@ impl Payer {
         Payer { account: Some(account), is_trial: true }
     }
 
-    /// A caller without a key; strangers share with trials.
-    pub fn stranger() -> Payer {
+    /// A caller without a key. Such callers share with trials.
+    pub fn without_key() -> Payer {
         Payer { account: None, is_trial: true }
     }
 }
@@ -58,11 +58,11 @@ pub struct Budget {
 
 #[derive(Debug)]
 struct Inner {
-    kind: Kind,
+    resource: Resource,
     total: u64,
-    /// For all trials together.
+    /// Bound on all trials together.
     trials_max: u64,
-    /// For one account, while others need some.
+    /// Bound on one account while others need some.
     account_max: u64,
     /// What an account beyond `account_max` leaves free.
     reserve: u64,
@@ -70,7 +70,7 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Resource {
     Memory,
     Turns,
 }
@@ -79,18 +79,18 @@ enum Kind {
 struct Books {
     used: u64,
     used_by_trials: u64,
-    /// Those that hold something or wait for something.
-    accounts: HashMap<Option<AccountId>, Account>,
-    waiting: Vec<Waiting>,
+    /// The accounts that hold something or wait for something.
+    accounts: HashMap<Option<AccountId>, AccountUse>,
+    waiting: Vec<WaitingRequest>,
     /// Requests in the queue that are not a trial's.
     others_waiting: usize,
     tickets: u64,
-    /// Microseconds of contended turns that trials are owed; negative: had too many.
+    /// Microseconds of contended turns that trials are owed. Negative when they had too many.
     trials_balance_us: i64,
 }
 
 #[derive(Debug, Default)]
-struct Account {
+struct AccountUse {
     used: u64,
     waiting: usize,
     /// The ticket of its last grant.
@@ -98,7 +98,7 @@ struct Account {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     ticket: u64,
     payer: Payer,
     amount: u64,
@@ -107,10 +107,10 @@ struct Waiting {
 
 /// Why nothing is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// Not now: others hold it.
-    Now,
-    /// Never: it is more than the share that this payer may have.
+pub enum NotGranted {
+    /// Not now: others hold it. It may be granted later.
+    NotNow,
+    /// Never: it is more than this payer may have.
     TooMuch,
 }
 
@@ -129,54 +129,54 @@ impl Budget {
     /// A budget of bytes. `largest`: one largest upload, which trials may have whatever a tenth is.
     pub fn memory(bytes: u64, largest: u64) -> Budget {
         let trials_max = (bytes / TRIALS_PART).max(largest).min(bytes);
-        Budget::new(Kind::Memory, bytes, trials_max, bytes / 2)
+        Budget::new(Resource::Memory, bytes, trials_max, bytes / 2)
     }
 
     /// A budget of turns on this many cores.
     pub fn turns(cores: u64) -> Budget {
-        Budget::new(Kind::Turns, cores, (cores / TRIALS_PART).max(1), (cores / 2).max(1))
+        Budget::new(Resource::Turns, cores, (cores / TRIALS_PART).max(1), (cores / 2).max(1))
     }
 
-    fn new(kind: Kind, total: u64, trials_max: u64, account_max: u64) -> Budget {
+    fn new(resource: Resource, total: u64, trials_max: u64, account_max: u64) -> Budget {
         let (reserve, books) = (total / TRIALS_PART, Mutex::default());
-        Budget { inner: Arc::new(Inner { kind, total, trials_max, account_max, reserve, books }) }
+        Budget { inner: Arc::new(Inner { resource, total, trials_max, account_max, reserve, books }) }
     }
 
-    /// All there is of it.
+    /// The whole budget.
     pub fn total(&self) -> u64 {
         self.inner.total
     }
 
-    /// What is used of it now.
+    /// The part that is used now.
     pub fn used(&self) -> u64 {
         self.inner.books.lock().used
     }
 
     /// The most that this payer can ever have at once.
     pub fn most(&self, payer: &Payer) -> u64 {
-        match (self.inner.kind, payer.is_trial) {
-            (Kind::Memory, true) => self.inner.trials_max,
+        match (self.inner.resource, payer.is_trial) {
+            (Resource::Memory, true) => self.inner.trials_max,
             _ => self.inner.total,
         }
     }
 
-    /// Takes some if it is there now.
-    pub fn try_take(&self, payer: &Payer, amount: u64) -> Result<Grant, Full> {
+    /// Takes `amount` if it is free now.
+    pub fn try_take(&self, payer: &Payer, amount: u64) -> Result<Grant, NotGranted> {
         if amount > self.most(payer) {
-            return Err(Full::TooMuch);
+            return Err(NotGranted::TooMuch);
         }
         let mut books = self.inner.books.lock();
         if self.fits(&books, payer, amount) {
             Ok(self.grant(&mut books, payer.clone(), amount, false))
         } else {
-            Err(Full::Now)
+            Err(NotGranted::NotNow)
         }
     }
 
-    /// Takes some, and waits for it as long as need be.
-    pub async fn take(&self, payer: &Payer, amount: u64) -> Result<Grant, Full> {
+    /// Takes `amount`, and waits until it is free.
+    pub async fn take(&self, payer: &Payer, amount: u64) -> Result<Grant, NotGranted> {
         if amount > self.most(payer) {
-            return Err(Full::TooMuch);
+            return Err(NotGranted::TooMuch);
         }
         let (ticket, granted) = {
             let mut books = self.inner.books.lock();
@@ -186,32 +186,32 @@ impl Budget {
             let (tell, granted) = oneshot::channel();
             books.tickets += 1;
             let ticket = books.tickets;
-            books.enter(Waiting { ticket, payer: payer.clone(), amount, tell });
+            books.enter(WaitingRequest { ticket, payer: payer.clone(), amount, tell });
             (ticket, granted)
         };
-        // given up by the caller: then it waits no longer
+        // takes the request off the list if the caller drops this future
         let _leaving = Leaving { budget: self, ticket };
-        granted.await.map_err(|_| Full::Now)
+        granted.await.map_err(|_| NotGranted::NotNow)
     }
 
-    /// As [`Budget::take`], for so long.
-    pub async fn take_within(&self, payer: &Payer, amount: u64, patience: Duration) -> Result<Grant, Full> {
-        tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(Full::Now))
+    /// As [`Budget::take`], but waits no longer than `patience`.
+    pub async fn take_within(&self, payer: &Payer, amount: u64, patience: Duration) -> Result<Grant, NotGranted> {
+        tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(NotGranted::NotNow))
     }
 
     /// Whether the shares leave room for this.
     fn fits(&self, books: &Books, payer: &Payer, amount: u64) -> bool {
-        let Inner { kind, total, trials_max, account_max, reserve, .. } = *self.inner;
+        let Inner { resource, total, trials_max, account_max, reserve, .. } = *self.inner;
         let (held, own_waiting) =
             books.accounts.get(&payer.account).map_or((0, 0), |account| (account.used, account.waiting));
         let after = books.used + amount;
         let trials_fit = !payer.is_trial || books.used_by_trials + amount <= trials_max;
-        // strangers are many: their bound is that of trials
+        // callers without a key are many: their bound is that of trials
         let account_fits = payer.account.is_none() || held + amount <= account_max;
         after <= total
-            && match kind {
-                Kind::Memory => trials_fit && (account_fits || after + reserve <= total || books.used == held),
-                Kind::Turns => {
+            && match resource {
+                Resource::Memory => trials_fit && (account_fits || after + reserve <= total || books.used == held),
+                Resource::Turns => {
                     (trials_fit || books.others_waiting == 0) && (account_fits || books.waiting.len() == own_waiting)
                 }
             }
@@ -234,10 +234,10 @@ impl Budget {
             let (tell, share) = {
                 let mut books = self.inner.books.lock();
                 let Some((index, contended)) = self.next(&books) else { return };
-                let Waiting { payer, amount, tell, .. } = books.leave(index);
+                let WaitingRequest { payer, amount, tell, .. } = books.leave(index);
                 (tell, self.grant(&mut books, payer, amount, contended))
             };
-            // a caller that has just left: its share is dropped here, outside the lock, and given back
+            // if the caller has just left, its share is dropped here, outside the lock, and given back
             drop(tell.send(share));
         }
     }
@@ -245,7 +245,7 @@ impl Budget {
     /// The next request of the queue, and whether trials and others compete for this grant.
     fn next(&self, books: &Books) -> Option<(usize, bool)> {
         let both_wait = (1..books.waiting.len()).contains(&books.others_waiting);
-        let contended = self.inner.kind == Kind::Turns && both_wait;
+        let contended = self.inner.resource == Resource::Turns && both_wait;
         let trials_first = !contended || books.trials_balance_us >= 0;
         let fitting = books.waiting.iter().enumerate();
         let fitting = fitting.filter(|(_, waiting)| self.fits(books, &waiting.payer, waiting.amount));
@@ -258,32 +258,32 @@ impl Budget {
 }
 
 impl Books {
-    fn enter(&mut self, waiting: Waiting) {
+    fn enter(&mut self, waiting: WaitingRequest) {
         self.accounts.entry(waiting.payer.account.clone()).or_default().waiting += 1;
         self.others_waiting += usize::from(!waiting.payer.is_trial);
         self.waiting.push(waiting);
     }
 
-    fn leave(&mut self, index: usize) -> Waiting {
+    fn leave(&mut self, index: usize) -> WaitingRequest {
         let left = self.waiting.swap_remove(index);
         self.others_waiting -= usize::from(!left.payer.is_trial);
         self.account(&left.payer).waiting -= 1;
         left
     }
 
-    fn account(&mut self, payer: &Payer) -> &mut Account {
+    fn account(&mut self, payer: &Payer) -> &mut AccountUse {
         self.accounts.get_mut(&payer.account).expect("an account that holds or waits is on the books")
     }
 
     fn forget_if_idle(&mut self, payer: &Payer) {
-        let Account { used, waiting, .. } = *self.account(payer);
+        let AccountUse { used, waiting, .. } = *self.account(payer);
         if used == 0 && waiting == 0 {
             self.accounts.remove(&payer.account);
         }
     }
 }
 
-/// Takes a request that waits off the list, however its waiting ends.
+/// Takes a waiting request off the list when it is dropped, however the wait ends.
 struct Leaving<'b> {
     budget: &'b Budget,
     ticket: u64,
@@ -303,12 +303,12 @@ impl Drop for Leaving<'_> {
 }
 
 impl Grant {
-    /// How much.
+    /// How much was granted.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// A part of it as a share of its own: at most all of it.
+    /// Splits off a part, at most the whole, as a grant of its own.
     pub fn split(&mut self, amount: u64) -> Grant {
         let amount = amount.min(self.amount);
         self.amount -= amount;
@@ -316,7 +316,7 @@ impl Grant {
         Grant { budget: budget.clone(), payer: payer.clone(), amount, since: *since, contended: *contended }
     }
 
-    /// Adds another share of the same budget and payer.
+    /// Adds another grant of the same budget and payer.
     pub fn join(&mut self, mut other: Grant) {
         self.amount += std::mem::take(&mut other.amount);
     }
@@ -363,9 +363,9 @@ mod tests {
         let held: Vec<_> = (0..10).map(|number| budget.try_take(&trial(number), 10).unwrap()).collect();
         // 150 trials are no more than one
         for number in 10..150 {
-            assert_eq!(budget.try_take(&trial(number), 10).unwrap_err(), Full::Now);
+            assert_eq!(budget.try_take(&trial(number), 10).unwrap_err(), NotGranted::NotNow);
         }
-        assert_eq!(budget.try_take(&Payer::stranger(), 1).unwrap_err(), Full::Now);
+        assert_eq!(budget.try_take(&Payer::without_key(), 1).unwrap_err(), NotGranted::NotNow);
         assert_eq!((budget.used(), budget.most(&trial(0)), budget.most(&account(0))), (100, 100, 1000));
         assert!(budget.try_take(&account(1), 800).is_ok());
         drop(held);
@@ -374,7 +374,7 @@ mod tests {
         // a tenth would be less than an upload
         let small = Budget::memory(100, 40);
         assert!(small.try_take(&trial(1), 40).is_ok());
-        assert_eq!(small.try_take(&trial(1), 41).unwrap_err(), Full::TooMuch);
+        assert_eq!(small.try_take(&trial(1), 41).unwrap_err(), NotGranted::TooMuch);
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
         let budget = Budget::memory(1000, 40);
         let other = budget.try_take(&account(2), 10).unwrap();
         let held: Vec<_> = (0..8).map(|_| budget.try_take(&account(1), 100).unwrap()).collect();
-        assert_eq!(budget.try_take(&account(1), 100).unwrap_err(), Full::Now);
+        assert_eq!(budget.try_take(&account(1), 100).unwrap_err(), NotGranted::NotNow);
         assert!(budget.try_take(&account(2), 100).is_ok());
         assert!(budget.try_take(&trial(3), 100).is_ok());
         drop((held, other));
@@ -401,7 +401,7 @@ mod tests {
         tokio::task::yield_now().await;
         let small = budget.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
         // a request that times out leaves the queue and holds nothing
-        assert_eq!(budget.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(), Full::Now);
+        assert_eq!(budget.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(), NotGranted::NotNow);
         assert_eq!(budget.inner.books.lock().waiting.len(), 1);
         drop((held, small));
         assert_eq!(large.await.unwrap().unwrap().amount(), 600);

@@ -70,5 +70,5 @@ impl From<&Caller> for Payer {
 
 /// On whose behalf a request uses memory and cores, as far as its credential was checked.
 pub fn payer(extensions: &Extensions) -> Payer {
-    extensions.get::<Caller>().map_or_else(Payer::stranger, Payer::from)
+    extensions.get::<Caller>().map_or_else(Payer::without_key, Payer::from)
 }

@@ -12,13 +12,14 @@ use crate::clock::Timestamp;
 /// Answers remembered at once.
 const ANSWERS_MAX: usize = 10_000;
 
-/// Answers by the digest of what was asked about.
+/// Short memory for answers of the database, by the digest of the key or token that was asked about.
 pub struct Believed<T> {
     within: Duration,
-    known: Mutex<Answers<T>>,
+    known: Mutex<Remembered<T>>,
 }
 
-struct Answers<T> {
+/// Answers and when they were read.
+struct Remembered<T> {
     answers: HashMap<[u8; 32], (Timestamp, T)>,
     generation: u64,
 }
@@ -26,7 +27,7 @@ struct Answers<T> {
 impl<T: Clone> Believed<T> {
     /// Answers that are believed for so long.
     pub fn new(within: Duration) -> Believed<T> {
-        Believed { within, known: Mutex::new(Answers { answers: HashMap::new(), generation: 0 }) }
+        Believed { within, known: Mutex::new(Remembered { answers: HashMap::new(), generation: 0 }) }
     }
 
     /// The answer, if it was read a moment ago.

@@ -71,7 +71,7 @@ pub struct IssuerKey {
 }
 
 /// An external issuer's keys.
-pub struct KeySet {
+pub struct IssuerKeys {
     http: reqwest::Client,
     issuer: String,
     /// Where the keys are; by discovery when unset.
@@ -111,9 +111,9 @@ struct Document {
     keys: Vec<Value>,
 }
 
-impl KeySet {
+impl IssuerKeys {
     /// The keys of this issuer; nothing is fetched yet.
-    pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<KeySet> {
+    pub fn new(issuer: String, jwks_url: Option<String>) -> anyhow::Result<IssuerKeys> {
         crate::tls::choose_cryptography();
         let jwks_url = jwks_url.map(|url| url.parse()).transpose()?;
         let http = reqwest::Client::builder()
@@ -125,7 +125,13 @@ impl KeySet {
         let encrypted =
             issuer.starts_with("https:") || jwks_url.as_ref().is_some_and(|url: &Url| url.scheme() == "https");
         let http = if encrypted { http } else { http.tls_certs_only([]) };
-        Ok(KeySet { http: http.build()?, issuer, jwks_url, state: Mutex::default(), fetching: AsyncMutex::default() })
+        Ok(IssuerKeys {
+            http: http.build()?,
+            issuer,
+            jwks_url,
+            state: Mutex::default(),
+            fetching: AsyncMutex::default(),
+        })
     }
 
     /// The key of this name; `None`: the issuer has no such key.
@@ -221,7 +227,7 @@ impl KeySet {
 /// # Errors
 /// When it does not answer, or its answer is none.
 pub async fn fetch_once(issuer: &ExternalIssuer) -> anyhow::Result<usize> {
-    Ok(KeySet::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
+    Ok(IssuerKeys::new(issuer.address.clone(), issuer.jwks_url.clone())?.fetch().await?.len())
 }
 
 /// Whether an answer from there cannot be changed on its way: https, or this machine.

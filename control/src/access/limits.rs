@@ -44,7 +44,7 @@ use burst::Bursts;
 use counters::{Counters, LimitReached, UsedUnits};
 use lockout::Lockouts;
 
-pub use headers::Standing;
+pub use headers::RateLimitValues;
 pub use lockout::Digests;
 pub use period::Period;
 
@@ -247,7 +247,13 @@ impl Limits {
     }
 
     /// Gives back what a request took if it was refused. Returns what its answer's headers show.
-    fn settle(&self, quota: &Quota, status: StatusCode, address: Option<ClientAddress>, now: Timestamp) -> Standing {
+    fn settle(
+        &self,
+        quota: &Quota,
+        status: StatusCode,
+        address: Option<ClientAddress>,
+        now: Timestamp,
+    ) -> RateLimitValues {
         let mut held = quota.0.lock();
         let anonymous = || {
             let subject = address.map_or("".into(), |address| self.digests.address_subject(address.0));
@@ -262,8 +268,8 @@ impl Limits {
         }
         let period = Period::of(now);
         match held.trial {
-            Some(left) => Standing::of_trial(trials::OPERATIONS_MAX, left, period),
-            None => Standing::new(limits, self.counters.used(&subject, now), period),
+            Some(left) => RateLimitValues::of_trial(trials::OPERATIONS_MAX, left, period),
+            None => RateLimitValues::new(limits, self.counters.used(&subject, now), period),
         }
     }
 

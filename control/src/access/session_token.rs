@@ -14,7 +14,7 @@ use store::{KeptAnswer, NewExternalUser, Store};
 
 use super::believed::Believed;
 use super::issuer::{AUDIENCE, EmbeddedIssuer, LEEWAY};
-use super::key_set::KeySet;
+use super::key_set::IssuerKeys;
 use crate::caller::{Caller, Credential, Environment, Plan, Role};
 use crate::clock::Timestamp;
 use crate::ids;
@@ -39,7 +39,7 @@ pub enum Issuer {
         /// One of their `aud`.
         audience: String,
         /// Their keys.
-        keys: KeySet,
+        keys: IssuerKeys,
         /// Whether an `account_id` claim that is one of this node's account ids opens that account.
         trusts_account_ids: bool,
         /// Users and accounts together that the issuer's tokens may create.

@@ -28,8 +28,8 @@ pub struct Trials {
     unfinished: InFlight,
 }
 
-/// Operations that were counted. They are given back on drop unless [`TrialOperations::keep`] was called.
-pub struct TrialOperations {
+/// Operations that were counted. They are given back on drop unless [`CountedOperations::keep`] was called.
+pub struct CountedOperations {
     trials: Arc<Trials>,
     account: AccountId,
     operations: u64,
@@ -49,7 +49,7 @@ impl Trials {
         account: &AccountId,
         environment: Environment,
         operations: u64,
-    ) -> Result<TrialOperations, ApiError> {
+    ) -> Result<CountedOperations, ApiError> {
         let counted = environment == Environment::Trial && operations > 0;
         if counted {
             let wanted = i64::try_from(operations).unwrap_or(i64::MAX);
@@ -61,7 +61,7 @@ impl Trials {
             }
         }
         let settled = AtomicBool::new(!counted);
-        Ok(TrialOperations { trials: self.clone(), account: account.clone(), operations, settled })
+        Ok(CountedOperations { trials: self.clone(), account: account.clone(), operations, settled })
     }
 
     /// Operations that a trial has left; none when it has ended.
@@ -91,7 +91,7 @@ impl Trials {
     }
 }
 
-impl TrialOperations {
+impl CountedOperations {
     /// The operations were completed: they stay counted.
     pub fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl TrialOperations {
     }
 }
 
-impl Drop for TrialOperations {
+impl Drop for CountedOperations {
     /// The client went away before they began, or a task panicked.
     fn drop(&mut self) {
         if *self.settled.get_mut() {

@@ -66,15 +66,15 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let inputs = inputs(texts, netlist.circuit().input_widths())?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
 
-    let outcome = in_folder(folder.path(), &args, &netlist, &inputs).await;
+    let report = in_folder(folder.path(), &args, &netlist, &inputs).await;
     folder.close().context("the temporary folder could not be removed")?;
-    let outcome = outcome?;
+    let report = report?;
     if args.json {
-        println!("{}", outcome.json());
+        println!("{}", report.json());
     } else {
-        outcome.print();
+        report.print();
     }
-    outcome.check()
+    report.check()
 }
 
 /// The inputs' bits: as given, or all random.
@@ -90,7 +90,12 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
 }
 
 /// A node on this folder, for as long as the demonstration takes.
-async fn in_folder(folder: &Path, args: &DemoArgs, netlist: &Netlist, inputs: &[Vec<bool>]) -> anyhow::Result<Outcome> {
+async fn in_folder(
+    folder: &Path,
+    args: &DemoArgs,
+    netlist: &Netlist,
+    inputs: &[Vec<bool>],
+) -> anyhow::Result<DemoReport> {
     let mut config = Config::in_folder(folder.join("data"));
     config.compute.backend = args.backend;
     let node = App::start(config).await?;
@@ -98,12 +103,12 @@ async fn in_folder(folder: &Path, args: &DemoArgs, netlist: &Netlist, inputs: &[
     let key = admin::create_key(node.config(), Role::Developer, Environment::Dev, None, plan).await?.key;
     args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;
-    let outcome = tokio::select! {
-        outcome = demonstrate(&client, args, netlist, inputs) => outcome,
+    let report = tokio::select! {
+        report = demonstrate(&client, args, netlist, inputs) => report,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     node.shutdown().await;
-    outcome
+    report
 }
 
 /// The client's side: everything a customer's program would do.
@@ -112,7 +117,7 @@ async fn demonstrate(
     args: &DemoArgs,
     netlist: &Netlist,
     inputs: &[Vec<bool>],
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<DemoReport> {
     let circuit = netlist.circuit();
     args.note("making keys ...");
     let key = SecretKey::generate(args.preset);
@@ -132,7 +137,7 @@ async fn demonstrate(
     progress.finish();
 
     let decrypted = evaluation.outputs.iter().map(|output| Ok(bundle::decrypt(&key, output)?));
-    let outcome = Outcome {
+    let report = DemoReport {
         circuit: args.circuit.clone(),
         backend: client.health().await?.fhe_engine,
         preset: args.preset,
@@ -148,11 +153,11 @@ async fn demonstrate(
         evaluation,
     };
     client.close(&session).await?;
-    Ok(outcome)
+    Ok(report)
 }
 
-/// What came of it.
-struct Outcome {
+/// What the demonstration measured.
+struct DemoReport {
     circuit: String,
     backend: String,
     preset: Preset,
@@ -171,7 +176,7 @@ struct Outcome {
     session_cost: MilliYen,
 }
 
-impl Outcome {
+impl DemoReport {
     fn gates_per_second(&self) -> f64 {
         self.evaluation.gates as f64 / self.elapsed.as_secs_f64()
     }
@@ -255,8 +260,8 @@ fn size(bytes: usize) -> String {
 mod tests {
     use super::*;
 
-    fn outcome() -> Outcome {
-        Outcome {
+    fn report() -> DemoReport {
+        DemoReport {
             circuit: "adder64".into(),
             backend: "cpu".into(),
             preset: Preset::Fast128,
@@ -281,11 +286,11 @@ mod tests {
 
     #[test]
     fn a_wrong_result_and_a_wrong_bill_are_failures() {
-        assert!(outcome().check().is_ok());
-        let wrong = Outcome { decrypted: vec![vec![false]], ..outcome() };
+        assert!(report().check().is_ok());
+        let wrong = DemoReport { decrypted: vec![vec![false]], ..report() };
         assert!(wrong.check().unwrap_err().to_string().ends_with("plain evaluation gives 1"));
         assert_eq!(wrong.json()["correct"], false);
-        let overcharged = Outcome { session_cost: MilliYen(500), ..outcome() };
+        let overcharged = DemoReport { session_cost: MilliYen(500), ..report() };
         assert!(overcharged.check().unwrap_err().to_string().contains("0.5 yen"));
     }
 

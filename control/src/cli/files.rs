@@ -20,34 +20,34 @@ pub fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Who may read a file that is written.
+/// The users who may read a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FileReaders {
     /// Only its owner: mode 0600 from its first byte on.
     Private,
-    /// Whoever the caller's umask lets.
+    /// Those whom the umask lets.
     Shared,
 }
 
-/// Writes a file that does not exist yet; with `force` it takes the place of one that does, whole or not at all.
-pub fn write(path: &Path, bytes: &[u8], access: Access, force: bool) -> anyhow::Result<()> {
+/// Writes a new file. With `force` it may replace an existing file, whole or not at all.
+pub fn write(path: &Path, bytes: &[u8], readers: FileReaders, force: bool) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
     if !force {
-        return create(path, bytes, access).with_context(|| {
+        return create(path, bytes, readers).with_context(|| {
             if path.exists() { format!("{} exists already; --force replaces it", path.display()) } else { context() }
         });
     }
     let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
     let aside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    create(&aside, bytes, access).with_context(context)?;
+    create(&aside, bytes, readers).with_context(context)?;
     fs::rename(&aside, path).inspect_err(|_| remove(&aside)).with_context(context)
 }
 
-fn create(path: &Path, bytes: &[u8], access: Access) -> std::io::Result<()> {
+fn create(path: &Path, bytes: &[u8], readers: FileReaders) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    if access == Access::Private {
+    if readers == FileReaders::Private {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     #[cfg(not(unix))]
@@ -76,10 +76,10 @@ mod tests {
     fn a_private_file_is_its_owner_s_alone_even_where_a_public_one_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret.key");
-        write(&path, b"one", Access::Private, false).unwrap();
+        write(&path, b"one", FileReaders::Private, false).unwrap();
         assert_eq!(mode(&path), 0o600);
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        write(&path, b"two", Access::Private, true).unwrap();
+        write(&path, b"two", FileReaders::Private, true).unwrap();
         assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"two".to_vec()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left aside");
     }
@@ -88,8 +88,8 @@ mod tests {
     fn an_existing_file_is_kept_unless_forced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.ct");
-        write(&path, b"one", Access::Shared, false).unwrap();
-        let error = write(&path, b"two", Access::Shared, false).unwrap_err();
+        write(&path, b"one", FileReaders::Shared, false).unwrap();
+        let error = write(&path, b"two", FileReaders::Shared, false).unwrap_err();
         assert!(error.to_string().contains("--force"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"one");
     }

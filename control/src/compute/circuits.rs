@@ -3,10 +3,10 @@
 //! Charged like gates: by the tariff of the circuit's gates, when all are completed. A run that fails, passes its deadline
 //! or is cancelled costs nothing; a client that goes away changes nothing (readings P24).
 
-mod found;
 mod kept;
 mod netlist;
 mod prepare;
+mod recorded_run;
 mod running;
 mod stored;
 
@@ -36,12 +36,12 @@ use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
-use crate::web::octets::{self, HeadAndWords, OctetsHead, Upload};
+use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
-use found::{Found, REMEMBERED};
 use kept::CircuitText;
-use prepare::Given;
+use prepare::RunRequest;
+use recorded_run::{REMEMBERED, RecordedRun};
 use running::Reply;
 
 pub use stored::StoredNetlists;
@@ -191,11 +191,13 @@ pub async fn run(
     Extension(Deadline(deadline)): Extension<Deadline>,
     headers: HeaderMap,
     quota: Quota,
-    upload: Upload<CircuitRequest, CircuitRequest>,
+    upload: JsonOrOctets<CircuitRequest, CircuitRequest>,
 ) -> Result<Response, ApiError> {
     let given = match upload {
-        Upload::Json(Json { value, reserved }) => Given { request: value, words: None, reserved, quota },
-        Upload::Octets { head, words, reserved } => Given { request: head, words: Some(words), reserved, quota },
+        JsonOrOctets::Json(Json { value, reserved }) => RunRequest { request: value, words: None, reserved, quota },
+        JsonOrOctets::Octets { head, words, reserved } => {
+            RunRequest { request: head, words: Some(words), reserved, quota }
+        }
     };
     let reply = Reply { claim, octets: octets::wanted(&headers) };
     if nobody_waits(&headers) {
@@ -224,7 +226,7 @@ pub async fn operation(
     headers: HeaderMap,
     path: PathParts,
 ) -> Result<Response, ApiError> {
-    let found = Found::find(&compute, &caller, path.get("op_id")).await?;
+    let found = RecordedRun::find(&compute, &caller, path.get("op_id")).await?;
     let operation = found.operation(&compute)?;
     let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
     let (Some(session), Some(outputs)) = (&found.session, results) else {
@@ -251,7 +253,7 @@ pub async fn cancel(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<CancelledOperation>, ApiError> {
-    Ok(Answer(found::cancel(&compute, &caller, path.get("op_id")).await?))
+    Ok(Answer(recorded_run::cancel(&compute, &caller, path.get("op_id")).await?))
 }
 
 /// Read a result that the node keeps.

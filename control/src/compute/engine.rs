@@ -252,7 +252,7 @@ pub fn detect(choice: BackendChoice, kernel_cache: Option<&Path>) -> Detected {
 
 /// A device of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct DeviceFacts {
     /// Build string of its backend (readings O7).
     pub backend: String,
     /// Its own name.
@@ -285,14 +285,14 @@ impl DeviceState {
     }
 }
 
-impl From<engine::DeviceState> for Device {
+impl From<engine::DeviceState> for DeviceFacts {
     fn from(device: engine::DeviceState) -> Self {
         let state = match (device.failure.is_some() && !device.in_service, device.stand_in) {
             (true, _) => DeviceState::Lost,
             (false, true) => DeviceState::StandIn,
             (false, false) => DeviceState::InService,
         };
-        Device { backend: device.info.backend, name: device.info.name, state, failure: device.failure }
+        DeviceFacts { backend: device.info.backend, name: device.info.name, state, failure: device.failure }
     }
 }
 
@@ -338,8 +338,8 @@ impl Engine {
     }
 
     /// All devices, those taken out of service too.
-    pub fn devices(&self) -> Vec<Device> {
-        self.inner.devices().into_iter().map(Device::from).collect()
+    pub fn devices(&self) -> Vec<DeviceFacts> {
+        self.inner.devices().into_iter().map(DeviceFacts::from).collect()
     }
 
     /// Figures of the moment.

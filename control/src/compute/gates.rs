@@ -33,11 +33,11 @@ use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
-use crate::web::octets::{self, HeadAndWords, OctetsHead, Upload};
+use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
 use crate::web::pagination::PageQuery;
 use crate::web::path::PathParts;
-use evaluation::{AnswerForm, EvaluatedGates, Evaluation, Work, run};
-use operands::Octets;
+use evaluation::{AnswerForm, EvaluatedGates, EvaluationRequest, RequestedGates, run};
+use operands::OctetOperands;
 
 /// Sessions in a list without a limit.
 const SESSIONS_LISTED_MAX: u32 = 1000;
@@ -185,9 +185,9 @@ pub async fn evaluate(
     Json { value: request, reserved }: Json<GateRequest>,
 ) -> Result<Response, ApiError> {
     let GateRequest { session_id, op, a, b, sel } = request;
-    let work = Work::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
+    let work = RequestedGates::from_text(vec![BatchGate { op, a, b, sel }], |_| String::new())?;
     let (outputs, answer) = (CircuitOutputs::Ciphertexts, AnswerForm { octets: false, write: write_gate });
-    let asked = Evaluation { session_id, work, outputs, reserved, answer };
+    let asked = EvaluationRequest { session_id, work, outputs, reserved, answer };
     run(compute, caller, claim, asked, deadline).await
 }
 
@@ -229,25 +229,25 @@ pub async fn evaluate_batch(
     Extension(deadline): Extension<Deadline>,
     headers: HeaderMap,
     quota: Quota,
-    upload: Upload<BatchRequest, BatchHead>,
+    upload: JsonOrOctets<BatchRequest, BatchHead>,
 ) -> Result<Response, ApiError> {
     let (session_id, work, outputs, reserved) = match upload {
-        Upload::Json(Json { value: BatchRequest { session_id, gates, outputs }, reserved }) => {
+        JsonOrOctets::Json(Json { value: BatchRequest { session_id, gates, outputs }, reserved }) => {
             bounded(gates.len())?;
-            (session_id, Work::from_text(gates, |i| format!("gates[{i}]."))?, outputs, reserved)
+            (session_id, RequestedGates::from_text(gates, |i| format!("gates[{i}]."))?, outputs, reserved)
         }
-        Upload::Octets { head, words, reserved } => {
+        JsonOrOctets::Octets { head, words, reserved } => {
             let BatchHead { session_id, gates, inputs, operands, outputs, fingerprint, seeds } = head;
             bounded(gates.len())?;
             let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
-            let octets = Octets { words, fingerprint, seeds, inputs, operands };
-            (session_id, Work::from_octets(&gates, octets)?, outputs, reserved)
+            let octets = OctetOperands { words, fingerprint, seeds, inputs, operands };
+            (session_id, RequestedGates::from_octets(&gates, octets)?, outputs, reserved)
         }
     };
     let outputs = outputs.unwrap_or_default();
     compute.limits.count_gates(&quota, work.gates(), compute.clock.now()).await?;
     let answer = AnswerForm { octets: octets::wanted(&headers), write: write_batch };
-    run(compute, caller, claim, Evaluation { session_id, work, outputs, reserved, answer }, deadline).await
+    run(compute, caller, claim, EvaluationRequest { session_id, work, outputs, reserved, answer }, deadline).await
 }
 
 /// Refuses a batch of no gates or of too many.

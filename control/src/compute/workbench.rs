@@ -66,8 +66,8 @@ impl ValueMemory {
             Err(full) => {
                 self.used.fetch_sub(bytes, Ordering::Relaxed);
                 Err(match full {
-                    budget::Full::Now => NoRoom::Node,
-                    budget::Full::TooMuch => NoRoom::Session,
+                    budget::NotGranted::NotNow => NoRoom::Node,
+                    budget::NotGranted::TooMuch => NoRoom::Session,
                 })
             }
         }
@@ -93,7 +93,7 @@ impl Drop for Room {
 }
 
 /// An encrypted number, bit 0 first. Overwritten when it is dropped.
-pub struct Value {
+pub struct EncryptedValue {
     /// Its ciphertexts.
     pub bits: LweList,
     /// The form in which its ciphertexts are written.
@@ -101,21 +101,21 @@ pub struct Value {
     _room: Room,
 }
 
-impl Value {
+impl EncryptedValue {
     /// A value that takes this room.
-    pub fn new(bits: LweList, form: Form, room: Room) -> Value {
-        Value { bits, form, _room: room }
+    pub fn new(bits: LweList, form: Form, room: Room) -> EncryptedValue {
+        EncryptedValue { bits, form, _room: room }
     }
 }
 
 /// Gates take its bits from where they are.
-impl AsRef<LweList> for Value {
+impl AsRef<LweList> for EncryptedValue {
     fn as_ref(&self) -> &LweList {
         &self.bits
     }
 }
 
-impl Drop for Value {
+impl Drop for EncryptedValue {
     fn drop(&mut self) {
         self.bits.overwrite();
     }
@@ -127,7 +127,7 @@ pub enum Output {
     /// Kept under a handle.
     Handle(HandleId),
     /// Waits to be fetched.
-    Value(Arc<Value>),
+    Value(Arc<EncryptedValue>),
 }
 
 /// A circuit's run while the node has it in memory.
@@ -185,7 +185,7 @@ pub struct Workbench {
 #[derive(Default)]
 struct Shelf {
     closed: Option<SessionEnd>,
-    values: HashMap<HandleId, Arc<Value>>,
+    values: HashMap<HandleId, Arc<EncryptedValue>>,
     runs: HashMap<OperationId, Arc<Run>>,
 }
 
@@ -235,7 +235,7 @@ impl Workbench {
     }
 
     /// Keeps a value under a handle. False: the session has ended, and the value is dropped.
-    pub fn keep(&self, handle: HandleId, value: Arc<Value>) -> bool {
+    pub fn keep(&self, handle: HandleId, value: Arc<EncryptedValue>) -> bool {
         let mut shelf = self.shelf.lock();
         let open = shelf.closed.is_none();
         if open {
@@ -245,7 +245,7 @@ impl Workbench {
     }
 
     /// The value under a handle.
-    pub fn value(&self, handle: &HandleId) -> Option<Arc<Value>> {
+    pub fn value(&self, handle: &HandleId) -> Option<Arc<EncryptedValue>> {
         self.shelf.lock().values.get(handle).cloned()
     }
 
@@ -305,8 +305,8 @@ mod tests {
         (node, bench)
     }
 
-    fn value(room: Room) -> Arc<Value> {
-        Arc::new(Value::new(LweList::from_words(4, vec![0, 0, 0, 0, 7]), Form::Ango, room))
+    fn value(room: Room) -> Arc<EncryptedValue> {
+        Arc::new(EncryptedValue::new(LweList::from_words(4, vec![0, 0, 0, 0, 7]), Form::Ango, room))
     }
 
     fn run(bench: &Workbench, number: u128) -> Arc<Run> {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::Docs;
-use crate::compute::engine::{Device, DeviceState};
+use crate::compute::engine::{DeviceFacts, DeviceState};
 use crate::probe::Probed;
 use crate::web::openapi::VERSION;
 
@@ -109,13 +109,18 @@ fn storage(backend: &str, probed: &Probed) -> Storage {
     Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
 }
 
-fn overall(docs: &Docs, database: &Probed, cache_store: Option<&Probed>, devices: &[Device]) -> HealthStatus {
+fn overall(docs: &Docs, database: &Probed, cache_store: Option<&Probed>, devices: &[DeviceFacts]) -> HealthStatus {
     worst(database.status, cache_store.map(|probed| probed.status), devices, docs.web.is_draining())
 }
 
 /// A node's health (readings O2): that of the database, its only critical dependency, unless the node is stopping. It is at
 /// best degraded while the cache store is slow or away, or after a device was taken out of service.
-fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[Device], draining: bool) -> HealthStatus {
+fn worst(
+    storage: HealthStatus,
+    cache_store: Option<HealthStatus>,
+    devices: &[DeviceFacts],
+    draining: bool,
+) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
     let without = cache_store.is_some_and(|status| status != HealthStatus::Healthy);
     match storage {
@@ -126,13 +131,13 @@ fn worst(storage: HealthStatus, cache_store: Option<HealthStatus>, devices: &[De
 }
 
 /// The device that computes: the first in service, else the first that stands in.
-fn computing(devices: &[Device]) -> Option<&Device> {
+fn computing(devices: &[DeviceFacts]) -> Option<&DeviceFacts> {
     let first = |state| devices.iter().find(move |device| device.state == state);
     first(DeviceState::InService).or_else(|| first(DeviceState::StandIn))
 }
 
 /// What health says computes. Where the operator hides the GPU every node says the same, with and without one.
-fn shown_engine(computes: Option<&Device>, hidden: bool) -> String {
+fn shown_engine(computes: Option<&DeviceFacts>, hidden: bool) -> String {
     match computes {
         None => "none".to_owned(),
         Some(_) if hidden => "cpu".to_owned(),
@@ -141,12 +146,12 @@ fn shown_engine(computes: Option<&Device>, hidden: bool) -> String {
 }
 
 /// The GPU that health tells of: the first in service, unless the operator hides it (readings O6).
-fn shown_gpu(devices: &[Device], hidden: bool) -> Option<&Device> {
+fn shown_gpu(devices: &[DeviceFacts], hidden: bool) -> Option<&DeviceFacts> {
     devices.iter().find(|device| !hidden && device.state == DeviceState::InService && is_gpu(device))
 }
 
 /// Neither the processor nor a driver that computes on it.
-fn is_gpu(device: &Device) -> bool {
+fn is_gpu(device: &DeviceFacts) -> bool {
     !device.backend.starts_with("cpu") && !device.backend.ends_with("-software")
 }
 
@@ -158,7 +163,7 @@ pub struct LostDevices {
 
 impl LostDevices {
     /// Looks at the devices again; how many were lost since the last look.
-    pub fn watch(&mut self, devices: &[Device]) -> usize {
+    pub fn watch(&mut self, devices: &[DeviceFacts]) -> usize {
         self.told.resize(devices.len(), false);
         let told_before = self.told.iter().filter(|&&told| told).count();
         for (device, told) in devices.iter().zip(&mut self.told) {
@@ -190,9 +195,9 @@ fn answer(status: HealthStatus, body: impl Serialize) -> Response {
 mod tests {
     use super::*;
 
-    fn device(backend: &str, state: DeviceState) -> Device {
+    fn device(backend: &str, state: DeviceState) -> DeviceFacts {
         let failure = (state == DeviceState::Lost).then(|| "it fell off the bus".to_owned());
-        Device { backend: backend.into(), name: "a card".into(), state, failure }
+        DeviceFacts { backend: backend.into(), name: "a card".into(), state, failure }
     }
 
     #[test]

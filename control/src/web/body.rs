@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::Web;
-use crate::budget::{Budget, Full, Grant, Payer};
+use crate::budget::{Budget, Grant, NotGranted, Payer};
 use crate::caller;
 use crate::web::error::ApiError;
 use crate::web::json;
@@ -61,8 +61,10 @@ pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reser
     }
     let taken = budget.take_within(payer, bytes, BUDGET_WAIT).await;
     taken.map(Some).map_err(|full| match full {
-        Full::Now => ApiError::unavailable("bodies", "too many uploads at once").retry_after(Duration::from_secs(2)),
-        Full::TooMuch => too_much(budget.most(payer)),
+        NotGranted::NotNow => {
+            ApiError::unavailable("bodies", "too many uploads at once").retry_after(Duration::from_secs(2))
+        }
+        NotGranted::TooMuch => too_much(budget.most(payer)),
     })
 }
 
@@ -72,17 +74,17 @@ fn too_much(most: u64) -> ApiError {
     ApiError::new(Code::PayloadTooLarge, message)
 }
 
-/// Where a body's memory comes from.
-struct Purse {
+/// The memory of a body, and the budget that it comes from.
+struct BodyMemory {
     budget: Budget,
     payer: Payer,
-    /// Bytes of memory that a request with so many bytes of body needs.
+    /// Bytes of memory that a request needs when its body has this many bytes.
     needs: fn(u64) -> u64,
     taken: Reserved,
 }
 
-impl Purse {
-    /// Sets memory aside for a body of which so many bytes have arrived and at most `bytes_max` are to come.
+impl BodyMemory {
+    /// Sets memory aside for a body of which `bytes` have arrived and which has at most `bytes_max`.
     async fn cover(&mut self, bytes: u64, bytes_max: u64) -> Result<(), ApiError> {
         let (needed, most) = ((self.needs)(bytes), (self.needs)(bytes_max));
         let taken = self.taken.as_ref().map_or(0, Grant::amount);
@@ -107,7 +109,7 @@ pub struct Pieces {
     seen: usize,
     /// Time spent waiting for the client.
     waited: Duration,
-    purse: Option<Purse>,
+    memory: Option<BodyMemory>,
 }
 
 impl Pieces {
@@ -116,7 +118,7 @@ impl Pieces {
         if HttpBody::size_hint(&body).lower() > ceiling as u64 {
             Err(too_large(ceiling))
         } else {
-            Ok(Self { body, ceiling, seen: 0, waited: Duration::ZERO, purse: None })
+            Ok(Self { body, ceiling, seen: 0, waited: Duration::ZERO, memory: None })
         }
     }
 
@@ -132,8 +134,8 @@ impl Pieces {
         if needs(HttpBody::size_hint(&self.body).lower()) > most {
             return Err(too_much(most));
         }
-        let purse = Purse { budget: budget.clone(), payer, needs, taken: None };
-        Ok(Self { purse: Some(purse), ..self })
+        let memory = BodyMemory { budget: budget.clone(), payer, needs, taken: None };
+        Ok(Self { memory: Some(memory), ..self })
     }
 
     /// Bytes that will still come at most: as declared, else as many as an undeclared body may have.
@@ -145,7 +147,7 @@ impl Pieces {
 
     /// The memory that was set aside: to be kept as long as the request's data lives.
     pub fn take_reserved(&mut self) -> Reserved {
-        self.purse.as_mut().and_then(|purse| purse.taken.take())
+        self.memory.as_mut().and_then(|memory| memory.taken.take())
     }
 
     /// The next piece; `None` at the end.
@@ -167,8 +169,8 @@ impl Pieces {
                 return Err(ApiError::new(Code::InvalidRequest, message));
             }
             let bytes_max = (self.seen + self.bytes_max()) as u64;
-            if let Some(purse) = &mut self.purse {
-                purse.cover(self.seen as u64, bytes_max).await?;
+            if let Some(memory) = &mut self.memory {
+                memory.cover(self.seen as u64, bytes_max).await?;
             }
             return Ok(Some(data));
         }

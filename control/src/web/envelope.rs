@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::web::error::{ApiError, Place};
+use crate::web::error::{ApiError, RequestPart};
 
 /// The two areas of the interface, each with its own conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn faults(error: &ApiError) -> Value {
 }
 
 /// A member's path as FastAPI writes it: `gates[3].b` of the body is `["body", "gates", 3, "b"]`.
-fn location(place: Place, field: &str) -> Vec<Value> {
+fn location(place: RequestPart, field: &str) -> Vec<Value> {
     let parts = field.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty());
     let part = |part: &str| part.parse::<u64>().map_or_else(|_| json!(part), |index| json!(index));
     std::iter::once(json!(place.as_str())).chain(parts.map(part)).collect()

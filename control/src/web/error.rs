@@ -17,28 +17,28 @@ pub struct ApiError {
     /// Parts of the request at fault.
     pub details: Vec<Detail>,
     /// Where those parts are.
-    pub place: Place,
+    pub place: RequestPart,
     /// When to come back, in seconds. Every 503 says it.
     pub retry_after_s: Option<u64>,
     /// Which of a code's causes it is, for the metrics; empty where a code has one cause.
     pub reason: &'static str,
 }
 
-/// Parts of a request that members can be in.
+/// The part of a request that a member is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RequestPart {
     /// The body.
     Body,
     /// What follows the path.
     Query,
 }
 
-impl Place {
+impl RequestPart {
     /// As the back office's answers call it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Place::Body => "body",
-            Place::Query => "query",
+            RequestPart::Body => "body",
+            RequestPart::Query => "query",
         }
     }
 }
@@ -47,7 +47,7 @@ impl ApiError {
     /// An error of this code in these words.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_s = (code.status() == 503).then_some(1);
-        Self { code, message: message.into(), details: Vec::new(), place: Place::Body, retry_after_s, reason: "" }
+        Self { code, message: message.into(), details: Vec::new(), place: RequestPart::Body, retry_after_s, reason: "" }
     }
 
     /// With the member that is at fault.
@@ -64,7 +64,7 @@ impl ApiError {
 
     /// The members at fault are the query's.
     pub fn in_query(mut self) -> Self {
-        self.place = Place::Query;
+        self.place = RequestPart::Query;
         self
     }
 

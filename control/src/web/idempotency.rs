@@ -70,8 +70,8 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
     // a task: a claim that is granted to a client that has gone away must be released
     let claiming = tokio::spawn(GrantedClaim::claim(web.clone(), digest, caller.clone()));
     match claiming.await?? {
-        Outcome::Running => Err(ApiError::in_progress()),
-        Outcome::Kept { answer, blob } => {
+        ClaimOutcome::Running => Err(ApiError::in_progress()),
+        ClaimOutcome::Kept { answer, blob } => {
             let fingerprint = fingerprint_of(request.into_body()).await?;
             let replay = web.answers.open(&web, &caller, &digest, &answer, blob).await?;
             if !replay.fits(fingerprint, &caller) {
@@ -83,7 +83,7 @@ pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> 
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             Ok(response)
         }
-        Outcome::Mine(held) => {
+        ClaimOutcome::Mine(held) => {
             let (mut parts, body) = request.into_parts();
             parts.extensions.insert(Claim(Some(held.clone())));
             let request = Request::from_parts(parts, Body::new(held.fingerprint.watch(body)));
@@ -154,8 +154,8 @@ enum Audience {
     Credential,
 }
 
-/// What became of the attempt to claim a key.
-enum Outcome {
+/// The outcome of the attempt to claim a key.
+enum ClaimOutcome {
     Mine(Arc<GrantedClaim>),
     Running,
     Kept { answer: Vec<u8>, blob: Option<String> },
@@ -179,7 +179,7 @@ struct GrantedClaim {
 }
 
 impl GrantedClaim {
-    async fn claim(web: Arc<Web>, digest: [u8; 32], caller: Caller) -> Result<Outcome, ApiError> {
+    async fn claim(web: Arc<Web>, digest: [u8; 32], caller: Caller) -> Result<ClaimOutcome, ApiError> {
         let (now, claim) = (web.clock.now(), ids::random());
         let new = NewClaim {
             digest,
@@ -190,11 +190,11 @@ impl GrantedClaim {
             now: now.0,
         };
         Ok(match web.answers.store.claim(new).await? {
-            Claimed::Running => Outcome::Running,
-            Claimed::Kept { answer, blob } => Outcome::Kept { answer, blob },
+            Claimed::Running => ClaimOutcome::Running,
+            Claimed::Kept { answer, blob } => ClaimOutcome::Kept { answer, blob },
             Claimed::Mine => {
                 let (fingerprint, state) = (Fingerprint::default(), AtomicU8::new(RUNNING));
-                Outcome::Mine(Arc::new(GrantedClaim { web, digest, claim, caller, fingerprint, state }))
+                ClaimOutcome::Mine(Arc::new(GrantedClaim { web, digest, claim, caller, fingerprint, state }))
             }
         })
     }

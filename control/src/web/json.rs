@@ -42,7 +42,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
 fn check(bytes: &[u8]) -> Result<(), ApiError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let checked = Check { depth: 0, fault: &fault }.deserialize(&mut deserializer).and_then(|kind| {
+    let checked = Walk { depth: 0, fault: &fault }.deserialize(&mut deserializer).and_then(|kind| {
         deserializer.end()?;
         Ok(kind)
     });
@@ -123,28 +123,24 @@ enum Kind {
 
 /// Walks over a value and remembers the first fault.
 #[derive(Clone, Copy)]
-struct Check<'f> {
+struct Walk<'f> {
     depth: usize,
     fault: &'f Cell<Option<Fault>>,
 }
 
-impl<'f> Check<'f> {
+impl<'f> Walk<'f> {
     fn stop<E: de::Error>(self, fault: Fault) -> E {
         self.fault.set(Some(fault));
         E::custom("refused")
     }
 
     /// Inside one more object or array.
-    fn deeper<E: de::Error>(self) -> Result<Check<'f>, E> {
-        if self.depth < DEPTH_MAX {
-            Ok(Check { depth: self.depth + 1, ..self })
-        } else {
-            Err(self.stop(Fault::TooDeep))
-        }
+    fn deeper<E: de::Error>(self) -> Result<Walk<'f>, E> {
+        if self.depth < DEPTH_MAX { Ok(Walk { depth: self.depth + 1, ..self }) } else { Err(self.stop(Fault::TooDeep)) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Check<'_> {
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
     type Value = Kind;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
@@ -152,7 +148,7 @@ impl<'de> DeserializeSeed<'de> for Check<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Check<'_> {
+impl<'de> Visitor<'de> for Walk<'_> {
     type Value = Kind;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

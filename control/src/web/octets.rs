@@ -109,7 +109,7 @@ impl Words {
 }
 
 /// A body in one of two forms.
-pub enum Upload<J, H> {
+pub enum JsonOrOctets<J, H> {
     /// JSON with ciphertexts in base64.
     Json(Json<J>),
     /// A JSON head with bare words behind it.
@@ -118,12 +118,12 @@ pub enum Upload<J, H> {
         head: H,
         /// The ciphertexts.
         words: Words,
-        /// To be kept as long as the request's data lives.
+        /// The request's memory, to be kept as long as its data lives.
         reserved: Reserved,
     },
 }
 
-impl<S: Send + Sync, J: JsonBody, H: OctetsHead> FromRequest<S> for Upload<J, H>
+impl<S: Send + Sync, J: JsonBody, H: OctetsHead> FromRequest<S> for JsonOrOctets<J, H>
 where
     Arc<Web>: FromRef<S>,
 {
@@ -131,7 +131,7 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         match media_type(request.headers()).as_deref() {
-            Some("application/json") => Ok(Upload::Json(Json::from_request(request, state).await?)),
+            Some("application/json") => Ok(JsonOrOctets::Json(Json::from_request(request, state).await?)),
             Some(OCTET_STREAM) => from_octets(request, &Arc::<Web>::from_ref(state)).await,
             _ => Err(ApiError::new(
                 Code::InvalidRequest,
@@ -141,7 +141,7 @@ where
     }
 }
 
-async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Upload<J, H>, ApiError> {
+async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<JsonOrOctets<J, H>, ApiError> {
     let payer = caller::payer(request.extensions());
     let mut pieces = Pieces::kept(web, request, H::BYTES_MAX, |bytes| COPIES * bytes)?;
     let mut begun = Zeroizing::new(Vec::new());
@@ -164,7 +164,7 @@ async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Up
     }
     let parse = move || json::parse(&begun[octets::LENGTH_BYTES..start]);
     let head = if start < OFF_THREAD_BYTES_MIN { parse()? } else { web.offload.run(payer, parse).await?? };
-    Ok(Upload::Octets { head, words, reserved: pieces.take_reserved() })
+    Ok(JsonOrOctets::Octets { head, words, reserved: pieces.take_reserved() })
 }
 
 /// Whether an answer is wanted in this form: `Accept` names it.
@@ -315,7 +315,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_holds_its_memory_until_it_is_sent() {
         let memory = Budget::memory(1 << 20, 1 << 20);
-        let room = memory.try_take(&Payer::stranger(), 700_000).unwrap();
+        let room = memory.try_take(&Payer::without_key(), 700_000).unwrap();
         let ciphertexts = vec![0x0102_0304; 150_000];
         let written = write_octets(&"head", vec![ciphertexts]).unwrap();
         let response = written.respond_within(StatusCode::OK, room);

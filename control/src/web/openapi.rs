@@ -161,7 +161,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 /// Adds the header `Idempotency-Key` to an operation that takes it (readings I1).
 fn take_idempotency_key(operation: &mut Operation) {
-    if Access::of(operation) == Access::Public {
+    if AdmittedCallers::of(operation) == AdmittedCallers::Public {
         return;
     }
     let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"));
@@ -202,20 +202,20 @@ fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, boo
 /// Adds what follows from an operation's name: the credentials that it takes, and its errors with an example each.
 fn complete(operation: &mut Operation) {
     let id = operation.operation_id.clone().expect("every operation has an id");
-    let (access, own) = (Access::of(operation), errors(&id).concat());
+    let (access, own) = (AdmittedCallers::of(operation), errors(&id).concat());
     let scheme = |name| SecurityRequirement::new::<_, _, String>(name, []);
     operation.security = Some(match access {
-        Access::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
-        Access::User => vec![scheme(SESSION_TOKEN)],
+        AdmittedCallers::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
+        AdmittedCallers::User => vec![scheme(SESSION_TOKEN)],
         // stated, so that a generator does not assume a key
-        Access::Public => vec![SecurityRequirement::default()],
+        AdmittedCallers::Public => vec![SecurityRequirement::default()],
     });
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     let shared: &[Code] = match access {
         // health is never refused
-        Access::Public if id.ends_with("Health") => &[],
-        Access::Public => &[Code::RateLimited],
-        Access::Key => &[
+        AdmittedCallers::Public if id.ends_with("Health") => &[],
+        AdmittedCallers::Public => &[Code::RateLimited],
+        AdmittedCallers::Key => &[
             Code::InvalidRequest,
             Code::MissingAuthHeader,
             Code::InvalidApiKey,
@@ -226,7 +226,7 @@ fn complete(operation: &mut Operation) {
             // an issuer of the operator's own does not answer
             Code::UpstreamUnavailable,
         ],
-        Access::User => &[
+        AdmittedCallers::User => &[
             Code::InvalidRequest,
             Code::MissingAuthHeader,
             Code::InvalidSessionToken,
@@ -264,7 +264,7 @@ fn complete(operation: &mut Operation) {
 
 /// The callers that an operation admits, as [`tell_access`] wrote it.
 #[derive(Clone, Copy, PartialEq)]
-enum Access {
+enum AdmittedCallers {
     Public,
     /// Programs with an API key, and users.
     Key,
@@ -272,13 +272,13 @@ enum Access {
     User,
 }
 
-impl Access {
-    fn of(operation: &Operation) -> Access {
+impl AdmittedCallers {
+    fn of(operation: &Operation) -> AdmittedCallers {
         let told = operation.extensions.as_ref().and_then(|extensions| extensions.get("x-access"));
         match told.map(|access| access["level"] == Level::Session.class()) {
-            None => Access::Public,
-            Some(false) => Access::Key,
-            Some(true) => Access::User,
+            None => AdmittedCallers::Public,
+            Some(false) => AdmittedCallers::Key,
+            Some(true) => AdmittedCallers::User,
         }
     }
 }

@@ -15,16 +15,16 @@ pub const NAMES: [HeaderName; 6] = [
     HeaderName::from_static("x-ratelimit-monthly-reset"),
 ];
 
-/// What a caller has left.
+/// The values of the six headers that tell a caller's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitValues {
     values: [u64; 6],
 }
 
-impl Standing {
+impl RateLimitValues {
     /// Under these limits after so much use.
-    pub fn new(limits: PlanLimits, used: UsedUnits, period: Period) -> Standing {
-        Standing {
+    pub fn new(limits: PlanLimits, used: UsedUnits, period: Period) -> RateLimitValues {
+        RateLimitValues {
             values: [
                 limits.requests_a_day,
                 remaining(limits.requests_a_day, used.day),
@@ -37,8 +37,8 @@ impl Standing {
     }
 
     /// Of a trial key: its operations are the limit of the day and of the month (readings L1).
-    pub fn of_trial(operations: u64, left: u64, period: Period) -> Standing {
-        Standing { values: [operations, left, period.day_reset_s(), operations, left, period.month_reset_s()] }
+    pub fn of_trial(operations: u64, left: u64, period: Period) -> RateLimitValues {
+        RateLimitValues { values: [operations, left, period.day_reset_s(), operations, left, period.month_reset_s()] }
     }
 
     /// Writes the headers.

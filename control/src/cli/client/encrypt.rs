@@ -8,7 +8,7 @@ use clap::Args;
 use client::{bundle, value};
 
 use super::keys::SecretKeyArgs;
-use crate::cli::files::{self, Access};
+use crate::cli::files::{self, FileReaders};
 
 /// Bytes of a ciphertext at most, of any preset.
 const CIPHERTEXT_BYTES_MAX: usize = 1 << 13;
@@ -59,7 +59,7 @@ pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
     };
     let bits = value::parse(&text, width)?;
     let ciphertexts = bundle::encrypt_seeded(&args.key.read()?, &bits);
-    files::write(&args.out, &ciphertexts, Access::Shared, args.force)
+    files::write(&args.out, &ciphertexts, FileReaders::Shared, args.force)
 }
 
 /// A number, spaces and line end around it left out.

@@ -9,7 +9,7 @@ use client::{Preset, SecretKey, container};
 use zeroize::Zeroizing;
 
 use crate::cli::arguments::parse_preset;
-use crate::cli::files::{self, Access};
+use crate::cli::files::{self, FileReaders};
 
 /// Bytes of a secret key's file at most; the largest preset's has under 3 KB.
 const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
@@ -47,8 +47,8 @@ pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
     let key = SecretKey::generate(args.preset);
     let secret = key.to_bytes();
     let evaluation = container::write_evaluation_key(&key.evaluation_key());
-    files::write(&secret_path, &secret, Access::Private, args.force)?;
-    files::write(&evaluation_path, &evaluation, Access::Shared, args.force)?;
+    files::write(&secret_path, &secret, FileReaders::Private, args.force)?;
+    files::write(&evaluation_path, &evaluation, FileReaders::Shared, args.force)?;
     if args.json {
         let facts = serde_json::json!({
             "preset": args.preset.name(),

@@ -13,7 +13,7 @@ use super::encrypt::{read_ciphertexts, show};
 use super::keys::SecretKeyArgs;
 use super::node::{self, NodeArgs, parse_session};
 use crate::cli::arguments::load_netlist;
-use crate::cli::files::{self, Access};
+use crate::cli::files::{self, FileReaders};
 use crate::cli::progress::GateProgress;
 
 /// Run a circuit or one gate on a node.
@@ -61,32 +61,32 @@ fn parse_gate(text: &str) -> Result<Gate, String> {
     Gate::from_name(text).ok_or_else(|| format!("not one of {names}"))
 }
 
-/// What is run.
-enum Work {
+/// What the command runs.
+enum CircuitOrGate {
     Circuit(Netlist),
     Gate(Gate),
 }
 
-impl Work {
+impl CircuitOrGate {
     fn input_widths(&self) -> Vec<usize> {
         match self {
-            Work::Circuit(netlist) => netlist.circuit().input_widths().to_vec(),
-            Work::Gate(gate) => vec![1; gate.arity()],
+            CircuitOrGate::Circuit(netlist) => netlist.circuit().input_widths().to_vec(),
+            CircuitOrGate::Gate(gate) => vec![1; gate.arity()],
         }
     }
 
     fn outputs(&self) -> usize {
         match self {
-            Work::Circuit(netlist) => netlist.circuit().output_widths().len(),
-            Work::Gate(_) => 1,
+            CircuitOrGate::Circuit(netlist) => netlist.circuit().output_widths().len(),
+            CircuitOrGate::Gate(_) => 1,
         }
     }
 }
 
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let work = match (&args.circuit, args.gate) {
-        (Some(circuit), _) => Work::Circuit(load_netlist(circuit)?),
-        (None, Some(gate)) => Work::Gate(gate),
+        (Some(circuit), _) => CircuitOrGate::Circuit(load_netlist(circuit)?),
+        (None, Some(gate)) => CircuitOrGate::Gate(gate),
         (None, None) => bail!("name a --circuit or a --gate"),
     };
     if !args.out.is_empty() && args.out.len() != work.outputs() {
@@ -141,18 +141,18 @@ async fn evaluate_work(
     client: &http::Client,
     session: &SessionId,
     preset: Preset,
-    work: &Work,
+    work: &CircuitOrGate,
     inputs: &[Vec<Vec<u8>>],
 ) -> anyhow::Result<Evaluation> {
     match work {
-        Work::Circuit(netlist) => {
+        CircuitOrGate::Circuit(netlist) => {
             let progress = GateProgress::new(netlist.circuit().gates().len());
             let show = |now| progress.update(&now);
             let evaluation = evaluate(client, session, preset, netlist, inputs, show, interruption()).await?;
             progress.finish();
             Ok(evaluation)
         }
-        Work::Gate(gate) => {
+        CircuitOrGate::Gate(gate) => {
             let operands = inputs.iter().map(|input| to_base64(&input[0]));
             let result = tokio::select! {
                 result = client.gate(session, evaluate::request(*gate, operands)) => result?,
@@ -192,7 +192,7 @@ fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> an
         serde_json::json!(values)
     } else {
         for (path, ciphertexts) in args.out.iter().zip(&evaluation.outputs) {
-            files::write(path, &ciphertexts.concat(), Access::Shared, args.force)?;
+            files::write(path, &ciphertexts.concat(), FileReaders::Shared, args.force)?;
         }
         serde_json::json!(args.out)
     };

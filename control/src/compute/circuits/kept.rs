@@ -8,7 +8,7 @@ use axum::extract::{FromRef, FromRequest, Request};
 use sha2::{Digest as _, Sha256};
 use store::{CircuitKept, CircuitRecord, CircuitsMax, NetlistPlace, NewCircuit};
 
-use super::netlist::{Limits, read_netlist};
+use super::netlist::{NetlistBounds, read_netlist};
 use crate::billing::usage;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
@@ -59,9 +59,9 @@ pub async fn put(
         let message = "a circuit's name is 1 to 64 of a-z, 0-9, _ and -, with a letter or digit first";
         return Err(ApiError::new(Code::InvalidParams, message).at("name", "not a name"));
     }
-    let limits = Limits::of(&compute.circuits, caller.role);
+    let bounds = NetlistBounds::of(&compute.circuits, caller.role);
     let measured = compute.offload.run(caller.into(), move || {
-        let netlist = read_netlist(&upload.text, &limits, "")?;
+        let netlist = read_netlist(&upload.text, &bounds, "")?;
         let (counts, levels) = (netlist.gate_counts(), netlist.levels());
         let sha256: [u8; 32] = Sha256::digest(upload.text.as_bytes()).into();
         Ok::<_, ApiError>((upload, netlist, counts, levels, sha256))

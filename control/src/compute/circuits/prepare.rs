@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::circuits::{CIRCUIT_TEXT_BYTES_MAX, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name};
 use api::{Code, HandleId};
 
-use super::netlist::{Limits, read_netlist};
+use super::netlist::{NetlistBounds, read_netlist};
 use super::{unknown_circuit, value_bytes};
 use crate::access::limits::Quota;
 use crate::caller::Caller;
@@ -13,18 +13,18 @@ use crate::compute::Compute;
 use crate::compute::engine::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit, SeededLweList};
 use crate::compute::seeds::Seeds;
 use crate::compute::sessions::OpenSession;
-use crate::compute::workbench::{Room, Value, ValueMemory, Workbench, no_room, unknown_handle};
+use crate::compute::workbench::{EncryptedValue, Room, ValueMemory, Workbench, no_room, unknown_handle};
 use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 
-/// A request as it came.
-pub struct Given {
+/// A request to run a circuit, as it was received.
+pub struct RunRequest {
     /// The request, or the head of one.
     pub request: CircuitRequest,
     /// The ciphertexts behind a head.
     pub words: Option<Words>,
-    /// The memory for all that.
+    /// The memory that is set aside for both.
     pub reserved: Reserved,
     /// What the request may use.
     pub quota: Quota,
@@ -34,17 +34,17 @@ pub struct Given {
 pub struct Prepared {
     /// The circuit.
     pub circuit: PlannedCircuit,
-    /// Its inputs, all in a row.
+    /// The ciphertexts of all its inputs, one input after another.
     pub inputs: LweList,
-    /// Bits of each value it gives.
+    /// Bits of each output value.
     pub output_widths: Vec<usize>,
-    /// In which form its results are written.
+    /// The form in which its results are written.
     pub form: Form,
-    /// For its inputs while it runs.
+    /// Memory for its inputs while it runs.
     pub inputs_room: Room,
-    /// For its results.
+    /// Memory for its results.
     pub outputs_room: Room,
-    /// For the record of its run.
+    /// Memory for the record of its run.
     pub record_room: Room,
 }
 
@@ -57,10 +57,14 @@ pub async fn prepare(
     compute: &Compute,
     caller: &Caller,
     session: &OpenSession,
-    given: Given,
+    given: RunRequest,
 ) -> Result<Prepared, ApiError> {
-    let Given { request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. }, words, reserved, .. } =
-        given;
+    let RunRequest {
+        request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. },
+        words,
+        reserved,
+        ..
+    } = given;
     if outputs == Some(CircuitOutputs::Handles) {
         session.may_keep(compute.clock.now())?;
     }
@@ -74,12 +78,12 @@ pub async fn prepare(
     let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
     let sources = sources(&session.bench, inputs, words.is_some())?;
     let text = netlist_text(compute, caller, circuit).await?;
-    let limits = Limits::of(&compute.circuits, caller.role);
+    let bounds = NetlistBounds::of(&compute.circuits, caller.role);
     let (key, memory) = (*session.key, session.bench.memory.clone());
     let prepared = compute.offload.run(caller.into(), move || {
-        let netlist = read_netlist(&text, &limits, "circuit")?;
+        let netlist = read_netlist(&text, &bounds, "circuit")?;
         drop(text);
-        let behind = Behind { words: words.unwrap_or_default(), seeds };
+        let behind = BehindHead { words: words.unwrap_or_default(), seeds };
         let prepared = read(&key, &memory, &netlist, sources, behind);
         drop(reserved);
         prepared
@@ -87,8 +91,8 @@ pub async fn prepare(
     prepared.await?
 }
 
-/// What stands behind the head of an octet-stream.
-struct Behind {
+/// What follows the head of an octet-stream.
+struct BehindHead {
     words: Words,
     seeds: Option<Seeds>,
 }
@@ -98,8 +102,8 @@ enum Source {
     Texts(Vec<String>),
     /// One container of all its bits.
     Seeded(SeededLweList),
-    Kept(Arc<Value>),
-    /// So many of the words behind the head.
+    Kept(Arc<EncryptedValue>),
+    /// This many of the ciphertexts behind the head.
     Words(usize),
 }
 
@@ -159,7 +163,7 @@ fn read(
     memory: &ValueMemory,
     netlist: &Netlist,
     sources: Vec<Source>,
-    Behind { words, seeds }: Behind,
+    BehindHead { words, seeds }: BehindHead,
 ) -> Result<Prepared, ApiError> {
     let seeded = |(index, source)| match source {
         Source::Texts(texts) => {

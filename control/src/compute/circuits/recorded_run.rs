@@ -1,4 +1,4 @@
-//! What is told of a run later: from its record, and from memory while it is there.
+//! A run of a circuit as requests after its first one see it: from its record, and from memory while it is there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::compute::sessions::OpenSession;
 use crate::compute::workbench::{Output, Run};
 use crate::web::error::ApiError;
 
-/// How long an ended run is remembered (readings C3).
+/// How long the record of an ended run is kept (readings C3).
 pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// A run of the account.
-pub struct Found {
+pub struct RecordedRun {
     op_id: OperationId,
     record: CircuitOperationRecord,
     /// Its session, if that is open.
@@ -27,9 +27,9 @@ pub struct Found {
     run: Option<Arc<Run>>,
 }
 
-impl Found {
-    /// The run on record under this id. Somebody else's and an unknown one are the same (readings X14).
-    pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<Found, ApiError> {
+impl RecordedRun {
+    /// The run on record under this id. A run of another account is as unknown as one that never was (readings X14).
+    pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedRun, ApiError> {
         let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
         let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
         let record = compute.store.circuit_operation(caller.account.as_str(), op_id.as_str()).await?;
@@ -38,10 +38,10 @@ impl Found {
         let record = record.filter(|record| remembered(record.ended_at)).ok_or_else(unknown)?;
         let session = compute.sessions.by_digest(&caller.account, &record.session_digest);
         let run = session.as_ref().and_then(|session| session.bench.run(&op_id));
-        Ok(Found { op_id, record, session, run })
+        Ok(RecordedRun { op_id, record, session, run })
     }
 
-    /// As it is told, without its outputs.
+    /// What an answer says of it, without its outputs.
     pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
         let engine = self.run.as_ref().and_then(|run| run.engine.get());
@@ -66,23 +66,23 @@ impl Found {
         })
     }
 
-    /// Its results, if they are here.
+    /// Its results, if this node has them.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.run.as_ref().and_then(|run| run.results())
     }
 }
 
-/// Cancels a run and waits for its end; of one that has ended drops the results (readings C4, P24).
+/// Cancels a run and waits for its end. If it has ended already, drops its results (readings C4, P24).
 pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
-    let found = Found::find(compute, caller, op_id).await?;
+    let found = RecordedRun::find(compute, caller, op_id).await?;
     if found.record.status.has_ended() {
         if let Some(session) = &found.session {
             session.bench.forget_run(&found.op_id);
         }
         return Ok(CancelledOperation { op_id: found.op_id, cancelled: false });
     }
-    let Found { run, session, op_id: id, .. } = found;
-    // its end must not wait for this request
+    let RecordedRun { run, session, op_id: id, .. } = found;
+    // the session's end must not wait for this request
     drop(session);
     if let Some(run) = run {
         if let Some(&engine) = run.engine.get() {
@@ -90,6 +90,6 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
         }
         run.ended().await;
     }
-    let record = Found::find(compute, caller, op_id).await?.record;
+    let record = RecordedRun::find(compute, caller, op_id).await?.record;
     Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled })
 }

@@ -12,8 +12,8 @@ use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Un
 use tokio::sync::oneshot;
 
 use super::PREFERENCE_APPLIED;
-use super::prepare::{Given, Prepared, prepare};
-use crate::access::trials::TrialOperations;
+use super::prepare::{Prepared, RunRequest, prepare};
+use crate::access::trials::CountedOperations;
 use crate::billing::tariff::{self, Price};
 use crate::billing::usage::{self, Charge, ChargeTo, milliseconds};
 use crate::caller::Caller;
@@ -21,7 +21,7 @@ use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, RunError};
 use crate::compute::sessions;
-use crate::compute::workbench::{NotTaken, Output, Room, Run, Value, Workbench};
+use crate::compute::workbench::{EncryptedValue, NotTaken, Output, Room, Run, Workbench};
 use crate::ids;
 use crate::in_flight::Guard;
 use crate::web::error::ApiError;
@@ -39,7 +39,7 @@ pub struct Reply {
 pub async fn run(
     compute: &Arc<Compute>,
     caller: Caller,
-    given: Given,
+    given: RunRequest,
     deadline: Instant,
     reply: Reply,
 ) -> Result<Response, ApiError> {
@@ -56,7 +56,7 @@ pub async fn run(
 pub async fn begin(
     compute: &Arc<Compute>,
     caller: Caller,
-    given: Given,
+    given: RunRequest,
     deadline: Instant,
     reply: Reply,
 ) -> Result<Response, ApiError> {
@@ -81,7 +81,7 @@ pub async fn begin(
 async fn submit(
     compute: &Arc<Compute>,
     caller: Caller,
-    given: Given,
+    given: RunRequest,
     reply: Option<Reply>,
     deadline: Instant,
 ) -> Result<Submitted, ApiError> {
@@ -120,7 +120,7 @@ async fn submit(
         }
     };
     run.engine.get_or_init(|| operation);
-    let job = Job {
+    let job = RunContext {
         counted,
         _running: compute.unfinished.enter(),
         compute: compute.clone(),
@@ -143,7 +143,7 @@ async fn submit(
 
 /// A circuit in the engine.
 struct Submitted {
-    job: Job,
+    job: RunContext,
     operation: EngineOperation,
     end: oneshot::Receiver<CircuitEnd>,
     inputs_room: Room,
@@ -182,10 +182,10 @@ fn gone(bench: &Workbench) -> ApiError {
     sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
 }
 
-/// What a run is about.
-struct Job {
+/// What a run needs from its start to its end.
+struct RunContext {
     /// Its gates, if they are of a trial. Dropped before `_running`: what is given back is waited for too.
-    counted: TrialOperations,
+    counted: CountedOperations,
     /// Counts it among what must end before the node stops.
     _running: Guard,
     compute: Arc<Compute>,
@@ -206,7 +206,7 @@ struct Job {
     started: Instant,
 }
 
-impl Job {
+impl RunContext {
     async fn complete(
         &self,
         results: LweList,
@@ -323,7 +323,7 @@ impl Job {
             let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
             let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
             at += width;
-            let value = Arc::new(Value::new(bits, self.form, room.part(bytes)));
+            let value = Arc::new(EncryptedValue::new(bits, self.form, room.part(bytes)));
             outputs.push(match self.outputs {
                 CircuitOutputs::Ciphertexts => Output::Value(value),
                 CircuitOutputs::Handles => {
@@ -341,7 +341,7 @@ impl Job {
         Some(outputs)
     }
 
-    /// Undoes [`Job::shelve`]; the run itself is dropped at its end.
+    /// Undoes [`RunContext::shelve`]; the run itself is dropped at its end.
     fn take_back(&self, outputs: &[Output]) {
         for output in outputs {
             if let Output::Handle(handle) = output {

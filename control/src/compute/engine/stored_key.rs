@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::{ComputeConfig, EvaluationKey, Preset, too_large_key};
 use crate::blobs::{Blobs, Missing, ObjectKind, SealedObject, folder_of};
-use crate::budget::{Budget, Full, Grant, Payer};
+use crate::budget::{Budget, Grant, NotGranted, Payer};
 use crate::ids;
 use crate::sealing::AccountSeals;
 use crate::secrets::Key;
@@ -119,10 +119,10 @@ impl KeyStore {
         payer: &Payer,
     ) -> Result<SealedKey, ApiError> {
         let space = self.space.try_take(payer, bytes.len() as u64).map_err(|full| match full {
-            Full::Now => {
+            NotGranted::NotNow => {
                 ApiError::unavailable("keys", "the node has no room for more keys at the moment").retry_after(RETRY)
             }
-            Full::TooMuch => too_large_key(),
+            NotGranted::TooMuch => too_large_key(),
         })?;
         let memory = self.memory.try_take(payer, key.memory_bytes() as u64).ok();
         let blobs = self.blobs.sealed_by(new_secret());

@@ -14,32 +14,32 @@ use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::{self, Gate, OpenKey, Outcome, RunError};
-use crate::compute::workbench::{Room, Value, Workbench, no_room};
+use crate::compute::workbench::{EncryptedValue, Room, Workbench, no_room};
 use crate::ids;
 use crate::web::body::Reserved;
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 
-use super::operands::{Octets, Operands};
+use super::operands::{OctetOperands, Operands};
 
-/// Gates as a request has them, all known and with all their operands.
-pub struct Work {
+/// The gates of a request: all names are known, all operands are there.
+pub struct RequestedGates {
     gates: Vec<Gate>,
     operands: Operands,
 }
 
-impl Work {
+impl RequestedGates {
     /// Gates in JSON. `place` is the path of gate `i`, with a dot at the end.
-    pub fn from_text(gates: Vec<BatchGate>, place: fn(usize) -> String) -> Result<Work, ApiError> {
-        Ok(Work { gates: gate_names(&gates, place)?, operands: Operands::Text(gates, place) })
+    pub fn from_text(gates: Vec<BatchGate>, place: fn(usize) -> String) -> Result<RequestedGates, ApiError> {
+        Ok(RequestedGates { gates: gate_names(&gates, place)?, operands: Operands::Text(gates, place) })
     }
 
     /// Gates' names in the head of an octet-stream, and what it says of their operands.
-    pub fn from_octets(names: &[String], octets: Octets) -> Result<Work, ApiError> {
+    pub fn from_octets(names: &[String], octets: OctetOperands) -> Result<RequestedGates, ApiError> {
         let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
         let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
-        Ok(Work { gates, operands: Operands::Octets(octets) })
+        Ok(RequestedGates { gates, operands: Operands::Octets(octets) })
     }
 
     /// How many gates.
@@ -62,12 +62,12 @@ pub struct EvaluatedGates {
     pub handle: Option<HandleId>,
 }
 
-/// Gates of a request, not evaluated yet.
-pub struct Evaluation {
+/// A request to evaluate gates.
+pub struct EvaluationRequest {
     /// The session it names.
     pub session_id: String,
     /// Its gates.
-    pub work: Work,
+    pub work: RequestedGates,
     /// Where its results go.
     pub outputs: CircuitOutputs,
     /// Memory of the request's data.
@@ -90,7 +90,7 @@ pub async fn run(
     compute: Arc<Compute>,
     caller: Caller,
     claim: Claim,
-    Evaluation { session_id, work, outputs, reserved, answer }: Evaluation,
+    EvaluationRequest { session_id, work, outputs, reserved, answer }: EvaluationRequest,
     Deadline(deadline): Deadline,
 ) -> Result<Response, ApiError> {
     let session = compute.sessions.find(&caller.account, &session_id).await?;
@@ -107,7 +107,7 @@ pub async fn run(
             Some((session.bench.clone(), room))
         }
     };
-    let Work { gates, operands } = work;
+    let RequestedGates { gates, operands } = work;
     let cpu_work = operands.cpu_work(gates.len());
     let operands = operands.find(&gates, &session.bench)?;
     drop(session);
@@ -173,7 +173,7 @@ impl KeptResults {
         let Some((bench, room)) = shelf else { return Ok((outcome, None)) };
         let (bits, form) = outcome.take_results();
         let handle = ids::handle();
-        if !bench.keep(handle.clone(), Arc::new(Value::new(bits, form, room))) {
+        if !bench.keep(handle.clone(), Arc::new(EncryptedValue::new(bits, form, room))) {
             return Err(RunError::Gone);
         }
         Ok((outcome, Some(KeptResults { bench, handle, stays: false })))

@@ -9,7 +9,7 @@ use api::{Code, HandleId};
 
 use crate::compute::engine::{self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program};
 use crate::compute::seeds::Seeds;
-use crate::compute::workbench::{Value, Workbench, unknown_handle};
+use crate::compute::workbench::{EncryptedValue, Workbench, unknown_handle};
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 
@@ -21,34 +21,34 @@ pub enum Operands {
     /// In the gates' own members; the function says where gate `i` stands, with a dot at the end.
     Text(Vec<BatchGate>, fn(usize) -> String),
     /// In an octet-stream.
-    Octets(Octets),
+    Octets(OctetOperands),
 }
 
-/// What a head says of operands, and what stands behind it.
-pub struct Octets {
-    /// Ciphertexts, or bodies of seeded ones.
+/// Operands of an octet-stream: what its head says of them, and the ciphertexts behind it.
+pub struct OctetOperands {
+    /// The words of ciphertexts, or the bodies of seeded ones.
     pub words: Words,
-    /// 16 digits that name their key.
+    /// Fingerprint of their key, 16 hexadecimal digits.
     pub fingerprint: Option<String>,
-    /// What their masks are made of.
+    /// The seeds of their masks.
     pub seeds: Option<Seeds>,
-    /// What the operands are taken from; without, they are the ciphertexts behind the head.
+    /// The values that the operands are bits of; without, the ciphertexts behind the head are the operands.
     pub inputs: Option<Vec<CircuitValue>>,
-    /// The place of each operand among the ciphertexts of `inputs`; without, they are taken in their order.
+    /// The index of each operand among the bits of `inputs`; without, each bit is an operand once, in order.
     pub operands: Option<Vec<u64>>,
 }
 
 /// Operands, and the values of the session that they name.
 pub struct ResolvedOperands {
     operands: Operands,
-    values: HashMap<HandleId, Arc<Value>>,
+    values: HashMap<HandleId, Arc<EncryptedValue>>,
 }
 
 impl Operands {
     /// Gates whose operands have to be decoded, or their masks made.
     pub fn cpu_work(&self, gates: usize) -> usize {
         match self {
-            Operands::Octets(Octets { seeds: None, inputs: None, .. }) => 0,
+            Operands::Octets(OctetOperands { seeds: None, inputs: None, .. }) => 0,
             _ => gates,
         }
     }
@@ -73,7 +73,7 @@ impl Operands {
                     }
                 }
             }
-            Operands::Octets(Octets { inputs: Some(inputs), .. }) => {
+            Operands::Octets(OctetOperands { inputs: Some(inputs), .. }) => {
                 for (i, input) in inputs.iter().enumerate() {
                     if let CircuitValue::Handle(text) = input {
                         find(text, &|| format!("inputs[{i}]"))?;
@@ -96,7 +96,7 @@ impl ResolvedOperands {
                 let gates = gates.iter().zip(&texts).enumerate().map(gate).collect::<Result<Vec<_>, _>>()?;
                 engine::read_program(key, &gates, place)
             }
-            Operands::Octets(Octets { words, fingerprint, seeds, inputs, operands }) => {
+            Operands::Octets(OctetOperands { words, fingerprint, seeds, inputs, operands }) => {
                 fingerprint.iter().try_for_each(|digits| engine::check_fingerprint(key, digits))?;
                 let count = gates.iter().map(|gate| gate.arity()).sum();
                 let read = |ciphertexts| engine::read_words(key, words, seeds.as_ref(), ciphertexts);
@@ -134,7 +134,7 @@ fn kept_bit(text: &str) -> Option<(&str, Option<&str>)> {
 fn gate_text<'a>(
     gate: Gate,
     text: &'a BatchGate,
-    values: &'a HashMap<HandleId, Arc<Value>>,
+    values: &'a HashMap<HandleId, Arc<EncryptedValue>>,
     place: impl Fn() -> String,
 ) -> Result<GateText<'a>, ApiError> {
     let operand = |(member, text): (&'static str, &'a str)| {
@@ -153,20 +153,20 @@ fn gate_text<'a>(
     Ok(GateText { gate, operands: members(gate, text).map(operand).collect::<Result<_, ApiError>>()? })
 }
 
-/// What an octet-stream's operands are taken from: values one after another.
+/// The values that an octet-stream's operands are bits of, one after another.
 struct Pool {
     /// The ciphertexts behind the head, then the values that are kept here.
     blocks: Vec<OperandBlock>,
     /// Of each input that has ciphertexts: how many are before it, and where its first stands.
     inputs: Vec<(u64, Place)>,
-    /// Ciphertexts of all inputs. A value may be named often, so they may be many more than there are.
+    /// Ciphertexts of all inputs. An input may name a value again, so these may be more than the ciphertexts in memory.
     total: u64,
 }
 
 impl Pool {
     fn of(
         inputs: &[CircuitValue],
-        values: HashMap<HandleId, Arc<Value>>,
+        values: HashMap<HandleId, Arc<EncryptedValue>>,
         read: impl FnOnce(usize) -> Result<LweList, ApiError>,
     ) -> Result<Pool, ApiError> {
         let inputs: Vec<_> =
@@ -234,13 +234,16 @@ impl Pool {
 
 /// An input as a batch names it.
 enum Input {
-    Kept(Arc<Value>),
-    /// So many of the ciphertexts behind the head.
+    Kept(Arc<EncryptedValue>),
+    /// This many of the ciphertexts behind the head.
     Words(usize),
 }
 
 impl Input {
-    fn of((i, input): (usize, &CircuitValue), values: &HashMap<HandleId, Arc<Value>>) -> Result<Input, ApiError> {
+    fn of(
+        (i, input): (usize, &CircuitValue),
+        values: &HashMap<HandleId, Arc<EncryptedValue>>,
+    ) -> Result<Input, ApiError> {
         let place = format!("inputs[{i}]");
         match input {
             CircuitValue::Bits(bits) => Ok(Input::Words(usize::try_from(*bits).unwrap_or(usize::MAX))),
