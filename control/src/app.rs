@@ -218,7 +218,7 @@ impl App {
         let areas = Areas { web, access, compute, docs };
 
         fail_point::watch();
-        // before the first request: who was locked stays locked
+        // before the first request, so that lockouts of the last start still hold
         let Areas { access, compute, .. } = &areas;
         access.limits.exchange_lockouts(access.clock.now()).await;
 
@@ -320,7 +320,7 @@ impl Running {
             }
         }
         compute.sessions.lose_all().await;
-        // circuits that nobody waits for ended with their sessions; that must be on record
+        // circuits without a waiting client ended with their sessions; their end must be on record
         compute.unfinished.idle().await;
         access.api_keys.record_use().await;
         let engine = compute.engine.clone();

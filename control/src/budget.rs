@@ -3,10 +3,11 @@
 //!
 //! *Memory* (bytes of bodies, keys, values): all trials together hold at most a tenth, but never less than one largest
 //! upload, so that both kinds of session stay open to them. An account takes more than half only while a tenth stays free, or
-//! while no one else holds anything.
+//! while no other account holds anything.
 //!
 //! *Turns* (cores): while others wait, all trials together use at most a tenth of the cores (at least one) and a tenth of
-//! the time, and an account at most half of the cores (at least one). While no one else waits, anyone uses all of them.
+//! the time, and an account at most half of the cores (at least one). While no other account waits, one account may use all
+//! of them.
 //!
 //! Requests that wait are not a queue with one head: whatever fits is granted, first to the account that was served least
 //! recently. A request that cannot be granted yet blocks no other.

@@ -61,7 +61,7 @@ impl DataDir {
         DataDir { path: path.to_owned() }
     }
 
-    /// Where compiled kernels are kept from one start to the next; made by whoever has some.
+    /// The folder of compiled kernels, which are kept from one start to the next. The first kernel makes it.
     pub fn kernel_cache(&self) -> PathBuf {
         self.path.join("kernels")
     }
@@ -71,7 +71,7 @@ impl DataDir {
         &self.path
     }
 
-    /// Names the node that serves this folder, from one start to the next. Only whoever holds the lock asks.
+    /// The id of the node that serves this folder, the same at every start. The caller holds the lock.
     pub fn node_id(&self) -> anyhow::Result<String> {
         let path = self.path.join("node-id");
         let kept = fs::read_to_string(&path).unwrap_or_default();
@@ -148,7 +148,8 @@ impl DataDir {
         Ok(Zeroizing::new(pepper))
     }
 
-    /// Written aside and linked into place, so that nobody reads half of it and of two writers one wins.
+    /// Writes a new pepper to a temporary file and links it into place: no reader sees half of it, and of two writers one
+    /// wins.
     fn make_pepper(&self, path: &Path) -> std::io::Result<()> {
         let pepper = Zeroizing::new(ids::random::<PEPPER_BYTES>());
         let aside = self.path.join(format!("pepper.{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Every route on one page, grouped by who may call.
+//! Every route on one page, grouped by the callers that it admits.
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,7 +34,7 @@ pub struct Areas {
 /// The API's routes and their description.
 fn api(
     guard: impl Fn(Level, UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    anybody: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    anonymous: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
     signing_in: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
 ) -> OpenApiRouter<Areas> {
     let own = |routes| guard(Level::Own, routes);
@@ -44,15 +44,15 @@ fn api(
     let billing = |routes| guard(Level::Billing, routes);
     let users = |routes| guard(Level::Session, routes);
     OpenApiRouter::with_openapi(openapi::frame())
-        // everybody; health may be asked as often as a monitor likes
+        // without a key; health has no limit, so that a monitor may ask at any rate
         .routes(routes!(health::brief))
         .routes(routes!(health::full))
-        .routes(anybody(routes!(models::list)))
-        .routes(anybody(routes!(pricing::list)))
-        .routes(anybody(routes!(params::suggest)))
+        .routes(anonymous(routes!(models::list)))
+        .routes(anonymous(routes!(pricing::list)))
+        .routes(anonymous(routes!(params::suggest)))
         // has a limit of its own, which is lower
         .routes(routes!(trial_keys::create))
-        .routes(anybody(routes!(trial_keys::revoke)))
+        .routes(anonymous(routes!(trial_keys::revoke)))
         // counts for bursts and lockouts only
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
         .routes(signing_in(routes!(sign_in::openid_configuration)))
@@ -89,7 +89,7 @@ fn api(
         .routes(users(routes!(user_keys::revoke_key)))
 }
 
-/// The pages around the API, for everybody.
+/// The pages around the API. They need no key.
 fn pages() -> Router<Areas> {
     Router::new()
         .route("/openapi.json", get(openapi_page))
@@ -115,16 +115,16 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
             access::require(level, state, request, next)
         });
         let once = from_fn_with_state(web.clone(), idempotency::once);
-        // of the handlers only: a wrong method is told as such before anybody asks for a key
+        // a layer of the handlers only: a wrong method gets 405 before a key is looked for
         (schemas, paths, methods.route_layer(once).route_layer(layer))
     };
-    let anybody = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+    let anonymous = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
         (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::anonymous)))
     };
     let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
         (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::paced)))
     };
-    let (api, _) = api(guard, anybody, signing_in).split_for_parts();
+    let (api, _) = api(guard, anonymous, signing_in).split_for_parts();
     // the last layer is the outermost
     api.merge(pages())
         .fallback(not_found)

@@ -21,7 +21,7 @@ use crate::session::SessionId;
 use crate::task::assembly::{self, Assembly};
 use crate::task::{EVALUATION_KEY, KeyParams, KeyPart, LoadingPart, Task};
 
-/// What a device is told to do.
+/// An order to a device's thread.
 pub(crate) enum Order {
     Load {
         session: SessionId,
@@ -45,7 +45,7 @@ pub(crate) struct BatchTasks {
     pub(crate) tasks: Vec<Task>,
 }
 
-/// What became of it.
+/// What a device's thread reports.
 pub(crate) enum Report {
     Loaded(SessionId),
     LoadFailed {
@@ -172,7 +172,7 @@ struct KeyLoad<B: Gates> {
     orders: Sender<Order>,
     /// Parts to come; the first is being fetched or loaded.
     left: VecDeque<PartId>,
-    /// What was fetched, while it is loaded.
+    /// The part that was fetched and is being loaded.
     under_way: Option<LoadingPart<B>>,
     loaded: Vec<(PartId, B::Key)>,
 }

@@ -92,7 +92,7 @@ struct Handle {
     loop_thread: ThreadId,
 }
 
-/// What stays of a device when its thread has the rest.
+/// The part of a device that the engine keeps; the device's thread has the rest.
 struct Opened {
     info: DeviceInfo,
     stand_in: bool,

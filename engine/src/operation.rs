@@ -14,10 +14,10 @@ pub const OPERATION_ROWS_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub u64);
 
-/// What an operation came to.
+/// The results and the figures of an operation.
 #[derive(Debug)]
 pub struct Done {
-    /// What its task gives, in order.
+    /// The results of its task, in order.
     pub results: Rows,
     /// Wall time from the first row's start to the last row's end (readings G12).
     pub compute: Duration,
@@ -34,14 +34,14 @@ pub struct Failed {
     pub completed: Completed,
 }
 
-/// Told once how an operation ended.
+/// The callback that is called once, when an operation has ended.
 pub type OnDone = Box<dyn FnOnce(Result<Done, Failed>) + Send>;
 
 /// An accepted operation.
 pub(crate) struct Operation {
     task: Task,
     tally: Tally,
-    /// What parts of it gave: their rows, in the order in which they ran.
+    /// The results of its parts with their rows, in the order in which they ran.
     results: Vec<(Range<usize>, Rows)>,
     on_done: OnDone,
 }
@@ -91,7 +91,7 @@ impl Operation {
     }
 }
 
-/// What all parts gave, in the order of their rows. Mostly they ran in one batch, and there is nothing to copy.
+/// The results of all parts, in the order of their rows. Mostly one batch ran all rows, and nothing is copied.
 fn in_order(row_words: usize, mut results: Vec<(Range<usize>, Rows)>) -> Rows {
     results.sort_unstable_by_key(|(range, _)| range.start);
     let mut results = results.into_iter().map(|(_, given)| given);

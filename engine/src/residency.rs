@@ -15,15 +15,15 @@ use crate::session::SessionId;
 /// Whether a part of a session's key is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartState {
-    /// Not there.
+    /// Not on the device.
     Absent,
-    /// Ordered, not there yet.
+    /// A load is ordered and not reported yet.
     Loading,
-    /// There, and may be evicted.
+    /// On the device, and may be evicted.
     Resident,
-    /// There and needed: by batches, or by a load that adds to it.
+    /// On the device, and needed by batches or by a load of further parts of its set.
     Pinned,
-    /// To be overwritten; the device has not yet said that it is.
+    /// An eviction is ordered and not reported yet.
     Evicting,
 }
 

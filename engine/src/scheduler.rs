@@ -87,7 +87,7 @@ enum Phase {
 #[derive(Debug)]
 struct SessionBooks {
     host_bytes: u64,
-    /// Of each part of the prepared key, on each device.
+    /// Bytes of each part of the prepared key, on each device.
     device_bytes: Vec<Vec<u64>>,
     slot_bytes: u64,
     unit_cost: u32,
@@ -95,13 +95,13 @@ struct SessionBooks {
     queue: VecDeque<QueuedRows>,
     /// Size of the queue, in the unit of [`DeviceLimits::batch_units_max`].
     queued_size: usize,
-    /// Rows of lists waiting or running, of ended operations too as long as they run.
+    /// Rows of lists that wait or run; those of ended operations count as long as they run.
     held_rows: usize,
     /// Circuits that have not ended.
     circuits: BTreeSet<OperationId>,
-    /// Rows of its circuits, of ended ones too as long as some of theirs run.
+    /// Rows of its circuits; those of an ended circuit count as long as some of them run.
     circuit_rows: usize,
-    /// Bytes of their inputs and outputs, likewise.
+    /// Bytes of the inputs and outputs of the same circuits.
     circuit_bytes: u64,
     gathers_until: Option<Duration>,
     /// Where the last load failed, if none succeeded since.

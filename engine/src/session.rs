@@ -15,7 +15,7 @@ pub struct AccountId(pub u128);
 /// Smallest and largest share of an account under contention (readings P31).
 pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=64;
 
-/// Told once that a session's key is nowhere any more.
+/// The callback that is called once, when a session's key is erased everywhere.
 pub type OnErased = Box<dyn FnOnce() + Send>;
 
 /// The host's side of a session.

@@ -53,7 +53,7 @@ pub enum Error {
         /// Names the request for support, if the answer did.
         request_id: Option<String>,
     },
-    /// The caller stopped waiting, or somebody cancelled the run. What was done is charged.
+    /// The caller stopped waiting, or another client cancelled the run. What was done is charged.
     #[error("interrupted")]
     Interrupted,
     /// The node answered something else than its interface says.

@@ -44,7 +44,7 @@ pub struct DemoArgs {
 }
 
 impl DemoArgs {
-    /// Says what goes on to whoever watches; results have the other stream.
+    /// Tells the user the progress, on the error stream; results go to the standard output.
     fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");

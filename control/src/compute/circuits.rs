@@ -200,7 +200,7 @@ pub async fn run(
         }
     };
     let reply = Reply { claim, octets: octets::wanted(&headers) };
-    if nobody_waits(&headers) {
+    if client_does_not_wait(&headers) {
         let deadline = Instant::now() + compute.circuits.deadline;
         return running::begin(&compute, caller, given, deadline, reply).await;
     }
@@ -321,8 +321,8 @@ pub async fn delete_handle(
     }
 }
 
-/// Whether the client asks not to wait.
-fn nobody_waits(headers: &HeaderMap) -> bool {
+/// Whether the client asks for the answer before the run has ended (`Prefer: respond-async`).
+fn client_does_not_wait(headers: &HeaderMap) -> bool {
     let values = headers.get_all(PREFER).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|preference| {
         let name = preference.split(';').next().unwrap_or_default().trim();
@@ -428,7 +428,7 @@ mod tests {
             for value in prefer {
                 headers.append(PREFER, value.parse().unwrap());
             }
-            assert_eq!(nobody_waits(&headers), expected, "{prefer:?}");
+            assert_eq!(client_does_not_wait(&headers), expected, "{prefer:?}");
         }
     }
 }

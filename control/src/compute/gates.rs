@@ -390,7 +390,7 @@ pub async fn list(
     caller: Caller,
     query: PageQuery,
 ) -> Result<Answer<Sessions>, ApiError> {
-    // the specification's list is whole: pages are there for those who ask for them (readings I8)
+    // the specification's list is whole; a request with `limit` gets a page (readings I8)
     let query = query.whole_up_to(SESSIONS_LISTED_MAX);
     let Page { items, next_cursor, has_more, total_count } = compute.sessions.list(&caller.account, &query).await?;
     Ok(Answer(Sessions { sessions: items, next_cursor, has_more, total_count }))

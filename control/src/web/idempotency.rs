@@ -120,7 +120,7 @@ impl Claim {
     }
 
     /// The same for an answer that holds a secret, such as a new key: it is given again to the credential that asked first,
-    /// and to its rotated successors, but to no colleague who uses the same `Idempotency-Key`.
+    /// and to its rotated successors, but not to another user of the account with the same `Idempotency-Key`.
     pub async fn keep_secret(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {
         self.keep_for(response, Audience::Credential).await
     }

@@ -37,13 +37,13 @@ pub(super) struct DeviceBooks {
     pub(super) failures: u32,
     /// Why it was taken out of service.
     pub(super) failure: Option<String>,
-    /// It has said that nothing is on it any more, or was given up.
+    /// It has reported that nothing is on it any more, or it was given up.
     pub(super) retired: bool,
     /// Since when it owes a report.
     pub(super) silent_since: Option<Duration>,
     /// It was given up: what it reports is late.
     pub(super) given_up: bool,
-    /// Batches that it had then.
+    /// Batches that it had when it was given up.
     pub(super) unreported: BTreeSet<BatchId>,
 }
 
@@ -51,22 +51,22 @@ pub(super) struct DeviceBooks {
 #[derive(Debug)]
 pub(super) struct Loading {
     pub(super) session: SessionId,
-    /// Those that were not there.
+    /// The parts that are loaded.
     pub(super) parts: Vec<PartId>,
-    /// Those that were, and stay.
+    /// The parts that were on the device before, pinned meanwhile.
     pub(super) pinned: Vec<PartId>,
 }
 
 /// Batches of different sessions that run side by side.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Those that were not reported.
+    /// The batches that were not reported yet.
     pub(super) batches: Vec<Batch>,
-    /// What all of them cost.
+    /// Cost of all its batches.
     pub(super) cost: u64,
-    /// What they leave of [`DeviceLimits::batch_units_max`].
+    /// The part of [`DeviceLimits::batch_units_max`] that its batches leave free.
     pub(super) room: usize,
-    /// It was not ordered yet: others may join until the end of the step.
+    /// Whether it is not ordered yet: batches of other sessions may join until the end of the step.
     pub(super) open: bool,
     /// A batch of it has failed.
     pub(super) failed: bool,

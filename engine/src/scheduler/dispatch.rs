@@ -70,7 +70,7 @@ impl Scheduler {
         next
     }
 
-    /// For which session a device is reserved, if it still waits for it.
+    /// The session that a device is reserved for, if the session still waits for it.
     fn reservation(&self, device: DeviceId) -> Option<SessionId> {
         let reserved = self.devices[device.0].reserved_for;
         reserved.filter(|&session| {
@@ -78,8 +78,8 @@ impl Scheduler {
         })
     }
 
-    /// Of a ready session that can be given no work now: the device whose next place is to be its own. One where it has room
-    /// as soon as there is a place, else one that must drain; of those, the one with the least to do.
+    /// Chooses the device whose next free call is reserved for a ready session that no device can serve now: one that has room
+    /// for its key, else one that must drain first. Among several, the one with the least to do.
     fn device_to_reserve(&self, session: SessionId, reserved: &[Option<SessionId>]) -> Option<DeviceId> {
         if self.devices.iter().any(|device| device.loads(session)) {
             return None; // it is served where its key is loaded
@@ -271,7 +271,7 @@ impl Scheduler {
                 at += 1;
                 continue;
             }
-            // What failed before rides alone.
+            // Rows of a batch that failed run in a batch of their own.
             let alone = waiting.failed_on.is_some();
             if batch.parts.first().is_some_and(|first| first.retried || alone)
                 || (!first_of_call && self.failed_before(waiting))

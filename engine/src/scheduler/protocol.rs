@@ -58,18 +58,18 @@ pub struct DeviceLimits {
 /// What went wrong on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What follows from it.
+    /// What the scheduler does about it.
     pub cause: Cause,
-    /// The device's words.
+    /// The device's message.
     pub reason: String,
 }
 
-/// What follows from a device's failure.
+/// The kind of a failure, which decides what the scheduler does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// For want of room: it may help to evict others.
+    /// The device has no memory left. Evicting other keys may help.
     OutOfMemory,
-    /// The key could not be read where it rests: no fault of the device.
+    /// The key could not be read from its source. The device works.
     Key,
     /// The next call may succeed.
     Device,
@@ -77,14 +77,14 @@ pub enum Cause {
     Lost,
 }
 
-/// What happened.
+/// What happened: an input of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A key wants to be opened for work. Answered in the same step by [`Command::RefuseSession`], or accepted.
+    /// A caller opens a session. The same step refuses it by [`Command::RefuseSession`], or it is accepted.
     Opened {
         /// A new id.
         session: SessionId,
-        /// The account it is of: all its sessions share its weight.
+        /// The account of the session. All its sessions share its weight.
         account: AccountId,
         /// The account's share under contention, 1 to 64.
         weight: u32,
@@ -97,31 +97,31 @@ pub enum Event {
         /// Size of a slot of the session's arenas.
         slot_bytes: u64,
     },
-    /// An operation wants to run. Answered in the same step by [`Command::Refuse`], or accepted.
+    /// A caller submits an operation. The same step refuses it by [`Command::Refuse`], or it is accepted.
     Submitted {
-        /// The session under whose key.
+        /// The session under whose key it runs.
         session: SessionId,
         /// A new id.
         operation: OperationId,
-        /// What is to be done.
+        /// Its rows.
         work: Work,
-        /// When the result is of no use any more.
+        /// The time after which the result is of no use.
         deadline: Option<Duration>,
     },
-    /// The client does not want this any more. Without effect when nothing of the operation can be stopped.
+    /// The caller cancels an operation. Without effect when none of it can be stopped.
     Cancelled(OperationId),
     /// The session ends; its key is to be erased.
     Closed(SessionId),
     /// [`Command::Load`] was carried out.
     Loaded {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
     },
     /// [`Command::Load`] failed; none of its parts is on the device.
     LoadFailed {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
@@ -130,7 +130,7 @@ pub enum Event {
     },
     /// [`Command::Evict`] was carried out: the part is overwritten.
     Evicted {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
@@ -152,14 +152,14 @@ pub enum Event {
     Lost {
         /// Which.
         device: DeviceId,
-        /// Its words.
+        /// The device's message.
         reason: String,
     },
     /// The device's thread has ended by a panic. It reports nothing any more.
     Died {
         /// Which.
         device: DeviceId,
-        /// Its last words.
+        /// The message of the panic.
         reason: String,
     },
     /// Time has passed; see [`super::Scheduler::next_wake`].
@@ -170,7 +170,7 @@ pub enum Event {
     Abandon,
 }
 
-/// What is to be done, in this order.
+/// What the host must do, in the order of the list: the output of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// To the caller: the session is not opened.
@@ -189,7 +189,7 @@ pub enum Command {
     },
     /// To a device: prepare these parts of a session's key. Reported once, when all are there or one failed.
     Load {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
@@ -198,7 +198,7 @@ pub enum Command {
     },
     /// To a device: overwrite a prepared part of a session's key.
     Evict {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
@@ -207,14 +207,14 @@ pub enum Command {
     },
     /// To a device: run these batches side by side, in one call. Each is reported.
     Run {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// At least one, each of another session.
         batches: Vec<Batch>,
     },
     /// To a device: overwrite this session's arena, nothing in it is needed. Not reported.
     FreeArena {
-        /// Where.
+        /// The device.
         device: DeviceId,
         /// The session of the arena.
         session: SessionId,

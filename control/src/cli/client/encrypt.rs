@@ -92,7 +92,7 @@ pub fn show(bits: &[bool], hex: bool) -> String {
     if hex { value::format_hexadecimal(bits) } else { value::format(bits) }
 }
 
-/// The ciphertexts of a file, bit 0 first. Their contents are checked by whoever reads them.
+/// The ciphertexts of a file, bit 0 first. The caller checks their contents.
 pub fn read_ciphertexts(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let bytes = files::read(path, CIPHERTEXT_BYTES_MAX * bundle::CIPHERTEXTS_MAX)?;
     let ciphertexts = bundle::split(&bytes).with_context(|| format!("{} holds no ciphertexts", path.display()))?;

@@ -1,6 +1,6 @@
 //! A circuit's run from its submission to its charge.
 //!
-//! Whoever holds a [`Submitted`] must bring it to its end: its session counts it as running.
+//! The holder of a [`Submitted`] must bring it to its end: its session counts it as running.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
