@@ -6,7 +6,7 @@ use engine::{Config, Engine, Error, Failed, Gate, LweList, Task, Usage};
 
 use crate::client::{Sum, bits, close, eventually, open, soon, start, start_with, submit};
 use crate::dice::{Dice, for_each_seed};
-use crate::toy::{self, KEY_BYTES, Mood, Toy};
+use crate::toy::{self, Behaviour, KEY_BYTES, Toy};
 
 /// As a service is that has loaded a key and has nothing to do.
 const AT_REST: u64 = KEY_BYTES;
@@ -76,7 +76,7 @@ fn a_circuit_takes_turns_with_others() {
     let (gates, stranger) = (submit(&engine, a, toy::rows(1)), submit(&engine, b, toy::rows(8)));
     let before = script.counts().batches;
     // one batch before the circuit's end is held: everybody else has been served by then
-    (0..20).for_each(|_| script.next_batch(Mood::Work));
+    (0..20).for_each(|_| script.next_batch(Behaviour::Work));
     let (late, end) = script.hold_next_batch();
     go_on.send(()).unwrap();
     soon(&late);
@@ -106,7 +106,7 @@ fn a_circuit_that_is_cancelled_tells_what_was_done_and_gives_its_memory_back() {
     let (engine, script) = start();
     let session = open(&engine).unwrap();
     submit(&engine, session, toy::rows(1)).recv().unwrap().unwrap();
-    (0..5).for_each(|_| script.next_batch(Mood::Work));
+    (0..5).for_each(|_| script.next_batch(Behaviour::Work));
     let (begun, go_on) = script.hold_next_batch();
     let (operation, outcome) = Sum::block(30, 8).submit_until(&engine, session, None).unwrap();
     soon(&begun);
@@ -145,17 +145,17 @@ fn a_deadline_and_the_end_of_a_session_give_a_circuits_memory_back() {
 
 #[test]
 fn a_circuit_whose_device_fails_once_begins_anew_and_one_whose_device_fails_twice_ends() {
-    for mood in [Mood::Fail, Mood::Panic, Mood::Full] {
+    for behaviour in [Behaviour::Fail, Behaviour::Panic, Behaviour::OutOfMemory] {
         let (engine, script) = start();
         let session = open(&engine).unwrap();
-        (0..4).for_each(|_| script.next_batch(Mood::Work));
-        script.next_batch(mood);
+        (0..4).for_each(|_| script.next_batch(Behaviour::Work));
+        script.next_batch(behaviour);
         let sum = Sum::block(3, 20);
         sum.check(&sum.submit(&engine, session));
         let counts = script.counts();
         assert_eq!((counts.batches, counts.rows_written), (4 + 9, 2 * 20), "all of it is done again");
 
-        (0..2).for_each(|_| script.next_batch(Mood::Fail));
+        (0..2).for_each(|_| script.next_batch(Behaviour::Fail));
         let failed = soon(&sum.submit(&engine, session)).unwrap_err();
         assert_eq!(failed.error, Error::Device("device failed: smoke".into()));
         eventually("the memory of the circuit", || script.counts().bytes == AT_REST);
@@ -167,7 +167,7 @@ fn a_batch_that_finds_no_room_is_tried_again_without_the_keys_of_others() {
     let (engine, script) = start();
     let [a, b] = [(); 2].map(|()| open(&engine).unwrap());
     [a, b].iter().for_each(|&session| drop(soon(&submit(&engine, session, toy::rows(1))).unwrap()));
-    script.next_batch(Mood::Full);
+    script.next_batch(Behaviour::OutOfMemory);
     assert_eq!(bits(soon(&submit(&engine, a, toy::rows(1)))), [false]);
     eventually("the eviction", || script.counts().keys_overwritten == 1);
     assert_eq!(bits(soon(&submit(&engine, b, toy::rows(1)))), [false], "its key is loaded anew");

@@ -9,7 +9,7 @@ use engine::{Config, Device, Engine, Error, Failed, Gate, GateList, SessionId};
 
 use crate::client::{Sum, bits, close, eventually, open, prompt, soon, submit};
 use crate::dice::{Dice, for_each_seed};
-use crate::toy::{self, KEY_BYTES, Mood, Script, Toy};
+use crate::toy::{self, Behaviour, KEY_BYTES, Script, Toy};
 
 /// An engine with two devices of eight bootstraps a batch.
 fn start_two() -> (Engine, [Arc<Script>; 2]) {
@@ -77,10 +77,10 @@ fn what_ran_on_a_device_that_is_lost_runs_right_on_the_other() {
     let (engine, [one, two]) = start_two();
     let session = open(&engine).unwrap();
     // a circuit half-way on the first device, and gates in the same batch
-    (0..3).for_each(|_| one.next_batch(Mood::Work));
+    (0..3).for_each(|_| one.next_batch(Behaviour::Work));
     let (begun, go_on) = one.hold_next_batch();
-    (0..3).for_each(|_| one.next_finish(Mood::Work));
-    one.next_finish(Mood::Lose);
+    (0..3).for_each(|_| one.next_finish(Behaviour::Work));
+    one.next_finish(Behaviour::Lose);
     let sum = Sum::block(10, 5);
     let circuit = sum.submit(&engine, session);
     soon(&begun);
@@ -105,7 +105,7 @@ fn an_operation_that_loses_two_devices_ends() {
     devices.push(Device::new(three));
     let engine = Engine::with_devices(prompt(), devices).unwrap();
     let session = open(&engine).unwrap();
-    scripts.iter().for_each(|script| script.next_batch(Mood::Lose));
+    scripts.iter().for_each(|script| script.next_batch(Behaviour::Lose));
     let failed = soon(&Sum::chain(5).submit(&engine, session)).unwrap_err();
     assert_eq!(failed, Failed { error: Error::Device("device lost: smoke".into()), completed: vec![] });
     let sum = Sum::chain(5);
@@ -124,7 +124,7 @@ fn a_stand_in_works_only_when_nobody_else_does() {
     assert_eq!(health(&engine), [(true, None), (false, None)]);
     assert_eq!(engine.devices().iter().map(|device| device.stand_in).collect::<Vec<_>>(), [false, true]);
 
-    script.next_batch(Mood::Lose);
+    script.next_batch(Behaviour::Lose);
     let sum = Sum::block(5, 20);
     sum.check(&sum.submit(&engine, session));
     assert_eq!(health(&engine), [(false, Some("device lost: smoke".into())), (true, None)]);
@@ -136,7 +136,7 @@ fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
     let ((gpu, script), (cpu, _)) = (Toy::new(8), Toy::new(8));
     let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
     let session = open(&engine).unwrap();
-    (0..3).for_each(|_| script.next_batch(Mood::Fail));
+    (0..3).for_each(|_| script.next_batch(Behaviour::Fail));
     let first = soon(&submit(&engine, session, toy::rows(1)));
     assert_eq!(first.unwrap_err(), Error::Device("device failed: smoke".into()), "two failures are two tries");
     assert_eq!(health(&engine)[0], (true, None));
@@ -148,7 +148,7 @@ fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
 fn a_batch_that_failed_on_one_device_is_tried_on_another() {
     let (engine, [one, two]) = start_two();
     let session = open(&engine).unwrap();
-    one.next_batch(Mood::Fail);
+    one.next_batch(Behaviour::Fail);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
     assert_eq!((one.counts().batches, two.counts().batches), (0, 1));
     assert_eq!(health(&engine), [(true, None), (true, None)]);
@@ -160,7 +160,7 @@ fn without_a_device_everything_ends_and_nothing_begins() {
     let engine = Engine::with_backend(prompt(), toy).unwrap();
     let session = open(&engine).unwrap();
     let (begun, go_on) = script.hold_next_batch();
-    script.next_finish(Mood::Lose);
+    script.next_finish(Behaviour::Lose);
     let outcomes = [submit(&engine, session, toy::rows(20)), submit(&engine, session, toy::rows(1))];
     soon(&begun);
     go_on.send(()).unwrap();
@@ -245,12 +245,12 @@ fn a_driver_that_panics_where_memory_is_given_back_loses_its_device_and_nothing_
         let (engine, [one, two]) = start_two();
         let session = open(&engine).unwrap();
         if arena {
-            one.next_drop(Mood::Panic);
+            one.next_drop(Behaviour::Panic);
         }
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
         if !arena {
             eventually("the arena's end", || one.counts().bytes == KEY_BYTES);
-            one.next_drop(Mood::Panic);
+            one.next_drop(Behaviour::Panic);
             soon(&close(&engine, session));
         }
         eventually("the loss", || !health(&engine)[0].0);
@@ -268,7 +268,7 @@ fn a_driver_that_panics_where_memory_is_given_back_loses_its_device_and_nothing_
 fn a_devices_thread_that_panics_loses_its_device_and_nothing_else() {
     let (engine, [one, two]) = start_two();
     let session = open(&engine).unwrap();
-    one.next_finish(Mood::Short);
+    one.next_finish(Behaviour::ShortResult);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
     let failure = health(&engine)[0].1.clone().expect("it is lost");
     assert!(failure.contains("its thread panicked"), "{failure}");
@@ -286,8 +286,8 @@ fn what_is_tried_a_second_time_has_the_device_to_itself() {
     let (begun, go_on) = script.hold_next_batch();
     let first = submit(&engine, a, toy::rows(8));
     soon(&begun);
-    script.next_batch(Mood::Fail);
-    script.next_batch(Mood::Alone);
+    script.next_batch(Behaviour::Fail);
+    script.next_batch(Behaviour::CheckAlone);
     let second = submit(&engine, b, toy::rows(8));
     go_on.send(()).unwrap();
     assert_eq!(bits(soon(&first)), [false; 8]);
@@ -367,11 +367,11 @@ fn each_session_of_a_call_gets_its_own_results() {
 #[test]
 fn what_fails_with_others_runs_alone_and_right() {
     let (engine, script, sessions) = sixteen(16);
-    for mood in [Mood::Fail, Mood::Panic, Mood::Full] {
+    for behaviour in [Behaviour::Fail, Behaviour::Panic, Behaviour::OutOfMemory] {
         let (begun, go_on) = script.hold_next_batch();
         let first = submit(&engine, sessions[0], toy::rows(1));
         soon(&begun);
-        script.next_batch(mood);
+        script.next_batch(behaviour);
         let before = script.counts();
         let outcomes: Vec<_> = sessions[1..].iter().map(|&session| submit(&engine, session, toy::rows(1))).collect();
         go_on.send(()).unwrap();
@@ -432,12 +432,12 @@ fn a_batch_beside_a_long_load_waits_for_one_piece_and_the_load_for_one_batch() {
 
 #[test]
 fn a_load_that_fails_half_way_leaves_nothing_and_begins_again() {
-    for mood in [Mood::Fail, Mood::Panic, Mood::Full] {
+    for behaviour in [Behaviour::Fail, Behaviour::Panic, Behaviour::OutOfMemory] {
         let (engine, script) = crate::client::start();
         let session = open(&engine).unwrap();
         script.load_in_pieces(3);
-        script.next_piece(Mood::Work);
-        script.next_piece(mood);
+        script.next_piece(Behaviour::Work);
+        script.next_piece(behaviour);
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
         assert_eq!(script.counts().keys_loaded, 1);
         soon(&close(&engine, session));
@@ -450,8 +450,8 @@ fn a_device_that_is_lost_while_it_loads_reports_the_load_and_gives_all_back() {
     let (engine, [one, two]) = start_two();
     let session = open(&engine).unwrap();
     one.load_in_pieces(3);
-    one.next_piece(Mood::Work);
-    one.next_piece(Mood::Lose);
+    one.next_piece(Behaviour::Work);
+    one.next_piece(Behaviour::Lose);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
     eventually("the lost device's memory", || one.counts().bytes == 0);
     assert_eq!((one.counts().keys_loaded, two.counts().keys_loaded), (0, 1));

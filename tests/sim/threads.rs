@@ -11,7 +11,7 @@ use engine::{
 };
 
 use crate::client::{bits, callback, close, open, soon, start, start_with, submit, submit_named};
-use crate::toy::{self, KEY_BYTES, Mood, Toy};
+use crate::toy::{self, Behaviour, KEY_BYTES, Toy};
 
 #[test]
 fn all_gates_on_all_inputs_come_back_in_order() {
@@ -105,10 +105,10 @@ fn closing_twice_or_what_was_never_open_tells_everyone() {
 
 #[test]
 fn a_batch_that_fails_or_panics_once_is_run_again() {
-    for mood in [Mood::Fail, Mood::Panic] {
+    for behaviour in [Behaviour::Fail, Behaviour::Panic] {
         let (engine, script) = start();
         let session = open(&engine).unwrap();
-        script.next_batch(mood);
+        script.next_batch(behaviour);
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(5)))), [false; 5]);
     }
 }
@@ -117,8 +117,8 @@ fn a_batch_that_fails_or_panics_once_is_run_again() {
 fn a_batch_that_fails_twice_ends_its_operation_and_nothing_else() {
     let (engine, script) = start();
     let session = open(&engine).unwrap();
-    script.next_batch(Mood::Fail);
-    script.next_batch(Mood::Panic);
+    script.next_batch(Behaviour::Fail);
+    script.next_batch(Behaviour::Panic);
     match soon(&submit(&engine, session, toy::rows(20))) {
         Err(Error::Device(reason)) => assert!(reason.contains("as it was told to"), "{reason}"),
         other => panic!("{other:?}"),
@@ -130,11 +130,11 @@ fn a_batch_that_fails_twice_ends_its_operation_and_nothing_else() {
 fn a_key_that_cannot_be_loaded_ends_its_sessions_work() {
     let (engine, script) = start();
     let session = open(&engine).unwrap();
-    script.next_load(Mood::Panic);
+    script.next_load(Behaviour::Panic);
     assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false], "the second try succeeds");
     let session = open(&engine).unwrap();
-    script.next_load(Mood::Fail);
-    script.next_load(Mood::Fail);
+    script.next_load(Behaviour::Fail);
+    script.next_load(Behaviour::Fail);
     let outcome = soon(&submit(&engine, session, toy::rows(1)));
     assert_eq!(outcome.unwrap_err(), Error::Device("device failed: smoke".into()));
     soon(&close(&engine, session));
@@ -189,7 +189,7 @@ fn what_a_key_s_shape_needs_is_compiled_by_the_thread_that_opens_it_while_the_de
     let (engine, script) = start();
     let session = open(&engine).unwrap();
     let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel());
-    script.next_preparation(Mood::Wait(begun, may_go_on));
+    script.next_preparation(Behaviour::Wait(begun, may_go_on));
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| open(&engine).unwrap());
         soon(&has_begun);
@@ -199,8 +199,8 @@ fn what_a_key_s_shape_needs_is_compiled_by_the_thread_that_opens_it_while_the_de
         assert_eq!(bits(soon(&submit(&engine, opened, toy::rows(1)))), [false]);
     });
     // what fails there fails again where the key is loaded, and is reported there
-    for mood in [Mood::Fail, Mood::Panic] {
-        script.next_preparation(mood);
+    for behaviour in [Behaviour::Fail, Behaviour::Panic] {
+        script.next_preparation(behaviour);
         let session = open(&engine).unwrap();
         assert_eq!(bits(soon(&submit(&engine, session, toy::rows(1)))), [false]);
     }

@@ -1,5 +1,5 @@
-//! A device that computes gates on ciphertexts without mask or noise, counts what is in its memory, and does as a test
-//! says: works, fails, panics, is lost, or waits for a sign.
+//! A device for tests that computes gates on ciphertexts without mask or noise, and counts the bytes in its memory. A test
+//! scripts its calls: they work, fail, panic, lose the device, or wait for the test.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,49 +15,53 @@ pub const KEY_BYTES: u64 = 100;
 pub const LWE_DIMENSION: usize = 3;
 const ROW_WORDS: usize = LWE_DIMENSION + 1;
 
-/// What the device does with a call.
-pub enum Mood {
+/// What the device does in a call.
+pub enum Behaviour {
+    /// The call fails; the next may succeed.
     Fail,
+    /// The call panics.
     Panic,
-    /// There is no room for the batch.
-    Full,
-    /// This call and all that follow fail.
+    /// The call fails for want of memory.
+    OutOfMemory,
+    /// This call and all later ones fail: the device is lost.
     Lose,
-    /// Says on the first channel that it is there, and goes on at a word (or the end) of the second.
+    /// Tells the first channel that the call has begun, and goes on when the second gets a message or is closed.
     Wait(Sender<()>, Receiver<()>),
-    /// Gives a word less than was asked for.
-    Short,
-    /// Has no other batch in flight; a test's end otherwise.
-    Alone,
-    /// Works: for calls before one that does not.
+    /// The next result has one word too few.
+    ShortResult,
+    /// Works; panics if another call is in flight.
+    CheckAlone,
+    /// Works: a place in the queue before a call that does not.
     Work,
 }
 
 pub struct Toy {
     info: DeviceInfo,
     script: Arc<Script>,
-    /// Dropped with the device: nobody uses it any more.
+    /// Dropped with the device: its receiver sees when the engine has let go of it.
     pub alive: Option<Sender<()>>,
 }
 
-/// The test's hand in the device. Calls without an entry work.
+/// What the test tells the device to do: a queue for each kind of call. A call without an entry works.
 #[derive(Default)]
 pub struct Script {
-    batches: Mutex<VecDeque<Mood>>,
-    loads: Mutex<VecDeque<Mood>>,
-    pieces: Mutex<VecDeque<Mood>>,
-    /// Pieces that a key is loaded in; none: one.
+    batches: Mutex<VecDeque<Behaviour>>,
+    loads: Mutex<VecDeque<Behaviour>>,
+    pieces: Mutex<VecDeque<Behaviour>>,
+    /// Number of pieces in which a key is loaded; 0 means one.
     pieces_of_a_key: AtomicUsize,
-    preparations: Mutex<VecDeque<Mood>>,
-    finishes: Mutex<VecDeque<Mood>>,
-    drops: Mutex<VecDeque<Mood>>,
-    short: Mutex<bool>,
+    preparations: Mutex<VecDeque<Behaviour>>,
+    finishes: Mutex<VecDeque<Behaviour>>,
+    drops: Mutex<VecDeque<Behaviour>>,
+    /// Whether the next result has one word too few.
+    short_result: Mutex<bool>,
+    /// While set, no call is done.
     unready: AtomicBool,
     lost: Mutex<bool>,
     counts: Mutex<Counts>,
 }
 
-/// What the device has seen.
+/// What the device has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub keys_loaded: usize,
@@ -67,7 +71,7 @@ pub struct Counts {
     pub rows_written: usize,
     pub rows_read: usize,
     pub batches: usize,
-    /// Of one or several batches.
+    /// Calls; each has one or several batches.
     pub calls: usize,
     /// Calls that were started and not finished.
     pub in_flight: usize,
@@ -75,53 +79,53 @@ pub struct Counts {
 }
 
 impl Script {
-    pub fn next_batch(&self, mood: Mood) {
-        self.batches.lock().unwrap().push_back(mood);
+    pub fn next_batch(&self, behaviour: Behaviour) {
+        self.batches.lock().unwrap().push_back(behaviour);
     }
 
-    pub fn next_load(&self, mood: Mood) {
-        self.loads.lock().unwrap().push_back(mood);
+    pub fn next_load(&self, behaviour: Behaviour) {
+        self.loads.lock().unwrap().push_back(behaviour);
     }
 
-    /// From here on keys are loaded in so many pieces.
+    /// From now on keys are loaded in `count` pieces.
     pub fn load_in_pieces(&self, count: usize) {
         self.pieces_of_a_key.store(count, Ordering::SeqCst);
     }
 
-    pub fn next_piece(&self, mood: Mood) {
-        self.pieces.lock().unwrap().push_back(mood);
+    pub fn next_piece(&self, behaviour: Behaviour) {
+        self.pieces.lock().unwrap().push_back(behaviour);
     }
 
-    /// As [`Script::hold_next_batch`], of the next piece of a key.
+    /// As [`Script::hold_next_batch`], for the next piece of a key.
     pub fn hold_next_piece(&self) -> (Receiver<()>, Sender<()>) {
         let (begun, has_begun) = channel();
         let (go_on, may_go_on) = channel();
-        self.next_piece(Mood::Wait(begun, may_go_on));
+        self.next_piece(Behaviour::Wait(begun, may_go_on));
         (has_begun, go_on)
     }
 
-    pub fn next_preparation(&self, mood: Mood) {
-        self.preparations.lock().unwrap().push_back(mood);
+    pub fn next_preparation(&self, behaviour: Behaviour) {
+        self.preparations.lock().unwrap().push_back(behaviour);
     }
 
-    pub fn next_finish(&self, mood: Mood) {
-        self.finishes.lock().unwrap().push_back(mood);
+    pub fn next_finish(&self, behaviour: Behaviour) {
+        self.finishes.lock().unwrap().push_back(behaviour);
     }
 
-    /// Of a key or an arena.
-    pub fn next_drop(&self, mood: Mood) {
-        self.drops.lock().unwrap().push_back(mood);
+    /// What the device does when a key or an arena is dropped next.
+    pub fn next_drop(&self, behaviour: Behaviour) {
+        self.drops.lock().unwrap().push_back(behaviour);
     }
 
-    /// The next batch waits: the first end hears when it has begun, the second lets it go on.
+    /// The next batch waits. The receiver gets a message when it has begun; a message from the sender lets it go on.
     pub fn hold_next_batch(&self) -> (Receiver<()>, Sender<()>) {
         let (begun, has_begun) = channel();
         let (go_on, may_go_on) = channel();
-        self.next_batch(Mood::Wait(begun, may_go_on));
+        self.next_batch(Behaviour::Wait(begun, may_go_on));
         (has_begun, go_on)
     }
 
-    /// From here on no call is done, or all are again.
+    /// From now on calls are done (`true`), or none is until this is called again.
     pub fn set_ready(&self, ready: bool) {
         self.unready.store(!ready, Ordering::SeqCst);
     }
@@ -143,29 +147,29 @@ impl Script {
         change(&mut self.counts.lock().unwrap());
     }
 
-    fn play(&self, moods: &Mutex<VecDeque<Mood>>) -> kernels::Result<()> {
-        let mood = moods.lock().unwrap().pop_front();
-        match mood {
-            _ if *self.lost.lock().unwrap() && !std::ptr::eq(moods, &self.drops) => {
+    fn act(&self, queue: &Mutex<VecDeque<Behaviour>>) -> kernels::Result<()> {
+        let behaviour = queue.lock().unwrap().pop_front();
+        match behaviour {
+            _ if *self.lost.lock().unwrap() && !std::ptr::eq(queue, &self.drops) => {
                 Err(kernels::Error::Lost("it is gone".into()))
             }
-            None | Some(Mood::Work) => Ok(()),
-            Some(Mood::Fail) => Err(kernels::Error::Device("smoke".into())),
-            Some(Mood::Full) => Err(kernels::Error::OutOfMemory("full".into())),
-            Some(Mood::Short) => {
-                *self.short.lock().unwrap() = true;
+            None | Some(Behaviour::Work) => Ok(()),
+            Some(Behaviour::Fail) => Err(kernels::Error::Device("smoke".into())),
+            Some(Behaviour::OutOfMemory) => Err(kernels::Error::OutOfMemory("full".into())),
+            Some(Behaviour::ShortResult) => {
+                *self.short_result.lock().unwrap() = true;
                 Ok(())
             }
-            Some(Mood::Alone) => {
+            Some(Behaviour::CheckAlone) => {
                 assert_eq!(self.counts().in_flight, 0, "others are in flight");
                 Ok(())
             }
-            Some(Mood::Panic) => panic!("the toy device panics, as it was told to"),
-            Some(Mood::Lose) => {
+            Some(Behaviour::Panic) => panic!("the toy device panics, as it was told to"),
+            Some(Behaviour::Lose) => {
                 *self.lost.lock().unwrap() = true;
                 Err(kernels::Error::Lost("smoke".into()))
             }
-            Some(Mood::Wait(begun, may_go_on)) => {
+            Some(Behaviour::Wait(begun, may_go_on)) => {
                 let _ = begun.send(());
                 let _ = may_go_on.recv();
                 Ok(())
@@ -179,7 +183,7 @@ impl Toy {
         Toy::with_in_flight(rows_max, 1)
     }
 
-    /// One that takes batches of so many keys in one call.
+    /// A device that takes batches of `keys_together_max` keys in one call.
     pub fn with_keys_together(rows_max: usize, keys_together_max: usize) -> (Toy, Arc<Script>) {
         let (mut toy, script) = Toy::new(rows_max);
         toy.info.keys_together_max = keys_together_max;
@@ -208,7 +212,7 @@ impl Drop for ToyKey {
             counts.keys_overwritten += 1;
             counts.bytes -= KEY_BYTES;
         });
-        self.0.play(&self.0.drops).expect("a drop works or panics");
+        self.0.act(&self.0.drops).expect("a drop works or panics");
     }
 }
 
@@ -237,7 +241,7 @@ impl ToyArena {
 impl Drop for ToyArena {
     fn drop(&mut self) {
         self.script.count(|counts| counts.bytes -= 4 * self.words.len() as u64);
-        self.script.play(&self.script.drops).expect("a drop works or panics");
+        self.script.act(&self.script.drops).expect("a drop works or panics");
     }
 }
 
@@ -299,8 +303,8 @@ impl Backend for Toy {
         while !self.script.is_ready() {
             std::thread::yield_now();
         }
-        self.script.play(&self.script.finishes)?;
-        if std::mem::take(&mut *self.script.short.lock().unwrap()) {
+        self.script.act(&self.script.finishes)?;
+        if std::mem::take(&mut *self.script.short_result.lock().unwrap()) {
             pending.words.pop();
         }
         Ok(std::mem::take(&mut pending.words))
@@ -311,17 +315,17 @@ impl Gates for Toy {
     type Key = ToyKey;
 
     fn prepare(&self, _params: &Params) -> kernels::Result<()> {
-        self.script.play(&self.script.preparations)
+        self.script.act(&self.script.preparations)
     }
 
     fn room_for_key(&self, _params: &Params) -> kernels::Result<ToyKey> {
-        self.script.play(&self.script.loads)?;
+        self.script.act(&self.script.loads)?;
         self.script.count(|counts| counts.bytes += KEY_BYTES);
         Ok(ToyKey(self.script.clone()))
     }
 
     fn load_piece(&self, _into: &mut ToyKey, piece: usize, _key: &EvaluationKey) -> kernels::Result<bool> {
-        self.script.play(&self.script.pieces)?;
+        self.script.act(&self.script.pieces)?;
         let more = piece + 1 < self.script.pieces_of_a_key.load(Ordering::SeqCst);
         self.script.count(|counts| counts.keys_loaded += usize::from(!more));
         Ok(more)
@@ -331,9 +335,12 @@ impl Gates for Toy {
         KEY_BYTES
     }
 
-    /// The plain gate on the signs of the bodies. A bit that nobody wrote is neither, and a test's end.
+    /// The plain gate on the signs of the bodies.
+    ///
+    /// # Panics
+    /// When a slot is read before it is written.
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, ToyKey, ToyArena>]) -> kernels::Result<ToyPending> {
-        self.script.play(&self.script.batches)?;
+        self.script.act(&self.script.batches)?;
         let mut words = Vec::new();
         for KeyedGates { arena, gates, reads, .. } in batches.iter_mut() {
             for gate in *gates {
@@ -374,7 +381,7 @@ fn params() -> Params {
     Params::try_from(literal).expect("a valid toy")
 }
 
-/// An evaluation key of the toy's dimensions, with nothing in it.
+/// An evaluation key of the toy's dimensions; its words mean nothing.
 pub fn key() -> EvaluationKey {
     let params = params();
     EvaluationKey {

@@ -1,4 +1,4 @@
-//! What an onlooker writes down, in the most obvious way, and the rules he holds the scheduler to.
+//! An observer's books of events and commands, kept in the simplest way, and the rules that the scheduler must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,34 +8,34 @@ use engine::scheduler::{Finished, Form, Levels, SchedulerLimits, Work};
 use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Row {
+enum RowState {
     /// The level before its own is not done.
     Later,
-    /// Waits; since when.
+    /// In the queue since this time.
     Queued(Duration),
     Running,
     Done,
-    /// Of a circuit: the device failed.
+    /// A row of a circuit whose device failed.
     Failed,
 }
 
-pub struct Operation {
+pub struct ObservedOperation {
     pub session: SessionId,
     units: Vec<u32>,
-    /// Parts of the key that it needs.
+    /// Parts of the key that its rows need.
     key: Vec<PartId>,
     /// Slots of each row of a list.
     list_slots: Vec<u32>,
-    rows: Vec<Row>,
+    rows: Vec<RowState>,
     deadline: Option<Duration>,
     cancelled: bool,
-    /// A circuit's levels, and where it is since it began.
+    /// A circuit's levels, and its device since it began.
     circuit: Option<(Levels, Option<DeviceId>)>,
     restarts: usize,
     slots: Vec<u32>,
 }
 
-pub struct Session {
+pub struct ObservedSession {
     pub account: AccountId,
     pub host_bytes: u64,
     pub device_bytes: Vec<Vec<u64>>,
@@ -43,14 +43,14 @@ pub struct Session {
     pub closed: bool,
     /// After the close: loads and batches of each device that may still end before the key must be gone from it.
     pub patience: Option<Vec<usize>>,
-    /// What it ran beside loads.
+    /// Cost of what it ran beside loads of other sessions.
     pub ahead: Ahead,
-    /// Since it last ran: what others were served while rows of it were due.
+    /// What each account was served since this session last ran, while rows of this session were due.
     pub waits: Option<BTreeMap<AccountId, u64>>,
 }
 
-/// Cost of what ran beside loads for others, and is still to be made up for: others come first until then. What runs in
-/// turn was made up for, but a turn may have been given before the load that came before it.
+/// Cost of what ran beside loads of other sessions and is not yet made up for: other sessions come first until then. What
+/// runs in turn is made up for, but a turn may have been given before the load that came before it.
 #[derive(Clone, Copy, Default)]
 pub struct Ahead {
     since_turn: u64,
@@ -72,18 +72,18 @@ fn cost_max(batch_units_max: usize) -> u64 {
     batch_units_max.max(2) as u64 * 112
 }
 
-/// The onlooker's books.
+/// The observer's books.
 pub struct Books {
     pub limits: SchedulerLimits,
-    pub sessions: BTreeMap<SessionId, Session>,
-    /// What accounts ran beside loads.
+    pub sessions: BTreeMap<SessionId, ObservedSession>,
+    /// Cost of what each account ran beside loads of other accounts.
     ahead: BTreeMap<AccountId, Ahead>,
     /// Operations that were accepted and have not ended.
-    pub operations: BTreeMap<OperationId, Operation>,
+    pub operations: BTreeMap<OperationId, ObservedOperation>,
     /// Those that have ended, each once.
     pub ended: BTreeSet<OperationId>,
     /// Operations that have ended while rows of theirs run.
-    orphans: BTreeMap<OperationId, Operation>,
+    orphans: BTreeMap<OperationId, ObservedOperation>,
     /// Slots of every arena: how many there are, which are in use.
     pub arenas: BTreeMap<(DeviceId, SessionId), (usize, BTreeSet<u32>)>,
     /// Devices that were told to retire.
@@ -137,7 +137,7 @@ impl Books {
         !self.devices_for(|device| self.bytes_of(session, key, device)).is_empty()
     }
 
-    pub fn opened(&mut self, session: SessionId, opened: Session, refusal: Option<&Error>) {
+    pub fn opened(&mut self, session: SessionId, opened: ObservedSession, refusal: Option<&Error>) {
         let nobody = !(0..self.limits.devices.len()).any(|at| self.in_service(DeviceId(at)));
         let largest = |device: DeviceId| opened.device_bytes[device.0].iter().copied().max().expect("a key has parts");
         let too_large = self.devices_for(largest).is_empty();
@@ -175,7 +175,7 @@ impl Books {
             None => {
                 assert!(!gone && !too_large && !self.draining, "{id:?} should have been refused");
                 assert!(!full || matches!(work.form, Form::Circuit(_)), "{id:?} should have been refused");
-                self.operations.insert(id, Operation::new(now, session, work, deadline));
+                self.operations.insert(id, ObservedOperation::new(now, session, work, deadline));
             }
             Some(Error::Gone) => assert!(gone),
             Some(Error::CircuitTooLarge { .. }) => assert!(too_large),
@@ -222,14 +222,14 @@ impl Books {
         limits.batches_in_flight_max * (3 * limits.batch_units_max).max(4)
     }
 
-    fn circuits(&self) -> impl Iterator<Item = &Operation> {
+    fn circuits(&self) -> impl Iterator<Item = &ObservedOperation> {
         self.operations.values().chain(self.orphans.values()).filter(|operation| operation.circuit.is_some())
     }
 
     /// `true` when the operation must end now: some of it waits.
     pub fn cancelled(&mut self, operation: OperationId) -> bool {
         let Some(operation) = self.operations.get_mut(&operation) else { return false };
-        operation.cancelled = operation.rows.iter().any(|row| !matches!(row, Row::Running | Row::Done));
+        operation.cancelled = operation.rows.iter().any(|row| !matches!(row, RowState::Running | RowState::Done));
         operation.cancelled
     }
 
@@ -260,12 +260,12 @@ impl Books {
             assert!(operation.key.iter().all(|part| batch.key.contains(part)), "a batch pins what its rows need");
             assert!(!part.rows.is_empty());
             for row in &mut operation.rows[part.rows.clone()] {
-                assert!(matches!(row, Row::Queued(_)), "a {row:?} row starts");
-                *row = Row::Running;
+                assert!(matches!(row, RowState::Queued(_)), "a {row:?} row starts");
+                *row = RowState::Running;
             }
             let units = &operation.units[part.rows.clone()];
             size += units.iter().map(|&units| units.max(1) as usize).sum::<usize>();
-            let all_under_way = operation.rows.iter().all(|row| matches!(row, Row::Running | Row::Done));
+            let all_under_way = operation.rows.iter().all(|row| matches!(row, RowState::Running | RowState::Done));
             assert_eq!(part.completes, operation.circuit.is_some() && all_under_way);
 
             let (arena_slots, in_use) = self.arenas.entry((batch.device, batch.session)).or_default();
@@ -313,8 +313,8 @@ impl Books {
         let (cost_max, wait) = (cost_max(limits.batch_units_max), self.limits.wait);
         let weight = |account: AccountId| account.0 as u64;
         let served = self.sessions[&batch.session].account;
-        let due = |operation: &Operation| {
-            let due = |row: &Row| matches!(row, Row::Queued(since) if *since + wait < now);
+        let due = |operation: &ObservedOperation| {
+            let due = |row: &RowState| matches!(row, RowState::Queued(since) if *since + wait < now);
             operation.rows.iter().any(due).then_some(operation.session)
         };
         let waiting: BTreeSet<_> = self.operations.values().filter_map(due).filter(|id| *id != batch.session).collect();
@@ -352,12 +352,12 @@ impl Books {
             let of = if alive { &mut self.operations } else { &mut self.orphans };
             let operation = of.get_mut(&id).expect("its rows run");
             for row in &mut operation.rows[part.rows.clone()] {
-                assert_eq!(*row, Row::Running);
+                assert_eq!(*row, RowState::Running);
                 *row = match (succeeded, operation.circuit.is_some()) {
-                    (true, _) => Row::Done,
+                    (true, _) => RowState::Done,
                     // A row that failed is due at once: it has waited before.
-                    (false, false) => Row::Queued(Duration::ZERO),
-                    (false, true) => Row::Failed,
+                    (false, false) => RowState::Queued(Duration::ZERO),
+                    (false, true) => RowState::Failed,
                 };
             }
             if operation.circuit.is_none() {
@@ -373,14 +373,14 @@ impl Books {
 
     /// Forgets an orphan of which nothing runs any more.
     fn bury(&mut self, id: OperationId) {
-        if self.orphans.get(&id).is_some_and(|orphan| !orphan.rows.contains(&Row::Running)) {
+        if self.orphans.get(&id).is_some_and(|orphan| !orphan.rows.contains(&RowState::Running)) {
             let orphan = self.orphans.remove(&id).expect("it was just there");
             self.leave(&orphan);
         }
     }
 
     /// A circuit leaves its device.
-    fn leave(&mut self, operation: &Operation) {
+    fn leave(&mut self, operation: &ObservedOperation) {
         if let Some((_, Some(device))) = &operation.circuit {
             self.give_back(*device, operation.session, &operation.slots);
         }
@@ -396,21 +396,22 @@ impl Books {
     /// A device is told to retire.
     pub fn lost(&mut self, device: DeviceId) {
         assert!(self.lost.insert(device), "{device:?} retires once");
-        let there = |operation: &&mut Operation| operation.circuit.as_ref().is_some_and(|at| at.1 == Some(device));
-        self.operations.values_mut().filter(there).for_each(Operation::stop);
+        let there =
+            |operation: &&mut ObservedOperation| operation.circuit.as_ref().is_some_and(|at| at.1 == Some(device));
+        self.operations.values_mut().filter(there).for_each(ObservedOperation::stop);
     }
 
     pub fn restarted(&mut self, now: Duration, id: OperationId) {
         let mut operation = self.operations.remove(&id).expect("what begins anew has not ended");
-        assert!(!operation.rows.contains(&Row::Running), "{id:?} begins anew while rows of it run");
+        assert!(!operation.rows.contains(&RowState::Running), "{id:?} begins anew while rows of it run");
         let (levels, place) = operation.circuit.clone().expect("lists do not begin anew");
         let lost = place.is_some_and(|device| self.lost.contains(&device));
-        assert!(operation.rows.contains(&Row::Failed) || lost, "{id:?} begins anew without need");
+        assert!(operation.rows.contains(&RowState::Failed) || lost, "{id:?} begins anew without need");
         operation.restarts += 1;
         assert_eq!(operation.restarts, 1, "{id:?} begins anew again");
         self.leave(&operation);
         operation.circuit = Some((levels, None));
-        operation.rows.fill(Row::Later);
+        operation.rows.fill(RowState::Later);
         operation.queue_next_level(now);
         self.operations.insert(id, operation);
     }
@@ -420,7 +421,10 @@ impl Books {
         assert!(self.ended.insert(id), "{id:?} ended twice");
         match outcome {
             Ok(finished) => {
-                assert!(operation.rows.iter().all(|&row| row == Row::Done), "{id:?} is done without all of its rows");
+                assert!(
+                    operation.rows.iter().all(|&row| row == RowState::Done),
+                    "{id:?} is done without all of its rows"
+                );
                 let units: u64 = operation.units.iter().map(|&units| u64::from(units)).sum();
                 assert_eq!(finished.units, units);
                 assert!(finished.compute <= now);
@@ -489,9 +493,9 @@ impl Books {
         for (id, operation) in &self.operations {
             assert!(operation.deadline.is_none_or(|deadline| deadline > now), "{id:?} outlived its deadline");
             assert!(!operation.cancelled, "{id:?} outlived its cancellation");
-            let waits = |row: &Row| matches!(row, Row::Queued(_));
+            let waits = |row: &RowState| matches!(row, RowState::Queued(_));
             assert!(!(devices_idle && operation.rows.iter().any(waits)), "{id:?} waits for an idle device");
-            let moves = operation.rows.iter().any(|row| matches!(row, Row::Queued(_) | Row::Running));
+            let moves = operation.rows.iter().any(|row| matches!(row, RowState::Queued(_) | RowState::Running));
             assert!(moves, "{id:?} stands still: {:?}", operation.rows);
         }
     }
@@ -536,13 +540,13 @@ impl Books {
 
     /// Rows of lists waiting or running, those of ended operations too.
     fn held_rows(&self, of: impl Fn(SessionId) -> bool) -> usize {
-        let gates = |operation: &&Operation| operation.circuit.is_none() && of(operation.session);
+        let gates = |operation: &&ObservedOperation| operation.circuit.is_none() && of(operation.session);
         let operations = self
             .operations
             .values()
             .filter(gates)
-            .map(|operation| operation.rows.iter().filter(|&&row| row != Row::Done).count());
-        operations.sum::<usize>() + self.orphans.values().filter(gates).map(Operation::running).sum::<usize>()
+            .map(|operation| operation.rows.iter().filter(|&&row| row != RowState::Done).count());
+        operations.sum::<usize>() + self.orphans.values().filter(gates).map(ObservedOperation::running).sum::<usize>()
     }
 
     /// Rows waiting or running.
@@ -550,8 +554,8 @@ impl Books {
         let waiting = self
             .operations
             .values()
-            .map(|operation| operation.rows.iter().filter(|row| matches!(row, Row::Queued(_))).count());
-        let running = self.operations.values().chain(self.orphans.values()).map(Operation::running);
+            .map(|operation| operation.rows.iter().filter(|row| matches!(row, RowState::Queued(_))).count());
+        let running = self.operations.values().chain(self.orphans.values()).map(ObservedOperation::running);
         waiting.sum::<usize>() + running.sum::<usize>()
     }
 
@@ -560,17 +564,17 @@ impl Books {
     }
 }
 
-impl Operation {
-    fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> Operation {
+impl ObservedOperation {
+    fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> ObservedOperation {
         let Work { units, key, form } = work;
         let (list_slots, circuit) = match form {
             Form::List { slots } => (slots, None),
             Form::Circuit(levels) => (Vec::new(), Some((levels, None))),
         };
-        let rows = vec![if circuit.is_some() { Row::Later } else { Row::Queued(now) }; units.len()];
+        let rows = vec![if circuit.is_some() { RowState::Later } else { RowState::Queued(now) }; units.len()];
         let (cancelled, restarts, slots) = (false, 0, Vec::new());
         let mut operation =
-            Operation { session, units, key, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
+            ObservedOperation { session, units, key, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
         operation.queue_next_level(now);
         operation
     }
@@ -581,9 +585,9 @@ impl Operation {
         let mut first = 0;
         for &end in &levels.ends {
             let level = &mut self.rows[first..end];
-            if level.iter().all(|&row| row == Row::Later) {
-                return level.fill(Row::Queued(now));
-            } else if level.iter().any(|&row| row != Row::Done) {
+            if level.iter().all(|&row| row == RowState::Later) {
+                return level.fill(RowState::Queued(now));
+            } else if level.iter().any(|&row| row != RowState::Done) {
                 return;
             }
             first = end;
@@ -592,7 +596,7 @@ impl Operation {
 
     /// A circuit must begin anew: what waits of it does not any more.
     fn stop(&mut self) {
-        self.rows.iter_mut().filter(|row| matches!(row, Row::Queued(_))).for_each(|row| *row = Row::Failed);
+        self.rows.iter_mut().filter(|row| matches!(row, RowState::Queued(_))).for_each(|row| *row = RowState::Failed);
     }
 
     pub fn is_circuit(&self) -> bool {
@@ -601,10 +605,10 @@ impl Operation {
 
     /// Whether some of it is done and some has not been begun.
     pub fn is_half_way(&self) -> bool {
-        self.rows.contains(&Row::Done) && self.rows.contains(&Row::Later)
+        self.rows.contains(&RowState::Done) && self.rows.contains(&RowState::Later)
     }
 
     fn running(&self) -> usize {
-        self.rows.iter().filter(|&&row| row == Row::Running).count()
+        self.rows.iter().filter(|&&row| row == RowState::Running).count()
     }
 }

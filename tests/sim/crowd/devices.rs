@@ -1,4 +1,4 @@
-//! Devices: each does one thing after another, in the order in which it was told; they are slow, they fail, they die.
+//! Simulated devices: each carries out its orders one after another. They are slow, they fail, they die.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,50 +13,50 @@ use crate::dice::Dice;
 pub enum Order {
     Load(SessionId, Vec<PartId>),
     Evict(SessionId, PartId),
-    /// Side by side.
+    /// Batches of one call.
     Run(Vec<Batch>),
     FreeArena(SessionId),
     Retire,
 }
 
 /// A load, of which a piece is carried out between any two orders.
-pub struct Load {
+pub struct PartsLoad {
     session: SessionId,
     parts: Vec<PartId>,
     pieces_left: u64,
 }
 
-pub struct Device {
+pub struct SimulatedDevice {
     pub orders: VecDeque<Order>,
-    pub load: Option<Load>,
-    /// It carries out a piece of the load, else its first order.
+    pub load: Option<PartsLoad>,
+    /// Whether it carries out a piece of the load now, not its first order.
     at_piece: bool,
-    /// When that is done.
+    /// When this is done.
     pub busy_until: Duration,
     /// Parts of keys, with their sizes.
     pub keys: BTreeMap<(SessionId, PartId), u64>,
     pub arenas: BTreeMap<SessionId, usize>,
-    /// Failures in a hundred.
+    /// Failures in a hundred calls.
     failing: u64,
-    /// From here on everything fails.
+    /// From this time on everything fails.
     dies_at: Duration,
-    /// From here on the first call that fails says that all will.
+    /// From this time on the first call that fails reports the device as lost.
     lost_at: Duration,
-    /// From here on nothing is reported any more.
+    /// From this time on nothing is reported.
     hangs_at: Duration,
-    /// Nothing is awaited from it any more.
+    /// The scheduler has given it up.
     pub given_up: bool,
     row_us: u64,
 }
 
-impl Device {
-    pub fn new(dice: &mut Dice) -> Device {
+impl SimulatedDevice {
+    pub fn new(dice: &mut Dice) -> SimulatedDevice {
         let mut some_day = |percent| match dice.percent(percent) {
             true => Duration::from_millis(dice.below(2000)),
             false => Duration::MAX,
         };
         let (dies_at, lost_at, hangs_at) = (some_day(10), some_day(20), some_day(10));
-        Device {
+        SimulatedDevice {
             orders: VecDeque::new(),
             load: None,
             at_piece: false,
@@ -125,7 +125,7 @@ impl World {
         let device = &mut self.devices[id.0];
         if !device.given_up && matches!(device.orders.front(), Some(Order::Load(..))) {
             let Some(Order::Load(session, parts)) = device.orders.pop_front() else { unreachable!() };
-            device.load = Some(Load { session, parts, pieces_left });
+            device.load = Some(PartsLoad { session, parts, pieces_left });
         }
         device.at_piece = device.load.is_some() && (device.orders.is_empty() || !device.at_piece);
         let us = match device.orders.front() {
@@ -154,7 +154,7 @@ impl World {
         self.tally.see("given up");
         let device = &mut self.devices[id.0];
         assert!(!device.given_up, "it is given up once");
-        if let Some(Load { session, parts, .. }) = device.load.take() {
+        if let Some(PartsLoad { session, parts, .. }) = device.load.take() {
             device.orders.push_front(Order::Load(session, parts));
         }
         for order in &device.orders {
@@ -221,13 +221,13 @@ impl World {
                 if load.pieces_left > 0 {
                     return self.start_order(id);
                 }
-                let Load { session, parts, .. } = device.load.take().expect("it was just there");
+                let PartsLoad { session, parts, .. } = device.load.take().expect("it was just there");
                 Order::Load(session, parts)
             }
             _ => device.orders.pop_front().expect("something was ordered"),
         };
         if matches!(order, Order::Retire)
-            && let Some(Load { session, .. }) = self.devices[id.0].load.take()
+            && let Some(PartsLoad { session, .. }) = self.devices[id.0].load.take()
         {
             let failure = Failure { cause: Cause::Device, reason: "smoke".into() };
             self.feed_report(id, Order::Load(session, Vec::new()), Some(failure));

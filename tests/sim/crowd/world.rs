@@ -7,20 +7,20 @@ use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Scheduler, SchedulerLimits, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, PartId, SessionId};
 
-use super::books::{Ahead, Books, Session};
-use super::devices::{Device, Order};
+use super::books::{Ahead, Books, ObservedSession};
+use super::devices::{Order, SimulatedDevice};
 use crate::dice::Dice;
 
-/// What the clients do before somebody says it is enough.
+/// Actions of the clients before the world is drained.
 const ACTIONS: usize = 400;
 
-/// Steps after which a world that has not come to its end never will.
+/// Steps after which a world that has not ended counts as hung.
 const STEPS_MAX: usize = 100_000;
 
 /// Each with its number as its weight.
 const ACCOUNTS: [AccountId; 5] = [AccountId(1), AccountId(2), AccountId(4), AccountId(8), AccountId(64)];
 
-/// How often things were seen, so that a quiet simulation cannot pass for a good one.
+/// How often each thing happened: a simulation in which little happens must not pass.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: BTreeMap<&'static str, u64>,
@@ -90,7 +90,7 @@ pub struct World {
     pub now: Duration,
     pub scheduler: Scheduler,
     pub books: Books,
-    pub devices: Vec<Device>,
+    pub devices: Vec<SimulatedDevice>,
     /// When a client does something next.
     next_action: Duration,
     actions_left: usize,
@@ -115,7 +115,7 @@ impl World {
             silence_max: Duration::from_secs(dice.pick(&[10, 60, 60, 60])),
             devices: device_limits(&mut dice),
         };
-        let devices = (0..limits.devices.len()).map(|_| Device::new(&mut dice)).collect();
+        let devices = (0..limits.devices.len()).map(|_| SimulatedDevice::new(&mut dice)).collect();
         Self {
             now: Duration::ZERO,
             scheduler: Scheduler::new(limits.clone()),
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Lets everything happen until the scheduler has stopped.
+    /// Runs the world until the scheduler has stopped.
     pub fn run(mut self) -> Tally {
         for _ in 0..STEPS_MAX {
             if self.books.stopped {
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// After the end: whatever is said, nothing is ordered, and nothing is anywhere.
+    /// After the end: no event leads to an order, and no device holds anything.
     fn nothing_follows(&mut self) {
         assert!(self.books.operations.is_empty() && self.books.sessions.is_empty() && self.books.arenas.is_empty());
         for device in self.devices.iter_mut().filter(|device| !device.given_up) {
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// One that is open, or was, or never will be.
+    /// A session that is open, or was, or never is.
     fn any_session(&mut self) -> SessionId {
         let open: Vec<_> = self.books.sessions.keys().copied().collect();
         if open.is_empty() || self.dice.percent(3) {
@@ -357,7 +357,7 @@ impl World {
         let device_bytes: Vec<Vec<u64>> =
             self.devices.iter().map(|_| (0..parts).map(|_| self.dice.between(20, 101)).collect()).collect();
         let slot_bytes = self.dice.pick(&[1, 3]);
-        let opened = Session {
+        let opened = ObservedSession {
             account,
             host_bytes,
             device_bytes: device_bytes.clone(),
@@ -402,7 +402,7 @@ impl World {
         let rows = match self.dice.below(10) {
             0..6 => 1,
             6..9 => self.dice.between(2, 40),
-            _ if self.has_narrow_batches() => self.dice.between(1, 64), // or it takes for ever
+            _ if self.has_narrow_batches() => self.dice.between(1, 64), // or the run takes too long
             _ => self.dice.between(1, OPERATION_ROWS_MAX as u64),
         };
         let units: Vec<u32> = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1, 2])).collect();
