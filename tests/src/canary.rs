@@ -16,10 +16,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::users::PASSWORD;
 
-/// Lines kept at most, and characters of each: the first ones tell enough.
+/// Bound on the lines that are kept, and on the characters of each: the first lines tell enough.
 const FINDINGS_MAX: usize = 8;
 const LINE_CHARACTERS_MAX: usize = 400;
-/// Characters of an API key that everybody may see.
+/// First characters of an API key, which are no secret.
 const KEY_CHARACTERS_SHOWN: usize = 16;
 /// Hexadecimal characters of a refresh token or that of a link from which on it is given away.
 const TOKEN_DIGITS_MIN: usize = 16;

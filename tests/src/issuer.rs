@@ -1,4 +1,4 @@
-//! A stand-in for an external issuer of session tokens: serves what a test says and counts who asks.
+//! A stand-in for an external issuer of session tokens: serves what a test says and counts the requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,9 +6,9 @@ use client::{Preset, SecretKey, container};
 
 /// A secret key and its evaluation key as it is uploaded.
 pub struct ClientKey {
-    /// Stays here.
+    /// Stays with the client.
     pub secret: SecretKey,
-    /// Goes to the server.
+    /// Is sent to the server.
     pub evaluation: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ pub fn of(preset: Preset) -> &'static ClientKey {
     }
 }
 
-/// Somebody else's key of `fast_128`.
+/// Another client's key of `fast_128`.
 pub fn somebody_elses() -> &'static ClientKey {
     &OTHER
 }

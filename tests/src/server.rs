@@ -147,7 +147,7 @@ impl TestServer {
 }
 
 impl Drop for TestServer {
-    /// Whatever a test was about, no secret was written down.
+    /// At the end of every test: no secret is in the log or in the metrics.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -159,8 +159,8 @@ impl Drop for TestServer {
     }
 }
 
-/// What a test is not about is not in its way: no key is too fast, and nobody without a key nor one of the plan enterprise
-/// asks too often.
+/// Settings without limits on requests, for tests of other things: no key has a burst limit, and neither callers without a
+/// key nor the plan enterprise have a daily or monthly limit.
 fn lift_limits(config: &mut Config) {
     let none = PlanLimits {
         requests_a_day: UNLIMITED,

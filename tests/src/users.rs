@@ -15,9 +15,9 @@ pub const PASSWORD: &str = "correct horse battery staple";
 /// A user who is signed in.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// `usr_...`
+    /// The user's id: `usr_...`.
     pub user_id: String,
-    /// Their account.
+    /// The id of the user's account.
     pub account: AccountId,
     /// A session token.
     pub token: String,

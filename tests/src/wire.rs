@@ -1,4 +1,4 @@
-//! PostgreSQL's socket under another name, which can be taken away, or fall silent.
+//! A proxy for PostgreSQL's socket whose connections a test can close or silence.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
-/// How a wire does.
+/// The state of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
@@ -58,7 +58,7 @@ impl Wire {
         self.state.send_replace(State::Up);
     }
 
-    /// Nothing comes through any more, and no one is told.
+    /// Nothing comes through any more, and connections stay open.
     pub fn silent(&self) {
         self.state.send_replace(State::Silent);
     }
