@@ -77,7 +77,7 @@ impl JsonBody for DecryptRequest {
 
 /// Open a demonstration session whose secret key the server makes and holds.
 ///
-/// For trials only: the server can decrypt all data of the session. Use `POST /api/v1/tfhe/eval-session` for real data.
+/// For demonstrations only: the server can decrypt all data of the session. Use `POST /api/v1/tfhe/eval-session` for real data.
 #[utoipa::path(
     post,
     path = "/api/v1/tfhe/session",

@@ -91,7 +91,7 @@ struct Splitter {
     kept_max: usize,
     /// Random, so that no text of the body is equal to it.
     marker: Zeroizing<String>,
-    place: Place,
+    next: NextByte,
     /// The next byte follows a backslash.
     escaped: bool,
     long: Option<LongText>,
@@ -101,7 +101,7 @@ struct Splitter {
 
 /// Where the next byte stands.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum NextByte {
     Between,
     /// In a text that is kept; it begins at this place.
     Text(usize),
@@ -112,26 +112,26 @@ impl Splitter {
     fn new(kept_max: usize, bytes_expected: usize) -> Self {
         let marker = ids::random_hex::<16>("long-text-");
         let kept = Zeroizing::new(Vec::with_capacity(kept_max + marker.len()));
-        Self { kept, kept_max, marker, place: Place::Between, escaped: false, long: None, bytes_expected }
+        Self { kept, kept_max, marker, next: NextByte::Between, escaped: false, long: None, bytes_expected }
     }
 
     fn push(&mut self, mut bytes: &[u8]) -> Result<(), ApiError> {
         while let Some((&byte, after)) = bytes.split_first() {
             let escaped = std::mem::take(&mut self.escaped);
-            if let (Place::Text(start), None) = (self.place, &self.long)
+            if let (NextByte::Text(start), None) = (self.next, &self.long)
                 && self.kept.len() - start == self.kept_max / 2
             {
                 self.divert(start);
             }
             let ends = byte == b'"' && !escaped;
-            self.escaped = byte == b'\\' && !escaped && self.place != Place::Between;
-            match (self.place, &mut self.long) {
-                (Place::LongText, Some(long)) if !ends => {
+            self.escaped = byte == b'\\' && !escaped && self.next != NextByte::Between;
+            match (self.next, &mut self.long) {
+                (NextByte::LongText, Some(long)) if !ends => {
                     bytes = &bytes[long.push(bytes)..];
                     continue;
                 }
-                (Place::Between, _) if ends => self.place = Place::Text(self.kept.len() + 1),
-                _ if ends => self.place = Place::Between,
+                (NextByte::Between, _) if ends => self.next = NextByte::Text(self.kept.len() + 1),
+                _ if ends => self.next = NextByte::Between,
                 _ => {}
             }
             if self.kept.len() >= self.kept_max {
@@ -156,7 +156,7 @@ impl Splitter {
         }
         self.kept.truncate(start);
         self.kept.extend_from_slice(self.marker.as_bytes());
-        (self.place, self.long) = (Place::LongText, Some(long));
+        (self.next, self.long) = (NextByte::LongText, Some(long));
     }
 
     fn finish(self) -> Result<Zeroizing<Vec<u8>>, ApiError> {

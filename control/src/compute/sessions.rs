@@ -132,7 +132,7 @@ fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Ses
 }
 
 /// Where a session that has not ended is.
-enum Place {
+enum SessionPlace {
     Here(Arc<OpenSession>),
     /// On another node of the database.
     Elsewhere {
@@ -249,21 +249,21 @@ impl Sessions {
     /// unknown one are the same, down to the database look-up (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
         match self.locate(account, id).await? {
-            Place::Here(session) => Ok(session),
-            Place::Elsewhere { lost: true, .. } => Err(ended(SessionEnd::Lost)),
-            Place::Elsewhere { lost: false, .. } => Err(elsewhere()),
+            SessionPlace::Here(session) => Ok(session),
+            SessionPlace::Elsewhere { lost: true, .. } => Err(ended(SessionEnd::Lost)),
+            SessionPlace::Elsewhere { lost: false, .. } => Err(elsewhere()),
         }
     }
 
     /// Where the session of this id is, if it is the account's and has not ended; else how it ended.
-    async fn locate(&self, account: &AccountId, id: &str) -> Result<Place, ApiError> {
+    async fn locate(&self, account: &AccountId, id: &str) -> Result<SessionPlace, ApiError> {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
         let digest = digest(&id);
         let found = self.open.read().get(&digest).cloned();
         let now = self.clock.now();
         match found.filter(|session| session.account == *account) {
-            Some(session) if now < session.expires_at => return Ok(Place::Here(session)),
+            Some(session) if now < session.expires_at => return Ok(SessionPlace::Here(session)),
             Some(session) => drop(self.end(&session, SessionEnd::Expired).await?),
             None => {}
         }
@@ -273,7 +273,9 @@ impl Sessions {
             RecordedState::Active if now < Timestamp(record.expires_at) => match record.node_id {
                 // it is just being ended
                 Some(node_id) if node_id == self.node_id => Err(not_found()),
-                _ => Ok(Place::Elsewhere { digest, lost: record.lease_until.is_none_or(|until| until <= now.0) }),
+                _ => {
+                    Ok(SessionPlace::Elsewhere { digest, lost: record.lease_until.is_none_or(|until| until <= now.0) })
+                }
             },
             RecordedState::Expired | RecordedState::Active if ended_recently => Err(ended(SessionEnd::Expired)),
             RecordedState::Lost if ended_recently => Err(ended(SessionEnd::Lost)),
@@ -319,8 +321,8 @@ impl Sessions {
     /// Deletes a session; returns when its key is overwritten, or after 5 seconds if a batch still runs on it.
     pub async fn delete(&self, account: &AccountId, id: &str) -> Result<(), ApiError> {
         let session = match self.locate(account, id).await? {
-            Place::Here(session) => session,
-            Place::Elsewhere { digest, .. } => {
+            SessionPlace::Here(session) => session,
+            SessionPlace::Elsewhere { digest, .. } => {
                 // the session's node reads that within a second and overwrites the key
                 self.store.end_gate_session(&digest, SessionEnd::Deleted, self.clock.now().0).await?;
                 return Ok(());
