@@ -43,7 +43,7 @@ pub trait Backend: Send + Sync + 'static {
     /// [`crate::Error::OutOfMemory`] when there is not that much.
     fn arena(&self, row_words: usize, slots: usize) -> Result<Self::Arena>;
 
-    /// Makes an arena larger, to `slots` slots: those that are there keep their words, those added are zero.
+    /// Makes an arena larger, to `slots` slots. The rows that it has keep their words; the rows that are added are zero.
     ///
     /// On CPUs and on cards whose kernels are in CUDA this adds memory for the new slots alone, and moves nothing. Work with an
     /// arena takes a little longer with each growth, so an arena that grows often should grow by a part of its size. A WGSL

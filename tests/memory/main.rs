@@ -3,9 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use client::Preset;
 use control::caller::Role;
 use tests::TestServer;
 use tests::http::{Request, Response};
+use tests::keys;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -72,6 +76,20 @@ async fn x6_a_40_mb_upload_is_in_memory_once_in_either_form() {
     let (answer, peak) = send(&server, head, start, 852, end).await;
     answer.error(400, "INVALID_PARAMS");
     assert!(peak < 48 * MB, "JSON with its length: {} MB", peak / MB);
+
+    // a key that is taken: its octets, which are sealed where they are, and the key that was read of them
+    let evaluation = &keys::of(Preset::Standard128).evaluation;
+    let head = post("application/octet-stream", evaluation.len());
+    let (answer, peak) = send(&server, head, evaluation, 0, b"").await;
+    answer.ok(201);
+    assert!(peak < 2 * evaluation.len() + 4 * MB, "a key of {} MB: {} MB", evaluation.len() / MB, peak / MB);
+
+    let text = STANDARD.encode(evaluation);
+    let head = post("application/json", start.len() + text.len() + end.len());
+    let body = [start, text.as_bytes()].concat();
+    let (answer, peak) = send(&server, head, &body, 0, end).await;
+    answer.ok(201);
+    assert!(peak < 2 * evaluation.len() + 4 * MB, "a key of {} MB in JSON: {} MB", evaluation.len() / MB, peak / MB);
 
     server.stop().await;
 }

@@ -1,6 +1,7 @@
-//! Bytes at rest, sealed with XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03): who has them without the key learns their length.
+//! Bytes at rest, sealed with XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03). Without the key, a reader of sealed bytes learns
+//! their number only.
 //!
-//! A crate of its own, so that tests have the cipher optimised: evaluation keys are sealed whole.
+//! A crate of its own, so that tests have the cipher optimised: evaluation keys of many megabytes are sealed.
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
@@ -31,7 +32,8 @@ impl Seal {
         self.sealed(name.as_ref(), sealed)
     }
 
-    /// As [`Seal::seal`], in the memory of the secret itself: many megabytes are not there twice.
+    /// As [`Seal::seal`], in the memory of the secret itself, so that many megabytes are not in memory twice. A vector whose
+    /// capacity is less than [`EXTRA_BYTES`] larger than its length is moved; the memory that it leaves is not overwritten.
     pub fn seal_in_place(&self, name: impl AsRef<[u8]>, secret: Vec<u8>) -> Vec<u8> {
         self.sealed(name.as_ref(), secret)
     }

@@ -48,8 +48,9 @@ pub struct DeviceLimits {
     pub keys_together_max: usize,
     /// Bytes of prepared keys.
     pub resident_bytes_max: u64,
-    /// Bytes of the arenas of sessions with circuits. Those of sessions without have at most twice the slots that operands and
-    /// results of their running batches took; those that are kept empty hold no more than a quarter of this.
+    /// Bytes of the arenas of sessions with circuits. The arena of a session without circuits has at most twice the slots that
+    /// operands and results of its running batches took. Empty arenas that are kept for later lists hold at most a quarter of
+    /// this bound together.
     pub arena_bytes_max: u64,
     /// Works only when no other does.
     pub stand_in: bool,

@@ -67,7 +67,7 @@ impl<M> Chunks<M> {
         RowPlace { chunk, row: slot - self.chunks[chunk].first }
     }
 
-    /// The rows of neighbouring slots: each chunk that has some, and which of its rows they are.
+    /// Splits a range of slots by chunks: the number of each chunk that holds some of the slots, and the range of its rows.
     ///
     /// # Panics
     /// When a slot is not there.

@@ -1,7 +1,8 @@
 //! Evaluation keys of open sessions at rest: an object each in this node's data folder, never in a bucket.
 //!
-//! Each object is sealed under a secret of its own, which only this process has. What stays on the disk after a session is
-//! closed, or after the process has ended, opens for nobody (readings G3). The node empties the folder when it starts.
+//! Each object is sealed under a random secret of its own, which is in this process's memory only. So a file that is left on
+//! the disk when its session is closed, or when the process ends, can no longer be decrypted (readings G3). The node removes
+//! such files when it starts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -197,9 +198,15 @@ impl Drop for StoredKey {
     }
 }
 
-/// Removes all files of a folder, half-written ones too.
+/// Removes all files of a folder, half-written ones too. Folders stay: a mounted disk may have one of its own.
 fn empty(folder: &Path) -> io::Result<()> {
-    fs::read_dir(folder)?.try_for_each(|file| fs::remove_file(file?.path()))
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn new_secret() -> AccountSeals {
