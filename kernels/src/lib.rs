@@ -1,7 +1,8 @@
-//! The mathematics of Ango, as a column that only looks down: modular < ring < backend < cpu, gpu < tfhe. No clock, no
+//! The mathematics of Ango, as a column that only looks down: modular < ring < backend < cpu, gpu < tfhe, ckks. No clock, no
 //! network, no JSON.
 
 pub mod backend;
+pub mod ckks;
 pub mod container;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -11,6 +12,7 @@ pub mod error;
 pub mod gpu;
 pub mod modular;
 pub mod ring;
+pub mod security;
 pub mod tfhe;
 pub mod tfhe_rs;
 #[cfg(feature = "wgpu")]

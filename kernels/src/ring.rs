@@ -3,6 +3,8 @@
 //! The transforms here are the readable ones, a word at a time; [`crate::cpu`] has the same transform on vectors. Clients
 //! transform their secret keys by these: they are constant time (see [`crate::modular`]) and hold no division at all.
 
+pub mod primes;
+
 use crate::modular::Modulus;
 
 /// Smallest and largest supported `N`.

@@ -1,0 +1,122 @@
+//! Which primes a ciphertext modulus has at each level.
+//!
+//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of a bit. From
+//! a level to the one below some primes leave and others may enter: a ciphertext is multiplied by those that enter and divided by
+//! those that leave (rational rescaling: Cheddar, eprint 2024/1285; Grafting, eprint 2024/1014). Most primes are near `2^30` and
+//! few short ones fill the rest, so words are nearly full whatever the scale. Security counts the product of *all* primes, since
+//! evaluation keys live modulo it.
+
+mod search;
+
+use crate::modular::Modulus;
+
+pub(super) use search::ROTATION_EXCESS_BITS;
+
+/// Version of the search: a container names it, and a version's chains never change.
+pub const CHAIN_VERSION: u8 = 1;
+
+/// What a ciphertext of a level is computed modulo.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// Indices into [`Chain::primes`], ascending.
+    pub primes: Vec<usize>,
+    /// `log2` of their product.
+    pub log_modulus: f64,
+    /// The scale that ciphertexts of this level have by default. A product of two of them, rescaled, has that of the level below up
+    /// to rounding in the last place.
+    pub scale: f64,
+}
+
+/// All primes of a parameter set, and its levels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// Those of ciphertexts, then the special ones.
+    pub primes: Vec<Modulus>,
+    /// How many of them are special: key switching divides by their product `P`.
+    pub special: usize,
+    /// From level 0.
+    pub levels: Vec<Level>,
+    /// `log2` of the bound on a value that level 0 holds: its modulus over its scale has a bit more.
+    pub value_bits: u32,
+}
+
+/// What a chain is searched for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// `N`.
+    pub polynomial_size: usize,
+    /// Bits of level 0's scale.
+    pub scale_bits: u32,
+    /// Bits from each level to the one above, from level 0 on.
+    pub steps: Vec<u32>,
+    /// `log2 QP` at most, where security asks for it.
+    pub log_modulus_max: Option<f64>,
+}
+
+impl Chain {
+    /// The chain with the cheapest key switches that is within the bound.
+    pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
+        search::search(wanted)
+    }
+
+    /// `log2` of the product of all primes.
+    pub fn log_modulus(&self) -> f64 {
+        log_product(self.primes.iter().map(|prime| prime.q()))
+    }
+
+    /// Indices of the ciphertext primes of levels 0 to `level`, ascending: what a key of that level covers beside the special
+    /// primes.
+    pub fn primes_up_to(&self, level: usize) -> Vec<usize> {
+        let used = |at: &usize| self.levels[..=level].iter().any(|of| of.primes.contains(at));
+        (0..self.ciphertext_primes()).filter(used).collect()
+    }
+
+    /// How many primes are not special.
+    pub fn ciphertext_primes(&self) -> usize {
+        self.primes.len() - self.special
+    }
+
+    /// `log2 P`.
+    pub fn log_special(&self) -> f64 {
+        log_product(self.primes[self.ciphertext_primes()..].iter().map(|prime| prime.q()))
+    }
+
+    /// The primes of levels up to `level` in groups of at most `bits` bits and [`DIGIT_PRIMES_MAX`] primes: the digits of a key.
+    pub(super) fn digits(&self, level: usize, bits: f64) -> Vec<Vec<usize>> {
+        group(&self.primes_up_to(level), |&at| f64::from(self.primes[at].q()), bits)
+    }
+}
+
+/// Bits by which a product's digits may exceed `P`.
+pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {
+    (f64::from(scale_bits) - search::PRODUCT_MARGIN_BITS).max(search::ROTATION_EXCESS_BITS)
+}
+
+/// Primes of a digit at most: a sum of as many products of residues fits 64 bits and its reduction a word (see
+/// [`crate::ckks`]'s base conversion).
+pub const DIGIT_PRIMES_MAX: usize = 7;
+
+/// `items` in order, in groups whose `prime`s have at most `bits` bits together and are at most [`DIGIT_PRIMES_MAX`]; a prime that
+/// has more bits is a group.
+fn group<T: Copy>(items: &[T], prime: impl Fn(&T) -> f64, bits: f64) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    let mut filled = f64::INFINITY;
+    for item in items {
+        let more = libm::log2(prime(item));
+        match groups.last_mut() {
+            Some(group) if filled + more <= bits && group.len() < DIGIT_PRIMES_MAX => {
+                group.push(*item);
+                filled += more;
+            }
+            _ => {
+                groups.push(vec![*item]);
+                filled = more;
+            }
+        }
+    }
+    groups
+}
+
+fn log_product(primes: impl IntoIterator<Item = u32>) -> f64 {
+    primes.into_iter().map(|q| libm::log2(f64::from(q))).sum()
+}

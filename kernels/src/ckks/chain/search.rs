@@ -1,0 +1,251 @@
+//! The search for a chain. Two families are tried: *nested*, where each level adds as few primes of equal size as its step needs, and *sets*,
+//! where long primes are shared by all levels and up to three short ones are there or not.
+//!
+//! Everything here is the same on every machine: `libm`'s logarithms, basic operations and square roots of IEEE 754.
+
+use std::collections::HashMap;
+
+use super::{Chain, Level, Wanted, group, log_product, product_excess_bits};
+use crate::modular::Modulus;
+use crate::ring::primes::nearest_to_power;
+
+/// Bits of a value at level 0 beside its scale, sign included, in the order in which they are tried: 9 bits of value at least, and
+/// fewer only where that does not fit the bound.
+const HEADROOMS: [&[u32]; 2] = [&[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], &[9, 8, 7, 6]];
+/// How far a level's modulus may be from where it should be, in bits, in the order in which they are tried. Scales follow the moduli,
+/// so the precision of a level is as many bits off, at most.
+const DEVIATIONS: [f64; 3] = [0.7, 1.5, 2.5];
+/// The same of level 0, whose headroom is what it promises.
+const DEVIATION_OF_LEVEL_0: f64 = 0.7;
+/// Bits of the shortest primes that are looked for.
+const PRIME_BITS_MIN: u32 = 18;
+/// Special primes at most.
+const SPECIAL_MAX: usize = 7;
+/// Bits by which a rotation's digits may exceed `P`: the error of a switch is then as many bits larger.
+pub(in super::super) const ROTATION_EXCESS_BITS: f64 = 2.0;
+/// A product is divided by its scale after the switch, so its digits may exceed `P` by the scale's bits less these.
+pub(super) const PRODUCT_MARGIN_BITS: f64 = 12.0;
+
+/// Lists of primes by their bits.
+struct Pool {
+    polynomial_size: usize,
+    lists: HashMap<u32, Vec<u32>>,
+}
+
+impl Pool {
+    /// Primes near `2^bits`, nearest first.
+    fn near(&mut self, bits: u32) -> &[u32] {
+        let n = self.polynomial_size;
+        self.lists.entry(bits).or_insert_with(|| nearest_to_power(n, bits, 96))
+    }
+}
+
+/// The ciphertext primes of each level, from level 0.
+type Sets = Vec<Vec<u32>>;
+
+pub(super) fn search(wanted: &Wanted) -> Option<Chain> {
+    let mut pool = Pool { polynomial_size: wanted.polynomial_size, lists: HashMap::new() };
+    let choices = HEADROOMS.into_iter().flat_map(|headrooms| {
+        DEVIATIONS.into_iter().flat_map(move |deviation| headrooms.iter().map(move |&headroom| (headroom, deviation)))
+    });
+    choices.into_iter().find_map(|(headroom, deviation)| within(&mut pool, wanted, headroom, deviation))
+}
+
+/// The cheapest chain of this headroom whose moduli are no further than `deviation` from where they should be.
+fn within(pool: &mut Pool, wanted: &Wanted, headroom: u32, deviation: f64) -> Option<Chain> {
+    let mut targets = vec![f64::from(wanted.scale_bits + headroom)];
+    targets.extend(wanted.steps.iter().scan(targets[0], |sum, &step| {
+        *sum += f64::from(step);
+        Some(*sum)
+    }));
+    // the highest level and one special prime at least
+    let least = targets[targets.len() - 1] - deviation + f64::from(PRIME_BITS_MIN) - 0.5;
+    if wanted.log_modulus_max.is_some_and(|max| least > max) {
+        return None;
+    }
+    let mut candidates: Vec<Sets> = nested(pool, &targets, deviation).into_iter().collect();
+    candidates.extend(sets(pool, &targets, deviation));
+    let mut best: Option<(f64, Chain)> = None;
+    for sets in candidates {
+        if let Some((cost, chain)) = completed(pool, wanted, headroom, sets)
+            && best.as_ref().is_none_or(|(least, _)| cost < *least)
+        {
+            best = Some((cost, chain));
+        }
+    }
+    best.map(|(_, chain)| chain)
+}
+
+/// Each level adds primes of equal size.
+fn nested(pool: &mut Pool, targets: &[f64], deviation: f64) -> Option<Sets> {
+    let mut sets: Sets = Vec::new();
+    let mut all: Vec<u32> = Vec::new();
+    let mut have = 0.0;
+    for &target in targets {
+        let parts = libm::ceil((target - have - deviation) / 30.0) as usize;
+        for part in 0..parts {
+            let bits = (target - have) / (parts - part) as f64;
+            let nearest = libm::round(bits) as u32;
+            let sizes = [nearest, nearest + 1, nearest.saturating_sub(1)].map(|size| size.clamp(1, 30));
+            let free: Vec<u32> =
+                sizes.iter().flat_map(|&size| pool.near(size).to_vec()).filter(|q| !all.contains(q)).collect();
+            let distance = |q: u32| libm::fabs(libm::log2(f64::from(q)) - bits);
+            let prime = free.into_iter().min_by(|&a, &b| distance(a).total_cmp(&distance(b)))?;
+            all.push(prime);
+            have += libm::log2(f64::from(prime));
+        }
+        let deviation = if sets.is_empty() { DEVIATION_OF_LEVEL_0 } else { deviation };
+        if libm::fabs(have - target) > deviation {
+            return None;
+        }
+        sets.push(all.clone());
+    }
+    Some(sets)
+}
+
+/// Long primes in order, as many as a level needs, and some of up to three short ones: every choice of sizes that comes near all
+/// targets.
+fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
+    let mut found = Vec::new();
+    for long in (25..=30).rev() {
+        let mut longs: Vec<u32> = pool.near(long).to_vec();
+        if long == 30 {
+            longs.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        for shorts in short_sizes() {
+            let near_all = |shorts: &[u32]| {
+                targets.iter().all(|&target| {
+                    subsets(shorts).any(|subset| {
+                        let rest = target - subset.iter().map(|&size| f64::from(size)).sum::<f64>();
+                        let longs = libm::round(rest / f64::from(long)).max(0.0);
+                        libm::fabs(rest - longs * f64::from(long)) <= deviation
+                    })
+                })
+            };
+            if near_all(&shorts) {
+                found.extend(sets_of(pool, targets, deviation, &longs, &shorts));
+            }
+        }
+    }
+    found
+}
+
+/// Sizes of up to three short primes, ascending.
+fn short_sizes() -> Vec<Vec<u32>> {
+    let sizes = || PRIME_BITS_MIN..30;
+    let mut out = vec![vec![]];
+    out.extend(sizes().map(|a| vec![a]));
+    out.extend(sizes().flat_map(|a| (a..30).map(move |b| vec![a, b])));
+    out.extend(sizes().flat_map(|a| (a..30).flat_map(move |b| (b..30).map(move |c| vec![a, b, c]))));
+    out
+}
+
+/// Every subset.
+fn subsets<T: Copy>(items: &[T]) -> impl Iterator<Item = Vec<T>> {
+    (0..1usize << items.len())
+        .map(|mask| items.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, &item)| item).collect())
+}
+
+/// The sets of levels whose long primes are the first of `longs`, and whose short ones have these sizes.
+fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], sizes: &[u32]) -> Option<Sets> {
+    let mut shorts: Vec<u32> = Vec::new();
+    for &size in sizes {
+        // the far end of the list where long primes have this size too
+        let list = pool.near(size);
+        let free = |q: &&u32| !shorts.contains(q);
+        let prime = if longs.contains(&list[..].first().copied()?) {
+            list.iter().rev().find(free)
+        } else {
+            list.iter().find(free)
+        };
+        shorts.push(*prime?);
+    }
+    let longs: Vec<u32> = longs.iter().copied().filter(|q| !shorts.contains(q)).collect();
+    let sums: Vec<f64> = (0..=longs.len()).map(|count| log_product(longs[..count].iter().copied())).collect();
+    let mut levels = Vec::new();
+    for &target in targets {
+        let deviation = if levels.is_empty() { DEVIATION_OF_LEVEL_0 } else { deviation };
+        let mut best: Option<((u32, usize, f64), Vec<u32>)> = None;
+        for subset in subsets(&shorts) {
+            let of_shorts = log_product(subset.iter().copied());
+            // the two numbers of long primes around the target
+            let next = sums.partition_point(|sum| sum + of_shorts < target);
+            for count in [next.saturating_sub(1), next] {
+                let Some(sum) = sums.get(count) else { continue };
+                let distance = libm::fabs(sum + of_shorts - target);
+                if count + subset.len() == 0 || distance > deviation {
+                    continue;
+                }
+                // half bits first, then few primes
+                let key = (libm::round(2.0 * distance) as u32, count + subset.len(), distance);
+                if best.as_ref().is_none_or(|(least, _)| key < *least) {
+                    best = Some((key, subset.iter().chain(&longs[..count]).copied().collect()));
+                }
+            }
+        }
+        levels.push(best?.1);
+    }
+    Some(levels)
+}
+
+/// Adds special primes and scales; the cost is that of a rotation and a product, in transforms.
+fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Option<(f64, Chain)> {
+    // short primes first, as the sets have them
+    let mut union: Vec<u32> = Vec::new();
+    for set in sets.iter().rev() {
+        union.extend(set.iter().filter(|q| !union.contains(q)).copied().collect::<Vec<_>>());
+    }
+    let room = wanted.log_modulus_max.map_or(f64::INFINITY, |max| max - log_product(union.iter().copied()));
+    let top = sets.last().expect("level 0 at least").len();
+    let mut best: Option<(usize, Vec<u32>)> = None;
+    for count in 1..=SPECIAL_MAX {
+        let Some(special) = specials(pool, &union, count, room) else { continue };
+        let log_special = log_product(special.iter().copied());
+        let digits = |bits: f64| group(&union, |&q| f64::from(q), bits);
+        let rotation = digits(log_special + ROTATION_EXCESS_BITS);
+        let widest = rotation.iter().map(|digit| log_product(digit.iter().copied())).fold(0.0, f64::max);
+        if widest > log_special + ROTATION_EXCESS_BITS {
+            continue;
+        }
+        let product_bits = log_special + product_excess_bits(wanted.scale_bits);
+        // in, out, and each digit to all others
+        let transforms = |digits: usize| 2 * top + digits * (top + count) + 2 * count;
+        let cost = transforms(rotation.len()) + transforms(digits(product_bits).len());
+        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, special));
+        }
+    }
+    let (cost, special) = best?;
+    let at = |q: &u32| union.iter().position(|of| of == q).expect("of the union");
+    let mut levels: Vec<Level> = Vec::new();
+    for set in &sets {
+        let mut primes: Vec<usize> = set.iter().map(at).collect();
+        primes.sort_unstable();
+        let log_modulus = log_product(set.iter().copied());
+        let scale = match (levels.last(), sets.get(levels.len().wrapping_sub(1))) {
+            (Some(below), Some(lower)) => libm::sqrt(below.scale * ratio(set, lower)),
+            _ => libm::exp2(f64::from(wanted.scale_bits)),
+        };
+        levels.push(Level { primes, log_modulus, scale });
+    }
+    let primes = union.iter().chain(&special).map(|&q| Modulus::new(q)).collect();
+    Some((cost as f64, Chain { primes, special: special.len(), levels, value_bits: headroom - 1 }))
+}
+
+/// `count` primes that are not of `union`, as long as there is room for, at most `2^30` and equally long.
+fn specials(pool: &mut Pool, union: &[u32], count: usize, room: f64) -> Option<Vec<u32>> {
+    (PRIME_BITS_MIN..=30).rev().find_map(|bits| {
+        if (count as f64) * (f64::from(bits) - 0.5) > room {
+            return None;
+        }
+        let mut free: Vec<u32> = pool.near(bits).iter().copied().filter(|q| !union.contains(q)).collect();
+        free.truncate(count);
+        (free.len() == count && log_product(free.iter().copied()) <= room).then_some(free)
+    })
+}
+
+/// The product of `upper` over that of `lower`, common primes left out.
+fn ratio(upper: &[u32], lower: &[u32]) -> f64 {
+    let of = |a: &[u32], b: &[u32]| a.iter().filter(|q| !b.contains(q)).fold(1.0, |product, &q| product * f64::from(q));
+    of(upper, lower) / of(lower, upper)
+}

@@ -1,0 +1,478 @@
+//! Parameters of arithmetic: what a client names, and the primes and digits that follow from it.
+
+use std::sync::Arc;
+
+use super::chain::{Chain, Level, Wanted};
+use crate::modular::Modulus;
+use crate::security::{log_modulus_max, security_bits};
+
+/// Every `poly_degree` of the specification.
+pub const POLY_DEGREES: [usize; 6] = [64, 256, 4096, 8192, 16384, 32768];
+/// Every `scale_bits` of the specification.
+pub const SCALE_BITS: std::ops::RangeInclusive<u32> = 10..=50;
+/// Every `max_depth` of the specification.
+pub const MAX_DEPTHS: std::ops::RangeInclusive<u32> = 1..=14;
+/// Smaller scales are replaced by this one: there are too few short primes, and they would carry no precision.
+pub const SCALE_BITS_MIN: u32 = 25;
+
+/// What security a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SecurityLevel {
+    /// None in particular.
+    Testing,
+    /// 128 bits.
+    Bits128,
+    /// 192 bits.
+    Bits192,
+    /// 256 bits.
+    Bits256,
+}
+
+impl SecurityLevel {
+    /// All, by their codes in containers.
+    pub const ALL: [SecurityLevel; 4] =
+        [SecurityLevel::Testing, SecurityLevel::Bits128, SecurityLevel::Bits192, SecurityLevel::Bits256];
+
+    /// The specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SecurityLevel::Testing => "testing",
+            SecurityLevel::Bits128 => "128-bit",
+            SecurityLevel::Bits192 => "192-bit",
+            SecurityLevel::Bits256 => "256-bit",
+        }
+    }
+
+    /// The level of this name.
+    pub fn from_name(name: &str) -> Option<SecurityLevel> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+
+    /// Its code in containers.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The level of this code.
+    pub fn from_code(code: u8) -> Option<SecurityLevel> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Bits that it asks for.
+    pub fn bits(self) -> Option<u32> {
+        match self {
+            SecurityLevel::Testing => None,
+            SecurityLevel::Bits128 => Some(128),
+            SecurityLevel::Bits192 => Some(192),
+            SecurityLevel::Bits256 => Some(256),
+        }
+    }
+}
+
+/// What a client names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParamsLiteral {
+    /// `N`: one of [`POLY_DEGREES`].
+    pub poly_degree: usize,
+    /// Bits of the scale: one of [`SCALE_BITS`].
+    pub scale_bits: u32,
+    /// Products one after another: one of [`MAX_DEPTHS`].
+    pub max_depth: u32,
+    /// What the parameters must reach.
+    pub security: SecurityLevel,
+    /// Whether the chain has the levels that bootstrapping takes.
+    pub bootstrap: bool,
+}
+
+/// Why there are no such parameters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParamsError {
+    /// A field is out of its range.
+    #[error("{0}")]
+    OutOfRange(String),
+    /// The asked security is not reached (readings K1).
+    #[error("{}", Self::insufficient(*.security_bits, *.log_modulus, *.depth_max, *.degree_min))]
+    InsufficientSecurity {
+        /// What the nearest chain would have.
+        security_bits: u32,
+        /// Its `log2 QP`, rounded up.
+        log_modulus: u32,
+        /// The largest depth at this degree, scale and level; `None`: not even 1.
+        depth_max: Option<u32>,
+        /// The smallest degree for this scale, depth and level.
+        degree_min: Option<usize>,
+    },
+}
+
+impl ParamsError {
+    fn insufficient(bits: u32, log_modulus: u32, depth: Option<u32>, degree: Option<usize>) -> String {
+        let depth = match depth {
+            Some(depth) => format!("the largest max_depth here is {depth}"),
+            None => "no max_depth is secure here".into(),
+        };
+        let degree = match degree {
+            Some(degree) => format!("the smallest poly_degree for this depth is {degree}"),
+            None => "no poly_degree is large enough for this depth".into(),
+        };
+        format!("these parameters have {bits} bits of security ({log_modulus} bits of modulus); {depth}; {degree}")
+    }
+}
+
+/// A part of an evaluation key: which secret it switches from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PartKind {
+    /// From `s^2`: after a product.
+    Relinearization,
+    /// From `s` to its image under the inverse of this Galois element, an odd number below `2N`; the automorphism follows.
+    Galois(u32),
+    /// From `s` to the sparse secret of bootstrapping.
+    ToSparse,
+    /// From the sparse secret of bootstrapping to `s`.
+    FromSparse,
+}
+
+/// Checked parameters. Cheap to clone; equal when their literals are.
+#[derive(Clone)]
+pub struct Params(Arc<Inner>);
+
+struct Inner {
+    literal: ParamsLiteral,
+    chain: Chain,
+    log_modulus: f64,
+    security_bits: u32,
+}
+
+impl PartialEq for Params {
+    fn eq(&self, other: &Params) -> bool {
+        self.0.literal == other.0.literal
+    }
+}
+
+impl Eq for Params {}
+
+impl std::fmt::Debug for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.literal.fmt(f)
+    }
+}
+
+impl Params {
+    /// The parameters of a literal: the same on every machine.
+    ///
+    /// # Errors
+    /// A field out of range, or too little security for the level that is asked for.
+    pub fn new(literal: ParamsLiteral) -> Result<Params, ParamsError> {
+        check(&literal)?;
+        let chain = match literal.security.bits() {
+            // the most secure chain where there is one
+            None => chain(&literal, Some(SecurityLevel::Bits128)).or_else(|| chain(&literal, None)),
+            Some(_) => chain(&literal, Some(literal.security)),
+        };
+        let chain = chain.ok_or_else(|| insufficient(&literal))?;
+        let log_modulus = chain.log_modulus();
+        let security_bits = security_bits(literal.poly_degree, log_modulus);
+        if literal.security.bits().is_some_and(|wanted| security_bits < wanted) {
+            return Err(insufficient(&literal));
+        }
+        Ok(Params(Arc::new(Inner { literal, chain, log_modulus, security_bits })))
+    }
+
+    /// What they were made of.
+    pub fn literal(&self) -> ParamsLiteral {
+        self.0.literal
+    }
+
+    /// `N`, coefficients of a polynomial.
+    pub fn n(&self) -> usize {
+        self.0.literal.poly_degree
+    }
+
+    /// Numbers of a plaintext: `N / 2`.
+    pub fn slots(&self) -> usize {
+        self.n() / 2
+    }
+
+    /// The highest level, of fresh ciphertexts.
+    pub fn level_max(&self) -> usize {
+        self.0.chain.levels.len() - 1
+    }
+
+    /// The primes by levels.
+    pub fn chain(&self) -> &Chain {
+        &self.0.chain
+    }
+
+    /// All primes, the special ones last.
+    pub fn primes(&self) -> &[Modulus] {
+        &self.0.chain.primes
+    }
+
+    /// How many primes are special.
+    pub fn special_count(&self) -> usize {
+        self.0.chain.special
+    }
+
+    /// A level.
+    ///
+    /// # Panics
+    /// Above [`Params::level_max`].
+    pub fn level(&self, level: usize) -> &Level {
+        &self.0.chain.levels[level]
+    }
+
+    /// `log2` of the product of all primes.
+    pub fn log_modulus(&self) -> f64 {
+        self.0.log_modulus
+    }
+
+    /// Bits of security of keys of these parameters (readings K17); 0 at the testing degrees.
+    pub fn security_bits(&self) -> u32 {
+        self.0.security_bits
+    }
+
+    /// Bits of the scale that is computed with: the asked ones, or [`SCALE_BITS_MIN`].
+    pub fn scale_bits_effective(&self) -> u32 {
+        effective(self.0.literal.scale_bits)
+    }
+
+    /// Primes of a key of this level, as indices: the ciphertexts' up to the level, then the special ones.
+    pub fn key_primes(&self, level: usize) -> Vec<usize> {
+        let special = self.chain().ciphertext_primes()..self.primes().len();
+        self.chain().primes_up_to(level).into_iter().chain(special).collect()
+    }
+
+    /// The digits of a key of this kind and level, as indices of primes: a row of the key each. A product may have wider digits than a
+    /// rotation, because its scale is divided away after the switch.
+    pub fn digits(&self, kind: PartKind, level: usize) -> Vec<Vec<usize>> {
+        let excess = match kind {
+            PartKind::Relinearization => super::chain::product_excess_bits(self.scale_bits_effective()),
+            _ => super::chain::ROTATION_EXCESS_BITS,
+        };
+        self.chain().digits(level, self.chain().log_special() + excess)
+    }
+}
+
+/// The largest depth that reaches `security` at this degree and scale; `None`: not even 1.
+pub fn depth_max(poly_degree: usize, scale_bits: u32, security: SecurityLevel) -> Option<u32> {
+    MAX_DEPTHS.rev().find(|&max_depth| {
+        let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
+        check(&literal).is_ok() && chain(&literal, Some(security)).is_some()
+    })
+}
+
+/// The smallest degree that reaches `security` at this scale and depth.
+pub fn degree_min(scale_bits: u32, max_depth: u32, security: SecurityLevel) -> Option<usize> {
+    POLY_DEGREES.into_iter().find(|&poly_degree| {
+        let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
+        check(&literal).is_ok() && chain(&literal, Some(security)).is_some()
+    })
+}
+
+fn effective(scale_bits: u32) -> u32 {
+    scale_bits.max(SCALE_BITS_MIN)
+}
+
+fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
+    let ParamsLiteral { poly_degree, scale_bits, max_depth, .. } = *literal;
+    let out_of_range = |why: String| Err(ParamsError::OutOfRange(why));
+    if !POLY_DEGREES.contains(&poly_degree) {
+        return out_of_range(format!("poly_degree is one of {POLY_DEGREES:?}, not {poly_degree}"));
+    }
+    if !SCALE_BITS.contains(&scale_bits) {
+        return out_of_range(format!("scale_bits is 10 to 50, not {scale_bits}"));
+    }
+    if !MAX_DEPTHS.contains(&max_depth) {
+        return out_of_range(format!("max_depth is 1 to 14, not {max_depth}"));
+    }
+    Ok(())
+}
+
+/// The best chain that reaches `security`, or that ignores it.
+fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<Chain> {
+    let scale_bits = effective(literal.scale_bits);
+    let log_modulus_max = match security.and_then(SecurityLevel::bits) {
+        Some(bits) => Some(f64::from(log_modulus_max(literal.poly_degree, bits)?) + 0.05),
+        None => None,
+    };
+    Chain::search(&Wanted {
+        polynomial_size: literal.poly_degree,
+        scale_bits,
+        steps: vec![scale_bits; literal.max_depth as usize],
+        log_modulus_max,
+    })
+}
+
+fn insufficient(literal: &ParamsLiteral) -> ParamsError {
+    let ParamsLiteral { poly_degree, scale_bits, max_depth, security, .. } = *literal;
+    let log_modulus = chain(literal, None).map_or(0.0, |chain| chain.log_modulus());
+    ParamsError::InsufficientSecurity {
+        security_bits: security_bits(poly_degree, log_modulus),
+        log_modulus: libm::ceil(log_modulus) as u32,
+        depth_max: depth_max(poly_degree, scale_bits, security),
+        degree_min: degree_min(scale_bits, max_depth, security),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(
+        poly_degree: usize,
+        scale_bits: u32,
+        max_depth: u32,
+        security: SecurityLevel,
+    ) -> Result<Params, ParamsError> {
+        Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false })
+    }
+
+    #[test]
+    fn the_guidance_of_the_readings_is_secure_and_that_of_the_specification_is_not() {
+        use SecurityLevel::{Bits128, Testing};
+        // readings K1
+        for (n, scale, depth) in [(8192, 30, 4), (16384, 40, 8), (32768, 40, 12), (32768, 50, 14)] {
+            let params = params(n, scale, depth, Bits128).unwrap();
+            assert!(params.security_bits() >= 128 && params.chain().value_bits == 9, "{params:?}");
+        }
+        for (n, scale, depth, depth_max, degree_min) in [
+            (4096, 30, 5, Some(1), Some(16384)),
+            (8192, 40, 8, Some(3), Some(16384)),
+            (16384, 40, 12, Some(8), Some(32768)),
+        ] {
+            let Err(ParamsError::InsufficientSecurity { depth_max: found, degree_min: degree, security_bits, .. }) =
+                params(n, scale, depth, Bits128)
+            else {
+                panic!("({n}, {scale}, {depth}) is not secure")
+            };
+            assert_eq!((found, degree), (depth_max, degree_min), "({n}, {scale}, {depth})");
+            let testing = params(n, scale, depth, Testing).unwrap();
+            assert!(testing.security_bits() < 128 && testing.security_bits().abs_diff(security_bits) < 10);
+        }
+    }
+
+    #[test]
+    fn the_deepest_secure_chains_reach_those_of_the_literature() {
+        use SecurityLevel::{Bits128, Bits192, Bits256};
+        // facts of independent tables: nested chains of single long primes
+        let known = [
+            (Bits128, 4096, 30, 1),
+            (Bits128, 8192, 30, 4),
+            (Bits128, 8192, 40, 3),
+            (Bits128, 8192, 50, 2),
+            (Bits128, 16384, 30, 11),
+            (Bits128, 16384, 40, 8),
+            (Bits128, 16384, 50, 6),
+            (Bits128, 32768, 30, 14),
+            (Bits128, 32768, 50, 14),
+            (Bits192, 8192, 30, 2),
+            (Bits192, 16384, 40, 5),
+            (Bits192, 32768, 40, 12),
+            (Bits256, 16384, 30, 5),
+            (Bits256, 32768, 30, 13),
+            (Bits256, 32768, 50, 7),
+        ];
+        for (security, n, scale, depth) in known {
+            assert!(depth_max(n, scale, security).is_some_and(|found| found >= depth), "{security:?} {n} {scale}");
+        }
+        assert_eq!([64, 256].map(|n| depth_max(n, 40, Bits128)), [None, None], "testing degrees protect nothing");
+    }
+
+    #[test]
+    fn chains_keep_what_they_promise() {
+        for (params, literal) in samples() {
+            let (chain, n) = (params.chain(), params.n());
+            let words: Vec<u32> = chain.primes.iter().map(|prime| prime.q()).collect();
+            assert!(words.iter().enumerate().all(|(at, q)| !words[..at].contains(q)), "{literal:?} repeats a prime");
+            assert!(words.iter().all(|q| q % (2 * n as u32) == 1), "{literal:?}");
+            assert_eq!(params.level_max(), literal.max_depth as usize);
+            let scale_bits = f64::from(params.scale_bits_effective());
+            for (at, level) in chain.levels.iter().enumerate() {
+                assert!(level.primes.is_sorted() && *level.primes.last().unwrap() < chain.ciphertext_primes());
+                assert!(
+                    (level.scale.log2() - scale_bits).abs() < 2.5,
+                    "{literal:?} level {at}: {}",
+                    level.scale.log2()
+                );
+                let head = level.log_modulus - level.scale.log2() - scale_bits * at as f64;
+                let deviation = if at == 0 { 0.75 } else { 3.75 };
+                assert!(head > f64::from(chain.value_bits + 1) - deviation, "{literal:?} level {at}: {head}");
+            }
+            for kind in [PartKind::Relinearization, PartKind::Galois(5)] {
+                let digits = params.digits(kind, params.level_max());
+                assert!(digits.concat().into_iter().eq(0..chain.ciphertext_primes()), "every prime is of one digit");
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_has_the_scale_of_the_level_below() {
+        for (params, literal) in samples() {
+            for pair in params.chain().levels.windows(2) {
+                let of = |a: &Level, b: &Level| -> f64 {
+                    let only = a.primes.iter().filter(|at| !b.primes.contains(at));
+                    only.map(|&at| f64::from(params.primes()[at].q())).product()
+                };
+                let product = pair[1].scale * pair[1].scale * of(&pair[0], &pair[1]) / of(&pair[1], &pair[0]);
+                assert!((product / pair[0].scale - 1.0).abs() < 1e-14, "{literal:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn chains_of_this_version_never_change() {
+        use sha2::{Digest, Sha256};
+        let mut hash = Sha256::new();
+        for (params, _) in samples() {
+            let chain = params.chain();
+            chain.primes.iter().for_each(|prime| hash.update(prime.q().to_le_bytes()));
+            hash.update([chain.special as u8, chain.value_bits as u8]);
+            for level in &chain.levels {
+                level.primes.iter().for_each(|&at| hash.update([at as u8]));
+                hash.update(level.scale.to_le_bytes());
+            }
+        }
+        let digest = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(digest, PINNED, "containers name version {}", crate::ckks::chain::CHAIN_VERSION);
+    }
+    const PINNED: &str = "976a1faebbdf5efc";
+
+    #[test]
+    fn fields_out_of_range_and_small_scales() {
+        for (n, scale, depth) in
+            [(128, 40, 3), (65536, 40, 3), (4096, 9, 1), (4096, 51, 1), (4096, 30, 0), (4096, 30, 15)]
+        {
+            let refused = params(n, scale, depth, SecurityLevel::Testing);
+            assert!(matches!(refused, Err(ParamsError::OutOfRange(_))), "({n}, {scale}, {depth})");
+        }
+        let small = params(4096, 15, 5, SecurityLevel::Testing).unwrap();
+        assert_eq!((small.literal().scale_bits, small.scale_bits_effective()), (15, 25));
+    }
+
+    /// Parameters of every degree, of short and long scales, shallow and deep.
+    fn samples() -> Vec<(Params, ParamsLiteral)> {
+        let mut out = Vec::new();
+        for poly_degree in POLY_DEGREES {
+            for (scale_bits, max_depth) in [(10, 5), (25, 14), (30, 5), (33, 9), (37, 3), (40, 14), (45, 8), (50, 14)] {
+                let literal = ParamsLiteral {
+                    poly_degree,
+                    scale_bits,
+                    max_depth,
+                    security: SecurityLevel::Testing,
+                    bootstrap: false,
+                };
+                out.push((Params::new(literal).unwrap(), literal));
+            }
+        }
+        for (poly_degree, scale_bits, max_depth) in [(8192, 40, 3), (16384, 40, 8), (32768, 50, 14)] {
+            let literal = ParamsLiteral {
+                poly_degree,
+                scale_bits,
+                max_depth,
+                security: SecurityLevel::Bits128,
+                bootstrap: false,
+            };
+            out.push((Params::new(literal).unwrap(), literal));
+        }
+        out
+    }
+}
