@@ -2,10 +2,14 @@
 
 pub(crate) mod ahead;
 mod arena;
+pub mod automorphism;
+pub mod base_convert;
+pub(crate) mod gadget;
 mod host_memory;
 pub(crate) mod memory;
 pub mod mul_add;
 pub mod ntt;
+pub(crate) mod pointwise;
 pub(crate) mod simd;
 
 use crate::backend::{Backend, DeviceInfo};

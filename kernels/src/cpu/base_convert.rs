@@ -1,0 +1,201 @@
+//! Base conversion: a polynomial known modulo a few primes, read as the integers nearest to 0, modulo other primes (full-RNS
+//! conversion of Halevi, Polyakov, Shoup, eprint 2018/117, 2.2, with the quotient in fixed point).
+//!
+//! With `A` the product of the source primes `a_i` and `x` in coefficients:
+//!
+//! ```text
+//! (1) y_i = x_i scale_i mod a_i                              scale_i = (A / a_i)^-1, and what else is asked for
+//! (2) v   = floor(sum of y_i / a_i + 1/2)                    fractions of 28 bits
+//! (3) out = (sum of y_i (A / a_i) - v A) factor mod p        for each target prime p
+//! ```
+//!
+//! Sum and quotient are integers, so every device gives the same words. An `x` within `2^-24 A` of `A / 2` may become `x - A`
+//! or `x`: either is a representative, and the error of a switch is the same.
+
+use crate::cpu::ntt::reduce;
+use crate::cpu::simd::{Isa, Simd};
+use crate::modular::Modulus;
+use crate::ring::Root;
+
+/// Source primes at most: as many products and the quotient's fit a word after the reduction.
+pub const SOURCES_MAX: usize = 11;
+/// Bits of a fraction.
+const FRACTION_BITS: u32 = 28;
+
+/// The constants of one conversion.
+pub struct Conversion {
+    sources: Vec<Source>,
+    targets: Vec<Target>,
+}
+
+struct Source {
+    modulus: Modulus,
+    scale: Root,
+    /// `floor(2^(30 + bits) / a_i)`: times `y_i 2^(30 - bits)`, the high word is the fraction.
+    fraction: u32,
+}
+
+struct Target {
+    modulus: Modulus,
+    /// `(A / a_i) factor 2^32` for each source, then `-A factor 2^32`, modulo p.
+    factors: Vec<u32>,
+}
+
+impl Conversion {
+    /// From primes and what their residues are multiplied by before, to primes and what the result is multiplied by, `[0, p)`.
+    ///
+    /// # Panics
+    /// When there is no source, or more than [`SOURCES_MAX`].
+    pub fn new(sources: &[(Modulus, u32)], targets: &[(Modulus, u32)]) -> Conversion {
+        assert!((1..=SOURCES_MAX).contains(&sources.len()), "a conversion has 1 to {SOURCES_MAX} sources");
+        let product_but = |at: usize, p: Modulus| {
+            let others = sources.iter().enumerate().filter(|(other, _)| *other != at);
+            others.fold(1 % p.q(), |product, (_, (a, _))| p.mul(product, a.q() % p.q()))
+        };
+        let source = |(at, &(a, scale)): (usize, &(Modulus, u32))| Source {
+            modulus: a,
+            scale: Root::new(a, a.mul(scale, a.inverse(product_but(at, a)))),
+            fraction: ((1u64 << (30 + a.bits())) / u64::from(a.q())) as u32,
+        };
+        let target = |&(p, factor): &(Modulus, u32)| {
+            let montgomery = p.mul(p.pow(2 % p.q(), 32), factor);
+            let of_sources = (0..sources.len()).map(|at| p.mul(product_but(at, p), montgomery));
+            let of_quotient = p.sub(0, p.mul(product_but(usize::MAX, p), montgomery));
+            Target { modulus: p, factors: of_sources.chain([of_quotient]).collect() }
+        };
+        Conversion {
+            sources: sources.iter().enumerate().map(source).collect(),
+            targets: targets.iter().map(target).collect(),
+        }
+    }
+
+    /// Steps (1) and (2), in place: `rows` is `[sources][N]` words of any size, and becomes the `y_i` in `[0, a_i)`, followed by the
+    /// quotients, `[sources + 1][N]`.
+    pub(crate) fn scale(&self, isa: Isa, polynomial_size: usize, rows: &mut [u32]) {
+        assert_eq!(rows.len(), (self.sources.len() + 1) * polynomial_size, "a row a source, and one of quotients");
+        dispatch_scale(isa, &self.sources, polynomial_size, rows);
+    }
+
+    /// Step (3) for the target of this number: `rows` as [`Conversion::scale`] leaves them; out in `[0, 2p)`.
+    pub(crate) fn convert(&self, isa: Isa, rows: &[u32], target: usize, out: &mut [u32]) {
+        let target = &self.targets[target];
+        assert_eq!(rows.len(), target.factors.len() * out.len(), "a row a source, and one of quotients");
+        dispatch_convert(isa, rows, target, out);
+    }
+}
+
+#[inline(always)]
+unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
+    unsafe {
+        let (rows, quotients) = rows.split_at_mut(sources.len() * n);
+        for at in (0..n).step_by(S::LANES) {
+            let mut sum = S::splat(1 << (FRACTION_BITS - 1));
+            for (source, row) in sources.iter().zip(rows.chunks_exact_mut(n)) {
+                let q = S::splat(source.modulus.q());
+                let place = row.as_mut_ptr().add(at);
+                let x = S::load(place);
+                // (1) y_i = x_i scale_i mod a_i
+                let quotient = S::mul_high_uniform(x, S::splat(source.scale.companion));
+                let lazy = S::sub(S::mul_low(x, S::splat(source.scale.value)), S::mul_low(quotient, q));
+                let y = reduce::<S>(lazy, q);
+                S::store(place, y);
+                // (2) sum <- sum + y_i / a_i
+                let shifted = S::shift_left_by(y, S::splat(Modulus::BITS_MAX - source.modulus.bits()));
+                sum = S::add(sum, S::mul_high_uniform(shifted, S::splat(source.fraction)));
+            }
+            S::store(quotients.as_mut_ptr().add(at), S::shift_right(sum, FRACTION_BITS));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    unsafe {
+        match target.factors.len() {
+            2 => convert_of::<S, 2>(rows, target, out),
+            3 => convert_of::<S, 3>(rows, target, out),
+            4 => convert_of::<S, 4>(rows, target, out),
+            5 => convert_of::<S, 5>(rows, target, out),
+            6 => convert_of::<S, 6>(rows, target, out),
+            7 => convert_of::<S, 7>(rows, target, out),
+            8 => convert_of::<S, 8>(rows, target, out),
+            9 => convert_of::<S, 9>(rows, target, out),
+            10 => convert_of::<S, 10>(rows, target, out),
+            11 => convert_of::<S, 11>(rows, target, out),
+            _ => convert_of::<S, 12>(rows, target, out),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    unsafe {
+        let n = out.len();
+        let factors: [S::V; ROWS] = std::array::from_fn(|i| S::splat(target.factors[i]));
+        let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
+        let inverse = S::splat(target.modulus.montgomery_inverse());
+        for at in (0..n).step_by(S::LANES) {
+            // (3) out = sum of y_i factor_i; the reduced sum is at most (ROWS / 4 + 1) p, so below 4p
+            let mut sum = S::wide_zero();
+            for i in 0..ROWS {
+                sum = S::mul_add_wide(sum, S::load(rows.as_ptr().add(i * n + at)), factors[i]);
+            }
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(S::montgomery(sum, q, inverse), q2));
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    fn dispatch_scale = scale_rows(sources: &[Source], n: usize, rows: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_convert = convert_row(rows: &[u32], target: &Target, out: &mut [u32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::primes::nearest_to_power;
+    use crate::ring::tests::words;
+
+    /// The definition in big integers: products of up to 11 primes of 30 bits as vectors of words would be needed, so three suffice.
+    fn expected(sources: &[(Modulus, u32)], x: &[u32], p: Modulus, factor: u32) -> i128 {
+        let all: i128 = sources.iter().map(|(a, _)| i128::from(a.q())).product();
+        let mut value = 0i128;
+        for ((a, scale), &x) in sources.iter().zip(x) {
+            let rest = all / i128::from(a.q());
+            let inverse = a.inverse((rest % i128::from(a.q())) as u32);
+            value += i128::from(a.mul(a.mul(x % a.q(), *scale), inverse)) * rest;
+        }
+        let value = value % all;
+        let centred = if 2 * value > all { value - all } else { value };
+        (centred * i128::from(factor)).rem_euclid(i128::from(p.q()))
+    }
+
+    #[test]
+    fn conversions_are_those_of_the_integers_nearest_to_0_on_every_instruction_set() {
+        let n = 64;
+        let prime = |bits: u32, at: usize| Modulus::new(nearest_to_power(n, bits, at + 1)[at]);
+        for sizes in [&[30][..], &[18], &[30, 20], &[30, 29, 25], &[19, 19, 30]] {
+            let sources: Vec<_> = sizes.iter().enumerate().map(|(i, &b)| (prime(b, i), 12_345 + i as u32)).collect();
+            let targets = [(prime(30, 7), 1), (prime(18, 5), 999), (prime(27, 0), 54_321)];
+            let conversion = Conversion::new(&sources, &targets);
+            for isa in Isa::available() {
+                let mut rows = words(sources.len() * n, 5, u32::MAX);
+                let x = rows.clone();
+                rows.extend(vec![0; n]);
+                conversion.scale(isa, n, &mut rows);
+                for (at, &(p, factor)) in targets.iter().enumerate() {
+                    let mut out = vec![0; n];
+                    conversion.convert(isa, &rows, at, &mut out);
+                    for i in 0..n {
+                        let of_i: Vec<u32> = (0..sources.len()).map(|row| x[row * n + i]).collect();
+                        assert!(out[i] < 2 * p.q());
+                        let found = i128::from(p.reduce_once(out[i]));
+                        assert_eq!(found, expected(&sources, &of_i, p, factor), "{sizes:?} {isa:?} {i}");
+                    }
+                }
+            }
+        }
+    }
+}

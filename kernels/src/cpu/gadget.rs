@@ -1,0 +1,100 @@
+//! Products of digits with the rows of a key, summed: the inner loop of every key switch (eprint 2018/931, 3.2; hybrid form: Han,
+//! Ki, eprint 2019/688).
+
+use crate::cpu::ntt::reduce;
+use crate::cpu::simd::{Isa, Simd};
+use crate::modular::Modulus;
+
+/// Products whose sum's reduction fits a word.
+const TOGETHER: usize = 12;
+
+/// Words of the key for one prime: `[N / lanes][digits][2][lanes]`, each times `2^32`, so that the loop reads one stream.
+pub(crate) fn arrange(lanes: usize, modulus: Modulus, digits: &[[&[u32]; 2]], out: &mut [u32]) {
+    let n = digits[0][0].len();
+    assert_eq!(out.len(), 2 * digits.len() * n, "both polynomials of each digit");
+    let montgomery = modulus.pow(2 % modulus.q(), 32);
+    for (at, out) in out.chunks_exact_mut(2 * digits.len() * lanes).enumerate() {
+        for (row, out) in digits.iter().flatten().zip(out.chunks_exact_mut(lanes)) {
+            for (out, &word) in out.iter_mut().zip(&row[at * lanes..]) {
+                *out = modulus.mul(word, montgomery);
+            }
+        }
+    }
+}
+
+/// `out_c = sum over j of d_j key_jc mod p`: `digits` are rows in `[0, 2p)`, `key` as [`arrange`] leaves it, `out` two rows in
+/// `[0, 2p)`.
+pub(crate) fn product(isa: Isa, modulus: Modulus, digits: &[&[u32]], key: &[u32], out: [&mut [u32]; 2]) {
+    let n = out[0].len();
+    assert!(!digits.is_empty() && digits.iter().all(|row| row.len() == n) && out[1].len() == n, "rows of one degree");
+    assert_eq!(key.len(), 2 * digits.len() * n, "both polynomials of each digit");
+    dispatch_product(isa, modulus, digits, key, out);
+}
+
+#[inline(always)]
+unsafe fn product_rows<S: Simd>(modulus: Modulus, digits: &[&[u32]], key: &[u32], out: [&mut [u32]; 2]) {
+    unsafe {
+        let (q, q2) = (S::splat(modulus.q()), S::splat(2 * modulus.q()));
+        let inverse = S::splat(modulus.montgomery_inverse());
+        let mut key = key.as_ptr();
+        let [out_0, out_1] = out;
+        for at in (0..out_0.len()).step_by(S::LANES) {
+            let mut sums = [S::splat(0); 2];
+            for digits in digits.chunks(TOGETHER) {
+                let mut wide = [S::wide_zero(); 2];
+                for row in digits {
+                    // (1) sum_c <- sum_c + d_j key_jc
+                    let digit = reduce::<S>(S::load(row.as_ptr().add(at)), q);
+                    wide[0] = S::mul_add_wide(wide[0], digit, S::load(key));
+                    wide[1] = S::mul_add_wide(wide[1], digit, S::load(key.add(S::LANES)));
+                    key = key.add(2 * S::LANES);
+                }
+                // (2) at most (12 / 4 + 1) p, so below 4p
+                for c in 0..2 {
+                    let reduced = reduce::<S>(S::montgomery(wide[c], q, inverse), q2);
+                    sums[c] = reduce::<S>(S::add(sums[c], reduced), q2);
+                }
+            }
+            S::store(out_0.as_mut_ptr().add(at), sums[0]);
+            S::store(out_1.as_mut_ptr().add(at), sums[1]);
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    fn dispatch_product = product_rows(modulus: Modulus, digits: &[&[u32]], key: &[u32], out: [&mut [u32]; 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::tests::words;
+
+    #[test]
+    fn products_are_summed_by_their_definition_for_few_and_many_digits() {
+        let n = 256;
+        for q in [786_433, 1_073_479_681] {
+            let m = Modulus::new(q);
+            for count in [1, 3, 12, 13, 25] {
+                let row = |seed: usize, bound: u32| words(n, seed as u32, bound);
+                let digits: Vec<Vec<u32>> = (0..count).map(|j| row(j, 2 * q)).collect();
+                let keys: Vec<[Vec<u32>; 2]> = (0..count).map(|j| [row(100 + j, q), row(200 + j, q)]).collect();
+                for isa in Isa::available() {
+                    let mut arranged = vec![0; 2 * count * n];
+                    let rows: Vec<[&[u32]; 2]> = keys.iter().map(|[b, a]| [&b[..], &a[..]]).collect();
+                    arrange(isa.lanes(), m, &rows, &mut arranged);
+                    let refs: Vec<&[u32]> = digits.iter().map(|row| &row[..]).collect();
+                    let mut out = [vec![0; n], vec![0; n]];
+                    let [b, a] = &mut out;
+                    product(isa, m, &refs, &arranged, [b, a]);
+                    for (c, out) in out.iter().enumerate() {
+                        for i in 0..n {
+                            let sum = (0..count).fold(0, |sum, j| m.add(sum, m.mul(digits[j][i] % q, keys[j][c][i])));
+                            assert!(out[i] < 2 * q && m.reduce_once(out[i]) == sum, "{q} {count} {isa:?} {c} {i}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

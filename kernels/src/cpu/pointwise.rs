@@ -1,0 +1,244 @@
+//! Sums and products of rows of one prime, word by word.
+
+use crate::cpu::ntt::reduce;
+use crate::cpu::simd::{Isa, Simd};
+use crate::modular::Modulus;
+use crate::ring::Root;
+
+/// `q`, `2q` and `1 / q mod 2^32` in every lane.
+struct Lanes<S: Simd> {
+    q: S::V,
+    q2: S::V,
+    inverse: S::V,
+}
+
+impl<S: Simd> Lanes<S> {
+    #[inline(always)]
+    unsafe fn of(modulus: Modulus) -> Self {
+        unsafe {
+            let inverse = S::splat(modulus.montgomery_inverse());
+            Lanes { q: S::splat(modulus.q()), q2: S::splat(2 * modulus.q()), inverse }
+        }
+    }
+
+    /// `x w` in `[0, 2q)`, any `x`.
+    #[inline(always)]
+    unsafe fn times(&self, x: S::V, w: Root) -> S::V {
+        unsafe {
+            let quotient = S::mul_high_uniform(x, S::splat(w.companion));
+            S::sub(S::mul_low(x, S::splat(w.value)), S::mul_low(quotient, self.q))
+        }
+    }
+
+    /// `sum / 2^32` of a sum below `4 q^2 <= q 2^32`, in `[0, 2q)`.
+    #[inline(always)]
+    unsafe fn reduced(&self, sum: S::Wide) -> S::V {
+        unsafe { S::montgomery(sum, self.q, self.inverse) }
+    }
+}
+
+/// `out = a + b`; rows in `[0, q)`.
+pub(crate) fn add(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    dispatch_add(isa, modulus, a, b, out);
+}
+
+/// `out = a - b`; rows in `[0, q)`.
+pub(crate) fn sub(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    dispatch_sub(isa, modulus, a, b, out);
+}
+
+/// `out = x w`, any words; out in `[0, q)`.
+pub(crate) fn scale(isa: Isa, modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
+    assert_eq!(x.len(), out.len(), "rows of one degree");
+    dispatch_scale(isa, modulus, x, w, out);
+}
+
+/// `out = a b`; rows in `[0, q)`.
+pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    assert!(a.len() == out.len() && b.len() == out.len(), "rows of one degree");
+    let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
+    dispatch_multiply(isa, modulus, a, b, square, out);
+}
+
+/// The product of two ciphertexts: `a = (a0, a1)`, `b = (b0, b1)` in `[0, q)` to `a0 b0 / 2^32`, `(a0 b1 + a1 b0) / 2^32` and
+/// `a1 b1`, in `[0, 2q)`.
+pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], out: [&mut [u32]; 3]) {
+    let n = a[0].len();
+    let inputs = a.iter().chain(&b).all(|row| row.len() == n);
+    assert!(inputs && out.iter().all(|row| row.len() == n), "rows of one degree");
+    let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
+    dispatch_tensor(isa, modulus, a, b, square, out);
+}
+
+/// `out = t + x w`, and `+ y z` where there is a second product: `t` in `[0, 2q)`, `x` and `y` any words; out in `[0, q)`.
+pub(crate) fn combine(
+    isa: Isa,
+    modulus: Modulus,
+    t: &[u32],
+    first: (&[u32], Root),
+    second: Option<(&[u32], Root)>,
+    out: &mut [u32],
+) {
+    let n = out.len();
+    let second_fits = second.is_none_or(|(y, _)| y.len() == n);
+    assert!(t.len() == n && first.0.len() == n && second_fits, "rows of one degree");
+    dispatch_combine(isa, modulus, t, first, second, out);
+}
+
+#[inline(always)]
+unsafe fn add_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out.len()).step_by(S::LANES) {
+            let sum = S::add(S::load(a.as_ptr().add(at)), S::load(b.as_ptr().add(at)));
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(sum, m.q));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn sub_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out.len()).step_by(S::LANES) {
+            let difference = S::sub(S::add(S::load(a.as_ptr().add(at)), m.q), S::load(b.as_ptr().add(at)));
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(difference, m.q));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn scale_row<S: Simd>(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out.len()).step_by(S::LANES) {
+            let product = m.times(S::load(x.as_ptr().add(at)), w);
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(product, m.q));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn multiply_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], square: Root, out: &mut [u32]) {
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out.len()).step_by(S::LANES) {
+            let product = S::mul_add_wide(S::wide_zero(), S::load(a.as_ptr().add(at)), S::load(b.as_ptr().add(at)));
+            let product = m.times(m.reduced(product), square);
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(product, m.q));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tensor_rows<S: Simd>(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3]) {
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        let [out_0, out_1, out_2] = out;
+        for at in (0..out_0.len()).step_by(S::LANES) {
+            let [a0, a1] = a.map(|row| S::load(row.as_ptr().add(at)));
+            let [b0, b1] = b.map(|row| S::load(row.as_ptr().add(at)));
+            let zero = S::wide_zero();
+            let product = m.reduced(S::mul_add_wide(zero, a0, b0));
+            let cross = m.reduced(S::mul_add_wide(S::mul_add_wide(zero, a0, b1), a1, b0));
+            let last = m.times(m.reduced(S::mul_add_wide(zero, a1, b1)), square);
+            S::store(out_0.as_mut_ptr().add(at), product);
+            S::store(out_1.as_mut_ptr().add(at), cross);
+            S::store(out_2.as_mut_ptr().add(at), last);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn combine_rows<S: Simd>(
+    modulus: Modulus,
+    t: &[u32],
+    first: (&[u32], Root),
+    second: Option<(&[u32], Root)>,
+    out: &mut [u32],
+) {
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out.len()).step_by(S::LANES) {
+            let mut sum = S::add(S::load(t.as_ptr().add(at)), m.times(S::load(first.0.as_ptr().add(at)), first.1));
+            if let Some((y, z)) = second {
+                sum = S::add(reduce::<S>(sum, m.q2), m.times(S::load(y.as_ptr().add(at)), z));
+            }
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(reduce::<S>(sum, m.q2), m.q));
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    fn dispatch_add = add_rows(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_sub = sub_rows(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_scale = scale_row(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_multiply = multiply_rows(modulus: Modulus, a: &[u32], b: &[u32], square: Root, out: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_tensor = tensor_rows(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_combine = combine_rows(
+        modulus: Modulus,
+        t: &[u32],
+        first: (&[u32], Root),
+        second: Option<(&[u32], Root)>,
+        out: &mut [u32],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modular::tests::PRIMES;
+    use crate::ring::tests::words;
+
+    #[test]
+    fn rows_are_computed_word_by_word_on_every_instruction_set() {
+        let n = 64;
+        for m in PRIMES.into_iter().filter(|&q| q > 1 << 17).map(Modulus::new) {
+            let q = m.q();
+            let [a0, a1, b0, b1] = [1, 2, 3, 4].map(|seed| words(n, seed, q));
+            let [lazy, any] = [words(n, 5, 2 * q), words(n, 6, u32::MAX)];
+            let (w, z) = (Root::new(m, q - 2), Root::new(m, q / 3));
+            let montgomery = m.inverse(m.pow(2, 32));
+            for isa in Isa::available() {
+                let mut out = [(); 3].map(|()| vec![0; n]);
+                add(isa, m, &a0, &b0, &mut out[0]);
+                sub(isa, m, &a0, &b0, &mut out[1]);
+                multiply(isa, m, &a0, &b0, &mut out[2]);
+                for i in 0..n {
+                    let expected = [m.add(a0[i], b0[i]), m.sub(a0[i], b0[i]), m.mul(a0[i], b0[i])];
+                    assert_eq!([out[0][i], out[1][i], out[2][i]], expected, "{q} {isa:?} {i}");
+                }
+                scale(isa, m, &any, w, &mut out[0]);
+                combine(isa, m, &lazy, (&any, w), None, &mut out[1]);
+                combine(isa, m, &lazy, (&any, w), Some((&b1, z)), &mut out[2]);
+                for i in 0..n {
+                    let scaled = m.mul(any[i] % q, w.value);
+                    let sum = m.add(scaled, lazy[i] % q);
+                    let expected = [scaled, sum, m.add(sum, m.mul(b1[i], z.value))];
+                    assert_eq!([out[0][i], out[1][i], out[2][i]], expected, "{q} {isa:?} {i}");
+                }
+                let [d0, d1, d2] = &mut out;
+                tensor(isa, m, [&a0, &a1], [&b0, &b1], [d0, d1, d2]);
+                for i in 0..n {
+                    assert!(out.iter().all(|row| row[i] < 2 * q));
+                    let cross = m.add(m.mul(a0[i], b1[i]), m.mul(a1[i], b0[i]));
+                    let expected =
+                        [m.mul(m.mul(a0[i], b0[i]), montgomery), m.mul(cross, montgomery), m.mul(a1[i], b1[i])];
+                    assert_eq!([0, 1, 2].map(|c| out[c][i] % q), expected, "{q} {isa:?} {i}");
+                }
+            }
+        }
+    }
+}
