@@ -3,6 +3,7 @@
 //! A plaintext is a vector of `N / 2` numbers, its slots. Primes are below `2^30`; a ciphertext modulus is a set of them ([`Chain`]).
 
 pub mod chain;
+pub mod cpu;
 pub mod params;
 
 pub use chain::{Chain, Level};

@@ -22,18 +22,20 @@ pub(crate) fn arrange(lanes: usize, modulus: Modulus, digits: &[[&[u32]; 2]], ou
     }
 }
 
-/// `out_c = sum over j of d_j key_jc mod p`: `digits` are rows in `[0, 2p)`, `key` as [`arrange`] leaves it, `out` two rows in
-/// `[0, 2p)`.
-pub(crate) fn product(isa: Isa, modulus: Modulus, digits: &[&[u32]], key: &[u32], out: [&mut [u32]; 2]) {
+/// `out_c = sum over j of d_j key_jc mod p`: `digits` are numbers of digits with their rows in `[0, 2p)`, not all of the key's where a
+/// ciphertext has fewer primes than the key; `key` as [`arrange`] leaves it, `out` two rows in `[0, 2p)`.
+pub(crate) fn product(isa: Isa, modulus: Modulus, digits: &[(usize, &[u32])], key: &[u32], out: [&mut [u32]; 2]) {
     let n = out[0].len();
-    assert!(!digits.is_empty() && digits.iter().all(|row| row.len() == n) && out[1].len() == n, "rows of one degree");
-    assert_eq!(key.len(), 2 * digits.len() * n, "both polynomials of each digit");
+    assert!(out[1].len() == n && key.len().is_multiple_of(2 * n), "rows of one degree");
+    let of_key = key.len() / (2 * n);
+    assert!(digits.iter().all(|(digit, row)| *digit < of_key && row.len() == n), "digits of the key");
     dispatch_product(isa, modulus, digits, key, out);
 }
 
 #[inline(always)]
-unsafe fn product_rows<S: Simd>(modulus: Modulus, digits: &[&[u32]], key: &[u32], out: [&mut [u32]; 2]) {
+unsafe fn product_rows<S: Simd>(modulus: Modulus, digits: &[(usize, &[u32])], key: &[u32], out: [&mut [u32]; 2]) {
     unsafe {
+        let step = key.len() / out[0].len() * S::LANES;
         let (q, q2) = (S::splat(modulus.q()), S::splat(2 * modulus.q()));
         let inverse = S::splat(modulus.montgomery_inverse());
         let mut key = key.as_ptr();
@@ -42,12 +44,12 @@ unsafe fn product_rows<S: Simd>(modulus: Modulus, digits: &[&[u32]], key: &[u32]
             let mut sums = [S::splat(0); 2];
             for digits in digits.chunks(TOGETHER) {
                 let mut wide = [S::wide_zero(); 2];
-                for row in digits {
+                for (digit, row) in digits {
+                    let key = key.add(2 * digit * S::LANES);
                     // (1) sum_c <- sum_c + d_j key_jc
-                    let digit = reduce::<S>(S::load(row.as_ptr().add(at)), q);
-                    wide[0] = S::mul_add_wide(wide[0], digit, S::load(key));
-                    wide[1] = S::mul_add_wide(wide[1], digit, S::load(key.add(S::LANES)));
-                    key = key.add(2 * S::LANES);
+                    let d = reduce::<S>(S::load(row.as_ptr().add(at)), q);
+                    wide[0] = S::mul_add_wide(wide[0], d, S::load(key));
+                    wide[1] = S::mul_add_wide(wide[1], d, S::load(key.add(S::LANES)));
                 }
                 // (2) at most (12 / 4 + 1) p, so below 4p
                 for c in 0..2 {
@@ -57,12 +59,18 @@ unsafe fn product_rows<S: Simd>(modulus: Modulus, digits: &[&[u32]], key: &[u32]
             }
             S::store(out_0.as_mut_ptr().add(at), sums[0]);
             S::store(out_1.as_mut_ptr().add(at), sums[1]);
+            key = key.add(step);
         }
     }
 }
 
 crate::cpu::simd::dispatch! {
-    fn dispatch_product = product_rows(modulus: Modulus, digits: &[&[u32]], key: &[u32], out: [&mut [u32]; 2])
+    fn dispatch_product = product_rows(
+        modulus: Modulus,
+        digits: &[(usize, &[u32])],
+        key: &[u32],
+        out: [&mut [u32]; 2],
+    )
 }
 
 #[cfg(test)]
@@ -83,13 +91,18 @@ mod tests {
                     let mut arranged = vec![0; 2 * count * n];
                     let rows: Vec<[&[u32]; 2]> = keys.iter().map(|[b, a]| [&b[..], &a[..]]).collect();
                     arrange(isa.lanes(), m, &rows, &mut arranged);
-                    let refs: Vec<&[u32]> = digits.iter().map(|row| &row[..]).collect();
+                    // all but the second
+                    let present = |at: &usize| *at != 1;
+                    let refs: Vec<(usize, &[u32])> =
+                        (0..count).filter(present).map(|at| (at, &digits[at][..])).collect();
                     let mut out = [vec![0; n], vec![0; n]];
                     let [b, a] = &mut out;
                     product(isa, m, &refs, &arranged, [b, a]);
                     for (c, out) in out.iter().enumerate() {
                         for i in 0..n {
-                            let sum = (0..count).fold(0, |sum, j| m.add(sum, m.mul(digits[j][i] % q, keys[j][c][i])));
+                            let sum = (0..count)
+                                .filter(present)
+                                .fold(0, |sum, j| m.add(sum, m.mul(digits[j][i] % q, keys[j][c][i])));
                             assert!(out[i] < 2 * q && m.reduce_once(out[i]) == sum, "{q} {count} {isa:?} {c} {i}");
                         }
                     }

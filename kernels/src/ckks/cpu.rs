@@ -1,0 +1,207 @@
+//! Arithmetic on the processor: rows of residues in the reading order of [`crate::cpu::ntt`].
+//!
+//! A ciphertext is rows `[2][primes of its level][N]`. Results are the same words on every instruction set, up to that order.
+
+mod constants;
+mod key;
+mod scratch;
+mod switch;
+
+use std::sync::Arc;
+
+use constants::Constants;
+pub use key::LoadedPart;
+use scratch::Pool;
+pub use switch::Decomposed;
+
+use super::params::Params;
+use crate::cpu::automorphism::{Permutation, swap_order};
+use crate::cpu::ntt::NttTables;
+use crate::cpu::simd::Isa;
+use crate::cpu::{for_each, pointwise};
+use crate::error::Result;
+use crate::ring::{Ring, Root};
+
+/// Rows of a polynomial or a ciphertext.
+pub type Rows<'a> = &'a [&'a [u32]];
+/// Rows that are written.
+pub type RowsMut<'a, 'b> = &'a mut [&'b mut [u32]];
+
+/// Evaluates operations under one parameter set.
+pub struct Evaluator {
+    params: Params,
+    isa: Isa,
+    threads: usize,
+    /// Of each prime.
+    tables: Vec<NttTables>,
+    constants: Constants,
+    pool: Pool,
+}
+
+impl Evaluator {
+    /// For these parameters, on an instruction set of this processor and so many threads.
+    ///
+    /// # Panics
+    /// When this processor has not that instruction set.
+    pub fn new(params: &Params, isa: Isa, threads: usize) -> Evaluator {
+        let ring = |&prime| NttTables::new(isa, Arc::new(Ring::new(prime, params.n())));
+        let tables: Vec<NttTables> = params.primes().iter().map(ring).collect();
+        Evaluator {
+            params: params.clone(),
+            // the same for all primes, and a narrower one at small degrees
+            isa: tables[0].isa(),
+            threads: if cfg!(feature = "parallel") { threads.max(1) } else { 1 },
+            tables,
+            constants: Constants::default(),
+            pool: Pool::new(params.n()),
+        }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// A row in the order of [`Ring::forward`] to reading order, or back.
+    pub fn swap_order(&self, row: &[u32], out: &mut [u32]) {
+        swap_order(&self.tables[0], row, out);
+    }
+
+    /// `out = a + b`, of ciphertexts of one level and scale.
+    pub fn add(&self, level: usize, a: Rows<'_>, b: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        self.each_row(level, out, |prime, at, out| {
+            pointwise::add(self.isa, self.params.primes()[prime], a[at], b[at], out);
+        })
+    }
+
+    /// `out = a - b`, of ciphertexts of one level and scale.
+    pub fn sub(&self, level: usize, a: Rows<'_>, b: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        self.each_row(level, out, |prime, at, out| {
+            pointwise::sub(self.isa, self.params.primes()[prime], a[at], b[at], out);
+        })
+    }
+
+    /// `out = a + plain`: `plain` is a polynomial of the ciphertext's scale, added to its first one.
+    pub fn add_plain(&self, level: usize, a: Rows<'_>, plain: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        self.each_row(level, out, |prime, at, out| match plain.get(at) {
+            Some(plain) => pointwise::add(self.isa, self.params.primes()[prime], a[at], plain, out),
+            None => out.copy_from_slice(a[at]),
+        })
+    }
+
+    /// `out = a plain`, of the product of their scales.
+    pub fn multiply_plain(&self, level: usize, a: Rows<'_>, plain: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        self.each_row(level, out, |prime, at, out| {
+            pointwise::multiply(self.isa, self.params.primes()[prime], a[at], plain[at % plain.len()], out);
+        })
+    }
+
+    /// `out = a c` for a whole number.
+    pub fn multiply_integer(&self, level: usize, a: Rows<'_>, c: i64, out: RowsMut<'_, '_>) -> Result<()> {
+        self.each_row(level, out, |prime, at, out| {
+            let modulus = self.params.primes()[prime];
+            let residue = c.rem_euclid(i64::from(modulus.q())) as u32;
+            pointwise::scale(self.isa, modulus, a[at], Root::new(modulus, residue), out);
+        })
+    }
+
+    /// Divides by what the levels differ in: to `to`, one of the levels below, after a multiplication by `factor`. The scale becomes
+    /// `scale factor entering / leaving` ([`crate::ckks::chain`]).
+    pub fn rescale(&self, level: usize, to: usize, factor: u64, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        let division = self.constants.division(&self.params, level, to, false, factor);
+        self.divide(&division, a, None, out)
+    }
+
+    /// `out = a b` at level `to`: the level itself, or one below (the product is rescaled in the same division).
+    pub fn multiply(
+        &self,
+        level: usize,
+        to: usize,
+        [a, b]: [Rows<'_>; 2],
+        relinearization: &LoadedPart,
+        out: RowsMut<'_, '_>,
+    ) -> Result<()> {
+        let (primes, n) = (&self.params.level(level).primes, self.params.n());
+        let count = primes.len();
+        let mut products = self.pool.rows(3 * count);
+        let mut rows: Vec<&mut [u32]> = products.chunks_exact_mut(n).collect();
+        let mut of_primes: Vec<(usize, [&mut [u32]; 3])> = Vec::with_capacity(count);
+        let mut last = rows.split_off(2 * count).into_iter();
+        let mut middle = rows.split_off(count).into_iter();
+        for (at, first) in rows.into_iter().enumerate() {
+            of_primes.push((at, [first, middle.next().expect("a row"), last.next().expect("a row")]));
+        }
+        for_each(self.threads, &mut of_primes, |(at, out)| {
+            let modulus = self.params.primes()[primes[*at]];
+            let [d0, d1, d2] = out;
+            let inputs = |rows: Rows<'_>| -> [usize; 2] { [*at, rows.len() / 2 + *at] };
+            let [a0, a1] = inputs(a);
+            let [b0, b1] = inputs(b);
+            pointwise::tensor(self.isa, modulus, [a[a0], a[a1]], [b[b0], b[b1]], [d0, d1, d2]);
+            Ok(())
+        })?;
+        drop(of_primes);
+        let rows: Vec<&[u32]> = products.chunks_exact(n).collect();
+        let decomposed = self.decompose(level, relinearization, &rows[2 * count..])?;
+        let switched = self.key_product(level, relinearization, &decomposed, &rows[2 * count..])?;
+        let division = self.constants.division(&self.params, level, to, true, 1);
+        let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
+        self.divide(&division, &switched, Some(switch::Addend::Products(&rows[..2 * count])), out)
+    }
+
+    /// `out = a(X^element)`, by a key of that element.
+    pub fn automorphism(
+        &self,
+        level: usize,
+        element: u32,
+        a: Rows<'_>,
+        key: &LoadedPart,
+        out: RowsMut<'_, '_>,
+    ) -> Result<()> {
+        let decomposed = self.decompose(level, key, &a[a.len() / 2..])?;
+        self.automorphism_of(level, element, a, &decomposed, key, out)
+    }
+
+    /// The same of what was decomposed before: several automorphisms of one ciphertext share that work (hoisting; Halevi, Shoup,
+    /// eprint 2018/244).
+    pub fn automorphism_of(
+        &self,
+        level: usize,
+        element: u32,
+        a: Rows<'_>,
+        decomposed: &Decomposed<'_>,
+        key: &LoadedPart,
+        out: RowsMut<'_, '_>,
+    ) -> Result<()> {
+        let n = self.params.n();
+        let (first, second) = a.split_at(a.len() / 2);
+        let switched = self.key_product(level, key, decomposed, second)?;
+        let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
+        let division = self.constants.division(&self.params, level, level, true, 1);
+        let mut sums = self.pool.rows(out.len());
+        let mut rows: Vec<&mut [u32]> = sums.chunks_exact_mut(n).collect();
+        self.divide(&division, &switched, Some(switch::Addend::First(first)), &mut rows)?;
+        let permutation = Permutation::of(&self.tables[0], element);
+        let mut both: Vec<(&[u32], &mut [u32])> =
+            sums.chunks_exact(n).zip(out.iter_mut().map(|row| &mut row[..])).collect();
+        for_each(self.threads, &mut both, |(sum, out)| {
+            permutation.apply(sum, out);
+            Ok(())
+        })
+    }
+
+    /// Calls `work(prime, row, out)` for each row of a ciphertext.
+    fn each_row(
+        &self,
+        level: usize,
+        out: RowsMut<'_, '_>,
+        work: impl Fn(usize, usize, &mut [u32]) + Send + Sync,
+    ) -> Result<()> {
+        let primes = &self.params.level(level).primes;
+        let mut rows: Vec<(usize, &mut [u32])> = out.iter_mut().map(|row| &mut row[..]).enumerate().collect();
+        for_each(self.threads, &mut rows, |(at, out)| {
+            work(primes[*at % primes.len()], *at, out);
+            Ok(())
+        })
+    }
+}

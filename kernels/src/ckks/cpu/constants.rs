@@ -1,0 +1,156 @@
+//! Constants of divisions and of digits, made when they are first needed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::ckks::params::Params;
+use crate::cpu::base_convert::Conversion;
+use crate::modular::Modulus;
+use crate::ring::Root;
+
+/// What was made.
+#[derive(Default)]
+pub(super) struct Constants {
+    divisions: Mutex<HashMap<(usize, usize, bool, u64), Arc<Division>>>,
+    digits: Mutex<HashMap<(usize, Vec<Vec<usize>>), Arc<Vec<Digit>>>>,
+}
+
+/// A division of a polynomial by the product `g` of primes that it loses, rounded, after a multiplication by the product `e` of primes
+/// that it gains and by a whole number.
+pub(super) struct Division {
+    /// Primes of the input, in order: those of its level, then the special ones if they are divided by.
+    pub(super) from: Vec<usize>,
+    /// Of those the ones that are divided by, as places in `from`.
+    pub(super) lost: Vec<usize>,
+    /// Primes of the result.
+    pub(super) to: Vec<Remaining>,
+    /// From the lost primes to those of the result, times `-1 / g`.
+    pub(super) conversion: Conversion,
+    /// For each of `lost`, the factor of what is added before the division: `P 2^32`, or nothing for special primes.
+    pub(super) lost_addends: Vec<Option<Root>>,
+}
+
+/// A prime of a result.
+pub(super) struct Remaining {
+    pub(super) prime: usize,
+    /// Where it is in the input, if it is there.
+    pub(super) at: Option<usize>,
+    /// `e / g`.
+    pub(super) factor: Root,
+    /// `P e / g`, times `2^32` in the second.
+    pub(super) addend: [Root; 2],
+}
+
+/// A digit of a ciphertext.
+pub(super) struct Digit {
+    /// Its number in the key.
+    pub(super) number: usize,
+    /// Places of its primes in the level.
+    pub(super) sources: Vec<usize>,
+    /// For each prime of the level, then each special one: which target of the conversion it is, or none for the digit's own.
+    pub(super) targets: Vec<Option<usize>>,
+    pub(super) conversion: Conversion,
+}
+
+impl Constants {
+    pub(super) fn division(
+        &self,
+        params: &Params,
+        level: usize,
+        to: usize,
+        special: bool,
+        factor: u64,
+    ) -> Arc<Division> {
+        let mut made = self.divisions.lock().expect("no thread panics with the lock");
+        let make = || Arc::new(Division::new(params, level, to, special, factor));
+        made.entry((level, to, special, factor)).or_insert_with(make).clone()
+    }
+
+    /// The digits of a ciphertext of this level under a key of these digits: those that have a prime of the level.
+    pub(super) fn digits(&self, params: &Params, level: usize, of_key: &[Vec<usize>]) -> Arc<Vec<Digit>> {
+        let mut made = self.digits.lock().expect("no thread panics with the lock");
+        if let Some(found) = made.get(&(level, of_key.to_vec())) {
+            return found.clone();
+        }
+        let digits = of_key.iter().enumerate().filter_map(|(number, digit)| Digit::new(params, level, number, digit));
+        let digits = Arc::new(digits.collect::<Vec<_>>());
+        made.insert((level, of_key.to_vec()), digits.clone());
+        digits
+    }
+}
+
+fn product(p: Modulus, primes: impl Iterator<Item = Modulus>) -> u32 {
+    primes.fold(1, |product, q| p.mul(product, q.q() % p.q()))
+}
+
+impl Division {
+    fn new(params: &Params, level: usize, to: usize, special: bool, factor: u64) -> Division {
+        let primes = params.primes();
+        let specials = if special { params.chain().ciphertext_primes()..primes.len() } else { 0..0 };
+        let (upper, lower) = (&params.level(level).primes, &params.level(to).primes);
+        let from: Vec<usize> = upper.iter().copied().chain(specials.clone()).collect();
+        let lost: Vec<usize> = (0..from.len()).filter(|&at| !lower.contains(&from[at])).collect();
+        let gained: Vec<usize> = lower.iter().copied().filter(|prime| !upper.contains(prime)).collect();
+        let e = |p: Modulus| {
+            let factor = (factor % u64::from(p.q())) as u32;
+            p.mul(factor, product(p, gained.iter().map(|&at| primes[at])))
+        };
+        let g = |p: Modulus| product(p, lost.iter().map(|&at| primes[from[at]]));
+        let of_special = |p: Modulus| product(p, specials.clone().map(|at| primes[at]));
+        let montgomery = |p: Modulus| p.pow(2, 32);
+        let inverse_degree = |p: Modulus| p.inverse(params.n() as u32 % p.q());
+        let sources: Vec<(Modulus, u32)> =
+            lost.iter().map(|&at| primes[from[at]]).map(|p| (p, p.mul(e(p), inverse_degree(p)))).collect();
+        let targets: Vec<(Modulus, u32)> =
+            lower.iter().map(|&at| primes[at]).map(|p| (p, p.sub(0, p.inverse(g(p))))).collect();
+        let remaining = |&prime: &usize| {
+            let p = primes[prime];
+            // a gained prime is no factor of g, but of e: its rows hold nothing of the input
+            let factor = p.mul(e(p), p.inverse(g(p)));
+            let addend = p.mul(factor, of_special(p));
+            Remaining {
+                prime,
+                at: from.iter().position(|&of| of == prime),
+                factor: Root::new(p, factor),
+                addend: [addend, p.mul(addend, montgomery(p))].map(|w| Root::new(p, w)),
+            }
+        };
+        let lost_addend = |&at: &usize| {
+            let p = primes[from[at]];
+            (at < upper.len()).then(|| Root::new(p, p.mul(of_special(p), montgomery(p))))
+        };
+        Division {
+            to: lower.iter().map(remaining).collect(),
+            conversion: Conversion::new(&sources, &targets),
+            lost_addends: lost.iter().map(lost_addend).collect(),
+            from,
+            lost,
+        }
+    }
+}
+
+impl Digit {
+    fn new(params: &Params, level: usize, number: usize, digit: &[usize]) -> Option<Digit> {
+        let primes = params.primes();
+        let of_level = &params.level(level).primes;
+        let sources: Vec<usize> = (0..of_level.len()).filter(|&at| digit.contains(&of_level[at])).collect();
+        if sources.is_empty() {
+            return None;
+        }
+        let all: Vec<usize> =
+            of_level.iter().copied().chain(params.chain().ciphertext_primes()..primes.len()).collect();
+        let mut targets = Vec::new();
+        let mut converted = Vec::new();
+        for (at, &prime) in all.iter().enumerate() {
+            let own = sources.contains(&at);
+            targets.push((!own).then_some(converted.len()));
+            if !own {
+                converted.push((primes[prime], 1));
+            }
+        }
+        let inverse_degree = |p: Modulus| p.inverse(params.n() as u32 % p.q());
+        let of_sources: Vec<(Modulus, u32)> =
+            sources.iter().map(|&at| primes[of_level[at]]).map(|p| (p, inverse_degree(p))).collect();
+        Some(Digit { number, sources, targets, conversion: Conversion::new(&of_sources, &converted) })
+    }
+}

@@ -1,0 +1,165 @@
+//! Key switching: decomposition, product with a key, division by the special primes (Han, Ki, eprint 2019/688, 3).
+
+use std::sync::Arc;
+
+use super::constants::{Digit, Division};
+use super::key::LoadedPart;
+use super::scratch::Buffer;
+use super::{Evaluator, Rows, RowsMut};
+use crate::cpu::ntt::{forward_all, inverse_all};
+use crate::cpu::{for_each, gadget, pointwise};
+use crate::error::Result;
+
+/// The digits of a polynomial: their residues and quotients in coefficients, ready for conversion to any prime.
+pub struct Decomposed<'a> {
+    digits: Arc<Vec<Digit>>,
+    /// `[sources + 1][N]` of each digit.
+    rows: Vec<Buffer<'a>>,
+}
+
+/// What is added to a polynomial before it is divided.
+pub(super) enum Addend<'a> {
+    /// Both polynomials of a ciphertext, as [`pointwise::tensor`] leaves them, times `P`.
+    Products(Rows<'a>),
+    /// The first polynomial of a ciphertext, times `P`.
+    First(Rows<'a>),
+}
+
+impl Evaluator {
+    /// The digits of a polynomial of this level under such a key: rows in `[0, 2q)`.
+    pub fn decompose(&self, level: usize, key: &LoadedPart, x: Rows<'_>) -> Result<Decomposed<'_>> {
+        let n = self.params.n();
+        let digits = self.constants.digits(&self.params, level, &key.digits);
+        let mut rows: Vec<(&Digit, Buffer<'_>)> =
+            digits.iter().map(|digit| (digit, self.pool.rows(digit.sources.len() + 1))).collect();
+        let primes = &self.params.level(level).primes;
+        for_each(self.threads, &mut rows, |(digit, rows)| {
+            for (&at, row) in digit.sources.iter().zip(rows.chunks_exact_mut(n)) {
+                row.copy_from_slice(x[at]);
+                inverse_all(&self.tables[primes[at]], row);
+            }
+            digit.conversion.scale(self.isa, n, rows);
+            Ok(())
+        })?;
+        let rows = rows.into_iter().map(|(_, rows)| rows).collect();
+        Ok(Decomposed { digits, rows })
+    }
+
+    /// The digits' product with a key: `[2][primes of the level and special ones][N]` in `[0, 2p)`, whose phase under the key's secret is
+    /// `P x` times what the key switches from. `x` is what was decomposed.
+    pub(super) fn key_product(
+        &self,
+        level: usize,
+        key: &LoadedPart,
+        decomposed: &Decomposed<'_>,
+        x: Rows<'_>,
+    ) -> Result<Buffer<'_>> {
+        let (n, chain) = (self.params.n(), self.params.chain());
+        let of_level = &self.params.level(level).primes;
+        let primes: Vec<usize> =
+            of_level.iter().copied().chain(chain.ciphertext_primes()..chain.primes.len()).collect();
+        let mut out = self.pool.rows(2 * primes.len());
+        let (first, second) = out.split_at_mut(primes.len() * n);
+        let mut targets: Vec<(usize, [&mut [u32]; 2])> =
+            first.chunks_exact_mut(n).zip(second.chunks_exact_mut(n)).map(|(b, a)| [b, a]).enumerate().collect();
+        for_each(self.threads, &mut targets, |(target, [b, a])| {
+            let prime = primes[*target];
+            let mut converted = self.pool.rows(decomposed.digits.len());
+            for ((digit, rows), out) in
+                decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(n))
+            {
+                if let Some(place) = digit.targets[*target] {
+                    digit.conversion.convert(self.isa, rows, place, out);
+                    forward_all(&self.tables[prime], out);
+                }
+            }
+            let row = |(digit, row)| -> (usize, &[u32]) {
+                let digit: &Digit = digit;
+                // the digit's own primes need no conversion
+                (digit.number, if digit.targets[*target].is_some() { row } else { x[*target] })
+            };
+            let digits: Vec<(usize, &[u32])> =
+                decomposed.digits.iter().zip(converted.chunks_exact(n)).map(row).collect();
+            gadget::product(self.isa, self.params.primes()[prime], &digits, key.of_prime(prime), [b, a]);
+            Ok(())
+        })?;
+        drop(targets);
+        Ok(out)
+    }
+
+    /// Divides each polynomial of `x`, `[polynomials][primes of the input][N]` in `[0, 2q)`; out in `[0, q)`.
+    pub(super) fn divide(
+        &self,
+        division: &Division,
+        x: Rows<'_>,
+        addend: Option<Addend<'_>>,
+        out: RowsMut<'_, '_>,
+    ) -> Result<()> {
+        let n = self.params.n();
+        let (from, to) = (division.from.len(), division.to.len());
+        assert!(x.len().is_multiple_of(from) && out.len() == x.len() / from * to, "polynomials of both levels");
+        let of_level = division.from.iter().filter(|&&prime| prime < self.params.chain().ciphertext_primes()).count();
+        // what is added to this row of the input, and which of its factors
+        let added = |polynomial: usize, at: usize| match &addend {
+            Some(Addend::Products(rows)) if at < of_level => Some((rows[polynomial * of_level + at], 1)),
+            Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),
+            _ => None,
+        };
+        if division.lost.is_empty() {
+            return self.multiply_by_factor(division, x, out);
+        }
+        let mut lost: Vec<Buffer<'_>> = (0..x.len() / from).map(|_| self.pool.rows(division.lost.len() + 1)).collect();
+        for (polynomial, rows) in lost.iter_mut().enumerate() {
+            let mut places: Vec<(usize, &mut [u32])> =
+                rows.chunks_exact_mut(n).take(division.lost.len()).enumerate().collect();
+            for_each(self.threads, &mut places, |(place, row)| {
+                let at = division.lost[*place];
+                let (prime, input) = (division.from[at], x[polynomial * from + at]);
+                match (added(polynomial, at), division.lost_addends[*place]) {
+                    (Some((added, 1)), Some(factor)) => {
+                        pointwise::combine(self.isa, self.params.primes()[prime], input, (added, factor), None, row);
+                    }
+                    _ => row.copy_from_slice(input),
+                }
+                inverse_all(&self.tables[prime], row);
+                Ok(())
+            })?;
+            drop(places);
+            division.conversion.scale(self.isa, n, rows);
+        }
+        let mut rows: Vec<(usize, &mut [u32])> = out.iter_mut().map(|row| &mut row[..]).enumerate().collect();
+        for_each(self.threads, &mut rows, |(at, out)| {
+            let (polynomial, target) = (*at / to, *at % to);
+            let remaining = &division.to[target];
+            let modulus = self.params.primes()[remaining.prime];
+            let mut quotient = self.pool.rows(1);
+            division.conversion.convert(self.isa, &lost[polynomial], target, &mut quotient);
+            forward_all(&self.tables[remaining.prime], &mut quotient);
+            match remaining.at {
+                Some(at) => {
+                    let second = added(polynomial, at).map(|(row, of)| (row, remaining.addend[of]));
+                    let first = (x[polynomial * from + at], remaining.factor);
+                    pointwise::combine(self.isa, modulus, &quotient, first, second, out);
+                }
+                None => pointwise::scale(self.isa, modulus, &quotient, crate::ring::Root::new(modulus, 1), out),
+            }
+            Ok(())
+        })
+    }
+
+    /// A division by nothing.
+    fn multiply_by_factor(&self, division: &Division, x: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        let (from, to) = (division.from.len(), division.to.len());
+        for (at, out) in out.iter_mut().enumerate() {
+            let remaining = &division.to[at % to];
+            let modulus = self.params.primes()[remaining.prime];
+            match remaining.at {
+                Some(input) => {
+                    pointwise::scale(self.isa, modulus, x[at / to * from + input], remaining.factor, out);
+                }
+                None => out.fill(0),
+            }
+        }
+        Ok(())
+    }
+}
