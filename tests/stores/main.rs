@@ -24,6 +24,8 @@ macro_rules! on_both {
 }
 
 mod api_keys;
+mod ciphertexts;
+mod encryption_keys;
 mod groups;
 mod kept_answers;
 mod limits;

@@ -5,12 +5,18 @@
 
 pub mod accounts;
 pub mod api_keys;
+pub mod arithmetic_operations;
 pub mod backup;
+pub mod ciphertexts;
 pub mod circuit_operations;
 pub mod circuits;
 pub mod commits;
+pub mod dropped_objects;
+pub mod encryption_keys;
 pub mod gate_sessions;
 pub mod kept_answers;
+pub mod key_materials;
+pub mod key_uploads;
 pub mod lockouts;
 pub mod nodes;
 pub mod pages;
@@ -40,13 +46,21 @@ use writers::Writers;
 
 pub use accounts::Account;
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
+pub use arithmetic_operations::{
+    ArithmeticOperationEnd, ArithmeticOperationRecord, ArithmeticUsage, NewArithmeticOperation,
+};
+pub use ciphertexts::{CIPHERTEXT_OBJECTS, CiphertextRecord, NewCiphertext};
 pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitInRow, CircuitKept, CircuitRecord, CircuitsMax, ForgottenCircuit, NetlistPlace, NewCircuit};
 pub use database::{Connections, Tx};
+pub use dropped_objects::DroppedObject;
+pub use encryption_keys::{DeletedKey, EncryptionKey, KeyMade, NewEncryptionKey};
 pub use gate_sessions::{
     GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,
 };
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
+pub use key_materials::{Added, KEY_OBJECTS, KeyMaterial, KeyRowRecord, NewKeyHead, NewKeyMaterial, NewPublicKey};
+pub use key_uploads::{KeyUpload, NewKeyUpload};
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use pages::PageRows;
 pub use request_counts::{Reservation, Settled, Settlement};
@@ -81,9 +95,15 @@ pub enum Error {
     /// A request ran so long that its claim was taken for lost; what it did is undone.
     #[error("the request's claim was lost")]
     ClaimLost,
-    /// A run of a circuit had ended before; nothing was done.
+    /// A run of a circuit, or an operation, had ended before; nothing was done.
     #[error("the run had ended before")]
     OperationEnded,
+    /// The account has no such encryption key, or no longer; nothing was done.
+    #[error("the encryption key is gone")]
+    KeyGone,
+    /// A ciphertext does not fit into the account's budget, though those went that were to go for it; nothing was done.
+    #[error("there is no room for the ciphertext")]
+    NoRoom,
     /// The transaction failed that this write shared with others; none of them was done.
     #[error(transparent)]
     OfGroup(Arc<Error>),

@@ -129,7 +129,8 @@ impl Store {
         Ok(rows.into_iter().map(|(account_id,)| account_id).collect())
     }
 
-    /// Erases what an ended trial owns: sessions, usage, circuits and their runs, kept answers, counts, keys. The account's row stays
+    /// Erases what an ended trial owns: sessions, usage, circuits and their runs, encryption keys and ciphertexts, kept answers,
+    /// counts, keys. The account's row stays
     /// and says when. False: a session of it was open after `quiet_since`, so that work under way may still be recorded;
     /// nothing was erased.
     pub async fn erase_trial(&self, account_id: &str, quiet_since: i64, now: i64) -> Result<bool> {
@@ -144,6 +145,7 @@ impl Store {
         if open > 0 {
             return Ok(false);
         }
+        tx.erase_keys_of(account_id, now).await?;
         for sql in [
             "DELETE FROM gate_usage WHERE account_id = $1",
             "DELETE FROM circuit_operations WHERE account_id = $1",

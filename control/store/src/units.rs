@@ -4,6 +4,8 @@
 //! they share with the units of other callers ([`Store::submit`]). What decides as it goes, and is rarer, is a
 //! transaction of its own ([`Store::write`]).
 
+use crate::arithmetic_operations::{self, ArithmeticOperationEnd, ArithmeticUsage, NewArithmeticOperation};
+use crate::ciphertexts::{self, NewCiphertext};
 use crate::circuit_operations::{CircuitOperationEnd, NewCircuitOperation, begin_all, end_all};
 use crate::database::Tx;
 use crate::gate_sessions::{GateUsage, charge_all};
@@ -18,6 +20,15 @@ pub struct Unit {
     pub operation: Option<NewCircuitOperation>,
     /// Ends a run that is on record. One that has ended fails the unit ([`crate::Error::OperationEnded`]).
     pub operation_end: Option<CircuitOperationEnd>,
+    /// Puts an operation on encrypted numbers on record, unless it is.
+    pub arithmetic: Option<NewArithmeticOperation>,
+    /// Ends an operation that is on record. One that has ended fails the unit ([`crate::Error::OperationEnded`]).
+    pub arithmetic_end: Option<ArithmeticOperationEnd>,
+    /// Keeps a ciphertext in place of others. A key that is gone ([`crate::Error::KeyGone`]) and a lack of room
+    /// ([`crate::Error::NoRoom`]) fail the unit.
+    pub ciphertext: Option<NewCiphertext>,
+    /// Writes the usage row of an operation and counts it with its key. A usage row of that id fails the unit.
+    pub arithmetic_charge: Option<ArithmeticUsage>,
     /// Adds to a session's totals and writes the usage row. A session that ended meanwhile is charged too: the work was
     /// completed (readings P24). No such session, or a usage row of that id, fails the unit.
     pub charge: Option<GateUsage>,
@@ -41,6 +52,9 @@ impl Work for Unit {
     fn shard(&self) -> &[u8] {
         match self {
             Unit { charge: Some(charge), .. } => charge.account_id.as_bytes(),
+            Unit { arithmetic_charge: Some(charge), .. } => charge.account_id.as_bytes(),
+            Unit { arithmetic: Some(operation), .. } => operation.account_id.as_bytes(),
+            Unit { ciphertext: Some(ciphertext), .. } => ciphertext.account_id.as_bytes(),
             Unit { operation: Some(operation), .. } => operation.account_id.as_bytes(),
             Unit { keep: Some(kept), .. } => &kept.digest,
             _ => &[],
@@ -52,9 +66,14 @@ impl Work for Unit {
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // in the order of locks: runs, sessions, kept answers
+        // in the order of locks: runs, operations, caches and keys, sessions, kept answers
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;
+        arithmetic_operations::begin_all(tx, units.iter().filter_map(|unit| unit.arithmetic.as_ref())).await?;
+        arithmetic_operations::end_all(tx, units.iter().filter_map(|unit| unit.arithmetic_end.as_ref())).await?;
+        ciphertexts::insert_all(tx, units.iter().filter_map(|unit| unit.ciphertext.as_ref()).collect()).await?;
+        let charges = units.iter().filter_map(|unit| unit.arithmetic_charge.as_ref()).collect();
+        arithmetic_operations::charge_all(tx, charges).await?;
         charge_all(tx, units.iter().filter_map(|unit| unit.charge.as_ref()).collect()).await?;
         keep_all(tx, units.iter().filter_map(|unit| unit.keep.as_ref()).collect()).await?;
         Ok(vec![(); units.len()])

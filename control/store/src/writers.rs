@@ -9,7 +9,7 @@
 //! commit that fails, or a database that does not answer, fails all of the group, and none has an effect.
 //!
 //! Locks are taken in one order by all writers and nodes, and within a table by the rows' keys: trials, runs of
-//! circuits, sessions, kept answers.
+//! circuits, operations, caches of ciphertexts and their keys, sessions, kept answers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -269,7 +269,7 @@ async fn write_alone<W: Work>(db: &Database, work: &W) -> Result<W::Answer> {
 /// that the database does not take, or a deadlock.
 fn concerns_one_work(error: &Error) -> bool {
     match error {
-        Error::ClaimLost | Error::OperationEnded => true,
+        Error::ClaimLost | Error::OperationEnded | Error::KeyGone | Error::NoRoom => true,
         Error::Database(sqlx::Error::RowNotFound | sqlx::Error::Encode(_)) => true,
         Error::Database(sqlx::Error::Database(cause)) => {
             let class = |class| cause.code().is_some_and(|code| code.len() == 5 && code.starts_with(class));

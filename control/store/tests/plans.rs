@@ -34,6 +34,12 @@ const WHOLE: &[&str] = &[
     // whether there is any
     "LIMIT 1",
     "COUNT(*) FROM users",
+    // hourly, all objects that are named
+    "SELECT object FROM key_rows UNION ALL",
+    "SELECT object FROM ciphertexts",
+    // sums over materials, and over accounts with ciphertexts
+    "SUM(public_key_bytes + eval_key_bytes)",
+    "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
     // trials live for half an hour
     "FROM trials t",
     // once a start
@@ -102,6 +108,10 @@ fn unit(n: u8) -> Unit {
             compute_us: 1,
             created_at: 6,
         }),
+        arithmetic: None,
+        arithmetic_end: None,
+        ciphertext: None,
+        arithmetic_charge: None,
         keep: Some(KeptAnswer { digest: [n; 32], claim: [n; 16], answer: vec![1], blob: None, held_until: 100 }),
     }
 }
@@ -109,6 +119,138 @@ fn unit(n: u8) -> Unit {
 fn claim(n: u8) -> NewClaim {
     let (account_id, node_id) = ("acct_1".to_owned(), "node_1".to_owned());
     NewClaim { digest: [n; 32], account_id, claim: [n; 16], node_id, held_until: 100, now: 1 }
+}
+
+/// What nodes do with encryption keys and ciphertexts.
+async fn tour_of_keys(store: &Store) -> store::Result<()> {
+    for (n, account_id) in [(1, "acct_1"), (3, "acct_3")] {
+        let (material_id, key_id, upload_id) = (format!("mat_{n}"), format!("key_{n}"), format!("up_{n}"));
+        let material = NewKeyMaterial { material_id: &material_id, account_id, node_id: "", now: 5 };
+        let upload = NewKeyUpload {
+            upload_id: &upload_id,
+            environment: Environment::Test,
+            scheme: "ckks",
+            params: "{}",
+            material,
+            expires_at: 50,
+            keys_max: Some(9),
+        };
+        let public_key = NewPublicKey { params: "{}", fingerprint: &[1], object: &key_id, bytes: 5, sha256: &[2; 32] };
+        let head = NewKeyHead { params: "{}", fingerprint: &[1], rows: 1, bytes: 5 };
+        let row = KeyRowRecord {
+            row_index: 0,
+            kind: "relinearization".to_owned(),
+            element: 0,
+            level: 1,
+            digit: 0,
+            digits: 1,
+            object: format!("row of {key_id}"),
+            bytes: 5,
+            sha256: vec![1],
+        };
+        let key = NewEncryptionKey {
+            key_id: &key_id,
+            account_id,
+            environment: Environment::Test,
+            scheme: "ckks",
+            source: "upload",
+            material_id: &material_id,
+            digest: &[1; 32],
+            upload_id: Some(&upload_id),
+            keys_max: Some(9),
+            now: 6,
+        };
+        store
+            .write(async |tx| {
+                tx.insert_key_upload(&upload).await?;
+                tx.put_public_key(&material_id, &public_key, 5).await?;
+                tx.put_key_head(&material_id, &head).await?;
+                tx.add_key_rows(&material_id, 5, &[row.clone()]).await?;
+                tx.insert_encryption_key(&key).await
+            })
+            .await?;
+        let ciphertext = NewCiphertext {
+            ciphertext_id: format!("ct_{n}"),
+            account_id: account_id.to_owned(),
+            key_id: key_id.clone(),
+            environment: Environment::Test,
+            origin: "upload".to_owned(),
+            slot_count: 32,
+            level: 1,
+            scale: 1.0,
+            value_bound: 1.0,
+            variance: 1.0,
+            object: format!("ct of {key_id}"),
+            node_id: String::new(),
+            bytes: 5,
+            bytes_max: Some(9),
+            evicted: vec![format!("ct_{n}")],
+            now: 6,
+        };
+        let arithmetic = Unit {
+            arithmetic: Some(NewArithmeticOperation {
+                op_id: format!("op_a{n}"),
+                account_id: account_id.to_owned(),
+                key_id: key_id.clone(),
+                environment: Environment::Test,
+                node_id: "node_1".to_owned(),
+                operation: "add".to_owned(),
+                created_at: 6,
+            }),
+            arithmetic_end: Some(ArithmeticOperationEnd {
+                op_id: format!("op_a{n}"),
+                status: OperationStatus::Completed,
+                result_ciphertext_id: None,
+                cost_fcu: 1,
+                compute_us: 1,
+                error: None,
+                ended_at: 6,
+            }),
+            ciphertext: Some(ciphertext),
+            arithmetic_charge: Some(ArithmeticUsage {
+                usage_id: format!("use_a{n}"),
+                account_id: account_id.to_owned(),
+                key_id: key_id.clone(),
+                environment: Environment::Test,
+                operation: "add".to_owned(),
+                fcu: 1,
+                cost_nano_usd: 2000,
+                usd_milli_jpy: 150_000,
+                compute_us: 1,
+                created_at: 6,
+            }),
+            ..Unit::default()
+        };
+        store.submit(arithmetic).await?;
+    }
+    store.key_upload("acct_1", "up_1", 10).await?;
+    store.key_material("acct_1", "mat_1").await?;
+    store.key_rows("mat_1", 0, 9).await?;
+    store.last_key_row("mat_1").await?;
+    store.encryption_key("acct_1", "key_1").await?;
+    store.encryption_keys_page("acct_1", None, 9).await?;
+    store.encryption_keys_page("acct_1", Some((0, "")), 9).await?;
+    store.ciphertext("acct_1", "ct_1").await?;
+    store.use_ciphertext("acct_1", "ct_1", 7).await?;
+    store.ciphertexts_page("acct_1", "key_1", None, 9).await?;
+    store.ciphertexts_page("acct_1", "key_1", Some((0, "")), 9).await?;
+    store.eviction_plan("acct_1", 9, Some(9), &[]).await?;
+    store.delete_ciphertext("acct_1", "none", 9).await?;
+    store.arithmetic_operation("acct_1", "op_a1").await?;
+    store.arithmetic_usage_total("acct_1").await?;
+    store.write(async |tx| tx.delete_encryption_key("acct_1", "key_1", 9).await).await?;
+    let dropped = store.dropped_objects("", 9).await?;
+    store.forget_dropped_objects(&dropped).await?;
+    // what a node does once a while
+    store.key_objects().await?;
+    store.key_bytes().await?;
+    store.ciphertext_objects().await?;
+    store.ciphertext_bytes().await?;
+    store.forget_ciphertexts(5, 9).await?;
+    store.delete_key_upload("acct_1", "up_1", 9).await?;
+    store.forget_key_uploads(60).await?;
+    store.fail_arithmetic_operations("node_1", "", "", 30).await?;
+    store.forget_arithmetic_operations(5).await.map(drop)
 }
 
 /// Everything that nodes do again and again.
@@ -164,6 +306,7 @@ async fn tour(store: &Store) -> store::Result<()> {
         CircuitInRow { account_id: "acct_1".to_owned(), name: "none".to_owned(), text: String::new(), sha256: vec![] };
     assert!(!store.put_netlist_out(&none, "object").await?);
     store.delete_circuit("acct_1", "none").await?;
+    tour_of_keys(store).await?;
     store.database_id().await?;
     store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }]).await?;
     store.lockouts_since(0).await?;

@@ -307,7 +307,7 @@ impl RunContext {
     async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
         let (done, now) = (usage::total(charge.counts), self.compute.clock.now());
         let end = self.end(OperationStatus::Completed, done, charge.price, charge.compute);
-        let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, charge: None };
+        let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, ..Unit::default() };
         match done {
             0 => Ok(self.compute.store.submit(unit).await?),
             _ => charge.book(now, &self.compute.telemetry, &self.compute.store, &self.charge_to, unit).await,

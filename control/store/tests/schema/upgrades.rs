@@ -106,6 +106,46 @@ const ROWS: &[(i64, &str)] = &[
     (15, "UPDATE gate_sessions SET sealed_id = #9 WHERE digest = #3"),
     (16, "UPDATE gate_sessions SET imported = TRUE WHERE digest = #3"),
     (20, "UPDATE circuits SET text = '', blob = 'object' WHERE name = 'and'"),
+    (
+        21,
+        "INSERT INTO key_materials (material_id, account_id, node_id, params, fingerprint, public_key_object, public_key_bytes, \
+         public_key_sha256, rows_announced, eval_key_bytes, digest, created_at) VALUES \
+         ('mat_1', 'acct_1', '', '{}', %1, 'object', 5, #1, 2, 9, #2, 5)",
+    ),
+    (
+        21,
+        "INSERT INTO key_rows (material_id, row_index, kind, element, level, digit, digits, object, bytes, sha256) VALUES \
+         ('mat_1', 0, 'galois', 5, 3, 0, 2, 'object', 4, #1)",
+    ),
+    (
+        21,
+        "INSERT INTO encryption_keys (key_id, account_id, environment, scheme, source, material_id, ciphertext_count, \
+         operation_count, created_at) VALUES ('key_1', 'acct_1', 'live', 'ckks', 'upload', 'mat_1', 1, 2, 6)",
+    ),
+    (
+        21,
+        "INSERT INTO key_uploads (upload_id, account_id, environment, scheme, params, material_id, key_id, created_at, \
+         expires_at) VALUES ('up_1', 'acct_1', 'live', 'ckks', '{}', 'mat_1', NULL, 6, 7)",
+    ),
+    (
+        21,
+        "INSERT INTO ciphertexts (ciphertext_id, account_id, key_id, environment, origin, slot_count, level, scale, \
+         value_bound, variance, object, node_id, bytes, created_at, last_used_at) VALUES \
+         ('ct_1', 'acct_1', 'key_1', 'live', 'upload', 32, 3, 4, 5, -6, 'object', '', 7, 8, 9)",
+    ),
+    (21, "INSERT INTO ciphertext_caches (account_id, bytes) VALUES ('acct_1', 7)"),
+    (21, "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) VALUES ('object', 'keys', '', 5)"),
+    (
+        21,
+        "INSERT INTO arithmetic_operations (op_id, account_id, key_id, environment, node_id, operation, status, \
+         result_ciphertext_id, cost_fcu, compute_us, error_code, error_message, created_at, ended_at) VALUES \
+         ('op_1', 'acct_1', 'key_1', 'live', 'node_1', 'add', 'completed', 'ct_1', 1, 2, NULL, NULL, 5, 6)",
+    ),
+    (
+        21,
+        "INSERT INTO arithmetic_usage (usage_id, account_id, key_id, environment, operation, fcu, cost_nano_usd, \
+         usd_milli_jpy, compute_us, created_at) VALUES ('use_1', 'acct_1', 'key_1', 'live', 'add', 1, 2000, 150000, 2, 6)",
+    ),
 ];
 
 /// A statement of [`ROWS`] for a database.

@@ -1,0 +1,374 @@
+//! Ciphertexts that the service keeps for accounts, within a budget of bytes (readings K13, K14).
+//!
+//! An account's budget is kept by those that add a ciphertext: they name the ones that are to go for it
+//! ([`Store::eviction_plan`], read before), and the transaction fails if that is not enough by then. So an answer that lists
+//! them can be kept in the transaction itself. Who adds or removes ciphertexts of an account has its row of
+//! `ciphertext_caches` locked.
+
+use std::collections::BTreeMap;
+
+use api::Environment;
+
+use crate::database::{Tx, from_row, values};
+use crate::pages::{PageRows, page};
+use crate::{Error, Result, Store};
+
+/// The kind under which objects of ciphertexts are dropped.
+pub const CIPHERTEXT_OBJECTS: &str = "ciphertexts";
+/// Ciphertexts that are looked at together for what may go.
+const BATCH: i64 = 64;
+
+/// A ciphertext to keep.
+#[derive(Clone, Debug)]
+pub struct NewCiphertext {
+    /// `ct_...`
+    pub ciphertext_id: String,
+    /// Owner.
+    pub account_id: String,
+    /// Its key, which is the account's.
+    pub key_id: String,
+    /// Environment of the API key that asked.
+    pub environment: Environment,
+    /// `upload`, or the operation whose result it is.
+    pub origin: String,
+    /// Slots.
+    pub slot_count: i64,
+    /// Level.
+    pub level: i64,
+    /// Exact scale.
+    pub scale: f64,
+    /// Bound on the absolute values in its slots.
+    pub value_bound: f64,
+    /// Variance of its noise.
+    pub variance: f64,
+    /// The object that holds it.
+    pub object: String,
+    /// The node in whose folder the object is; empty where all nodes have the same objects.
+    pub node_id: String,
+    /// Its bytes.
+    pub bytes: i64,
+    /// Bytes that the account's ciphertexts may have together; `None`: any number.
+    pub bytes_max: Option<i64>,
+    /// Ids of ciphertexts that go for it.
+    pub evicted: Vec<String>,
+    /// Now, in microseconds since 1970.
+    pub now: i64,
+}
+
+/// A ciphertext as remembered. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CiphertextRecord {
+    /// `ct_...`
+    pub ciphertext_id: String,
+    /// Its key.
+    pub key_id: String,
+    /// `upload`, or the operation whose result it is.
+    pub origin: String,
+    /// Slots.
+    pub slot_count: i64,
+    /// Level.
+    pub level: i64,
+    /// Exact scale.
+    pub scale: f64,
+    /// Bound on the absolute values in its slots.
+    pub value_bound: f64,
+    /// Variance of its noise.
+    pub variance: f64,
+    /// The object that holds it.
+    pub object: String,
+    /// The node in whose folder the object is; empty where all nodes have the same objects.
+    pub node_id: String,
+    /// Its bytes.
+    pub bytes: i64,
+    /// When it was made.
+    pub created_at: i64,
+    /// When it was read or computed with.
+    pub last_used_at: i64,
+}
+
+/// As in its row: floating point by its bits.
+struct Stored {
+    ciphertext_id: String,
+    key_id: String,
+    origin: String,
+    slot_count: i64,
+    level: i64,
+    scale: i64,
+    value_bound: i64,
+    variance: i64,
+    object: String,
+    node_id: String,
+    bytes: i64,
+    created_at: i64,
+    last_used_at: i64,
+}
+
+from_row!(Stored {
+    ciphertext_id,
+    key_id,
+    origin,
+    slot_count,
+    level,
+    scale,
+    value_bound,
+    variance,
+    object,
+    node_id,
+    bytes,
+    created_at,
+    last_used_at
+});
+
+impl From<Stored> for CiphertextRecord {
+    fn from(stored: Stored) -> CiphertextRecord {
+        let Stored { ciphertext_id, key_id, origin, slot_count, level, object, node_id, bytes, .. } = stored;
+        let Stored { scale, value_bound, variance, created_at, last_used_at, .. } = stored;
+        CiphertextRecord {
+            ciphertext_id,
+            key_id,
+            origin,
+            slot_count,
+            level,
+            scale: from_bits(scale),
+            value_bound: from_bits(value_bound),
+            variance: from_bits(variance),
+            object,
+            node_id,
+            bytes,
+            created_at,
+            last_used_at,
+        }
+    }
+}
+
+fn bits(number: f64) -> i64 {
+    number.to_bits() as i64
+}
+
+fn from_bits(bits: i64) -> f64 {
+    f64::from_bits(bits as u64)
+}
+
+/// The columns of [`Stored`].
+macro_rules! columns {
+    () => {
+        "ciphertext_id, key_id, origin, slot_count, level, scale, value_bound, variance, object, node_id, bytes, created_at, \
+         last_used_at"
+    };
+}
+
+impl Store {
+    /// A ciphertext of this account.
+    pub async fn ciphertext(&self, account_id: &str, ciphertext_id: &str) -> Result<Option<CiphertextRecord>> {
+        let sql = concat!("SELECT ", columns!(), " FROM ciphertexts WHERE ciphertext_id = $1 AND account_id = $2");
+        let found: Option<Stored> = self.db.fetch_optional(sql, values![ciphertext_id, account_id]).await?;
+        Ok(found.map(CiphertextRecord::from))
+    }
+
+    /// The same, and it is used now.
+    pub async fn use_ciphertext(
+        &self,
+        account_id: &str,
+        ciphertext_id: &str,
+        now: i64,
+    ) -> Result<Option<CiphertextRecord>> {
+        let mut tx = self.db.begin().await?;
+        let sql = concat!(
+            "UPDATE ciphertexts SET last_used_at = $3 WHERE ciphertext_id = $1 AND account_id = $2 RETURNING ",
+            columns!()
+        );
+        let found: Option<Stored> = tx.fetch_optional(sql, values![ciphertext_id, account_id, now]).await?;
+        tx.commit().await?;
+        Ok(found.map(CiphertextRecord::from))
+    }
+
+    /// A page of this account's ciphertexts under one key.
+    pub async fn ciphertexts_page(
+        &self,
+        account_id: &str,
+        key_id: &str,
+        after: Option<(i64, &str)>,
+        rows_max: i64,
+    ) -> Result<PageRows<CiphertextRecord>> {
+        let (created_at, ciphertext_id) = after.unwrap_or((i64::MAX, ""));
+        let found: PageRows<Stored> = page(
+            &self.db,
+            after.is_none(),
+            (
+                concat!(
+                    "SELECT ",
+                    columns!(),
+                    ", (SELECT COUNT(*) FROM ciphertexts WHERE key_id = $2 AND account_id = $1) AS total_count ",
+                    "FROM ciphertexts WHERE account_id = $1 AND key_id = $2 AND (created_at, ciphertext_id) < ($3, $4) ",
+                    "ORDER BY created_at DESC, ciphertext_id DESC LIMIT $5"
+                ),
+                values![account_id, key_id, created_at, ciphertext_id, rows_max],
+            ),
+            ("SELECT COUNT(*) FROM ciphertexts WHERE key_id = $2 AND account_id = $1", values![account_id, key_id]),
+        )
+        .await?;
+        Ok(PageRows { rows: found.rows.into_iter().map(CiphertextRecord::from).collect(), total: found.total })
+    }
+
+    /// The ciphertexts of an account that must go so that `bytes` more fit into `bytes_max`: those unused for longest, but for
+    /// the pinned ones. `None`: not even all of them would do.
+    pub async fn eviction_plan(
+        &self,
+        account_id: &str,
+        bytes: i64,
+        bytes_max: Option<i64>,
+        pinned: &[String],
+    ) -> Result<Option<Vec<String>>> {
+        let Some(bytes_max) = bytes_max else { return Ok(Some(Vec::new())) };
+        let sql = "SELECT bytes FROM ciphertext_caches WHERE account_id = $1";
+        let used: Option<(i64,)> = self.db.fetch_optional(sql, values![account_id]).await?;
+        let mut over = used.map_or(0, |(used,)| used) + bytes - bytes_max;
+        let (mut plan, mut after) = (Vec::new(), (i64::MIN, String::new()));
+        while over > 0 {
+            let sql = "SELECT ciphertext_id, bytes, last_used_at FROM ciphertexts \
+                 WHERE account_id = $1 AND (last_used_at, ciphertext_id) > ($2, $3) ORDER BY last_used_at, ciphertext_id LIMIT $4";
+            let oldest: Vec<(String, i64, i64)> =
+                self.db.fetch_all(sql, values![account_id, after.0, &after.1, BATCH]).await?;
+            let Some((last, _, used_at)) = oldest.last() else { return Ok(None) };
+            after = (*used_at, last.clone());
+            for (ciphertext_id, bytes, _) in oldest {
+                if over > 0 && !pinned.contains(&ciphertext_id) {
+                    over -= bytes;
+                    plan.push(ciphertext_id);
+                }
+            }
+        }
+        Ok(Some(plan))
+    }
+
+    /// Deletes a ciphertext of this account. False: there is none.
+    pub async fn delete_ciphertext(&self, account_id: &str, ciphertext_id: &str, now: i64) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        lock_cache(&mut tx, account_id).await?;
+        let dropped = drop_ciphertexts(&mut tx, account_id, &[ciphertext_id.to_owned()], now).await?;
+        tx.commit().await?;
+        Ok(dropped.count > 0)
+    }
+
+    /// Deletes ciphertexts that were not used since then, some at a time. How many.
+    pub async fn forget_ciphertexts(&self, used_before: i64, now: i64) -> Result<u64> {
+        let sql =
+            "SELECT account_id, ciphertext_id FROM ciphertexts WHERE last_used_at < $1 ORDER BY last_used_at LIMIT 256";
+        let old: Vec<(String, String)> = self.db.fetch_all(sql, values![used_before]).await?;
+        let mut of_accounts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (account_id, ciphertext_id) in old {
+            of_accounts.entry(account_id).or_default().push(ciphertext_id);
+        }
+        let mut forgotten = 0;
+        for (account_id, ciphertext_ids) in of_accounts {
+            let mut tx = self.db.begin().await?;
+            lock_cache(&mut tx, &account_id).await?;
+            forgotten += drop_ciphertexts(&mut tx, &account_id, &ciphertext_ids, now).await?.count;
+            tx.commit().await?;
+        }
+        Ok(forgotten)
+    }
+
+    /// Bytes of the ciphertexts of all accounts.
+    pub async fn ciphertext_bytes(&self) -> Result<i64> {
+        let sql = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches";
+        self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(bytes,)| bytes)
+    }
+
+    /// The names of all objects of ciphertexts.
+    pub async fn ciphertext_objects(&self) -> Result<Vec<String>> {
+        let rows: Vec<(String,)> = self.db.fetch_all("SELECT object FROM ciphertexts", values![]).await?;
+        Ok(rows.into_iter().map(|(object,)| object).collect())
+    }
+}
+
+impl Tx {
+    /// Keeps a ciphertext.
+    ///
+    /// # Errors
+    /// [`Error::KeyGone`]: the account has no such key. [`Error::NoRoom`]: it does not fit, though all that were to go for it
+    /// are gone.
+    pub async fn insert_ciphertext(&mut self, new: &NewCiphertext) -> Result<()> {
+        let used = lock_cache(self, &new.account_id).await?;
+        let sql =
+            "UPDATE encryption_keys SET ciphertext_count = ciphertext_count + 1 WHERE key_id = $1 AND account_id = $2";
+        if self.execute(sql, values![&new.key_id, &new.account_id]).await? == 0 {
+            return Err(Error::KeyGone);
+        }
+        let freed = drop_ciphertexts(self, &new.account_id, &new.evicted, new.now).await?.bytes;
+        if new.bytes_max.is_some_and(|max| used - freed + new.bytes > max) {
+            return Err(Error::NoRoom);
+        }
+        let sql = "INSERT INTO ciphertexts (ciphertext_id, account_id, key_id, environment, origin, slot_count, level, scale, \
+             value_bound, variance, object, node_id, bytes, created_at, last_used_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
+        let of = values![
+            &new.ciphertext_id,
+            &new.account_id,
+            &new.key_id,
+            new.environment,
+            &new.origin,
+            new.slot_count,
+            new.level,
+            bits(new.scale),
+            bits(new.value_bound),
+            bits(new.variance),
+            &new.object,
+            &new.node_id,
+            new.bytes,
+            new.now
+        ];
+        self.execute(sql, of).await?;
+        let sql = "UPDATE ciphertext_caches SET bytes = bytes + $2 WHERE account_id = $1";
+        self.execute(sql, values![&new.account_id, new.bytes]).await.map(drop)
+    }
+}
+
+/// Keeps ciphertexts, in the order of their accounts.
+pub(crate) async fn insert_all(tx: &mut Tx, mut ciphertexts: Vec<&NewCiphertext>) -> Result<()> {
+    ciphertexts.sort_by_key(|new| &new.account_id);
+    for new in ciphertexts {
+        tx.insert_ciphertext(new).await?;
+    }
+    Ok(())
+}
+
+/// Locks an account's cache; the bytes in it.
+pub(crate) async fn lock_cache(tx: &mut Tx, account_id: &str) -> Result<i64> {
+    // the update changes nothing: it makes others wait and gives the row
+    let sql = "INSERT INTO ciphertext_caches (account_id, bytes) VALUES ($1, 0) \
+         ON CONFLICT (account_id) DO UPDATE SET account_id = excluded.account_id RETURNING bytes";
+    tx.fetch_one::<(i64,)>(sql, values![account_id]).await.map(|(bytes,)| bytes)
+}
+
+/// Ciphertexts that were forgotten.
+#[derive(Clone, Copy, Default)]
+struct Dropped {
+    count: u64,
+    bytes: i64,
+}
+
+/// Forgets ciphertexts of an account whose cache is locked, and has their objects dropped. Some may be gone already.
+async fn drop_ciphertexts(tx: &mut Tx, account_id: &str, ciphertext_ids: &[String], now: i64) -> Result<Dropped> {
+    let mut dropped = Dropped::default();
+    let mut of_keys: BTreeMap<String, i64> = BTreeMap::new();
+    for ciphertext_id in ciphertext_ids {
+        let sql = "DELETE FROM ciphertexts WHERE ciphertext_id = $1 AND account_id = $2 RETURNING key_id, object, node_id, bytes";
+        let gone: Option<(String, String, String, i64)> =
+            tx.fetch_optional(sql, values![ciphertext_id, account_id]).await?;
+        let Some((key_id, object, node_id, bytes)) = gone else { continue };
+        tx.drop_object(CIPHERTEXT_OBJECTS, &node_id, &object, now).await?;
+        dropped.count += 1;
+        dropped.bytes += bytes;
+        *of_keys.entry(key_id).or_default() += 1;
+    }
+    for (key_id, count) in &of_keys {
+        let sql = "UPDATE encryption_keys SET ciphertext_count = ciphertext_count - $2 WHERE key_id = $1";
+        tx.execute(sql, values![key_id, *count]).await?;
+    }
+    if dropped.count > 0 {
+        let sql = "UPDATE ciphertext_caches SET bytes = bytes - $2 WHERE account_id = $1";
+        tx.execute(sql, values![account_id, dropped.bytes]).await?;
+    }
+    Ok(dropped)
+}

@@ -1,0 +1,241 @@
+//! Encryption keys of accounts, for arithmetic on encrypted numbers (readings section 8).
+//!
+//! Locks are taken in this order: the account, its cache of ciphertexts, its keys.
+
+use api::Environment;
+
+use crate::ciphertexts::{CIPHERTEXT_OBJECTS, lock_cache};
+use crate::database::{Tx, from_row, locking, values};
+use crate::pages::{PageRows, page};
+use crate::{Result, Store};
+
+/// A key on a material that is about to be complete.
+#[derive(Clone, Debug)]
+pub struct NewEncryptionKey<'a> {
+    /// `key_...`
+    pub key_id: &'a str,
+    /// Owner.
+    pub account_id: &'a str,
+    /// Environment of the API key that made it (readings X15).
+    pub environment: Environment,
+    /// As the client named it (readings K8).
+    pub scheme: &'a str,
+    /// `upload` or `generate`.
+    pub source: &'a str,
+    /// Its material, which is completed.
+    pub material_id: &'a str,
+    /// SHA-256 over the material.
+    pub digest: &'a [u8; 32],
+    /// The upload that gathered the material, if there was one.
+    pub upload_id: Option<&'a str>,
+    /// Keys and open uploads that the account may have, with this one (readings K19); `None`: any number.
+    pub keys_max: Option<i64>,
+    /// Now, in microseconds since 1970.
+    pub now: i64,
+}
+
+/// How making a key went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyMade {
+    /// It is on record.
+    Made,
+    /// The account has as many keys and open uploads as it may.
+    TooMany,
+    /// There is no such account, or it was erased.
+    NoAccount,
+}
+
+/// A key as remembered. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncryptionKey {
+    /// `key_...`
+    pub key_id: String,
+    /// Environment of the API key that made it.
+    pub environment: Environment,
+    /// As the client named it.
+    pub scheme: String,
+    /// `upload` or `generate`.
+    pub source: String,
+    /// Its material.
+    pub material_id: String,
+    /// The node in whose folder the material's objects are; empty where all nodes have the same objects.
+    pub node_id: String,
+    /// JSON object: its parameters.
+    pub params: String,
+    /// Names the secret key.
+    pub fingerprint: Vec<u8>,
+    /// Bytes of the public key.
+    pub public_key_bytes: i64,
+    /// Bytes of the evaluation key.
+    pub eval_key_bytes: i64,
+    /// Ciphertexts under it that the service keeps.
+    pub ciphertext_count: i64,
+    /// Operations that were completed with it.
+    pub operation_count: i64,
+    /// When it was made.
+    pub created_at: i64,
+}
+
+from_row!(EncryptionKey {
+    key_id,
+    environment as word,
+    scheme,
+    source,
+    material_id,
+    node_id,
+    params,
+    fingerprint,
+    public_key_bytes,
+    eval_key_bytes,
+    ciphertext_count,
+    operation_count,
+    created_at
+});
+
+/// A key that was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeletedKey {
+    /// Ciphertexts that were deleted with it.
+    pub ciphertexts: i64,
+}
+
+/// Selects whole [`EncryptionKey`]s; more columns, and what follows the tables, are given.
+macro_rules! select_keys {
+    ($columns:literal, $($rest:tt)*) => {
+        concat!(
+            "SELECT k.key_id, k.environment, k.scheme, k.source, k.material_id, m.node_id, m.params, m.fingerprint, ",
+            "m.public_key_bytes, m.eval_key_bytes, k.ciphertext_count, k.operation_count, k.created_at",
+            $columns,
+            " FROM encryption_keys k JOIN key_materials m ON m.material_id = k.material_id ",
+            $($rest)*
+        )
+    };
+}
+
+impl Store {
+    /// A key of this account.
+    pub async fn encryption_key(&self, account_id: &str, key_id: &str) -> Result<Option<EncryptionKey>> {
+        let sql = select_keys!("", "WHERE k.key_id = $1 AND k.account_id = $2");
+        self.db.fetch_optional(sql, values![key_id, account_id]).await
+    }
+
+    /// A page of this account's keys.
+    pub async fn encryption_keys_page(
+        &self,
+        account_id: &str,
+        after: Option<(i64, &str)>,
+        rows_max: i64,
+    ) -> Result<PageRows<EncryptionKey>> {
+        let (created_at, key_id) = after.unwrap_or((i64::MAX, ""));
+        page(
+            &self.db,
+            after.is_none(),
+            (
+                select_keys!(
+                    ", (SELECT COUNT(*) FROM encryption_keys WHERE account_id = $1) AS total_count",
+                    "WHERE k.account_id = $1 AND (k.created_at, k.key_id) < ($2, $3) \
+                     ORDER BY k.created_at DESC, k.key_id DESC LIMIT $4"
+                ),
+                values![account_id, created_at, key_id, rows_max],
+            ),
+            ("SELECT COUNT(*) FROM encryption_keys WHERE account_id = $1", values![account_id]),
+        )
+        .await
+    }
+}
+
+impl Tx {
+    /// Makes a key and completes its material, if the account may have one more; else nothing is done.
+    pub async fn insert_encryption_key(&mut self, new: &NewEncryptionKey<'_>) -> Result<KeyMade> {
+        if !self.lock_live_account(new.account_id).await? {
+            return Ok(KeyMade::NoAccount);
+        }
+        if !self.may_have_one_more_key(new.account_id, new.upload_id, new.keys_max, new.now).await? {
+            return Ok(KeyMade::TooMany);
+        }
+        let material_id = self.complete_key_material(new.account_id, new.material_id, new.digest, new.now).await?;
+        let sql = "INSERT INTO encryption_keys (key_id, account_id, environment, scheme, source, material_id, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let of = values![new.key_id, new.account_id, new.environment, new.scheme, new.source, &material_id, new.now];
+        self.execute(sql, of).await?;
+        if let Some(upload_id) = new.upload_id {
+            let sql = "UPDATE key_uploads SET key_id = $2, material_id = $3 WHERE upload_id = $1";
+            self.execute(sql, values![upload_id, new.key_id, &material_id]).await?;
+        }
+        Ok(KeyMade::Made)
+    }
+
+    /// Deletes a key of this account, its ciphertexts, and its material unless another key names it. `None`: there is no
+    /// such key.
+    pub async fn delete_encryption_key(
+        &mut self,
+        account_id: &str,
+        key_id: &str,
+        now: i64,
+    ) -> Result<Option<DeletedKey>> {
+        self.lock_account(account_id).await?;
+        lock_cache(self, account_id).await?;
+        let sql = "DELETE FROM encryption_keys WHERE key_id = $1 AND account_id = $2 RETURNING material_id";
+        let Some((material_id,)) = self.fetch_optional::<(String,)>(sql, values![key_id, account_id]).await? else {
+            return Ok(None);
+        };
+        let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \
+             SELECT object, CAST($2 AS TEXT), node_id, CAST($3 AS BIGINT) FROM ciphertexts WHERE key_id = $1 ON CONFLICT (object) DO NOTHING";
+        self.execute(sql, values![key_id, CIPHERTEXT_OBJECTS, now]).await?;
+        let sql = "UPDATE ciphertext_caches SET bytes = bytes - \
+             (SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM ciphertexts WHERE key_id = $2) WHERE account_id = $1";
+        self.execute(sql, values![account_id, key_id]).await?;
+        let ciphertexts = self.execute("DELETE FROM ciphertexts WHERE key_id = $1", values![key_id]).await?;
+        let sql = "SELECT COUNT(*) FROM encryption_keys WHERE material_id = $1";
+        let (others,): (i64,) = self.fetch_one(sql, values![&material_id]).await?;
+        if others == 0 {
+            self.forget_key_material(&material_id, now).await?;
+        }
+        Ok(Some(DeletedKey { ciphertexts: ciphertexts as i64 }))
+    }
+
+    /// Locks an account. False: there is none, or it was erased.
+    pub(crate) async fn lock_live_account(&mut self, account_id: &str) -> Result<bool> {
+        let sql = locking!("SELECT account_id FROM accounts WHERE account_id = $1 AND erased_at IS NULL");
+        Ok(self.fetch_optional::<(String,)>(sql, values![account_id]).await?.is_some())
+    }
+
+    /// Whether an account may have one key or upload more than it has besides this upload.
+    pub(crate) async fn may_have_one_more_key(
+        &mut self,
+        account_id: &str,
+        besides: Option<&str>,
+        max: Option<i64>,
+        now: i64,
+    ) -> Result<bool> {
+        let Some(max) = max else { return Ok(true) };
+        let sql = "SELECT (SELECT COUNT(*) FROM encryption_keys WHERE account_id = $1) + (SELECT COUNT(*) FROM key_uploads \
+             WHERE account_id = $1 AND key_id IS NULL AND expires_at > $2 AND upload_id <> $3)";
+        let (had,): (i64,) = self.fetch_one(sql, values![account_id, now, besides.unwrap_or_default()]).await?;
+        Ok(had < max)
+    }
+
+    /// Forgets all that an ended trial has of keys and ciphertexts (readings A12), and has the objects dropped. The account is
+    /// locked.
+    pub(crate) async fn erase_keys_of(&mut self, account_id: &str, now: i64) -> Result<()> {
+        lock_cache(self, account_id).await?;
+        let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \
+             SELECT object, CAST($2 AS TEXT), node_id, CAST($3 AS BIGINT) FROM ciphertexts WHERE account_id = $1 ON CONFLICT (object) DO NOTHING";
+        self.execute(sql, values![account_id, CIPHERTEXT_OBJECTS, now]).await?;
+        for sql in [
+            "DELETE FROM ciphertexts WHERE account_id = $1",
+            "DELETE FROM ciphertext_caches WHERE account_id = $1",
+            "DELETE FROM encryption_keys WHERE account_id = $1",
+            "DELETE FROM key_uploads WHERE account_id = $1",
+            "DELETE FROM arithmetic_operations WHERE account_id = $1",
+            "DELETE FROM arithmetic_usage WHERE account_id = $1",
+        ] {
+            self.execute(sql, values![account_id]).await?;
+        }
+        let sql = "SELECT material_id FROM key_materials WHERE account_id = $1";
+        for (material_id,) in self.fetch_all::<(String,)>(sql, values![account_id]).await? {
+            self.forget_key_material(&material_id, now).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! What clients upload as encryption keys: a public key, and an evaluation key in rows, each an object.
+//!
+//! A material is gathered row by row and then completed. Materials of one account with equal contents become one, which
+//! several keys name (readings K19). The kinds of objects are the caller's words ([`KEY_OBJECTS`]).
+
+use crate::database::{Tx, from_row, values};
+use crate::{Result, Store};
+
+/// The kind under which objects of keys are dropped.
+pub const KEY_OBJECTS: &str = "encryption-keys";
+
+/// A material that is about to be gathered.
+#[derive(Clone, Debug)]
+pub struct NewKeyMaterial<'a> {
+    /// `mat_...`
+    pub material_id: &'a str,
+    /// Owner.
+    pub account_id: &'a str,
+    /// The node in whose folder its objects are; empty where all nodes have the same objects.
+    pub node_id: &'a str,
+    /// Now, in microseconds since 1970.
+    pub now: i64,
+}
+
+/// A material as far as it is gathered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyMaterial {
+    /// `mat_...`
+    pub material_id: String,
+    /// The node in whose folder its objects are; empty where all nodes have the same objects.
+    pub node_id: String,
+    /// JSON object: the parameters that the containers name; none before the first container.
+    pub params: Option<String>,
+    /// Names the secret key; none before the first container.
+    pub fingerprint: Option<Vec<u8>>,
+    /// The object that holds the public key, once it has come.
+    pub public_key_object: Option<String>,
+    /// Bytes of the public key.
+    pub public_key_bytes: i64,
+    /// SHA-256 of the public key.
+    pub public_key_sha256: Option<Vec<u8>>,
+    /// Rows of the evaluation key, once its head has come.
+    pub rows_announced: Option<i64>,
+    /// Bytes of the evaluation key that have come, its head among them.
+    pub eval_key_bytes: i64,
+    /// SHA-256 over all of it, once it is complete.
+    pub digest: Option<Vec<u8>>,
+}
+
+from_row!(KeyMaterial {
+    material_id,
+    node_id,
+    params,
+    fingerprint,
+    public_key_object,
+    public_key_bytes,
+    public_key_sha256,
+    rows_announced,
+    eval_key_bytes,
+    digest
+});
+
+/// The public key of a material.
+#[derive(Clone, Debug)]
+pub struct NewPublicKey<'a> {
+    /// JSON object: the parameters that it names.
+    pub params: &'a str,
+    /// Names the secret key.
+    pub fingerprint: &'a [u8],
+    /// The object that holds it.
+    pub object: &'a str,
+    /// Its bytes.
+    pub bytes: i64,
+    /// SHA-256 of its bytes.
+    pub sha256: &'a [u8; 32],
+}
+
+/// The head of an evaluation key.
+#[derive(Clone, Debug)]
+pub struct NewKeyHead<'a> {
+    /// JSON object: the parameters that it names.
+    pub params: &'a str,
+    /// Names the secret key.
+    pub fingerprint: &'a [u8],
+    /// Rows that it announces.
+    pub rows: i64,
+    /// Its bytes.
+    pub bytes: i64,
+}
+
+/// A row of an evaluation key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRowRecord {
+    /// Place in the container, from 0.
+    pub row_index: i64,
+    /// Kind of the part it belongs to.
+    pub kind: String,
+    /// Galois element of the part; 0 for other kinds.
+    pub element: i64,
+    /// Level of the part.
+    pub level: i64,
+    /// Place in the part, from 0.
+    pub digit: i64,
+    /// Rows of the part.
+    pub digits: i64,
+    /// The object that holds it.
+    pub object: String,
+    /// Its bytes.
+    pub bytes: i64,
+    /// SHA-256 of its bytes.
+    pub sha256: Vec<u8>,
+}
+
+from_row!(KeyRowRecord { row_index, kind, element, level, digit, digits, object, bytes, sha256 });
+
+/// Whether something was added to a material.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It was.
+    Done,
+    /// The material was not as the caller took it to be: complete, gone, of other parameters, or further or less far.
+    NotAsExpected,
+}
+
+macro_rules! select_materials {
+    ($($rest:tt)*) => {
+        concat!(
+            "SELECT m.material_id, m.node_id, m.params, m.fingerprint, m.public_key_object, m.public_key_bytes, ",
+            "m.public_key_sha256, m.rows_announced, m.eval_key_bytes, m.digest FROM key_materials m ",
+            $($rest)*
+        )
+    };
+}
+
+impl Store {
+    /// A material of this account.
+    pub async fn key_material(&self, account_id: &str, material_id: &str) -> Result<Option<KeyMaterial>> {
+        let sql = select_materials!("WHERE m.material_id = $1 AND m.account_id = $2");
+        self.db.fetch_optional(sql, values![material_id, account_id]).await
+    }
+
+    /// The rows of a material, in their order, from one of them on.
+    pub async fn key_rows(&self, material_id: &str, from: i64, limit: i64) -> Result<Vec<KeyRowRecord>> {
+        let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
+             WHERE material_id = $1 AND row_index >= $2 ORDER BY row_index LIMIT $3";
+        self.db.fetch_all(sql, values![material_id, from, limit]).await
+    }
+
+    /// The last row of a material.
+    pub async fn last_key_row(&self, material_id: &str) -> Result<Option<KeyRowRecord>> {
+        let sql = "SELECT row_index, kind, element, level, digit, digits, object, bytes, sha256 FROM key_rows \
+             WHERE material_id = $1 ORDER BY row_index DESC LIMIT 1";
+        self.db.fetch_optional(sql, values![material_id]).await
+    }
+
+    /// The names of all objects of keys.
+    pub async fn key_objects(&self) -> Result<Vec<String>> {
+        let sql = "SELECT object FROM key_rows UNION ALL \
+             SELECT public_key_object FROM key_materials WHERE public_key_object IS NOT NULL";
+        let rows: Vec<(String,)> = self.db.fetch_all(sql, values![]).await?;
+        Ok(rows.into_iter().map(|(object,)| object).collect())
+    }
+
+    /// Bytes of all keys, complete or not.
+    pub async fn key_bytes(&self) -> Result<i64> {
+        let sql = "SELECT CAST(COALESCE(SUM(public_key_bytes + eval_key_bytes), 0) AS BIGINT) FROM key_materials";
+        self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(bytes,)| bytes)
+    }
+}
+
+impl Tx {
+    /// Begins a material.
+    pub async fn insert_key_material(&mut self, new: &NewKeyMaterial<'_>) -> Result<()> {
+        let sql = "INSERT INTO key_materials (material_id, account_id, node_id, created_at) VALUES ($1, $2, $3, $4)";
+        self.execute(sql, values![new.material_id, new.account_id, new.node_id, new.now]).await.map(drop)
+    }
+
+    /// Puts the public key of a material that is not complete; an older one is dropped. Parameters and fingerprint must be
+    /// those of the evaluation key's head, if that has come.
+    pub async fn put_public_key(&mut self, material_id: &str, key: &NewPublicKey<'_>, now: i64) -> Result<Added> {
+        let sql = "SELECT public_key_object, node_id FROM key_materials WHERE material_id = $1";
+        let older: Option<(Option<String>, String)> = self.fetch_optional(sql, values![material_id]).await?;
+        let sql = "UPDATE key_materials SET params = $2, fingerprint = $3, public_key_object = $4, public_key_bytes = $5, \
+             public_key_sha256 = $6 WHERE material_id = $1 AND digest IS NULL \
+             AND (rows_announced IS NULL OR (params = $2 AND fingerprint = $3))";
+        let of = values![material_id, key.params, key.fingerprint, key.object, key.bytes, key.sha256];
+        if self.execute(sql, of).await? == 0 {
+            return Ok(Added::NotAsExpected);
+        }
+        if let Some((Some(object), node_id)) = older {
+            self.drop_object(KEY_OBJECTS, &node_id, &object, now).await?;
+        }
+        Ok(Added::Done)
+    }
+
+    /// Puts the head of the evaluation key of a material that has none. Parameters and fingerprint must be those of the
+    /// public key, if that has come.
+    pub async fn put_key_head(&mut self, material_id: &str, head: &NewKeyHead<'_>) -> Result<Added> {
+        let sql = "UPDATE key_materials SET params = $2, fingerprint = $3, rows_announced = $4, eval_key_bytes = $5 \
+             WHERE material_id = $1 AND digest IS NULL AND rows_announced IS NULL \
+             AND (public_key_object IS NULL OR (params = $2 AND fingerprint = $3))";
+        let done =
+            self.execute(sql, values![material_id, head.params, head.fingerprint, head.rows, head.bytes]).await?;
+        Ok(if done == 1 { Added::Done } else { Added::NotAsExpected })
+    }
+
+    /// Adds rows that follow each other to a material of which `offset` bytes have come.
+    pub async fn add_key_rows(&mut self, material_id: &str, offset: i64, rows: &[KeyRowRecord]) -> Result<Added> {
+        let bytes: i64 = rows.iter().map(|row| row.bytes).sum();
+        let sql = "UPDATE key_materials SET eval_key_bytes = eval_key_bytes + $3 \
+             WHERE material_id = $1 AND digest IS NULL AND eval_key_bytes = $2 AND rows_announced IS NOT NULL";
+        if self.execute(sql, values![material_id, offset, bytes]).await? == 0 {
+            return Ok(Added::NotAsExpected);
+        }
+        for row in rows {
+            let sql = "INSERT INTO key_rows (material_id, row_index, kind, element, level, digit, digits, object, bytes, sha256) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+            let of = values![
+                material_id,
+                row.row_index,
+                &row.kind,
+                row.element,
+                row.level,
+                row.digit,
+                row.digits,
+                &row.object,
+                row.bytes,
+                &row.sha256
+            ];
+            self.execute(sql, of).await?;
+        }
+        Ok(Added::Done)
+    }
+
+    /// Completes a material. If the account has another one of these contents, that takes its place and this one is
+    /// forgotten. The one that stays; the account is locked.
+    pub(crate) async fn complete_key_material(
+        &mut self,
+        account_id: &str,
+        material_id: &str,
+        digest: &[u8; 32],
+        now: i64,
+    ) -> Result<String> {
+        let sql = "SELECT material_id FROM key_materials WHERE account_id = $1 AND digest = $2";
+        if let Some((same,)) = self.fetch_optional::<(String,)>(sql, values![account_id, digest]).await? {
+            if same != material_id {
+                self.forget_key_material(material_id, now).await?;
+            }
+            return Ok(same);
+        }
+        let sql = "UPDATE key_materials SET digest = $2 WHERE material_id = $1";
+        self.execute(sql, values![material_id, digest]).await?;
+        Ok(material_id.to_owned())
+    }
+
+    /// Forgets a material that no key names, and has its objects dropped.
+    pub(crate) async fn forget_key_material(&mut self, material_id: &str, now: i64) -> Result<()> {
+        for sql in [
+            "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \
+             SELECT r.object, CAST($2 AS TEXT), m.node_id, CAST($3 AS BIGINT) FROM key_rows r JOIN key_materials m ON m.material_id = r.material_id \
+             WHERE r.material_id = $1 ON CONFLICT (object) DO NOTHING",
+            "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \
+             SELECT public_key_object, CAST($2 AS TEXT), node_id, CAST($3 AS BIGINT) FROM key_materials \
+             WHERE material_id = $1 AND public_key_object IS NOT NULL ON CONFLICT (object) DO NOTHING",
+        ] {
+            self.execute(sql, values![material_id, KEY_OBJECTS, now]).await?;
+        }
+        self.execute("DELETE FROM key_rows WHERE material_id = $1", values![material_id]).await?;
+        self.execute("DELETE FROM key_materials WHERE material_id = $1", values![material_id]).await.map(drop)
+    }
+}

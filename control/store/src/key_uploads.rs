@@ -1,0 +1,126 @@
+//! Uploads of encryption keys in parts (readings section 14).
+
+use api::Environment;
+
+use crate::database::{Tx, from_row, values};
+use crate::{KeyMade, NewKeyMaterial, Result, Store};
+
+/// An upload that begins.
+#[derive(Clone, Debug)]
+pub struct NewKeyUpload<'a> {
+    /// `up_...`
+    pub upload_id: &'a str,
+    /// Environment of the API key that began it.
+    pub environment: Environment,
+    /// As the client named it.
+    pub scheme: &'a str,
+    /// JSON object: the parameters of the request.
+    pub params: &'a str,
+    /// What is gathered.
+    pub material: NewKeyMaterial<'a>,
+    /// When it ends by itself.
+    pub expires_at: i64,
+    /// Keys and open uploads that the account may have, with this one (readings K19); `None`: any number.
+    pub keys_max: Option<i64>,
+}
+
+/// An upload as remembered. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyUpload {
+    /// `up_...`
+    pub upload_id: String,
+    /// Environment of the API key that began it.
+    pub environment: Environment,
+    /// As the client named it.
+    pub scheme: String,
+    /// JSON object: the parameters of the request.
+    pub params: String,
+    /// What is gathered.
+    pub material_id: String,
+    /// The key that it became.
+    pub key_id: Option<String>,
+    /// When it began.
+    pub created_at: i64,
+    /// When it ends by itself.
+    pub expires_at: i64,
+}
+
+from_row!(KeyUpload {
+    upload_id,
+    environment as word,
+    scheme,
+    params,
+    material_id,
+    key_id,
+    created_at,
+    expires_at
+});
+
+impl Store {
+    /// An upload of this account whose time is not over.
+    pub async fn key_upload(&self, account_id: &str, upload_id: &str, now: i64) -> Result<Option<KeyUpload>> {
+        let sql = "SELECT upload_id, environment, scheme, params, material_id, key_id, created_at, expires_at FROM key_uploads \
+             WHERE upload_id = $1 AND account_id = $2 AND expires_at > $3";
+        self.db.fetch_optional(sql, values![upload_id, account_id, now]).await
+    }
+
+    /// Ends an upload of this account and forgets what it gathered. False: there is no such upload, or it became a key.
+    pub async fn delete_key_upload(&self, account_id: &str, upload_id: &str, now: i64) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        tx.lock_account(account_id).await?;
+        let sql = "DELETE FROM key_uploads WHERE upload_id = $1 AND account_id = $2 AND expires_at > $3 AND key_id IS NULL \
+             RETURNING material_id";
+        let gone: Option<(String,)> = tx.fetch_optional(sql, values![upload_id, account_id, now]).await?;
+        if let Some((material_id,)) = &gone {
+            tx.forget_key_material(material_id, now).await?;
+        }
+        tx.commit().await?;
+        Ok(gone.is_some())
+    }
+
+    /// Forgets uploads whose time is over, and what they gathered unless it became a key. Returns how many; some may be
+    /// left for the next call.
+    pub async fn forget_key_uploads(&self, now: i64) -> Result<u64> {
+        let sql = "SELECT upload_id, account_id FROM key_uploads WHERE expires_at <= $1 ORDER BY expires_at LIMIT 100";
+        let over: Vec<(String, String)> = self.db.fetch_all(sql, values![now]).await?;
+        for (upload_id, account_id) in &over {
+            let mut tx = self.db.begin().await?;
+            tx.lock_account(account_id).await?;
+            let sql = "DELETE FROM key_uploads WHERE upload_id = $1 RETURNING material_id, key_id";
+            let gone: Option<(String, Option<String>)> = tx.fetch_optional(sql, values![upload_id]).await?;
+            if let Some((material_id, None)) = gone {
+                tx.forget_key_material(&material_id, now).await?;
+            }
+            tx.commit().await?;
+        }
+        Ok(over.len() as u64)
+    }
+}
+
+impl Tx {
+    /// Begins an upload if the account may have one more key; else nothing is done.
+    pub async fn insert_key_upload(&mut self, new: &NewKeyUpload<'_>) -> Result<KeyMade> {
+        let NewKeyMaterial { account_id, now, .. } = new.material;
+        if !self.lock_live_account(account_id).await? {
+            return Ok(KeyMade::NoAccount);
+        }
+        if !self.may_have_one_more_key(account_id, None, new.keys_max, now).await? {
+            return Ok(KeyMade::TooMany);
+        }
+        self.insert_key_material(&new.material).await?;
+        let sql = "INSERT INTO key_uploads (upload_id, account_id, environment, scheme, params, material_id, created_at, \
+             expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let of = values![
+            new.upload_id,
+            account_id,
+            new.environment,
+            new.scheme,
+            new.params,
+            new.material.material_id,
+            now,
+            new.expires_at
+        ];
+        self.execute(sql, of).await?;
+        Ok(KeyMade::Made)
+    }
+}
