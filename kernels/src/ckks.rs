@@ -5,6 +5,8 @@
 pub mod chain;
 pub mod cpu;
 pub mod params;
+pub mod plan;
 
 pub use chain::{Chain, Level};
 pub use params::{Params, ParamsError, ParamsLiteral, PartKind, SecurityLevel};
+pub use plan::{Plan, PlanBuilder};

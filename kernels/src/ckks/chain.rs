@@ -71,6 +71,38 @@ impl Chain {
         (0..self.ciphertext_primes()).filter(used).collect()
     }
 
+    /// The primes that a ciphertext is divided by on its way to a lower level. To the level below: all that leave. Further down: as
+    /// many of them as leave [`LOWERING_BITS`] beside those that enter; the others are dropped, which changes nothing of the value.
+    ///
+    /// # Panics
+    /// When `to` is a higher level.
+    pub fn divided(&self, level: usize, to: usize) -> Vec<usize> {
+        assert!(to <= level, "a lower level");
+        let (upper, lower) = (&self.levels[level].primes, &self.levels[to].primes);
+        let log = |at: &usize| libm::log2(f64::from(self.primes[*at].q()));
+        let entering: f64 = lower.iter().filter(|at| !upper.contains(at)).map(log).sum();
+        let mut leaving: Vec<usize> = upper.iter().copied().filter(|at| !lower.contains(at)).collect();
+        if to + 1 < level {
+            let mut bits = 0.0;
+            let enough = leaving.iter().position(|at| {
+                bits += log(at);
+                bits >= entering + LOWERING_BITS
+            });
+            leaving.truncate(enough.map_or(leaving.len(), |last| last + 1));
+        }
+        leaving
+    }
+
+    /// What a scale is divided by on that way: the product of [`Chain::divided`] over that of the primes that enter.
+    pub fn divisor(&self, level: usize, to: usize) -> f64 {
+        let product = |primes: &mut dyn Iterator<Item = usize>| {
+            primes.fold(1.0, |product, at| product * f64::from(self.primes[at].q()))
+        };
+        let (upper, lower) = (&self.levels[level].primes, &self.levels[to].primes);
+        let mut entering = lower.iter().copied().filter(|at| !upper.contains(at));
+        product(&mut self.divided(level, to).into_iter()) / product(&mut entering)
+    }
+
     /// How many primes are not special.
     pub fn ciphertext_primes(&self) -> usize {
         self.primes.len() - self.special
@@ -86,6 +118,9 @@ impl Chain {
         group(&self.primes_up_to(level), |&at| f64::from(self.primes[at].q()), bits)
     }
 }
+
+/// Bits of the whole factor that brings a ciphertext to the scale of a level further down, at least: the error of its rounding.
+const LOWERING_BITS: f64 = 40.0;
 
 /// Bits by which a product's digits may exceed `P`.
 pub(super) fn product_excess_bits(scale_bits: u32) -> f64 {

@@ -15,7 +15,7 @@ pub(super) struct Constants {
     digits: Mutex<HashMap<(usize, Vec<Vec<usize>>), Arc<Vec<Digit>>>>,
 }
 
-/// A division of a polynomial by the product `g` of primes that it loses, rounded, after a multiplication by the product `e` of primes
+/// A division of a polynomial by the product `g` of primes that it loses ([`crate::ckks::Chain::divided`]), rounded, after a multiplication by the product `e` of primes
 /// that it gains and by a whole number.
 pub(super) struct Division {
     /// Primes of the input, in order: those of its level, then the special ones if they are divided by.
@@ -89,7 +89,9 @@ impl Division {
         let specials = if special { params.chain().ciphertext_primes()..primes.len() } else { 0..0 };
         let (upper, lower) = (&params.level(level).primes, &params.level(to).primes);
         let from: Vec<usize> = upper.iter().copied().chain(specials.clone()).collect();
-        let lost: Vec<usize> = (0..from.len()).filter(|&at| !lower.contains(&from[at])).collect();
+        let divided = params.chain().divided(level, to);
+        let is_lost = |&at: &usize| at >= upper.len() || divided.contains(&from[at]);
+        let lost: Vec<usize> = (0..from.len()).filter(is_lost).collect();
         let gained: Vec<usize> = lower.iter().copied().filter(|prime| !upper.contains(prime)).collect();
         let e = |p: Modulus| {
             let factor = (factor % u64::from(p.q())) as u32;

@@ -1,0 +1,566 @@
+//! An operation as a plan: steps on ciphertexts in levels, over slots of one residue polynomial each.
+//!
+//! A [`PlanBuilder`] is told what to compute; it keeps the level and the exact scale of every value. The finished [`Plan`] is what a
+//! device runs: a matrix product or a bootstrap is a plan of many levels, and so takes turns with the work of others, can be
+//! cancelled, and can begin again.
+
+use super::params::{Params, PartKind};
+
+/// Scales that differ by less than this part of themselves are one: the difference of rounding.
+pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
+
+/// A ciphertext of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Value(usize);
+
+/// A plaintext of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Plain(usize);
+
+/// What a step computes, on values of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `a + b`.
+    Add(Value, Value),
+    /// `a - b`.
+    Sub(Value, Value),
+    /// `a + plain`.
+    AddPlain(Value, Plain),
+    /// `a plain`.
+    MultiplyPlain(Value, Plain),
+    /// `a` times a whole number.
+    MultiplyInteger(Value, i64),
+    /// `a` times `factor`, divided by what its level has more than level `to` ([`super::Chain::divided`]).
+    Divide {
+        /// What is divided.
+        a: Value,
+        /// The level of the result.
+        to: usize,
+        /// A whole number.
+        factor: u64,
+    },
+    /// `a b`, relinearized; rescaled in the same division where `to` is the level below.
+    Multiply {
+        /// A factor.
+        a: Value,
+        /// The other.
+        b: Value,
+        /// The level of the result: theirs, or the one below.
+        to: usize,
+    },
+    /// `a(X^element)`.
+    Automorphism {
+        /// What is permuted.
+        a: Value,
+        /// An odd number below `2N`.
+        element: u32,
+    },
+}
+
+impl Step {
+    /// The ciphertexts that it reads.
+    pub fn reads(&self) -> impl Iterator<Item = Value> {
+        let (first, second) = match *self {
+            Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (a, Some(b)),
+            Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) | Step::MultiplyInteger(a, _) => (a, None),
+            Step::Divide { a, .. } | Step::Automorphism { a, .. } => (a, None),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The plaintext that it reads.
+    pub fn plain(&self) -> Option<Plain> {
+        match *self {
+            Step::AddPlain(_, plain) | Step::MultiplyPlain(_, plain) => Some(plain),
+            _ => None,
+        }
+    }
+
+    /// The part of the key that it needs.
+    pub fn part(&self) -> Option<PartKind> {
+        match *self {
+            Step::Multiply { .. } => Some(PartKind::Relinearization),
+            Step::Automorphism { element, .. } => Some(PartKind::Galois(element)),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    /// None: an input.
+    step: Option<Step>,
+    level: usize,
+    scale: f64,
+}
+
+/// A plaintext with its words.
+#[derive(Clone, Debug)]
+struct PlainNode {
+    level: usize,
+    /// `[primes of the level][N]`, in the order of [`crate::ring::Ring::forward`].
+    words: Vec<u32>,
+}
+
+/// Collects what a plan computes.
+///
+/// # Panics
+/// Its methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than rounding: callers
+/// check what comes from outside before.
+pub struct PlanBuilder {
+    params: Params,
+    nodes: Vec<Node>,
+    inputs: Vec<Value>,
+    plains: Vec<PlainNode>,
+}
+
+impl PlanBuilder {
+    /// Of nothing yet.
+    pub fn new(params: &Params) -> PlanBuilder {
+        PlanBuilder { params: params.clone(), nodes: Vec::new(), inputs: Vec::new(), plains: Vec::new() }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The level of a value.
+    pub fn level(&self, value: Value) -> usize {
+        self.nodes[value.0].level
+    }
+
+    /// The exact scale of a value.
+    pub fn scale(&self, value: Value) -> f64 {
+        self.nodes[value.0].scale
+    }
+
+    /// The next ciphertext that is given.
+    pub fn input(&mut self, level: usize, scale: f64) -> Value {
+        assert!(level <= self.params.level_max(), "a level of the parameters");
+        let value = self.push(None, level, scale);
+        self.inputs.push(value);
+        value
+    }
+
+    /// A plaintext: `[primes of the level][N]` words in the order of [`crate::ring::Ring::forward`].
+    pub fn plain(&mut self, level: usize, words: Vec<u32>) -> Plain {
+        assert_eq!(words.len(), self.params.level(level).primes.len() * self.params.n(), "a row a prime of the level");
+        self.plains.push(PlainNode { level, words });
+        Plain(self.plains.len() - 1)
+    }
+
+    /// `a + b`, of one level and scale.
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale) = self.same(a, b);
+        self.push(Some(Step::Add(a, b)), level, scale)
+    }
+
+    /// `a - b`, of one level and scale.
+    pub fn sub(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale) = self.same(a, b);
+        self.push(Some(Step::Sub(a, b)), level, scale)
+    }
+
+    /// `-a`.
+    pub fn negate(&mut self, a: Value) -> Value {
+        self.multiply_integer(a, -1)
+    }
+
+    /// `a + plain`: the plaintext has the ciphertext's scale.
+    pub fn add_plain(&mut self, a: Value, plain: Plain) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        assert_eq!(self.plains[plain.0].level, level, "a plaintext of the ciphertext's level");
+        self.push(Some(Step::AddPlain(a, plain)), level, scale)
+    }
+
+    /// `a plain`, of the product of the scales.
+    pub fn multiply_plain(&mut self, a: Value, plain: Plain, plain_scale: f64) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        assert_eq!(self.plains[plain.0].level, level, "a plaintext of the ciphertext's level");
+        self.push(Some(Step::MultiplyPlain(a, plain)), level, scale * plain_scale)
+    }
+
+    /// `a` times a whole number, at `a`'s scale.
+    pub fn multiply_integer(&mut self, a: Value, factor: i64) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        self.push(Some(Step::MultiplyInteger(a, factor)), level, scale)
+    }
+
+    /// `a b` at their level, of the product of their scales.
+    pub fn multiply(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale) = (self.level(a), self.scale(a) * self.scale(b));
+        assert_eq!(level, self.level(b), "factors of one level");
+        self.push(Some(Step::Multiply { a, b, to: level }), level, scale)
+    }
+
+    /// `a b` at the level below, rescaled.
+    pub fn multiply_rescaled(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale) = (self.level(a), self.scale(a) * self.scale(b));
+        assert!(level == self.level(b) && level > 0, "factors of one level above 0");
+        let scale = scale / self.params.chain().divisor(level, level - 1);
+        self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale)
+    }
+
+    /// `a` at the level below, its scale divided by what the levels differ in.
+    pub fn rescale(&mut self, a: Value) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        assert!(level > 0, "level 0 has none below");
+        let scale = scale / self.params.chain().divisor(level, level - 1);
+        self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale)
+    }
+
+    /// `a` at a lower level, brought to `scale`: exactly but for the rounding of a whole factor of some 40 bits, so that the
+    /// result's own scale differs from it in as small a part.
+    pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
+        let Node { level, scale: before, .. } = self.nodes[a.0];
+        assert!(to < level, "a lower level");
+        let divisor = self.params.chain().divisor(level, to);
+        let factor = (scale * divisor / before).round().max(1.0);
+        assert!(factor < (1u64 << 63) as f64, "a scale that the levels between have room for");
+        self.push(Some(Step::Divide { a, to, factor: factor as u64 }), to, before * factor / divisor)
+    }
+
+    /// `a(X^element)`.
+    pub fn automorphism(&mut self, a: Value, element: u32) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        self.push(Some(Step::Automorphism { a, element }), level, scale)
+    }
+
+    /// The plan that computes these values.
+    pub fn finish(self, outputs: &[Value]) -> Plan {
+        Plan::of(self, outputs)
+    }
+
+    fn same(&self, a: Value, b: Value) -> (usize, f64) {
+        let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
+        assert_eq!(a.level, b.level, "terms of one level");
+        assert!((a.scale / b.scale - 1.0).abs() < SCALE_TOLERANCE, "terms of one scale: {} and {}", a.scale, b.scale);
+        (a.level, a.scale)
+    }
+
+    fn push(&mut self, step: Option<Step>, level: usize, scale: f64) -> Value {
+        self.nodes.push(Node { step, level, scale });
+        Value(self.nodes.len() - 1)
+    }
+}
+
+/// A value of a plan with its place.
+#[derive(Clone, Debug)]
+pub struct PlannedValue {
+    /// Its level.
+    pub level: usize,
+    /// Its exact scale.
+    pub scale: f64,
+    /// Slots of its rows, `[2][primes of the level]`. Empty: nothing reads it.
+    pub slots: Vec<u32>,
+}
+
+/// A step with its result.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedStep {
+    /// What is computed.
+    pub step: Step,
+    /// Where it goes.
+    pub result: Value,
+    /// Work, in [`BUTTERFLIES_OF_UNIT`] each.
+    pub units: u32,
+}
+
+/// Butterflies of a unit of work: about a sixteenth of the cheapest gate's bootstrap.
+pub const BUTTERFLIES_OF_UNIT: u64 = 1 << 20;
+
+/// Steps in the order of their levels, over as few slots as the values' lives allow. A slot is taken again only from the level
+/// after its last reader's on, so steps of a level may run in any order.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    params: Params,
+    values: Vec<PlannedValue>,
+    steps: Vec<PlannedStep>,
+    level_ends: Vec<usize>,
+    inputs: Vec<Value>,
+    /// Slots and words of each plaintext.
+    plains: Vec<(Vec<u32>, Vec<u32>)>,
+    outputs: Vec<Value>,
+    slots: usize,
+}
+
+impl Plan {
+    fn of(builder: PlanBuilder, outputs: &[Value]) -> Plan {
+        let PlanBuilder { params, nodes, inputs, plains } = builder;
+        let needed = needed(&nodes, outputs);
+        // the step level of each value: inputs have none
+        let mut depths = vec![0; nodes.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            if let Some(step) = &node.step {
+                depths[at] = 1 + step.reads().map(|value| depths[value.0]).max().unwrap_or(0);
+            }
+        }
+        let mut order: Vec<usize> = (0..nodes.len()).filter(|&at| needed[at] && nodes[at].step.is_some()).collect();
+        order.sort_by_key(|&at| depths[at]);
+        // the depth of each value's last reader
+        let mut last_read = depths.clone();
+        for &at in &order {
+            for value in nodes[at].step.iter().flat_map(Step::reads) {
+                last_read[value.0] = last_read[value.0].max(depths[at]);
+            }
+        }
+        for output in outputs {
+            last_read[output.0] = usize::MAX;
+        }
+        let mut pool = SlotPool::default();
+        let rows = |at: usize| 2 * params.level(nodes[at].level).primes.len();
+        let mut slots: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+        // inputs are written whether they are read or not, so that they are found by their order
+        for &Value(at) in &inputs {
+            slots[at] = pool.take(rows(at));
+        }
+        let place = |plain: PlainNode, pool: &mut SlotPool| {
+            let slots = pool.take(params.level(plain.level).primes.len());
+            (slots, plain.words)
+        };
+        let plains: Vec<(Vec<u32>, Vec<u32>)> = plains.into_iter().map(|plain| place(plain, &mut pool)).collect();
+        let mut steps = Vec::with_capacity(order.len());
+        let mut level_ends = Vec::new();
+        let mut living: Vec<usize> = inputs.iter().map(|value| value.0).collect();
+        for level in order.chunk_by(|&a, &b| depths[a] == depths[b]) {
+            let depth = depths[level[0]];
+            living.retain(|&at| {
+                let lives = last_read[at] >= depth;
+                if !lives {
+                    pool.give_back(&slots[at]);
+                }
+                lives
+            });
+            for &at in level {
+                slots[at] = pool.take(rows(at));
+                living.push(at);
+                let step = nodes[at].step.expect("an input is no step");
+                steps.push(PlannedStep { step, result: Value(at), units: units(&params, &nodes, &step) });
+            }
+            level_ends.push(steps.len());
+        }
+        let values = nodes.iter().zip(slots);
+        let values = values.map(|(node, slots)| PlannedValue { level: node.level, scale: node.scale, slots }).collect();
+        Plan {
+            params,
+            values,
+            steps,
+            level_ends,
+            inputs,
+            plains,
+            outputs: outputs.to_vec(),
+            slots: pool.count as usize,
+        }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// A value of the plan.
+    pub fn value(&self, value: Value) -> &PlannedValue {
+        &self.values[value.0]
+    }
+
+    /// All steps, level after level.
+    pub fn steps(&self) -> &[PlannedStep] {
+        &self.steps
+    }
+
+    /// Where each level of steps ends in [`Plan::steps`].
+    pub fn level_ends(&self) -> &[usize] {
+        &self.level_ends
+    }
+
+    /// The ciphertexts that are given, in order.
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = &PlannedValue> {
+        self.inputs.iter().map(|value| self.value(*value))
+    }
+
+    /// Slots and words of the plaintexts, `[primes of the level]` and `[primes of the level][N]`.
+    pub fn plains(&self) -> &[(Vec<u32>, Vec<u32>)] {
+        &self.plains
+    }
+
+    /// Slots of a plaintext.
+    pub fn plain_slots(&self, plain: Plain) -> &[u32] {
+        &self.plains[plain.0].0
+    }
+
+    /// What is computed, in order.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = &PlannedValue> {
+        self.outputs.iter().map(|value| self.value(*value))
+    }
+
+    /// Slots that are needed.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The parts of the key that the steps need, with the highest level each is needed at.
+    pub fn parts(&self) -> Vec<(PartKind, usize)> {
+        let mut parts: Vec<(PartKind, usize)> = Vec::new();
+        for PlannedStep { step, .. } in &self.steps {
+            let Some(kind) = step.part() else { continue };
+            let level = step.reads().map(|value| self.value(value).level).max().unwrap_or(0);
+            match parts.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, highest)) => *highest = level.max(*highest),
+                None => parts.push((kind, level)),
+            }
+        }
+        parts
+    }
+}
+
+/// What outputs depend on.
+fn needed(nodes: &[Node], outputs: &[Value]) -> Vec<bool> {
+    let mut needed = vec![false; nodes.len()];
+    outputs.iter().for_each(|value| needed[value.0] = true);
+    for at in (0..nodes.len()).rev().filter(|&at| nodes[at].step.is_some()) {
+        if needed[at] {
+            nodes[at].step.iter().flat_map(Step::reads).for_each(|value| needed[value.0] = true);
+        }
+    }
+    needed
+}
+
+/// Work of a step: transforms, each product with a key's row counted as a few stages.
+fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
+    let n = params.n() as u64;
+    let stages = u64::from(params.n().ilog2());
+    let level = step.reads().map(|value| nodes[value.0].level).max().unwrap_or(0);
+    let primes = |level: usize| params.level(level).primes.len() as u64;
+    let (of_level, special) = (primes(level), params.special_count() as u64);
+    // in, out and each digit to all primes; the product and both divisions
+    let switch = |kind: PartKind| {
+        let digits = params.digits(kind, level).len() as u64;
+        let transforms = of_level + digits * (of_level + special) + 2 * (of_level + special);
+        transforms * stages + 4 * digits * (of_level + special)
+    };
+    let work = match step {
+        Step::Multiply { .. } => switch(PartKind::Relinearization) + 8 * of_level,
+        Step::Automorphism { element, .. } => switch(PartKind::Galois(*element)) + 2 * of_level,
+        Step::Divide { to, .. } => 2 * of_level.max(primes(*to)) * (stages + 4),
+        _ => 2 * of_level,
+    };
+    (work * n / 2).div_ceil(BUTTERFLIES_OF_UNIT) as u32
+}
+
+/// Numbers of slots, used again as soon as they may.
+#[derive(Default)]
+struct SlotPool {
+    count: u32,
+    free: Vec<u32>,
+}
+
+impl SlotPool {
+    fn take(&mut self, count: usize) -> Vec<u32> {
+        let reused = self.free.len().min(count);
+        let mut taken = self.free.split_off(self.free.len() - reused);
+        taken.extend(self.count..self.count + (count - reused) as u32);
+        self.count += (count - reused) as u32;
+        taken
+    }
+
+    fn give_back(&mut self, slots: &[u32]) {
+        self.free.extend(slots.iter().rev());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::{ParamsLiteral, SecurityLevel};
+
+    fn params() -> Params {
+        let security = SecurityLevel::Testing;
+        Params::new(ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 3, security, bootstrap: false })
+            .unwrap()
+    }
+
+    #[test]
+    fn no_step_writes_what_a_later_step_or_its_own_level_reads() {
+        let params = params();
+        let mut builder = PlanBuilder::new(&params);
+        let scale = params.level(3).scale;
+        let inputs: Vec<Value> = (0..4).map(|_| builder.input(3, scale)).collect();
+        let mut values = inputs.clone();
+        // squares, sums and rotations of what came before
+        for i in 0..6 {
+            let sum = builder.add(values[i], values[i + 1]);
+            let turned = builder.automorphism(sum, 5);
+            values.push(builder.sub(turned, values[i]));
+        }
+        let square = builder.multiply_rescaled(values[9], values[8]);
+        let scale = builder.scale(square);
+        let low = builder.lower(values[5], 2, scale);
+        let end = builder.sub(square, low);
+        let unused = builder.negate(end);
+        let plan = builder.finish(&[end, values[6]]);
+        assert!(plan.steps().iter().all(|step| step.result != unused), "what no output needs is left out");
+        assert!(plan.slots() < 10 * plan.value(inputs[0]).slots.len(), "slots are used again: {}", plan.slots());
+        // the value whose words each slot holds
+        let mut held: Vec<Option<Value>> = vec![None; plan.slots()];
+        let write = |held: &mut Vec<Option<Value>>, value: Value| {
+            plan.value(value).slots.iter().for_each(|&slot| held[slot as usize] = Some(value));
+        };
+        inputs.iter().for_each(|&value| write(&mut held, value));
+        let mut first = 0;
+        for &end in plan.level_ends() {
+            let level = &plan.steps()[first..end];
+            let before = held.clone();
+            for step in level {
+                for read in step.step.reads() {
+                    let slots = &plan.value(read).slots;
+                    assert!(slots.iter().all(|&slot| before[slot as usize] == Some(read)), "{step:?}");
+                }
+                write(&mut held, step.result);
+            }
+            for step in level {
+                let kept =
+                    |value: Value| plan.value(value).slots.iter().all(|&slot| held[slot as usize] == Some(value));
+                assert!(step.step.reads().chain([step.result]).all(kept), "{step:?} is overwritten by its own level");
+            }
+            first = end;
+        }
+        for output in [end, values[6]] {
+            assert!(plan.value(output).slots.iter().all(|&slot| held[slot as usize] == Some(output)));
+        }
+    }
+
+    #[test]
+    fn a_plan_names_the_parts_of_the_key_it_needs_and_what_its_steps_cost() {
+        let params = params();
+        let mut builder = PlanBuilder::new(&params);
+        let a = builder.input(2, params.level(2).scale);
+        let turned = builder.automorphism(a, 25);
+        let product = builder.multiply_rescaled(a, turned);
+        let plan = builder.finish(&[product]);
+        assert_eq!(plan.parts(), [(PartKind::Galois(25), 2), (PartKind::Relinearization, 2)]);
+        assert!(plan.steps().iter().all(|step| step.units >= 1));
+        let scale = plan.outputs().next().unwrap().scale;
+        assert!((scale / params.level(1).scale - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_value_is_lowered_to_the_scale_of_any_level_below() {
+        let params = params();
+        for to in 0..3 {
+            let mut builder = PlanBuilder::new(&params);
+            let a = builder.input(3, params.level(3).scale);
+            let low = builder.lower(a, to, params.level(to).scale);
+            assert!((builder.scale(low) / params.level(to).scale - 1.0).abs() < 1e-11, "level {to}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "terms of one scale")]
+    fn terms_of_different_scales_are_not_added() {
+        let params = params();
+        let mut builder = PlanBuilder::new(&params);
+        let (a, b) = (builder.input(2, 1e12), builder.input(2, 1.001e12));
+        builder.add(a, b);
+    }
+}
