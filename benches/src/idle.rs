@@ -76,6 +76,10 @@ impl Backend for Idle {
     }
 }
 
+impl kernels::ckks::Arithmetic for Idle {
+    type Part = kernels::ckks::NoPart;
+}
+
 impl Gates for Idle {
     type Key = ();
 

@@ -1,5 +1,5 @@
 //! The thread of a device: carries out orders one after another and reports each. The only code here that is generic over
-//! [`Gates`]; above it are plain words.
+//! [`Schemes`]; above it are plain words.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -10,8 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kernels::DeviceInfo;
-use kernels::tfhe::{Gates, KeyedGates};
+use kernels::{DeviceInfo, Schemes};
 
 use crate::batch::Batch;
 use crate::key::{KeySource, PartId};
@@ -19,7 +18,7 @@ use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
 use crate::session::SessionId;
 use crate::task::assembly::{self, Assembly};
-use crate::task::{EVALUATION_KEY, KeyParams, KeyPart, LoadingPart, Task};
+use crate::task::{KeyOnDevice, KeyParams, KeyPart, LoadingPart, Task};
 
 /// An order to a device's thread.
 pub(crate) enum Order {
@@ -88,7 +87,7 @@ pub(crate) type Serve = Box<dyn FnOnce(Receiver<Order>, &dyn Fn(Report)) + Send>
 
 impl Device {
     /// A device that takes its share of all work.
-    pub fn new<B: Gates>(backend: B) -> Device {
+    pub fn new<B: Schemes>(backend: B) -> Device {
         let backend = Arc::new(backend);
         let serving = backend.clone();
         Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, None)))
@@ -96,7 +95,7 @@ impl Device {
 
     /// A device that is asked something with a known answer from time to time, between its batches. A wrong answer, and a
     /// failure but for want of memory, loses it.
-    pub fn checked<B: Gates>(
+    pub fn checked<B: Schemes>(
         backend: B,
         every: Duration,
         check: impl Fn(&B) -> kernels::Result<()> + Send + 'static,
@@ -108,7 +107,7 @@ impl Device {
         Device::serving(backend, Box::new(move |orders, report| run(&*serving, orders, report, Some(self_test()))))
     }
 
-    fn serving<B: Gates>(backend: Arc<B>, serve: Serve) -> Device {
+    fn serving<B: Schemes>(backend: Arc<B>, serve: Serve) -> Device {
         Device {
             info: backend.info().clone(),
             stand_in: false,
@@ -124,7 +123,7 @@ impl Device {
     }
 
     /// A device that works only when all others have failed.
-    pub fn stand_in<B: Gates>(backend: B) -> Device {
+    pub fn stand_in<B: Schemes>(backend: B) -> Device {
         Device { stand_in: true, ..Device::new(backend) }
     }
 }
@@ -137,7 +136,7 @@ struct SelfTest {
 }
 
 /// Serves `orders` until there can be no more, or the device retires.
-fn run<B: Gates>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
+fn run<B: Schemes>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
     let worker = &mut Worker {
         backend,
         keys: HashMap::new(),
@@ -166,7 +165,7 @@ struct SessionArena<A> {
 }
 
 /// Parts of a key that are fetched and loaded, one after another, each in pieces.
-struct KeyLoad<B: Gates> {
+struct KeyLoad<B: Schemes> {
     session: SessionId,
     key: Arc<dyn KeySource>,
     orders: Sender<Order>,
@@ -174,14 +173,14 @@ struct KeyLoad<B: Gates> {
     left: VecDeque<PartId>,
     /// The part that was fetched and is being loaded.
     under_way: Option<LoadingPart<B>>,
-    loaded: Vec<(PartId, B::Key)>,
+    loaded: Vec<(PartId, KeyOnDevice<B>)>,
 }
 
 /// What a device's thread holds.
-struct Worker<'a, B: Gates> {
+struct Worker<'a, B: Schemes> {
     backend: &'a B,
     /// Keys in the form this device's kernels want; overwritten on drop.
-    keys: HashMap<(SessionId, PartId), B::Key>,
+    keys: HashMap<(SessionId, PartId), KeyOnDevice<B>>,
     arenas: HashMap<SessionId, SessionArena<B::Arena>>,
     /// Calls that were started, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
@@ -194,7 +193,7 @@ struct Worker<'a, B: Gates> {
     report: &'a dyn Fn(Report),
 }
 
-impl<B: Gates> Worker<'_, B> {
+impl<B: Schemes> Worker<'_, B> {
     /// Finishes what was started while there is nothing to start or no room for it.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Order> {
         loop {
@@ -303,10 +302,10 @@ impl<B: Gates> Worker<'_, B> {
                 // An asynchronous failure shows in a later call. What has its last try has the device to itself, so that it
                 // is blamed for nothing but its own.
                 self.finish_all();
-                self.start(call);
+                self.start_by_scheme(call);
                 self.finish_all();
             }
-            Order::Run(call) => self.start(call),
+            Order::Run(call) => self.start_by_scheme(call),
             Order::Retire => {
                 self.finish_all();
                 self.fail_load(Failure { cause: Cause::Device, reason: "the device retires".into() });
@@ -391,7 +390,17 @@ impl<B: Gates> Worker<'_, B> {
         (self.report)(Report::LoadFailed { session, failure });
     }
 
-    /// Starts the batches of a call side by side. One whose operands find no room fails by itself.
+    /// Starts the batches of a call: those of one scheme side by side.
+    fn start_by_scheme(&mut self, call: Vec<BatchTasks>) {
+        let (gates, numbers): (Vec<_>, Vec<_>) = call.into_iter().partition(|work| work.tasks[0].is_of_gates());
+        for call in [gates, numbers] {
+            if !call.is_empty() {
+                self.start(call);
+            }
+        }
+    }
+
+    /// Starts batches of one scheme side by side. One whose operands find no room fails by itself.
     fn start(&mut self, call: Vec<BatchTasks>) {
         let assemblies: Vec<_> = call.iter().map(|work| Assembly::of(&work.batch, &work.tasks)).collect();
         // taken out, so that each batch has its own
@@ -447,20 +456,19 @@ impl<B: Gates> Worker<'_, B> {
         B::Arena: 'b,
     {
         let Worker { backend, keys, lost, .. } = self;
-        let keyed =
-            |(work, assembly, arena): (&'b BatchTasks, &'b Assembly<'b>, &'b mut Option<SessionArena<B::Arena>>)| {
-                KeyedGates {
-                    key: keys.get(&(work.batch.session, EVALUATION_KEY)).expect("a batch follows its key's load"),
-                    arena: &mut arena.as_mut().expect("it was written to").arena,
-                    gates: &assembly.gates,
-                    reads: &assembly.reads,
-                }
-            };
-        let mut batches: Vec<_> = ready.map(keyed).collect();
+        let key_of = |work: &BatchTasks, part: PartId| {
+            keys.get(&(work.batch.session, part)).expect("a batch follows its key's load")
+        };
+        let batches: Vec<_> = ready
+            .map(|(work, assembly, arena)| {
+                let arena = &mut arena.as_mut().expect("it was written to").arena;
+                (work, assembly, arena)
+            })
+            .collect();
         if batches.is_empty() {
             return Ok(None);
         }
-        guarded(lost, || backend.evaluate_together(&mut batches).map(Some))
+        guarded(lost, || assembly::start(*backend, batches, key_of).map(Some))
     }
 
     fn fail(&self, call: Vec<BatchTasks>, failure: &Failure) {

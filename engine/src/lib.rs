@@ -41,12 +41,15 @@ pub use kernels::tfhe::{
     Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, OperandBlock, Params, Place, Plan, Preset,
     SeededLweList, noise,
 };
-pub use kernels::{Backend, DeviceInfo};
+pub use kernels::{Backend, DeviceInfo, Schemes, ckks};
 pub use key::{KeySource, PartId};
 pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId};
 pub use rows::Rows;
 pub use session::{AccountId, OnErased, SessionId, WEIGHTS};
-pub use task::{Completed, KeyParams, KeyPart, PlannedCircuit, Progress, Task};
+pub use task::{
+    Completed, KeyParams, KeyPart, NumbersKey, NumbersPart, PlannedCircuit, PlannedNumbers, Progress, SwitchingKeyRow,
+    Task,
+};
 pub use usage::Usage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -115,7 +118,7 @@ impl Engine {
     }
 
     /// Starts on a given backend.
-    pub fn with_backend<B: Gates>(config: Config, backend: B) -> Result<Engine, Error> {
+    pub fn with_backend<B: Schemes>(config: Config, backend: B) -> Result<Engine, Error> {
         Engine::with_devices(config, vec![Device::new(backend)])
     }
 
@@ -263,7 +266,7 @@ struct MakeDevice {
 impl detect::WithDevice for MakeDevice {
     type Out = Device;
 
-    fn with<B: Gates>(self, backend: B) -> Device {
+    fn with<B: Schemes>(self, backend: B) -> Device {
         let MakeDevice { answers, every } = self;
         if every.is_zero() {
             Device::new(backend)

@@ -7,12 +7,15 @@ mod key;
 use std::ops::Range;
 use std::sync::Arc;
 
+use kernels::ckks;
+use kernels::ckks::PartKind;
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
-pub(crate) use key::{EVALUATION_KEY, LoadingPart};
-pub use key::{KeyParams, KeyPart};
+pub(crate) use key::{EVALUATION_KEY, KeyOnDevice, LoadingPart};
+pub use key::{KeyParams, KeyPart, NumbersKey, NumbersPart, SwitchingKeyRow};
 
 use crate::batch::BatchPart;
+use crate::key::PartId;
 use crate::rows::Rows;
 use crate::scheduler::{Form, Levels, Work};
 
@@ -24,6 +27,17 @@ pub enum Task {
     Gates(Arc<GateList>),
     /// A circuit of gates. A result is a ciphertext an output, in order.
     Circuit(Arc<PlannedCircuit>),
+    /// An operation on encrypted numbers. Results are the rows of its outputs, in order: `[2][primes of the level]` rows of
+    /// `[N]` words each.
+    Numbers(Arc<PlannedNumbers>),
+}
+
+/// A plan of arithmetic and its inputs, which are kept until its end: it may have to begin again.
+pub struct PlannedNumbers {
+    plan: ckks::Plan,
+    inputs: Vec<Arc<Vec<u32>>>,
+    /// Where each part of the key is that the plan needs.
+    parts: Vec<(PartKind, PartId)>,
 }
 
 /// A circuit and its inputs, which are kept until its end: it may have to begin again.
@@ -47,7 +61,12 @@ pub struct Progress {
 
 /// What was completed so far.
 #[derive(Default)]
-pub(crate) struct Tally([u64; Gate::ALL.len()]);
+pub(crate) struct Tally {
+    /// By the order of [`Gate::ALL`].
+    gates: [u64; Gate::ALL.len()],
+    /// Steps of plans of arithmetic.
+    steps: u64,
+}
 
 impl From<GateList> for Task {
     fn from(list: GateList) -> Task {
@@ -77,13 +96,35 @@ impl Task {
         Task::Circuit(Arc::new(PlannedCircuit { plan, inputs }))
     }
 
+    /// An operation on numbers: each input's words are `[2][primes of its level][N]`.
+    ///
+    /// # Errors
+    /// The part of the key that the plan needs and `key` has not, or not for so high a level.
+    ///
+    /// # Panics
+    /// When there are more or fewer inputs than the plan has, or one has not its level's words.
+    pub fn numbers(plan: ckks::Plan, inputs: Vec<Arc<Vec<u32>>>, key: &NumbersKey) -> Result<Task, PartKind> {
+        let n = plan.params().n();
+        let fits = plan.inputs().len() == inputs.len()
+            && plan.inputs().zip(&inputs).all(|(planned, words)| planned.slots.len() * n == words.len());
+        assert!(fits, "a ciphertext of its level for each input");
+        let parts = plan.parts().into_iter().map(|(kind, level)| Ok((kind, key.part(kind, level).ok_or(kind)?)));
+        let parts = parts.collect::<Result<_, _>>()?;
+        Ok(Task::Numbers(Arc::new(PlannedNumbers { plan, inputs, parts })))
+    }
+
+    /// Whether it is of gates, not of numbers.
+    pub(crate) fn is_of_gates(&self) -> bool {
+        !matches!(self, Task::Numbers(_))
+    }
+
     /// Words of its operands' and results' rows.
     pub(crate) fn row_words(&self) -> usize {
-        let dimension = match self {
-            Task::Gates(list) => list.dimension(),
-            Task::Circuit(circuit) => circuit.inputs.dimension(),
-        };
-        dimension + 1
+        match self {
+            Task::Gates(list) => list.dimension() + 1,
+            Task::Circuit(circuit) => circuit.inputs.dimension() + 1,
+            Task::Numbers(numbers) => numbers.plan.params().n(),
+        }
     }
 
     /// What the scheduler must know of it.
@@ -105,6 +146,7 @@ impl Task {
                 let units = plan.gates().iter().map(|gate| gate.gate.bootstraps() as u32).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::Circuit(levels) }
             }
+            Task::Numbers(numbers) => numbers.work(),
         }
     }
 
@@ -113,6 +155,7 @@ impl Task {
         match self {
             Task::Gates(list) => list.gates().len(),
             Task::Circuit(circuit) => circuit.plan.outputs().len(),
+            Task::Numbers(numbers) => numbers.plan.outputs().map(|output| output.slots.len()).sum(),
         }
     }
 
@@ -120,8 +163,8 @@ impl Task {
     pub(crate) fn reads_of(&self, part: &BatchPart) -> usize {
         match self {
             Task::Gates(_) => part.rows.len(),
-            Task::Circuit(_) if part.completes => self.result_rows(),
-            Task::Circuit(_) => 0,
+            Task::Circuit(_) | Task::Numbers(_) if part.completes => self.result_rows(),
+            Task::Circuit(_) | Task::Numbers(_) => 0,
         }
     }
 
@@ -130,6 +173,7 @@ impl Task {
     pub(crate) fn results_without_rows(&self) -> Option<Rows> {
         match self {
             Task::Circuit(circuit) if circuit.plan.gates().is_empty() => Some(circuit.outputs_without_gates().into()),
+            Task::Numbers(numbers) if numbers.plan.steps().is_empty() => Some(numbers.outputs_without_steps()),
             _ => None,
         }
     }
@@ -142,17 +186,19 @@ impl Task {
                 let gates = circuit.plan.gates()[rows.clone()].iter().zip(&circuit.plan.stands_for()[rows]);
                 gates.for_each(|(gate, &stands_for)| tally.add(gate.gate, stands_for));
             }
+            Task::Numbers(_) => tally.steps += rows.len() as u64,
         }
     }
 
     /// How far it is when so much of it is completed.
     pub(crate) fn progress(&self, tally: &Tally) -> Progress {
-        let done = tally.0.iter().sum::<u64>();
+        let done = tally.gates.iter().sum::<u64>() + tally.steps;
         match self {
             Task::Gates(list) => Progress { done, total: list.gates().len() as u64 },
             Task::Circuit(circuit) => {
                 Progress { done: circuit.plan.gates_free() + done, total: circuit.plan.gates_asked() }
             }
+            Task::Numbers(numbers) => Progress { done, total: numbers.plan.steps().len() as u64 },
         }
     }
 }
@@ -173,14 +219,43 @@ impl PlannedCircuit {
     }
 }
 
+impl PlannedNumbers {
+    /// What the scheduler must know of it.
+    fn work(&self) -> Work {
+        let PlannedNumbers { plan, inputs, parts } = self;
+        let words: usize = inputs.iter().map(|words| words.len()).sum();
+        let rows: usize = plan.outputs().map(|output| output.slots.len()).sum();
+        let levels = Levels {
+            ends: plan.level_ends().to_vec(),
+            slots: plan.slots(),
+            host_bytes: 4 * (words + rows * plan.params().n()) as u64,
+        };
+        let units = plan.steps().iter().map(|step| step.units).collect();
+        let mut key = vec![key::TABLES];
+        parts.iter().for_each(|&(_, part)| key.push(part));
+        Work { units, key, form: Form::Circuit(levels) }
+    }
+
+    /// The outputs of a plan that hands inputs through.
+    fn outputs_without_steps(&self) -> Rows {
+        let PlannedNumbers { plan, inputs, .. } = self;
+        let words_of = |slots: &[u32]| {
+            let at = plan.inputs().position(|input| input.slots == slots).expect("an output is an input or a result");
+            &inputs[at][..]
+        };
+        let words = plan.outputs().flat_map(|output| words_of(&output.slots)).copied().collect();
+        Rows { row_words: plan.params().n(), words }
+    }
+}
+
 impl Tally {
     fn add(&mut self, gate: Gate, gates: u32) {
         let at = Gate::ALL.iter().position(|&of| of == gate).expect("ALL is all");
-        self.0[at] += u64::from(gates);
+        self.gates[at] += u64::from(gates);
     }
 
     /// The gates that were completed, by their kinds.
     pub(crate) fn completed(&self) -> Completed {
-        Gate::ALL.into_iter().zip(self.0).filter(|&(_, count)| count > 0).collect()
+        Gate::ALL.into_iter().zip(self.gates).filter(|&(_, count)| count > 0).collect()
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! A plaintext is a vector of `N / 2` numbers, its slots. Primes are below `2^30`; a ciphertext modulus is a set of them ([`Chain`]).
 
+pub mod backend;
 pub mod chain;
 pub mod cpu;
+mod gpu;
 pub mod params;
 pub mod plan;
 
+pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
 pub use chain::{Chain, Level};
 pub use params::{Params, ParamsError, ParamsLiteral, PartKind, SecurityLevel};
 pub use plan::{Plan, PlanBuilder};

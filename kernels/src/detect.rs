@@ -13,6 +13,7 @@ use crate::cuda::Cuda;
 use crate::error::{Error, Result};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::gpu::Gpu;
+use crate::schemes::Schemes;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::tfhe::gpu::Evaluator;
 use crate::tfhe::keys::Masks;
@@ -103,7 +104,7 @@ pub trait WithDevice {
     type Out;
 
     /// Does it.
-    fn with<B: Gates>(self, backend: B) -> Self::Out;
+    fn with<B: Schemes>(self, backend: B) -> Self::Out;
 }
 
 /// A device, or a kind of them, that does not compute here.

@@ -12,6 +12,7 @@ pub mod error;
 pub mod gpu;
 pub mod modular;
 pub mod ring;
+pub mod schemes;
 pub mod security;
 pub mod tfhe;
 pub mod tfhe_rs;
@@ -21,3 +22,4 @@ pub mod xof;
 
 pub use backend::{Backend, DeviceInfo};
 pub use error::{Error, Result};
+pub use schemes::Schemes;

@@ -18,6 +18,8 @@ pub(crate) const DOMAIN_REPRESENTATION: u32 = 3;
 
 /// Masks of seeded ciphertexts, row i: `[n]` torus words.
 pub const DOMAIN_CIPHERTEXT: u32 = 3;
+/// Masks of a row of a switching key for numbers, whose seed is its own: row i is `[N]` words modulo the prime of index i.
+pub const DOMAIN_SWITCHING_KEY: u32 = 4;
 
 type Stream = ctr::Ctr32BE<Aes256>;
 

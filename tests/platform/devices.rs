@@ -66,6 +66,10 @@ impl Backend for Card {
     }
 }
 
+impl kernels::ckks::Arithmetic for Card {
+    type Part = kernels::ckks::NoPart;
+}
+
 impl Gates for Card {
     type Key = tfhe::cpu::Key;
 

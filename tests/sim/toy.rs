@@ -311,6 +311,10 @@ impl Backend for Toy {
     }
 }
 
+impl kernels::ckks::Arithmetic for Toy {
+    type Part = kernels::ckks::NoPart;
+}
+
 impl Gates for Toy {
     type Key = ToyKey;
 

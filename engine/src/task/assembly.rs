@@ -1,34 +1,41 @@
-//! Gates of a batch as one device call: its parts side by side over the slots of the session's arena.
+//! A batch as one device call: its parts side by side over the slots of the session's arena.
 
 use std::borrow::Cow;
 
-use kernels::tfhe::{GateList, Lwe, LweList, SlotGate};
+use kernels::Schemes;
+use kernels::ckks::{KeyedSteps, PartKind, PlannedSteps};
+use kernels::tfhe::{GateList, KeyedGates, Lwe, LweList, SlotGate};
 
-use super::{PlannedCircuit, Task};
+use super::{EVALUATION_KEY, KeyOnDevice, PlannedCircuit, PlannedNumbers, Task};
 use crate::batch::{Batch, BatchPart};
 use crate::device::BatchTasks;
+use crate::key::PartId;
 use crate::rows::Rows;
 
 /// What a device writes, evaluates and reads for a batch.
 pub(crate) struct Assembly<'a> {
-    /// `n + 1`.
     pub(crate) row_words: usize,
     /// First slot and whole rows of words; few, and copied only where short ones are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
-    pub(crate) gates: Vec<SlotGate>,
+    gates: Vec<SlotGate>,
+    /// Of numbers.
+    plans: Vec<PlannedSteps<'a>>,
+    parts: Vec<(PartKind, PartId)>,
     /// Slots, part by part.
-    pub(crate) reads: Vec<u32>,
+    reads: Vec<u32>,
 }
 
 impl<'a> Assembly<'a> {
-    pub(crate) fn of(batch: &Batch, tasks: &'a [Task]) -> Assembly<'a> {
+    pub(crate) fn of(batch: &'a Batch, tasks: &'a [Task]) -> Assembly<'a> {
         let gates = Vec::with_capacity(batch.rows());
         let row_words = tasks[0].row_words();
-        let mut assembly = Assembly { row_words, writes: Vec::new(), gates, reads: Vec::new() };
+        let (plans, parts) = (Vec::new(), Vec::new());
+        let mut assembly = Assembly { row_words, writes: Vec::new(), gates, plans, parts, reads: Vec::new() };
         for (part, task) in batch.parts.iter().zip(tasks) {
             match task {
                 Task::Gates(list) => assembly.add_gates(part, list),
                 Task::Circuit(circuit) => assembly.add_circuit(part, circuit),
+                Task::Numbers(numbers) => assembly.add_numbers(part, numbers),
             }
         }
         assembly
@@ -74,6 +81,26 @@ impl<'a> Assembly<'a> {
         }
     }
 
+    fn add_numbers(&mut self, part: &'a BatchPart, numbers: &'a PlannedNumbers) {
+        let PlannedNumbers { plan, inputs, parts } = numbers;
+        let begins = part.rows.start == 0;
+        if begins {
+            let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|words| &words[..]));
+            for (slots, words) in given.chain(plan.plains().iter().map(|(slots, words)| (slots, &words[..]))) {
+                for (&slot, row) in slots.iter().zip(words.chunks_exact(self.row_words)) {
+                    self.writes.push((part.slots[slot as usize], row.into()));
+                }
+            }
+        }
+        for &of in parts {
+            if !self.parts.contains(&of) {
+                self.parts.push(of);
+            }
+        }
+        let (steps, slots, completes) = (part.rows.clone(), &part.slots[..], part.completes);
+        self.plans.push(PlannedSteps { plan, steps, slots, begins, completes });
+    }
+
     /// Writes ciphertexts, from the list's `first` on, to these slots.
     fn write(&mut self, slots: &[u32], list: &'a LweList, mut first: usize) {
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
@@ -96,6 +123,34 @@ impl<'a> Assembly<'a> {
             }
             _ => self.writes.push((slot, words)),
         }
+    }
+}
+
+/// A batch that is ready: its tasks, what is made of them, and the arena that its operands were written to.
+pub(crate) type Ready<'a, A> = (&'a BatchTasks, &'a Assembly<'a>, &'a mut A);
+
+/// Starts batches of one scheme, at least one.
+pub(crate) fn start<'a, B: Schemes>(
+    backend: &B,
+    batches: Vec<Ready<'a, B::Arena>>,
+    key_of: impl Fn(&BatchTasks, PartId) -> &'a KeyOnDevice<B>,
+) -> kernels::Result<B::Pending> {
+    let all = batches.into_iter();
+    if all.as_slice()[0].0.tasks[0].is_of_gates() {
+        let keyed = |(work, assembly, arena): Ready<'a, B::Arena>| KeyedGates {
+            key: key_of(work, EVALUATION_KEY).gates(),
+            arena,
+            gates: &assembly.gates,
+            reads: &assembly.reads,
+        };
+        backend.evaluate_together(&mut all.map(keyed).collect::<Vec<_>>())
+    } else {
+        let keyed = |(work, assembly, arena): Ready<'a, B::Arena>| KeyedSteps {
+            parts: assembly.parts.iter().map(|&(kind, part)| (kind, key_of(work, part).numbers())).collect(),
+            arena,
+            plans: &assembly.plans,
+        };
+        backend.run(&mut all.map(keyed).collect::<Vec<_>>())
     }
 }
 
@@ -147,7 +202,9 @@ mod tests {
     }
 
     fn assembly<'a>(list: &'a GateList, part: &BatchPart) -> Assembly<'a> {
-        let mut assembly = Assembly { row_words: DIMENSION + 1, writes: vec![], gates: vec![], reads: vec![] };
+        let (plans, parts) = (vec![], vec![]);
+        let mut assembly =
+            Assembly { row_words: DIMENSION + 1, writes: vec![], gates: vec![], plans, parts, reads: vec![] };
         assembly.add_gates(part, list);
         assembly
     }

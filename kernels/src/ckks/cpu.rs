@@ -2,6 +2,7 @@
 //!
 //! A ciphertext is rows `[2][primes of its level][N]`. Results are the same words on every instruction set, up to that order.
 
+mod backend;
 mod constants;
 mod key;
 mod scratch;

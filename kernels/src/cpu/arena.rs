@@ -59,6 +59,29 @@ impl Arena {
         &mut self.chunks.memory_mut(place.chunk)[words]
     }
 
+    /// Rows to read, of each of some lists of slots, and rows to write.
+    ///
+    /// # Panics
+    /// When there is no such slot, or a slot that is written is another one that is written or read.
+    pub(crate) fn rows(&mut self, reads: &[Vec<u32>], writes: &[u32]) -> (Vec<Vec<&[u32]>>, Vec<&mut [u32]>) {
+        let mut written = writes.to_vec();
+        written.sort_unstable();
+        assert!(written.windows(2).all(|pair| pair[0] < pair[1]), "a slot is written once");
+        let is_written = |slot: &u32| written.binary_search(slot).is_ok();
+        assert!(!reads.iter().flatten().any(is_written), "a slot that is written is not read");
+        let out = writes
+            .iter()
+            .map(|&slot| {
+                let row = self.row_mut(slot);
+                // SAFETY: the rows of different slots do not overlap, each is here once, and none is read below; they live no longer
+                // than the borrow of the arena, which no chunk leaves.
+                unsafe { std::slice::from_raw_parts_mut(row.as_mut_ptr(), row.len()) }
+            })
+            .collect();
+        let this = &*self;
+        (reads.iter().map(|slots| slots.iter().map(|&slot| this.row(slot)).collect()).collect(), out)
+    }
+
     /// The words of a row, in its chunk.
     fn words(&self, place: RowPlace) -> Range<usize> {
         place.row * self.row_words..(place.row + 1) * self.row_words

@@ -4,20 +4,21 @@
 use crate::cpu::ntt::reduce;
 use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
+use crate::ring::Root;
 
 /// Products whose sum's reduction fits a word.
 const TOGETHER: usize = 12;
 
-/// Words of the key for one prime: `[N / lanes][digits][2][lanes]`, each times `2^32`, so that the loop reads one stream.
-pub(crate) fn arrange(lanes: usize, modulus: Modulus, digits: &[[&[u32]; 2]], out: &mut [u32]) {
-    let n = digits[0][0].len();
-    assert_eq!(out.len(), 2 * digits.len() * n, "both polynomials of each digit");
-    let montgomery = modulus.pow(2 % modulus.q(), 32);
-    for (at, out) in out.chunks_exact_mut(2 * digits.len() * lanes).enumerate() {
-        for (row, out) in digits.iter().flatten().zip(out.chunks_exact_mut(lanes)) {
-            for (out, &word) in out.iter_mut().zip(&row[at * lanes..]) {
-                *out = modulus.mul(word, montgomery);
-            }
+/// Lays a polynomial of a key out among those of its prime, times `2^32`: `[N / lanes][digits][2][lanes]`, so that the loop reads one
+/// stream. `place` is twice the digit, and one more for the mask.
+pub(crate) fn arrange(lanes: usize, modulus: Modulus, polynomial: &[u32], place: usize, out: &mut [u32]) {
+    let step = out.len() / polynomial.len() * lanes;
+    assert!(out.len().is_multiple_of(polynomial.len()) && (place + 1) * lanes <= step, "a place of the key");
+    let montgomery = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
+    for (words, out) in polynomial.chunks_exact(lanes).zip(out.chunks_exact_mut(step)) {
+        for (out, &word) in out[place * lanes..].iter_mut().zip(words) {
+            let lazy = modulus.mul_lazy(word, montgomery.value, montgomery.companion);
+            *out = modulus.reduce_once(lazy);
         }
     }
 }
@@ -89,8 +90,9 @@ mod tests {
                 let keys: Vec<[Vec<u32>; 2]> = (0..count).map(|j| [row(100 + j, q), row(200 + j, q)]).collect();
                 for isa in Isa::available() {
                     let mut arranged = vec![0; 2 * count * n];
-                    let rows: Vec<[&[u32]; 2]> = keys.iter().map(|[b, a]| [&b[..], &a[..]]).collect();
-                    arrange(isa.lanes(), m, &rows, &mut arranged);
+                    for (place, polynomial) in keys.iter().flatten().enumerate() {
+                        arrange(isa.lanes(), m, polynomial, place, &mut arranged);
+                    }
                     // all but the second
                     let present = |at: &usize| *at != 1;
                     let refs: Vec<(usize, &[u32])> =

@@ -113,7 +113,7 @@ pub(crate) unsafe trait SimdReals: Simd {
 }
 
 /// The instruction sets this build knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
     /// 16 words: AVX-512 F and DQ.
     #[cfg(target_arch = "x86_64")]

@@ -163,7 +163,7 @@ impl SealedKey {
 
 impl KeySource for StoredKey {
     fn params(&self) -> KeyParams {
-        self.params
+        self.params.clone()
     }
 
     fn host_bytes(&self) -> u64 {

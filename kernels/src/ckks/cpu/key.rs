@@ -25,30 +25,39 @@ impl LoadedPart {
     }
 }
 
+impl LoadedPart {
+    /// The primes that it covers.
+    pub(super) fn primes(&self) -> &[usize] {
+        &self.primes
+    }
+}
+
 impl Evaluator {
-    /// Lays a part out: `rows` are its rows by digits, each `[2][primes][N]` words in the order of [`crate::ring::Ring::forward`], the
-    /// body before the mask, for the primes of [`crate::ckks::Params::key_primes`].
+    /// Room for a part of these digits and primes ([`crate::ckks::Params::key_primes`]).
     ///
     /// # Errors
     /// When there is no memory.
+    pub fn room_for_part(&self, digits: &[Vec<usize>], primes: &[usize]) -> Result<LoadedPart> {
+        let words = Words::zeroed(primes.len() * 2 * digits.len() * self.params.n())?;
+        Ok(LoadedPart { digits: digits.to_vec(), primes: primes.to_vec(), words })
+    }
+
+    /// Lays a row out: its body and its mask, each `[primes][N]` words in the order of [`crate::ring::Ring::forward`].
     ///
     /// # Panics
-    /// When the words are not as many as digits and primes ask for.
-    pub fn load_part(&self, digits: &[Vec<usize>], primes: &[usize], rows: &[&[u32]]) -> Result<LoadedPart> {
+    /// When the words are not as many as the part's primes ask for, or there is no such digit.
+    pub fn load_row(&self, part: &mut LoadedPart, digit: usize, polynomials: [&[u32]; 2]) {
         let n = self.params.n();
-        assert!(rows.len() == digits.len() && rows.iter().all(|row| row.len() == 2 * primes.len() * n), "whole rows");
-        let of_prime = 2 * digits.len() * n;
-        let mut words = Words::zeroed(primes.len() * of_prime)?;
-        let mut swapped = vec![0; of_prime];
-        for (at, (&prime, out)) in primes.iter().zip(words.chunks_exact_mut(of_prime)).enumerate() {
-            for (digit, out) in rows.iter().zip(swapped.chunks_exact_mut(2 * n)) {
-                for (polynomial, out) in out.chunks_exact_mut(n).enumerate() {
-                    swap_order(&self.tables[0], &digit[(polynomial * primes.len() + at) * n..][..n], out);
-                }
+        let LoadedPart { digits, primes, words } = part;
+        let whole = polynomials.iter().all(|words| words.len() == primes.len() * n);
+        assert!(digit < digits.len() && whole, "a row a prime");
+        let mut swapped = vec![0; n];
+        for (at, (&prime, out)) in primes.iter().zip(words.chunks_exact_mut(2 * digits.len() * n)).enumerate() {
+            for (c, polynomial) in polynomials.iter().enumerate() {
+                swap_order(&self.tables[0], &polynomial[at * n..][..n], &mut swapped);
+                let modulus = self.params.primes()[prime];
+                gadget::arrange(self.isa.lanes(), modulus, &swapped, 2 * digit + c, out);
             }
-            let pairs: Vec<[&[u32]; 2]> = swapped.chunks_exact(2 * n).map(|pair| pair.split_at(n).into()).collect();
-            gadget::arrange(self.isa.lanes(), self.params.primes()[prime], &pairs, out);
         }
-        Ok(LoadedPart { digits: digits.to_vec(), primes: primes.to_vec(), words })
     }
 }

@@ -1,0 +1,161 @@
+//! The processor as a device for arithmetic.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Evaluator, LoadedPart};
+use crate::ckks::backend::{Arithmetic, KeyedSteps, PartShape, PlannedSteps, SeededRow};
+use crate::ckks::params::{Params, ParamsLiteral, PartKind};
+use crate::ckks::plan::{Plan, PlannedStep, Step, Value};
+use crate::cpu::{Arena, Cpu, Isa};
+use crate::error::Result;
+use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
+
+/// Evaluators that are kept: their tables take some 30 MB at the largest degree.
+const EVALUATORS_MAX: usize = 8;
+
+/// What an evaluator was made for.
+type Made = (ParamsLiteral, Isa, usize);
+
+/// The last used last.
+static EVALUATORS: Mutex<Vec<(Made, Arc<Evaluator>)>> = Mutex::new(Vec::new());
+
+/// The evaluator of these parameters on this processor.
+fn evaluator(cpu: &Cpu, params: &Params) -> Arc<Evaluator> {
+    let made = (params.literal(), cpu.isa, cpu.threads);
+    let lock = || EVALUATORS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = lock();
+    if let Some(at) = all.iter().position(|(of, _)| *of == made) {
+        let found = all.remove(at);
+        all.push(found);
+        return all[all.len() - 1].1.clone();
+    }
+    drop(all);
+    let new = Arc::new(Evaluator::new(params, cpu.isa, cpu.threads));
+    let mut all = lock();
+    if all.len() >= EVALUATORS_MAX {
+        all.remove(0);
+    }
+    all.push((made, new.clone()));
+    new
+}
+
+/// A part of a key on the processor.
+pub struct Part {
+    evaluator: Arc<Evaluator>,
+    loaded: LoadedPart,
+}
+
+impl Arithmetic for Cpu {
+    type Part = Part;
+
+    fn part_bytes(&self, shape: &PartShape) -> Option<u64> {
+        Some((8 * shape.digits().len() * shape.body_words()) as u64)
+    }
+
+    fn prepare_numbers(&self, params: &Params) -> Result<()> {
+        evaluator(self, params);
+        Ok(())
+    }
+
+    fn room_for_part(&self, shape: &PartShape) -> Result<Part> {
+        let evaluator = evaluator(self, &shape.params);
+        let loaded = evaluator.room_for_part(&shape.digits(), &shape.params.key_primes(shape.level))?;
+        Ok(Part { evaluator, loaded })
+    }
+
+    fn load_row(&self, into: &mut Part, row: &SeededRow<'_>) -> Result<()> {
+        let Part { evaluator, loaded } = into;
+        let n = evaluator.params().n();
+        let mut mask = vec![0; row.body.len()];
+        for (&prime, mask) in loaded.primes().iter().zip(mask.chunks_exact_mut(n)) {
+            let modulus = evaluator.params().primes()[prime];
+            fill_residues(row.seed, DOMAIN_SWITCHING_KEY, prime as u64, modulus, mask);
+        }
+        evaluator.load_row(loaded, row.digit, [row.body, &mask]);
+        Ok(())
+    }
+
+    fn run(&self, batches: &mut [KeyedSteps<'_, Part, Arena>]) -> Result<Vec<u32>> {
+        let mut words = Vec::new();
+        for KeyedSteps { parts, arena, plans } in batches {
+            for planned in plans.iter() {
+                let evaluator = evaluator(self, planned.plan.params());
+                if planned.begins {
+                    swap_inputs(&evaluator, planned, arena);
+                }
+                for step in &planned.plan.steps()[planned.steps.clone()] {
+                    run_step(&evaluator, planned, parts, arena, step)?;
+                }
+            }
+            for planned in plans.iter().filter(|planned| planned.completes) {
+                read_outputs(&evaluator(self, planned.plan.params()), planned, arena, &mut words);
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// The arena's slots of some of the plan's.
+fn placed(slots: &[u32], of_plan: &[u32]) -> Vec<u32> {
+    of_plan.iter().map(|&slot| slots[slot as usize]).collect()
+}
+
+/// What was given, to reading order.
+fn swap_inputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &mut Arena) {
+    let plan = planned.plan;
+    let given = plan.inputs().flat_map(|input| &input.slots).chain(plan.plains().iter().flat_map(|(slots, _)| slots));
+    let mut swapped = vec![0; plan.params().n()];
+    for &slot in given {
+        let row = arena.row_mut(planned.slots[slot as usize]);
+        evaluator.swap_order(row, &mut swapped);
+        row.copy_from_slice(&swapped);
+    }
+}
+
+/// The outputs, to the order of the plain transform.
+fn read_outputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &Arena, words: &mut Vec<u32>) {
+    let n = planned.plan.params().n();
+    for &slot in planned.plan.outputs().flat_map(|output| &output.slots) {
+        let first = words.len();
+        words.resize(first + n, 0);
+        evaluator.swap_order(arena.row(planned.slots[slot as usize]), &mut words[first..]);
+    }
+}
+
+fn part<'a>(parts: &'a [(PartKind, &Part)], kind: PartKind) -> &'a LoadedPart {
+    let found = parts.iter().find(|(of, _)| *of == kind);
+    &found.expect("a batch has the parts that its steps need").1.loaded
+}
+
+fn run_step(
+    evaluator: &Evaluator,
+    planned: &PlannedSteps<'_>,
+    parts: &[(PartKind, &Part)],
+    arena: &mut Arena,
+    PlannedStep { step, result, .. }: &PlannedStep,
+) -> Result<()> {
+    let plan: &Plan = planned.plan;
+    let of = |value: Value| placed(planned.slots, &plan.value(value).slots);
+    let mut reads: Vec<Vec<u32>> = step.reads().map(of).collect();
+    reads.extend(step.plain().map(|plain| placed(planned.slots, plan.plain_slots(plain))));
+    let result = of(*result);
+    let (reads, mut writes) = arena.rows(&reads, &result);
+    let out = &mut writes[..];
+    let level = |value: Value| plan.value(value).level;
+    match *step {
+        Step::Add(a, _) => evaluator.add(level(a), &reads[0], &reads[1], out),
+        Step::Sub(a, _) => evaluator.sub(level(a), &reads[0], &reads[1], out),
+        Step::AddPlain(a, _) => evaluator.add_plain(level(a), &reads[0], &reads[1], out),
+        Step::MultiplyPlain(a, _) => evaluator.multiply_plain(level(a), &reads[0], &reads[1], out),
+        Step::MultiplyInteger(a, factor) => evaluator.multiply_integer(level(a), &reads[0], factor, out),
+        Step::Divide { a, to, factor } => evaluator.rescale(level(a), to, factor, &reads[0], out),
+        Step::Multiply { a, to, .. } => {
+            let factors = [&reads[0][..], &reads[reads.len() - 1][..]];
+            evaluator.multiply(level(a), to, factors, part(parts, PartKind::Relinearization), out)
+        }
+        Step::Automorphism { a, element } => {
+            let key = part(parts, PartKind::Galois(element));
+            evaluator.automorphism(level(a), element, &reads[0], key, out)
+        }
+    }
+}
