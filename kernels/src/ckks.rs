@@ -6,8 +6,11 @@ pub mod backend;
 pub mod chain;
 pub mod cpu;
 mod gpu;
+pub mod matmul;
 pub mod params;
 pub mod plan;
+pub mod polynomial;
+pub mod rotation;
 
 pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
 pub use chain::{Chain, Level};

@@ -21,7 +21,12 @@ use crate::cpu::ntt::NttTables;
 use crate::cpu::simd::Isa;
 use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
+use crate::modular::Modulus;
 use crate::ring::{Ring, Root};
+
+fn residue(modulus: Modulus, c: i128) -> u32 {
+    c.rem_euclid(i128::from(modulus.q())) as u32
+}
 
 /// Rows of a polynomial or a ciphertext.
 pub type Rows<'a> = &'a [&'a [u32]];
@@ -98,17 +103,29 @@ impl Evaluator {
     }
 
     /// `out = a c` for a whole number.
-    pub fn multiply_integer(&self, level: usize, a: Rows<'_>, c: i64, out: RowsMut<'_, '_>) -> Result<()> {
+    pub fn multiply_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
         self.each_row(level, out, |prime, at, out| {
             let modulus = self.params.primes()[prime];
-            let residue = c.rem_euclid(i64::from(modulus.q())) as u32;
-            pointwise::scale(self.isa, modulus, a[at], Root::new(modulus, residue), out);
+            pointwise::scale(self.isa, modulus, a[at], Root::new(modulus, residue(modulus, c)), out);
+        })
+    }
+
+    /// `out = a + c` for a whole number in units of the ciphertext's scale: a constant polynomial has the same value at every root.
+    pub fn add_integer(&self, level: usize, a: Rows<'_>, c: i128, out: RowsMut<'_, '_>) -> Result<()> {
+        let first = self.params.level(level).primes.len();
+        self.each_row(level, out, |prime, at, out| {
+            let modulus = self.params.primes()[prime];
+            out.copy_from_slice(a[at]);
+            if at < first {
+                let c = residue(modulus, c);
+                out.iter_mut().for_each(|word| *word = modulus.add(*word, c));
+            }
         })
     }
 
     /// Divides by what the levels differ in: to `to`, one of the levels below, after a multiplication by `factor`. The scale becomes
     /// `scale factor entering / leaving` ([`crate::ckks::chain`]).
-    pub fn rescale(&self, level: usize, to: usize, factor: u64, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+    pub fn rescale(&self, level: usize, to: usize, factor: u128, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let division = self.constants.division(&self.params, level, to, false, factor);
         self.divide(&division, a, None, out)
     }

@@ -29,7 +29,9 @@ pub enum Step {
     /// `a plain`.
     MultiplyPlain(Value, Plain),
     /// `a` times a whole number.
-    MultiplyInteger(Value, i64),
+    MultiplyInteger(Value, i128),
+    /// `a` and a whole number, in units of its scale: the same number in every slot.
+    AddInteger(Value, i128),
     /// `a` times `factor`, divided by what its level has more than level `to` ([`super::Chain::divided`]).
     Divide {
         /// What is divided.
@@ -37,7 +39,7 @@ pub enum Step {
         /// The level of the result.
         to: usize,
         /// A whole number.
-        factor: u64,
+        factor: u128,
     },
     /// `a b`, relinearized; rescaled in the same division where `to` is the level below.
     Multiply {
@@ -62,7 +64,8 @@ impl Step {
     pub fn reads(&self) -> impl Iterator<Item = Value> {
         let (first, second) = match *self {
             Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (a, Some(b)),
-            Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) | Step::MultiplyInteger(a, _) => (a, None),
+            Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) => (a, None),
+            Step::MultiplyInteger(a, _) | Step::AddInteger(a, _) => (a, None),
             Step::Divide { a, .. } | Step::Automorphism { a, .. } => (a, None),
         };
         std::iter::once(first).chain(second)
@@ -182,9 +185,22 @@ impl PlanBuilder {
     }
 
     /// `a` times a whole number, at `a`'s scale.
-    pub fn multiply_integer(&mut self, a: Value, factor: i64) -> Value {
+    pub fn multiply_integer(&mut self, a: Value, factor: i128) -> Value {
         let Node { level, scale, .. } = self.nodes[a.0];
         self.push(Some(Step::MultiplyInteger(a, factor)), level, scale)
+    }
+
+    /// `a` times a number that is the same for every slot, rounded to a multiple of `1 / by`: at `by` times `a`'s scale.
+    pub fn multiply_constant(&mut self, a: Value, constant: f64, by: f64) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        let factor = (constant * by).round() as i128;
+        self.push(Some(Step::MultiplyInteger(a, factor)), level, scale * by)
+    }
+
+    /// `a` and a number that is the same for every slot, rounded to a unit of `a`'s scale.
+    pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        self.push(Some(Step::AddInteger(a, (constant * scale).round() as i128)), level, scale)
     }
 
     /// `a b` at their level, of the product of their scales.
@@ -217,8 +233,8 @@ impl PlanBuilder {
         assert!(to < level, "a lower level");
         let divisor = self.params.chain().divisor(level, to);
         let factor = (scale * divisor / before).round().max(1.0);
-        assert!(factor < (1u64 << 63) as f64, "a scale that the levels between have room for");
-        self.push(Some(Step::Divide { a, to, factor: factor as u64 }), to, before * factor / divisor)
+        assert!(factor < (1u128 << 120) as f64, "a scale that the levels between have room for");
+        self.push(Some(Step::Divide { a, to, factor: factor as u128 }), to, before * factor / divisor)
     }
 
     /// `a(X^element)`.

@@ -148,6 +148,7 @@ fn run_step(
         Step::AddPlain(a, _) => evaluator.add_plain(level(a), &reads[0], &reads[1], out),
         Step::MultiplyPlain(a, _) => evaluator.multiply_plain(level(a), &reads[0], &reads[1], out),
         Step::MultiplyInteger(a, factor) => evaluator.multiply_integer(level(a), &reads[0], factor, out),
+        Step::AddInteger(a, number) => evaluator.add_integer(level(a), &reads[0], number, out),
         Step::Divide { a, to, factor } => evaluator.rescale(level(a), to, factor, &reads[0], out),
         Step::Multiply { a, to, .. } => {
             let factors = [&reads[0][..], &reads[reads.len() - 1][..]];

@@ -11,7 +11,7 @@ use crate::ring::Root;
 /// What was made.
 #[derive(Default)]
 pub(super) struct Constants {
-    divisions: Mutex<HashMap<(usize, usize, bool, u64), Arc<Division>>>,
+    divisions: Mutex<HashMap<(usize, usize, bool), Arc<Division>>>,
     digits: Mutex<HashMap<(usize, Vec<Vec<usize>>), Arc<Vec<Digit>>>>,
 }
 
@@ -59,11 +59,15 @@ impl Constants {
         level: usize,
         to: usize,
         special: bool,
-        factor: u64,
+        factor: u128,
     ) -> Arc<Division> {
-        let mut made = self.divisions.lock().expect("no thread panics with the lock");
         let make = || Arc::new(Division::new(params, level, to, special, factor));
-        made.entry((level, to, special, factor)).or_insert_with(make).clone()
+        if factor != 1 {
+            // there are as many as scales
+            return make();
+        }
+        let mut made = self.divisions.lock().expect("no thread panics with the lock");
+        made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
     /// The digits of a ciphertext of this level under a key of these digits: those that have a prime of the level.
@@ -84,7 +88,7 @@ fn product(p: Modulus, primes: impl Iterator<Item = Modulus>) -> u32 {
 }
 
 impl Division {
-    fn new(params: &Params, level: usize, to: usize, special: bool, factor: u64) -> Division {
+    fn new(params: &Params, level: usize, to: usize, special: bool, factor: u128) -> Division {
         let primes = params.primes();
         let specials = if special { params.chain().ciphertext_primes()..primes.len() } else { 0..0 };
         let (upper, lower) = (&params.level(level).primes, &params.level(to).primes);
@@ -94,7 +98,7 @@ impl Division {
         let lost: Vec<usize> = (0..from.len()).filter(is_lost).collect();
         let gained: Vec<usize> = lower.iter().copied().filter(|prime| !upper.contains(prime)).collect();
         let e = |p: Modulus| {
-            let factor = (factor % u64::from(p.q())) as u32;
+            let factor = (factor % u128::from(p.q())) as u32;
             p.mul(factor, product(p, gained.iter().map(|&at| primes[at])))
         };
         let g = |p: Modulus| product(p, lost.iter().map(|&at| primes[from[at]]));

@@ -1,0 +1,105 @@
+//! An encrypted matrix times an encrypted vector (readings C10).
+//!
+//! The matrix is `d` by `d`, row after row in the first `d^2` slots, `d` the largest power of two with `d^2 <= slots`. The vector is
+//! in the first `d` slots, and so is the result. All other slots of the vector are 0. Two levels:
+//!
+//! ```text
+//! (1) repeat   the vector stands in every run of d slots             log2(slots / d) rotations
+//! (2) product  slot r d + j holds M_rj v_j                            a level
+//! (3) sum      slot r d holds the sum of its run                      log2(d) rotations
+//! (4) mask     all other slots are 0                                  a level
+//! (5) gather   slot r d + c (1 - d) holds result r, for each c below d; slot r that of c = r alone
+//!                                                                     log2(d) rotations
+//! ```
+//!
+//! For `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`; (1) `5 6 5 6`, (2) `5 12 15 24`, (3) `17 27 39 29`, (4) `17 0 39 0`,
+//! (5) `17 39 39 17`: the result is `17 39`, and what stands after it means nothing.
+
+use super::plan::{Plain, PlanBuilder, Value};
+
+/// Levels that a product takes.
+pub const LEVELS: usize = 2;
+
+/// `d`: rows and columns of the matrix.
+pub fn dimension(slots: usize) -> usize {
+    1 << (slots.ilog2() / 2)
+}
+
+/// Slots to the left of each rotation, in order. A client makes keys for these; others are composed of powers of two.
+pub fn rotations(slots: usize) -> Vec<i64> {
+    let d = dimension(slots);
+    let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
+    let repeat = doublings(d, slots);
+    let sum = doublings(1, d);
+    let gather = doublings(1, d).map(move |bit| bit * (d as i64 - 1));
+    repeat.chain(sum).chain(gather).collect()
+}
+
+/// The mask of step (4), one number a slot.
+pub fn mask(slots: usize) -> Vec<f64> {
+    let d = dimension(slots);
+    (0..slots).map(|slot| if slot < d * d && slot.is_multiple_of(d) { 1.0 } else { 0.0 }).collect()
+}
+
+/// The product, [`LEVELS`] levels below the operands and at the default scale there. `rotate` rotates to the left; `mask` is [`mask`] at
+/// the level below the operands', at the scale it is given with.
+///
+/// # Panics
+/// When the operands are of different levels, or of too low ones.
+pub fn multiply(
+    builder: &mut PlanBuilder,
+    [matrix, vector]: [Value; 2],
+    mask: (Plain, f64),
+    mut rotate: impl FnMut(&mut PlanBuilder, Value, i64) -> Value,
+) -> Value {
+    let slots = builder.params().slots();
+    let d = dimension(slots);
+    let mut rotated_sum = |builder: &mut PlanBuilder, value: Value, steps: i64| {
+        let rotated = rotate(builder, value, steps);
+        builder.add(value, rotated)
+    };
+    let steps = rotations(slots);
+    let (repeat, rest) = steps.split_at((slots / d).ilog2() as usize);
+    let (sum, gather) = rest.split_at(d.ilog2() as usize);
+    // (1) repeat
+    let vector = repeat.iter().fold(vector, |vector, &steps| rotated_sum(builder, vector, steps));
+    // (2) product
+    let product = builder.multiply_rescaled(matrix, vector);
+    // (3) sum
+    let sums = sum.iter().fold(product, |sum, &steps| rotated_sum(builder, sum, steps));
+    // (4) mask
+    let masked = builder.multiply_plain(sums, mask.0, mask.1);
+    let masked = builder.rescale(masked);
+    // (5) gather
+    gather.iter().fold(masked, |sum, &steps| rotated_sum(builder, sum, steps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_give_the_product_in_the_first_slots() {
+        for slots in [4, 8, 32, 128, 512] {
+            let d = dimension(slots);
+            assert!(d * d <= slots && 4 * d * d > slots);
+            let matrix: Vec<f64> = (0..slots).map(|i| if i < d * d { (i * 7 % 11) as f64 } else { 99.0 }).collect();
+            let vector: Vec<f64> = (0..slots).map(|i| if i < d { (i * 5 % 13) as f64 - 6.0 } else { 0.0 }).collect();
+            let rotated_sum = |values: Vec<f64>, steps: i64| -> Vec<f64> {
+                (0..slots).map(|i| values[i] + values[(i + steps as usize) % slots]).collect()
+            };
+            let steps = rotations(slots);
+            let (repeat, rest) = steps.split_at((slots / d).ilog2() as usize);
+            let (sum, gather) = rest.split_at(d.ilog2() as usize);
+            let repeated = repeat.iter().fold(vector.clone(), |values, &steps| rotated_sum(values, steps));
+            let product: Vec<f64> = matrix.iter().zip(&repeated).map(|(m, v)| m * v).collect();
+            let sums = sum.iter().fold(product, |values, &steps| rotated_sum(values, steps));
+            let masked: Vec<f64> = sums.iter().zip(mask(slots)).map(|(sum, mask)| sum * mask).collect();
+            let found = gather.iter().fold(masked, |values, &steps| rotated_sum(values, steps));
+            for row in 0..d {
+                let expected: f64 = (0..d).map(|j| matrix[row * d + j] * vector[j]).sum();
+                assert_eq!(found[row], expected, "{slots} slots, row {row}");
+            }
+        }
+    }
+}

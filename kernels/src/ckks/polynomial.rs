@@ -1,0 +1,216 @@
+//! Polynomials of ciphertexts in the fewest levels: `ceil(log2(degree + 1))` (Paterson, Stockmeyer 1973; with exact scales as in
+//! Lee, Lee, Kim, Kim, No, eprint 2020/1549).
+//!
+//! `p = high x^g + low` with `g` a power of two is split until what is left is a sum of known powers times constants, which takes one
+//! level more than its highest power. A part that has no level to spare for that is split down to degree 1.
+
+use std::collections::HashMap;
+
+use super::plan::{PlanBuilder, Value};
+
+/// Coefficients at most (specification, Limits).
+pub const COEFFICIENTS_MAX: usize = 65;
+
+/// Levels that a polynomial of so many coefficients takes.
+pub fn levels(coefficients: usize) -> usize {
+    coefficients.next_power_of_two().ilog2() as usize
+}
+
+/// The polynomial of `x`, its coefficients from the constant on, [`levels`] levels below `x` and at the default scale there. A
+/// coefficient that is 0 costs nothing, and neither do leading ones count.
+///
+/// # Panics
+/// When `x` has fewer levels, or a coefficient is not finite.
+pub fn evaluate(builder: &mut PlanBuilder, x: Value, coefficients: &[f64]) -> Value {
+    assert!(coefficients.iter().all(|c| c.is_finite()), "finite coefficients");
+    let used = coefficients.iter().rposition(|&c| c != 0.0).map_or(1, |last| last + 1);
+    let coefficients = &coefficients[..used.min(coefficients.len())];
+    let level = builder.level(x).checked_sub(levels(coefficients.len())).expect("a polynomial has its levels");
+    let scale = if level == builder.level(x) { builder.scale(x) } else { builder.params().level(level).scale };
+    let depth = levels(coefficients.len());
+    // powers up to this one are computed all, beyond it powers of two alone
+    let baby = 1 << depth.div_ceil(2).max(1);
+    let mut powers = Powers { builder, x, baby, known: HashMap::new(), lowered: HashMap::new() };
+    powers.part(coefficients, level, scale)
+}
+
+/// Powers of `x`, each as high as it can be.
+struct Powers<'a> {
+    builder: &'a mut PlanBuilder,
+    x: Value,
+    baby: usize,
+    known: HashMap<usize, Value>,
+    lowered: HashMap<(usize, usize), Value>,
+}
+
+impl Powers<'_> {
+    /// `x^k`, `ceil(log2 k)` levels below `x`.
+    fn power(&mut self, k: usize) -> Value {
+        if k == 1 {
+            return self.x;
+        }
+        if let Some(&known) = self.known.get(&k) {
+            return known;
+        }
+        let half = k.next_power_of_two() / 2;
+        let (a, b) = (self.power(half), self.power(k - half));
+        let level = self.builder.level(a).min(self.builder.level(b));
+        let (a, b) = (self.at(a, level), self.at(b, level));
+        let product = self.builder.multiply_rescaled(a, b);
+        self.known.insert(k, product);
+        product
+    }
+
+    /// A value at a level, its own or one below, at the default scale there.
+    fn at(&mut self, value: Value, level: usize) -> Value {
+        if self.builder.level(value) == level {
+            return value;
+        }
+        let scale = self.builder.params().level(level).scale;
+        self.builder.lower(value, level, scale)
+    }
+
+    /// `x^k` at a level.
+    fn power_at(&mut self, k: usize, level: usize) -> Value {
+        if let Some(&found) = self.lowered.get(&(k, level)) {
+            return found;
+        }
+        let power = self.power(k);
+        let found = self.at(power, level);
+        self.lowered.insert((k, level), found);
+        found
+    }
+
+    /// A part of the polynomial at exactly this level and scale.
+    fn part(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
+        let degree = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
+        let coefficients = &coefficients[..=degree];
+        if self.is_sum(degree, level) {
+            return self.sum(coefficients, level, scale);
+        }
+        let g = (degree + 1).next_power_of_two() / 2;
+        let (low, high) = coefficients.split_at(g);
+        let power = self.power_at(g, level + 1);
+        // so that the rescaled product has the asked scale
+        let divisor = self.builder.params().chain().divisor(level + 1, level);
+        let high_scale = scale * divisor / self.builder.scale(power);
+        let high = self.part(high, level + 1, high_scale);
+        let product = self.builder.multiply_rescaled(high, power);
+        if low.iter().all(|&c| c == 0.0) {
+            return product;
+        }
+        let scale = self.builder.scale(product);
+        let low = self.part(low, level, scale);
+        self.builder.add(product, low)
+    }
+
+    /// Whether a part is a sum of powers: they are few, and there is a level for the constants.
+    fn is_sum(&self, degree: usize, level: usize) -> bool {
+        let powers = degree.max(1).next_power_of_two().ilog2() as usize;
+        degree <= 1 || (degree < self.baby && level + 1 + powers <= self.builder.level(self.x))
+    }
+
+    /// The sum of `c_i x^i` at this level and scale.
+    fn sum(&mut self, coefficients: &[f64], level: usize, scale: f64) -> Value {
+        let divisor = match level < self.builder.level(self.x) {
+            true => self.builder.params().chain().divisor(level + 1, level),
+            false => 1.0,
+        };
+        let from = if divisor == 1.0 { level } else { level + 1 };
+        let mut sum: Option<Value> = None;
+        for (k, &constant) in coefficients.iter().enumerate().skip(1).filter(|(_, c)| **c != 0.0) {
+            let power = self.power_at(k, from);
+            let by = scale * divisor / self.builder.scale(power);
+            let term = self.builder.multiply_constant(power, constant, by);
+            sum = Some(match sum {
+                None => term,
+                Some(sum) => self.builder.add(sum, term),
+            });
+        }
+        let sum = sum.unwrap_or_else(|| {
+            // a constant: nothing of x, at its place
+            let x = self.power_at(1, from);
+            let by = scale * divisor / self.builder.scale(x);
+            self.builder.multiply_constant(x, 0.0, by)
+        });
+        let sum = if from == level { sum } else { self.builder.rescale(sum) };
+        match coefficients[0] {
+            0.0 => sum,
+            constant => self.builder.add_constant(sum, constant),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::plan::{Plan, Step};
+    use crate::ckks::{Params, ParamsLiteral, SecurityLevel};
+
+    fn plan(coefficients: &[f64]) -> Plan {
+        let security = SecurityLevel::Testing;
+        let literal = ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 7, security, bootstrap: false };
+        let params = Params::new(literal).unwrap();
+        let mut builder = PlanBuilder::new(&params);
+        let x = builder.input(7, params.level(7).scale);
+        let value = evaluate(&mut builder, x, coefficients);
+        builder.finish(&[value])
+    }
+
+    /// What the plan computes of a number, without encryption.
+    fn value(plan: &Plan, x: f64) -> f64 {
+        let mut values: HashMap<usize, f64> = HashMap::new();
+        let slot = |value| plan.value(value).slots[0] as usize;
+        values.insert(plan.inputs().next().unwrap().slots[0] as usize, x);
+        for step in plan.steps() {
+            let read: Vec<f64> = step.step.reads().map(|read| values[&slot(read)]).collect();
+            let scales: Vec<f64> = step.step.reads().map(|read| plan.value(read).scale).collect();
+            let scale = plan.value(step.result).scale;
+            let result = match step.step {
+                Step::Add(..) => read[0] + read[1],
+                Step::Multiply { .. } => read[0] * read[1],
+                Step::MultiplyInteger(_, c) => read[0] * scales[0] * c as f64 / scale,
+                Step::AddInteger(_, c) => read[0] + c as f64 / scale,
+                Step::Divide { .. } => read[0],
+                other => panic!("no polynomial has {other:?}"),
+            };
+            values.insert(slot(step.result), result);
+        }
+        values[&(plan.outputs().next().unwrap().slots[0] as usize)]
+    }
+
+    #[test]
+    fn every_degree_is_evaluated_in_the_fewest_levels_at_the_default_scale() {
+        for count in 1..=COEFFICIENTS_MAX {
+            let coefficients: Vec<f64> = (0..count).map(|i| ((i * 37 % 19) as f64 - 9.0) / 9.5).collect();
+            let plan = plan(&coefficients);
+            let output = plan.outputs().next().unwrap();
+            let used = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0) + 1;
+            assert_eq!(output.level, 7 - levels(used), "{count} coefficients");
+            let default = if used == 1 { output.scale } else { plan.params().level(output.level).scale };
+            assert!((output.scale / default - 1.0).abs() < 1e-9, "{count}: {} {default}", output.scale);
+            for x in [0.0, 0.5, -0.9, 1.0] {
+                let expected = coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
+                assert!((value(&plan, x) - expected).abs() < 1e-8, "{count} coefficients at {x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_polynomial_of_degree_64_takes_few_products() {
+        let products =
+            |plan: &Plan| plan.steps().iter().filter(|step| matches!(step.step, Step::Multiply { .. })).count();
+        assert!(products(&plan(&[1.0; 65])) <= 24, "{}", products(&plan(&[1.0; 65])));
+        assert!(products(&plan(&[0.5, 0.2, 0.0, -0.01, 0.0, 0.001, 0.0, -1e-5])) <= 5);
+    }
+
+    #[test]
+    fn polynomials_of_nothing_are_constants_and_leading_zeros_take_no_level() {
+        let constant = plan(&[3.0, 0.0, 0.0]);
+        assert_eq!((constant.outputs().next().unwrap().level, (value(&constant, 0.7) * 1e9).round()), (7, 3e9));
+        let zero = plan(&[0.0]);
+        assert_eq!(value(&zero, 0.7), 0.0);
+        let line = plan(&[1.0, 2.0, 0.0, 0.0, 0.0]);
+        assert_eq!(line.outputs().next().unwrap().level, 6);
+    }
+}
