@@ -1,7 +1,8 @@
 //! Known answers made by an independent program (`tests/vectors/python`, written from docs/wire-format.md alone):
-//! masks, keys, ciphertexts and gates of every preset, byte for byte.
+//! masks, keys, ciphertexts and gates of every preset, byte for byte; and arithmetic, from its definitions.
 
 mod answers;
+mod ckks;
 mod evaluation_key;
 
 use base64::Engine as _;

@@ -1,0 +1,340 @@
+//! Known answers of arithmetic, made by `tests/vectors/python/make_ckks_vectors.py` from the definitions alone: masks,
+//! transforms, key switches, products and rescaling, word by word.
+
+use kernels::ckks::cpu::{Evaluator, LoadedPart};
+use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
+use kernels::cpu::Isa;
+use kernels::ring::Ring;
+use kernels::xof;
+use serde::{Deserialize, Serialize};
+
+use crate::unbase64;
+
+const DOMAIN_KEY: u32 = 4;
+const DOMAIN_CIPHERTEXT: u32 = 6;
+
+/// What the independent program is told of a parameter set.
+#[derive(Serialize, Deserialize, PartialEq)]
+struct Given {
+    poly_degree: usize,
+    scale_bits: u32,
+    max_depth: u32,
+    /// Those of ciphertexts, then the special ones.
+    primes: Vec<u32>,
+    special: usize,
+    /// From level 0.
+    levels: Vec<GivenLevel>,
+    /// Ways over more than one level.
+    lowered: Vec<GivenWay>,
+    /// Of evaluation keys.
+    parts: Vec<GivenPart>,
+}
+
+#[derive(Serialize, Deserialize, PartialEq)]
+struct GivenLevel {
+    /// Indices.
+    primes: Vec<usize>,
+    /// In decimal, exact when it is read back.
+    scale: String,
+}
+
+/// Which primes a ciphertext is divided by on its way down; the others that leave are dropped.
+#[derive(Serialize, Deserialize, PartialEq)]
+struct GivenWay {
+    level: usize,
+    to: usize,
+    /// Indices.
+    divided: Vec<usize>,
+}
+
+#[derive(Serialize, Deserialize, PartialEq)]
+struct GivenPart {
+    /// 0: relinearization.
+    element: u32,
+    level: usize,
+    /// Whether the digits are others than the parameters ask for.
+    own_digits: bool,
+    digits: Vec<Vec<usize>>,
+    /// Indices.
+    primes: Vec<usize>,
+}
+
+/// The answers of a parameter set. Words are rows one after another, little-endian, in base64.
+#[derive(Deserialize)]
+struct Answers {
+    masks: Vec<MaskAnswer>,
+    /// Of each prime.
+    transforms: Vec<TransformAnswer>,
+    /// Of the evaluation keys that the set names.
+    parts: Vec<PartAnswer>,
+    operations: Vec<OperationAnswer>,
+}
+
+#[derive(Deserialize)]
+struct MaskAnswer {
+    seed: String,
+    domain: u32,
+    prime: usize,
+    words: String,
+}
+
+#[derive(Deserialize)]
+struct TransformAnswer {
+    coefficients: String,
+    values: String,
+}
+
+#[derive(Deserialize)]
+struct PartAnswer {
+    rows: Vec<RowAnswer>,
+}
+
+/// A row of an evaluation key: a digit's.
+#[derive(Deserialize)]
+struct RowAnswer {
+    /// Of the masks.
+    seed: String,
+    body: String,
+}
+
+#[derive(Deserialize)]
+struct OperationAnswer {
+    #[serde(flatten)]
+    operation: Operation,
+    level: usize,
+    a: [Operand; 2],
+    result: [String; 2],
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(tag = "op", rename_all = "snake_case")]
+enum Operation {
+    /// `part` is a place among the parts.
+    Multiply {
+        b: [Operand; 2],
+        part: usize,
+        to: usize,
+    },
+    Automorphism {
+        part: usize,
+    },
+    Rescale {
+        to: usize,
+        /// A whole number in decimal.
+        factor: String,
+    },
+    MultiplyPlain {
+        plain: [Operand; 1],
+    },
+    MultiplyInteger {
+        /// A whole number in decimal.
+        factor: String,
+    },
+}
+
+/// A polynomial: the masks of a ciphertext's seed, or words.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Operand {
+    Seed(String),
+    Words(String),
+}
+
+/// A parameter set, its evaluation keys, and what the independent program made of them.
+struct Set {
+    params: Params,
+    given: Given,
+    answers: Answers,
+}
+
+/// Rows of a polynomial or a ciphertext.
+type Rows = Vec<Vec<u32>>;
+
+impl Set {
+    fn all() -> Vec<Set> {
+        let answers: Vec<Answers> = serde_json::from_str(include_str!("ckks.json")).expect("the answers' file");
+        let given = all_given();
+        assert_eq!(given.len(), answers.len());
+        let sets = given.into_iter().zip(answers);
+        sets.map(|(given, answers)| Set { params: params_of(&given), given, answers }).collect()
+    }
+
+    /// The rows of an evaluation key: each body with its masks.
+    fn load(&self, evaluator: &Evaluator, part: usize) -> LoadedPart {
+        let GivenPart { digits, primes, .. } = &self.given.parts[part];
+        let mut loaded = evaluator.room_for_part(digits, primes).expect("memory");
+        for (digit, row) in self.answers.parts[part].rows.iter().enumerate() {
+            let masks: Rows = primes.iter().map(|&prime| self.mask(&row.seed, DOMAIN_KEY, prime)).collect();
+            evaluator.load_row(&mut loaded, digit, [&words(&row.body), &masks.concat()]);
+        }
+        loaded
+    }
+
+    /// In reading order.
+    fn operand(&self, evaluator: &Evaluator, level: usize, polynomials: &[Operand]) -> Rows {
+        let primes = &self.params.level(level).primes;
+        let rows = polynomials.iter().flat_map(|polynomial| match polynomial {
+            Operand::Seed(seed) => primes.iter().map(|&prime| self.mask(seed, DOMAIN_CIPHERTEXT, prime)).collect(),
+            Operand::Words(base64) => {
+                words(base64).chunks_exact(self.params.n()).map(<[u32]>::to_vec).collect::<Rows>()
+            }
+        });
+        swapped(evaluator, &rows.collect::<Rows>())
+    }
+
+    fn mask(&self, seed: &str, domain: u32, prime: usize) -> Vec<u32> {
+        let seed = hex::decode(seed).expect("hexadecimal").try_into().expect("32 bytes");
+        let mut mask = vec![0; self.params.n()];
+        xof::fill_residues(&seed, domain, prime as u64, self.params.primes()[prime], &mut mask);
+        mask
+    }
+
+    /// What the kernels make of an operation, as the independent program writes it.
+    fn evaluate(&self, evaluator: &Evaluator, parts: &[LoadedPart], answer: &OperationAnswer) -> Vec<u32> {
+        let level = answer.level;
+        let to = match answer.operation {
+            Operation::Multiply { to, .. } | Operation::Rescale { to, .. } => to,
+            _ => level,
+        };
+        let mut out = vec![vec![0; self.params.n()]; 2 * self.params.level(to).primes.len()];
+        let mut out_rows: Vec<&mut [u32]> = out.iter_mut().map(Vec::as_mut_slice).collect();
+        let (out_rows, a) = (out_rows.as_mut_slice(), self.operand(evaluator, level, &answer.a));
+        let a = &*slices(&a);
+        let done = match &answer.operation {
+            Operation::Multiply { b, part, .. } => {
+                let b = self.operand(evaluator, level, b);
+                evaluator.multiply(level, to, [a, &slices(&b)], &parts[*part], out_rows)
+            }
+            &Operation::Automorphism { part } => {
+                let (element, part) = (self.given.parts[part].element, &parts[part]);
+                evaluator.automorphism(level, element, a, part, out_rows)
+            }
+            Operation::Rescale { factor, .. } => {
+                evaluator.rescale(level, to, factor.parse().expect("a number"), a, out_rows)
+            }
+            Operation::MultiplyPlain { plain } => {
+                let plain = self.operand(evaluator, level, plain);
+                evaluator.multiply_plain(level, a, &slices(&plain), out_rows)
+            }
+            Operation::MultiplyInteger { factor } => {
+                evaluator.multiply_integer(level, a, factor.parse().expect("a number"), out_rows)
+            }
+        };
+        done.expect("memory");
+        swapped(evaluator, &out).concat()
+    }
+}
+
+#[test]
+fn the_parameters_are_those_that_the_independent_program_was_given() {
+    let given = all_given();
+    let made: Vec<Given> = given.iter().map(|given| given_of(&params_of(given), given)).collect();
+    let lines: Vec<String> = made.iter().map(|set| serde_json::to_string(set).expect("JSON")).collect();
+    // what ckks_params.json is to hold, before the program runs again
+    assert!(made == given, "[\n{}\n]", lines.join(",\n"));
+}
+
+#[test]
+fn masks_are_those_of_the_independent_program() {
+    for set in Set::all() {
+        for answer in &set.answers.masks {
+            let mask = set.mask(&answer.seed, answer.domain, answer.prime);
+            assert_eq!(mask, words(&answer.words), "domain {} prime {}", answer.domain, answer.prime);
+        }
+    }
+}
+
+#[test]
+fn transforms_are_those_of_the_independent_program() {
+    for set in Set::all() {
+        assert_eq!(set.answers.transforms.len(), set.params.primes().len());
+        for (&modulus, answer) in set.params.primes().iter().zip(&set.answers.transforms) {
+            let (coefficients, values) = (words(&answer.coefficients), words(&answer.values));
+            let ring = Ring::new(modulus, set.params.n());
+            let mut row = coefficients.clone();
+            ring.forward(&mut row);
+            assert_eq!(row, values, "{modulus:?}");
+            ring.inverse(&mut row);
+            assert_eq!(row, coefficients, "{modulus:?}");
+        }
+    }
+}
+
+#[test]
+fn operations_have_the_words_of_the_independent_program_on_every_instruction_set() {
+    for set in Set::all() {
+        for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 2)]) {
+            let evaluator = Evaluator::new(&set.params, isa, threads);
+            let parts: Vec<LoadedPart> = (0..set.given.parts.len()).map(|part| set.load(&evaluator, part)).collect();
+            for answer in &set.answers.operations {
+                let result = set.evaluate(&evaluator, &parts, answer);
+                let wanted: Vec<u32> = answer.result.iter().flat_map(|polynomial| words(polynomial)).collect();
+                let wrong = result.iter().zip(&wanted).filter(|(x, y)| x != y).count();
+                assert!(
+                    result == wanted,
+                    "{wrong} of {} words: {:?} at level {} on {isa:?}, {threads} threads, of {:?}",
+                    wanted.len(),
+                    answer.operation,
+                    answer.level,
+                    set.params,
+                );
+            }
+        }
+    }
+}
+
+fn all_given() -> Vec<Given> {
+    serde_json::from_str(include_str!("ckks_params.json")).expect("the parameters' file")
+}
+
+/// What these parameters are, with the same evaluation keys.
+fn given_of(params: &Params, given: &Given) -> Given {
+    let level =
+        |level: &kernels::ckks::Level| GivenLevel { primes: level.primes.clone(), scale: format!("{}", level.scale) };
+    let part = |&GivenPart { element, level, own_digits, ref digits, .. }: &GivenPart| GivenPart {
+        element,
+        level,
+        own_digits,
+        digits: if own_digits { digits.clone() } else { params.digits(kind(element), level) },
+        primes: params.key_primes(level),
+    };
+    let ways = (2..=params.level_max()).flat_map(|level| (0..level - 1).map(move |to| (level, to)));
+    let lowered = ways.map(|(level, to)| GivenWay { level, to, divided: params.chain().divided(level, to) });
+    let ParamsLiteral { poly_degree, scale_bits, max_depth, .. } = params.literal();
+    Given {
+        poly_degree,
+        scale_bits,
+        max_depth,
+        primes: params.primes().iter().map(|prime| prime.q()).collect(),
+        special: params.special_count(),
+        levels: params.chain().levels.iter().map(level).collect(),
+        lowered: lowered.collect(),
+        parts: given.parts.iter().map(part).collect(),
+    }
+}
+
+fn kind(element: u32) -> PartKind {
+    if element == 0 { PartKind::Relinearization } else { PartKind::Galois(element) }
+}
+
+fn params_of(&Given { poly_degree, scale_bits, max_depth, .. }: &Given) -> Params {
+    let security = SecurityLevel::Testing;
+    Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).expect("parameters")
+}
+
+fn swapped(evaluator: &Evaluator, rows: &[Vec<u32>]) -> Rows {
+    let swap = |row: &Vec<u32>| {
+        let mut out = vec![0; row.len()];
+        evaluator.swap_order(row, &mut out);
+        out
+    };
+    rows.iter().map(swap).collect()
+}
+
+fn slices(rows: &[Vec<u32>]) -> Vec<&[u32]> {
+    rows.iter().map(Vec::as_slice).collect()
+}
+
+fn words(base64: &str) -> Vec<u32> {
+    unbase64(base64).chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect()
+}
