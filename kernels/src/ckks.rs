@@ -5,12 +5,15 @@
 pub mod backend;
 pub mod chain;
 pub mod cpu;
+pub mod encode;
 mod gpu;
 pub mod matmul;
 pub mod params;
 pub mod plan;
 pub mod polynomial;
 pub mod rotation;
+#[cfg(test)]
+mod toy;
 
 pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
 pub use chain::{Chain, Level};

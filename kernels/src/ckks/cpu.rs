@@ -7,6 +7,8 @@ mod constants;
 mod key;
 mod scratch;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

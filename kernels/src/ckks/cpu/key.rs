@@ -61,3 +61,26 @@ impl Evaluator {
         }
     }
 }
+
+#[cfg(test)]
+impl LoadedPart {
+    /// A row as it was loaded.
+    pub(super) fn row(&self, evaluator: &Evaluator, digit: usize) -> [Vec<u32>; 2] {
+        let (n, lanes) = (evaluator.params.n(), evaluator.isa.lanes());
+        let step = 2 * self.digits.len() * lanes;
+        [0, 1].map(|c| {
+            let mut out = Vec::new();
+            for &prime in &self.primes {
+                let modulus = evaluator.params.primes()[prime];
+                let undo = modulus.inverse(modulus.pow(2, 32));
+                let blocks = self.of_prime(prime).chunks_exact(step);
+                let row: Vec<u32> =
+                    blocks.flat_map(|block| block[(2 * digit + c) * lanes..][..lanes].to_vec()).collect();
+                let mut swapped = vec![0; n];
+                swap_order(&evaluator.tables[0], &row, &mut swapped);
+                out.extend(swapped.into_iter().map(|word| modulus.mul(word, undo)));
+            }
+            out
+        })
+    }
+}

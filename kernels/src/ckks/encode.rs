@@ -1,0 +1,447 @@
+//! Plaintexts: slots to polynomials and back (Cheon, Kim, Kim, Song, eprint 2016/421, 3.2).
+//!
+//! Slot `i` of a polynomial is its value at `zeta^(5^i)`, `zeta = exp(i pi / N)`; it is real at all slots when its coefficients pair up
+//! with the conjugate values at `zeta^(-5^i)`, which every real polynomial's do. Floating point is here and nowhere else in this
+//! scheme. A client's numbers pass through: no branch and no index depends on them.
+
+use std::f64::consts::PI;
+
+use crate::modular::Modulus;
+
+/// A complex number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Complex {
+    /// Real part.
+    pub re: f64,
+    /// Imaginary part.
+    pub im: f64,
+}
+
+impl Complex {
+    /// `re + i im`.
+    pub fn new(re: f64, im: f64) -> Complex {
+        Complex { re, im }
+    }
+
+    /// `exp(i angle)`.
+    fn turn(angle: f64) -> Complex {
+        Complex { re: libm::cos(angle), im: libm::sin(angle) }
+    }
+
+    /// The conjugate.
+    pub fn conjugate(self) -> Complex {
+        Complex { re: self.re, im: -self.im }
+    }
+}
+
+impl From<f64> for Complex {
+    fn from(re: f64) -> Complex {
+        Complex { re, im: 0.0 }
+    }
+}
+
+impl std::ops::Add for Complex {
+    type Output = Complex;
+    fn add(self, other: Complex) -> Complex {
+        Complex { re: self.re + other.re, im: self.im + other.im }
+    }
+}
+
+impl std::ops::Sub for Complex {
+    type Output = Complex;
+    fn sub(self, other: Complex) -> Complex {
+        Complex { re: self.re - other.re, im: self.im - other.im }
+    }
+}
+
+impl std::ops::Mul for Complex {
+    type Output = Complex;
+    fn mul(self, other: Complex) -> Complex {
+        Complex { re: self.re * other.re - self.im * other.im, im: self.re * other.im + self.im * other.re }
+    }
+}
+
+impl std::ops::Mul<f64> for Complex {
+    type Output = Complex;
+    fn mul(self, other: f64) -> Complex {
+        Complex { re: self.re * other, im: self.im * other }
+    }
+}
+
+/// Why numbers cannot be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// A number is infinite or none.
+    #[error("a number is not finite")]
+    NotFinite,
+    /// A number times the scale has more bits than the modulus.
+    #[error("a number is too large for the scale and the modulus")]
+    TooLarge,
+}
+
+/// Transforms of one degree.
+pub struct Encoder {
+    /// Of the stage that joins halves of `len / 2`: `zeta_len^(5^j)` for j below `len / 2`, at `len / 2 - 1 + j`; `zeta_len` has order
+    /// `4 len`.
+    roots: Vec<Complex>,
+    slots: usize,
+}
+
+impl Encoder {
+    /// For degree `N`.
+    ///
+    /// # Panics
+    /// When `N` is not a power of two of 4 or more.
+    pub fn new(polynomial_size: usize) -> Encoder {
+        assert!(polynomial_size.is_power_of_two() && polynomial_size >= 4, "N is a power of two");
+        let slots = polynomial_size / 2;
+        let mut roots = Vec::with_capacity(slots);
+        let mut len = 2;
+        while len <= slots {
+            let mut power = 1;
+            for _ in 0..len / 2 {
+                roots.push(Complex::turn(PI * power as f64 / (2 * len) as f64));
+                power = power * 5 % (4 * len);
+            }
+            len *= 2;
+        }
+        Encoder { roots, slots }
+    }
+
+    /// Slots: `N / 2`.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The values of a real polynomial, `[N]` coefficients, at its slots.
+    ///
+    /// # Panics
+    /// When there are not `N` coefficients.
+    pub fn to_slots(&self, coefficients: &[f64]) -> Vec<Complex> {
+        assert_eq!(coefficients.len(), 2 * self.slots, "N coefficients");
+        // X^(N/2) is i at every slot, since 5^i is 1 modulo 4
+        let (low, high) = coefficients.split_at(self.slots);
+        let mut values: Vec<Complex> = low.iter().zip(high).map(|(&re, &im)| Complex { re, im }).collect();
+        self.reverse(&mut values);
+        let mut half = 1;
+        while half < self.slots {
+            let roots = &self.roots[half - 1..][..half];
+            for block in values.chunks_exact_mut(2 * half) {
+                let (even, odd) = block.split_at_mut(half);
+                for ((even, odd), &root) in even.iter_mut().zip(odd).zip(roots) {
+                    // slot j + half has the negative root
+                    let turned = *odd * root;
+                    (*even, *odd) = (*even + turned, *even - turned);
+                }
+            }
+            half *= 2;
+        }
+        values
+    }
+
+    /// The real polynomial, `[N]` coefficients, that has these values at its slots.
+    ///
+    /// # Panics
+    /// When there are not `N / 2` values.
+    pub fn to_coefficients(&self, values: &[Complex]) -> Vec<f64> {
+        assert_eq!(values.len(), self.slots, "a value a slot");
+        let mut values = values.to_vec();
+        let mut half = self.slots / 2;
+        while half >= 1 {
+            let roots = &self.roots[half - 1..][..half];
+            for block in values.chunks_exact_mut(2 * half) {
+                let (low, high) = block.split_at_mut(half);
+                for ((low, high), &root) in low.iter_mut().zip(high).zip(roots) {
+                    (*low, *high) = (*low + *high, (*low - *high) * root.conjugate());
+                }
+            }
+            half /= 2;
+        }
+        self.reverse(&mut values);
+        let share = 1.0 / self.slots as f64;
+        values.iter().map(|value| value.re * share).chain(values.iter().map(|value| value.im * share)).collect()
+    }
+
+    /// Slots to the coefficients of a plaintext: times `scale`, rounded to whole numbers when they become residues
+    /// ([`Rounded::residues`]). `log_modulus` is that of the ciphertext's level.
+    ///
+    /// # Errors
+    /// A number that is not finite, or a coefficient that reaches half the modulus.
+    ///
+    /// # Panics
+    /// When there are not `N / 2` values.
+    pub fn encode(&self, values: &[Complex], scale: f64, log_modulus: f64) -> Result<Rounded, EncodeError> {
+        // a sum is finite only where all terms are: one branch, on whether to refuse
+        let sum: f64 = values.iter().map(|value| (value.re * 0.0) + (value.im * 0.0)).sum();
+        if sum.is_nan() {
+            return Err(EncodeError::NotFinite);
+        }
+        let mut coefficients = self.to_coefficients(values);
+        coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
+        let largest = coefficients.iter().fold(0.0f64, |largest, coefficient| largest.max(coefficient.abs()));
+        let bound = (log_modulus - 1.0).min(f64::from(Rounded::BITS_MAX) - 1.0).exp2();
+        // also where the product overflowed
+        if largest.is_nan() || largest >= bound {
+            return Err(EncodeError::TooLarge);
+        }
+        Ok(Rounded { limbs: (bound.log2() + 1.0) as usize / LIMB_BITS + 1, coefficients })
+    }
+
+    /// The same of real numbers.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    ///
+    /// # Panics
+    /// When there are not `N / 2` values.
+    pub fn encode_reals(&self, values: &[f64], scale: f64, log_modulus: f64) -> Result<Rounded, EncodeError> {
+        let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
+        self.encode(&values, scale, log_modulus)
+    }
+
+    /// Index bits reversed.
+    fn reverse(&self, values: &mut [Complex]) {
+        let bits = self.slots.ilog2();
+        for i in 0..self.slots {
+            let j = i.reverse_bits() >> (usize::BITS - bits);
+            if i < j {
+                values.swap(i, j);
+            }
+        }
+    }
+}
+
+/// Bits of a limb of a coefficient: fewer than every prime has.
+const LIMB_BITS: usize = 16;
+
+/// A plaintext before it is residues.
+pub struct Rounded {
+    coefficients: Vec<f64>,
+    limbs: usize,
+}
+
+impl Rounded {
+    /// Bits of a coefficient at most.
+    pub const BITS_MAX: u32 = 126;
+
+    /// The coefficients before they are rounded.
+    pub fn coefficients(&self) -> &[f64] {
+        &self.coefficients
+    }
+
+    /// The rounded coefficients modulo a prime, in constant time.
+    ///
+    /// # Panics
+    /// When there is not room for `N` words.
+    pub fn residues(&self, modulus: Modulus, out: &mut [u32]) {
+        assert_eq!(out.len(), self.coefficients.len(), "a word a coefficient");
+        let shift = modulus.pow(2, LIMB_BITS as u32);
+        for (&coefficient, out) in self.coefficients.iter().zip(out) {
+            let mut rest = coefficient;
+            *out = 0;
+            for limb in (0..self.limbs).rev() {
+                // the limbs of a double are exact, but for the last, which is rounded
+                let unit = power_of_two((limb * LIMB_BITS) as i64);
+                let digit = nearest(rest * power_of_two(-((limb * LIMB_BITS) as i64)));
+                rest -= digit as f64 * unit;
+                *out = modulus.add(modulus.mul(*out, shift), modulus.from_signed(digit));
+            }
+        }
+    }
+}
+
+/// `2^e`.
+fn power_of_two(e: i64) -> f64 {
+    f64::from_bits(((1023 + e) as u64) << 52)
+}
+
+/// To the nearest whole number, even where there are two, for magnitudes below `2^31`.
+fn nearest(x: f64) -> i32 {
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    ((x + SHIFT).to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64) as i32
+}
+
+/// Reads residues modulo a few primes as the whole numbers nearest to 0 (Garner's algorithm).
+pub struct Centred {
+    primes: Vec<Modulus>,
+    /// Of each prime the inverse of the product of those before.
+    inverses: Vec<u32>,
+    /// Of each prime the companion of 1.
+    companions: Vec<u32>,
+    product: u128,
+}
+
+impl Centred {
+    /// Primes at most.
+    pub const PRIMES_MAX: usize = 4;
+
+    /// Of 1 to 4 different primes.
+    ///
+    /// # Panics
+    /// When there are none, or more.
+    pub fn new(primes: &[Modulus]) -> Centred {
+        assert!((1..=Self::PRIMES_MAX).contains(&primes.len()), "one to four primes");
+        let before = |at: usize, p: Modulus| primes[..at].iter().fold(1, |product, q| p.mul(product, q.q() % p.q()));
+        let inverses = primes.iter().enumerate().map(|(at, &p)| p.inverse(before(at, p))).collect();
+        let product = primes.iter().map(|p| u128::from(p.q())).product();
+        let companions = primes.iter().map(|p| p.companion(1)).collect();
+        Centred { primes: primes.to_vec(), inverses, companions, product }
+    }
+
+    /// The number with these residues, one a prime in `[0, q)`, nearest to 0; in constant time.
+    ///
+    /// # Panics
+    /// When there is not a residue for each prime.
+    pub fn number(&self, residues: &[u32]) -> f64 {
+        assert_eq!(residues.len(), self.primes.len(), "a residue a prime");
+        let (mut value, mut weight) = (0u128, 1u128);
+        let mut digits = [0; Self::PRIMES_MAX];
+        for (at, &p) in self.primes.iter().enumerate() {
+            let reduced = |word: u32| p.reduce_once(p.mul_lazy(word, 1, self.companions[at]));
+            // the number so far, modulo p
+            let so_far =
+                (0..at).rev().fold(0, |sum, i| p.add(p.mul(sum, reduced(self.primes[i].q())), reduced(digits[i])));
+            digits[at] = p.mul(p.sub(residues[at], so_far), self.inverses[at]);
+            value += weight * u128::from(digits[at]);
+            weight *= u128::from(p.q());
+        }
+        // above half: less the product, by the sign's mask
+        let above = ((self.product / 2).wrapping_sub(value) as i128 >> 127) as u128;
+        let magnitude = (value & !above).wrapping_add(self.product.wrapping_sub(value) & above);
+        let words = [0, 32, 64, 96].map(|shift| f64::from((magnitude >> shift) as u32) * power_of_two(shift));
+        let sum = words[0] + words[1] + (words[2] + words[3]);
+        sum * (1.0 - 2.0 * f64::from((above & 1) as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::rotation;
+    use crate::ring::primes::nearest_to_power;
+
+    fn numbers(count: usize, seed: u64) -> Vec<f64> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    fn complex(count: usize, seed: u64) -> Vec<Complex> {
+        numbers(2 * count, seed).chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])).collect()
+    }
+
+    fn distance(a: &[Complex], b: &[Complex]) -> f64 {
+        a.iter().zip(b).map(|(&a, &b)| (a - b).re.abs().max((a - b).im.abs())).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn slots_are_the_values_at_powers_of_5_of_the_root() {
+        for n in [16, 64, 256] {
+            let coefficients = numbers(n, 3);
+            let mut power = 1;
+            let expected: Vec<Complex> = (0..n / 2)
+                .map(|_| {
+                    let at = power;
+                    power = power * 5 % (2 * n);
+                    let term = |(k, &c): (usize, &f64)| Complex::turn(PI * (at * k % (2 * n)) as f64 / n as f64) * c;
+                    coefficients.iter().enumerate().map(term).fold(Complex::default(), |sum, term| sum + term)
+                })
+                .collect();
+            assert!(distance(&Encoder::new(n).to_slots(&coefficients), &expected) < 1e-12 * n as f64);
+        }
+    }
+
+    #[test]
+    fn coefficients_are_found_again_at_every_degree() {
+        for n in [16, 64, 256, 4096, 8192, 16384, 32768] {
+            let encoder = Encoder::new(n);
+            let values = complex(n / 2, 5);
+            let coefficients = encoder.to_coefficients(&values);
+            assert!(distance(&encoder.to_slots(&coefficients), &values) < 1e-13, "{n}");
+        }
+    }
+
+    #[test]
+    fn products_of_polynomials_are_products_of_slots_and_automorphisms_turn_them() {
+        let n = 64;
+        let encoder = Encoder::new(n);
+        let (a, b) = (numbers(n, 7), numbers(n, 8));
+        let mut product = vec![0.0; n];
+        for (i, x) in a.iter().enumerate() {
+            for (j, y) in b.iter().enumerate() {
+                product[(i + j) % n] += if i + j < n { x * y } else { -x * y };
+            }
+        }
+        let slots: Vec<Complex> =
+            encoder.to_slots(&a).into_iter().zip(encoder.to_slots(&b)).map(|(a, b)| a * b).collect();
+        assert!(distance(&encoder.to_slots(&product), &slots) < 1e-12);
+        for steps in [1, 5, 31] {
+            let element = rotation::element(n, steps) as usize;
+            let mut turned = vec![0.0; n];
+            for (i, x) in a.iter().enumerate() {
+                let power = i * element % (2 * n);
+                turned[power % n] = if power < n { *x } else { -x };
+            }
+            let mut expected = encoder.to_slots(&a);
+            expected.rotate_left(steps as usize);
+            assert!(distance(&encoder.to_slots(&turned), &expected) < 1e-12, "{steps}");
+        }
+    }
+
+    #[test]
+    fn residues_are_those_of_the_nearest_whole_numbers_and_are_read_back() {
+        let n = 64;
+        let primes: Vec<Modulus> = [30, 29, 20, 30]
+            .into_iter()
+            .enumerate()
+            .map(|(at, bits)| Modulus::new(nearest_to_power(n, bits, 5)[at]))
+            .collect();
+        for (bits, count) in [(20u32, 1), (40, 2), (70, 3), (100, 4)] {
+            let encoder = Encoder::new(n);
+            let centred = Centred::new(&primes[..count]);
+            let log_modulus: f64 = primes[..count].iter().map(|p| f64::from(p.q()).log2()).sum();
+            let scale = f64::from(bits).exp2();
+            let rounded = encoder.encode(&complex(n / 2, bits.into()), scale, log_modulus).unwrap();
+            let rows: Vec<Vec<u32>> = primes[..count]
+                .iter()
+                .map(|&p| {
+                    let mut row = vec![0; n];
+                    rounded.residues(p, &mut row);
+                    row
+                })
+                .collect();
+            for (i, coefficient) in rounded.coefficients().iter().enumerate() {
+                let whole = coefficient.round_ties_even() as i128;
+                let residues: Vec<u32> = rows.iter().map(|row| row[i]).collect();
+                for (p, &residue) in primes.iter().zip(&residues) {
+                    assert_eq!(
+                        i128::from(residue),
+                        whole.rem_euclid(i128::from(p.q())),
+                        "{bits} bits, coefficient {i}"
+                    );
+                }
+                let read = centred.number(&residues);
+                assert!((read - whole as f64).abs() <= (whole as f64).abs() * 1e-15, "{read} {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_or_is_no_number_is_refused() {
+        let encoder = Encoder::new(64);
+        let encode = |value: f64, scale: f64| {
+            let mut values = vec![0.5; 32];
+            values[17] = value;
+            encoder.encode_reals(&values, scale, 60.0).map(drop)
+        };
+        assert_eq!(encode(1.0, 2f64.powi(40)), Ok(()));
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(encode(value, 2f64.powi(40)), Err(EncodeError::NotFinite));
+        }
+        assert_eq!(encode(f64::MAX, 2f64.powi(40)), Err(EncodeError::TooLarge));
+        assert_eq!(encode(2f64.powi(30), 2f64.powi(40)), Err(EncodeError::TooLarge));
+    }
+}
