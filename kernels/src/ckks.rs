@@ -4,10 +4,14 @@
 
 pub mod backend;
 pub mod chain;
+pub mod ciphertext;
+pub mod container;
 pub mod cpu;
 pub mod encode;
 mod gpu;
+pub mod keys;
 pub mod matmul;
+pub mod noise;
 pub mod params;
 pub mod plan;
 pub mod polynomial;
@@ -17,5 +21,8 @@ mod toy;
 
 pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
 pub use chain::{Chain, Level};
+pub use ciphertext::{Ciphertext, SeededCiphertext};
+pub use keys::{KeyRow, PublicKey, RowHeader};
+pub use noise::{Budget, Noise};
 pub use params::{Params, ParamsError, ParamsLiteral, PartKind, SecurityLevel};
 pub use plan::{Plan, PlanBuilder};

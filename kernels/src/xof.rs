@@ -21,6 +21,11 @@ pub const DOMAIN_CIPHERTEXT: u32 = 3;
 /// Masks of a row of a switching key for numbers, whose seed is its own: row i is `[N]` words modulo the prime of index i.
 pub const DOMAIN_SWITCHING_KEY: u32 = 4;
 
+/// The mask of a public key for numbers; rows as above.
+pub const DOMAIN_PUBLIC_KEY: u32 = 5;
+/// The mask of a seeded ciphertext of numbers; rows as above.
+pub const DOMAIN_NUMBERS: u32 = 6;
+
 type Stream = ctr::Ctr32BE<Aes256>;
 
 fn stream(seed: &[u8; 32], domain: u32, row: u64) -> Stream {

@@ -25,10 +25,27 @@ pub enum Tag {
     Ciphertext = 3,
     /// Ciphertexts of bits whose masks are a seed's.
     SeededCiphertexts = 4,
+    /// A secret key of arithmetic; stays with the client.
+    ArithmeticSecretKey = 5,
+    /// A public key of arithmetic.
+    ArithmeticPublicKey = 6,
+    /// An evaluation key of arithmetic: a head, then rows.
+    ArithmeticEvaluationKey = 7,
+    /// A ciphertext of numbers.
+    ArithmeticCiphertext = 8,
 }
 
 impl Tag {
-    const ALL: [Tag; 4] = [Tag::SecretKey, Tag::EvaluationKey, Tag::Ciphertext, Tag::SeededCiphertexts];
+    const ALL: [Tag; 8] = [
+        Tag::SecretKey,
+        Tag::EvaluationKey,
+        Tag::Ciphertext,
+        Tag::SeededCiphertexts,
+        Tag::ArithmeticSecretKey,
+        Tag::ArithmeticPublicKey,
+        Tag::ArithmeticEvaluationKey,
+        Tag::ArithmeticCiphertext,
+    ];
 
     /// In words, for messages.
     pub fn name(self) -> &'static str {
@@ -37,7 +54,16 @@ impl Tag {
             Tag::EvaluationKey => "an evaluation key",
             Tag::Ciphertext => "a ciphertext",
             Tag::SeededCiphertexts => "seeded ciphertexts",
+            Tag::ArithmeticSecretKey => "a secret key of arithmetic",
+            Tag::ArithmeticPublicKey => "a public key of arithmetic",
+            Tag::ArithmeticEvaluationKey => "an evaluation key of arithmetic",
+            Tag::ArithmeticCiphertext => "a ciphertext of numbers",
         }
+    }
+
+    /// Whether it is a secret key of any scheme.
+    fn is_secret(self) -> bool {
+        matches!(self, Tag::SecretKey | Tag::ArithmeticSecretKey)
     }
 }
 
@@ -58,18 +84,45 @@ fn preset_code(preset: Preset) -> u8 {
     }
 }
 
+/// Byte 7 of containers of arithmetic, whose payload names its parameters.
+const NO_PRESET: u8 = 0;
+
 /// A container whose payload `put` appends.
 pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES);
-    out.extend(MAGIC);
-    out.extend(VERSION.to_le_bytes());
-    out.push(tag as u8);
-    out.push(preset_code(preset));
-    out.extend(fingerprint.unwrap_or_default());
-    out.extend([0; 8 + CHECKSUM_BYTES]);
+    framed(tag, preset_code(preset), fingerprint.unwrap_or_default(), put)
+}
+
+/// The same for arithmetic.
+pub(crate) fn frame_arithmetic(tag: Tag, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    framed(tag, NO_PRESET, fingerprint, put)
+}
+
+fn framed(tag: Tag, preset: u8, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = header(tag, preset, fingerprint, 0).to_vec();
     put(&mut out);
     let payload_bytes = (out.len() - HEADER_BYTES) as u64;
     out[16..24].copy_from_slice(&payload_bytes.to_le_bytes());
+    let checksum = checksum(&out);
+    out[24..HEADER_BYTES].copy_from_slice(&checksum);
+    out
+}
+
+/// A header whose checksum is still zero.
+fn header(tag: Tag, preset: u8, fingerprint: [u8; 8], payload_bytes: u64) -> [u8; HEADER_BYTES] {
+    let mut out = [0; HEADER_BYTES];
+    out[..4].copy_from_slice(&MAGIC);
+    out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    out[6..8].copy_from_slice(&[tag as u8, preset]);
+    out[8..16].copy_from_slice(&fingerprint);
+    out[16..24].copy_from_slice(&payload_bytes.to_le_bytes());
+    out
+}
+
+/// The head of a container of arithmetic whose checksum covers no more than the head: the frame's header for so many payload bytes,
+/// and the first of these.
+pub(crate) fn frame_head(tag: Tag, fingerprint: [u8; 8], payload_bytes: u64, first: &[u8]) -> Vec<u8> {
+    let mut out = header(tag, NO_PRESET, fingerprint, payload_bytes).to_vec();
+    out.extend(first);
     let checksum = checksum(&out);
     out[24..HEADER_BYTES].copy_from_slice(&checksum);
     out
@@ -80,12 +133,72 @@ pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl F
 /// # Errors
 /// [`Error::SecretKey`] for a secret key where something else is wanted, whatever else is wrong with it.
 pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
+    let opened = open(bytes, wanted)?;
+    let Some(preset) = Preset::ALL.into_iter().find(|&preset| preset_code(preset) == opened.preset) else {
+        return Err(Error::Params(format!("unknown preset {}", opened.preset)));
+    };
+    let payload = opened.whole(bytes)?;
+    let fingerprint = opened.fingerprint;
+    Ok((Header { preset, fingerprint: (fingerprint != [0; 8]).then_some(fingerprint) }, payload))
+}
+
+/// The fingerprint and payload of a container of arithmetic, checked in the same way. It always has a fingerprint.
+pub(crate) fn unframe_arithmetic(bytes: &[u8], wanted: Tag) -> Result<([u8; 8], &[u8]), Error> {
+    let opened = open(bytes, wanted)?;
+    let fingerprint = opened.of_arithmetic()?;
+    Ok((fingerprint, opened.whole(bytes)?))
+}
+
+/// The same of a head alone, `first` bytes of payload with it: the fingerprint, the announced payload's bytes, the first of them.
+pub(crate) fn unframe_head(bytes: &[u8], wanted: Tag, first: usize) -> Result<([u8; 8], u64, &[u8]), Error> {
+    let opened = open(bytes, wanted)?;
+    let fingerprint = opened.of_arithmetic()?;
+    let Some(head) = bytes.get(..HEADER_BYTES + first) else {
+        return Err(Error::Malformed(format!("the head has {} bytes, found {}", HEADER_BYTES + first, bytes.len())));
+    };
+    check_sum(head)?;
+    Ok((fingerprint, opened.announced, &head[HEADER_BYTES..]))
+}
+
+/// What a header says, before the payload is looked at.
+struct Opened {
+    preset: u8,
+    fingerprint: [u8; 8],
+    /// Bytes of the payload.
+    announced: u64,
+}
+
+impl Opened {
+    /// The fingerprint of a container of arithmetic.
+    fn of_arithmetic(&self) -> Result<[u8; 8], Error> {
+        match (self.preset, self.fingerprint) {
+            (NO_PRESET, [0, 0, 0, 0, 0, 0, 0, 0]) => Err(Error::Malformed("there is no fingerprint".into())),
+            (NO_PRESET, fingerprint) => Ok(fingerprint),
+            (preset, _) => Err(Error::Params(format!("arithmetic has no presets, found preset {preset}"))),
+        }
+    }
+
+    /// The payload that the header announces, undamaged.
+    fn whole<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
+        let payload = &bytes[HEADER_BYTES..];
+        if self.announced != payload.len() as u64 {
+            let (announced, found) = (self.announced, payload.len());
+            return Err(Error::Malformed(format!("the header announces {announced} payload bytes, found {found}")));
+        }
+        check_sum(bytes)?;
+        Ok(payload)
+    }
+}
+
+/// Checks magic, version and tag.
+fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
     let malformed = |why: String| Err(Error::Malformed(why));
     if !bytes.starts_with(&MAGIC) {
         return Err(Error::UnknownForm);
     }
+    let tag = bytes.get(6).and_then(|&code| Tag::ALL.into_iter().find(|&tag| tag as u8 == code));
     // before anything else can refuse it for another reason: whatever says it is a secret key is one
-    if wanted != Tag::SecretKey && bytes.get(6) == Some(&(Tag::SecretKey as u8)) {
+    if tag.is_some_and(|tag| tag.is_secret() && tag != wanted) {
         return Err(Error::SecretKey);
     }
     if bytes.len() < HEADER_BYTES {
@@ -95,25 +208,21 @@ pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
     if version != VERSION {
         return Err(Error::UnknownVersion(version));
     }
-    let Some(tag) = Tag::ALL.into_iter().find(|&tag| tag as u8 == bytes[6]) else {
+    let Some(tag) = tag else {
         return malformed(format!("unknown container type {}", bytes[6]));
     };
     if tag != wanted {
         return Err(Error::WrongType { expected: wanted.name(), found: tag.name() });
     }
-    let Some(preset) = Preset::ALL.into_iter().find(|&preset| preset_code(preset) == bytes[7]) else {
-        return Err(Error::Params(format!("unknown preset {}", bytes[7])));
-    };
-    let announced = u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes"));
-    let payload = &bytes[HEADER_BYTES..];
-    if announced != payload.len() as u64 {
-        return malformed(format!("the header announces {announced} payload bytes, found {}", payload.len()));
+    let eight = |at: usize| -> [u8; 8] { bytes[at..at + 8].try_into().expect("eight bytes") };
+    Ok(Opened { preset: bytes[7], fingerprint: eight(8), announced: u64::from_le_bytes(eight(16)) })
+}
+
+fn check_sum(container: &[u8]) -> Result<(), Error> {
+    match checksum(container) == container[24..HEADER_BYTES] {
+        true => Ok(()),
+        false => Err(Error::Malformed("the checksum does not match: the container is damaged".into())),
     }
-    if checksum(bytes) != bytes[24..HEADER_BYTES] {
-        return malformed("the checksum does not match: the container is damaged".into());
-    }
-    let fingerprint: [u8; 8] = bytes[8..16].try_into().expect("eight bytes");
-    Ok((Header { preset, fingerprint: (fingerprint != [0; 8]).then_some(fingerprint) }, payload))
 }
 
 /// First bytes of SHA-256 over the header without its checksum, then the payload. Against damage, not against malice.

@@ -1,0 +1,60 @@
+//! Ciphertexts of vectors of numbers.
+
+use super::noise::Noise;
+use super::params::Params;
+use crate::xof;
+
+/// A ciphertext `(c0, c1)`; its phase under the secret `s` is `c0 + c1 s`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ciphertext {
+    /// Its level.
+    pub level: usize,
+    /// What its numbers are multiplied by, exactly.
+    pub scale: f64,
+    /// Bounds on its numbers and its error.
+    pub noise: Noise,
+    /// `[2][primes of the level][N]` words in the order of [`crate::ring::Ring::forward`].
+    pub words: Vec<u32>,
+}
+
+/// A ciphertext whose `c1` is a seed's: what a client sends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeededCiphertext {
+    /// Its level.
+    pub level: usize,
+    /// What its numbers are multiplied by, exactly.
+    pub scale: f64,
+    /// Bounds on its numbers and its error.
+    pub noise: Noise,
+    /// Seed of `c1`. Public; serves once.
+    pub seed: [u8; 32],
+    /// `c0`: `[primes of the level][N]` words in the order of [`crate::ring::Ring::forward`].
+    pub body: Vec<u32>,
+}
+
+impl SeededCiphertext {
+    /// With `c1` written out.
+    ///
+    /// # Panics
+    /// When the body is not of its level.
+    pub fn expand(&self, params: &Params) -> Ciphertext {
+        let primes = &params.level(self.level).primes;
+        assert_eq!(self.body.len(), primes.len() * params.n(), "a body of its level");
+        let mut words = self.body.clone();
+        words.resize(2 * self.body.len(), 0);
+        let mask = &mut words[self.body.len()..];
+        fill_mask(params, &self.seed, xof::DOMAIN_NUMBERS, primes, mask);
+        Ciphertext { level: self.level, scale: self.scale, noise: self.noise, words }
+    }
+}
+
+/// Fills `out`, `[primes][N]`, with the mask of a seed: the transform of a uniform polynomial.
+///
+/// # Panics
+/// When `out` is not a row a prime.
+pub fn fill_mask(params: &Params, seed: &[u8; 32], domain: u32, primes: &[usize], out: &mut [u32]) {
+    assert_eq!(out.len(), primes.len() * params.n(), "a row a prime");
+    for (&prime, row) in primes.iter().zip(out.chunks_exact_mut(params.n())) {
+        xof::fill_residues(seed, domain, prime as u64, params.primes()[prime], row);
+    }
+}

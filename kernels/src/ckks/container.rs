@@ -1,0 +1,178 @@
+//! Containers of arithmetic: bytes to types and back (docs/wire-format.md 14 to 18).
+//!
+//! Every length, code, float and residue is checked; nothing is allocated on the word of a header alone. Secret keys are the
+//! client's to read: here they are refused.
+
+mod ciphertext;
+mod evaluation_key;
+mod packed;
+mod public_key;
+#[cfg(test)]
+mod tests;
+
+pub use ciphertext::{
+    CIPHERTEXT_HEAD_BYTES, Form, ciphertext_bytes, read_ciphertext, write_ciphertext, write_seeded_ciphertext,
+};
+pub use evaluation_key::{
+    KEY_HEAD_BYTES, KeyHead, ROW_HEADER_BYTES, part_bytes, read_key_head, read_row, read_row_header, row_bytes,
+    write_key_head, write_row,
+};
+pub use public_key::{public_key_bytes, read_public_key, write_public_key};
+
+use super::chain::CHAIN_VERSION;
+use super::params::{Params, ParamsLiteral, SecurityLevel};
+use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, unframe_arithmetic};
+use crate::tfhe_rs;
+
+/// Bytes of the parameters, first in every payload.
+pub const PARAMS_BYTES: usize = 8;
+const SEED_BYTES: usize = 32;
+
+/// The literal of parameters that a container of arithmetic names, of any type but a secret key; nothing else is checked. For a
+/// caller who wants to know why [`Params::new`] refuses it.
+///
+/// # Errors
+/// Not a container of arithmetic, or no literal.
+pub fn read_literal(bytes: &[u8]) -> Result<ParamsLiteral, Error> {
+    refuse_foreign_secrets(bytes)?;
+    if !bytes.starts_with(&MAGIC) {
+        return Err(Error::UnknownForm);
+    }
+    let code = bytes.get(6).copied();
+    if [Tag::SecretKey, Tag::ArithmeticSecretKey].iter().any(|&tag| code == Some(tag as u8)) {
+        return Err(Error::SecretKey);
+    }
+    let wanted = [Tag::ArithmeticPublicKey, Tag::ArithmeticEvaluationKey, Tag::ArithmeticCiphertext];
+    match bytes.get(HEADER_BYTES..HEADER_BYTES + PARAMS_BYTES) {
+        Some(block) if wanted.iter().any(|&tag| code == Some(tag as u8)) => literal_of(block),
+        Some(_) => Err(Error::Malformed("not a container of arithmetic".into())),
+        None => Err(Error::Malformed("the container is cut short before its parameters".into())),
+    }
+}
+
+/// A container of the client's secret key: the parameters, then whatever `put` appends.
+pub fn write_secret_key(params: &Params, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    frame_arithmetic(Tag::ArithmeticSecretKey, fingerprint, |out| {
+        out.extend(params_block(params));
+        put(out);
+    })
+}
+
+/// The parameters, fingerprint and `[N]` bytes of a secret key's container: for the client alone.
+///
+/// # Errors
+/// As they say.
+pub fn open_secret_key(bytes: &[u8]) -> Result<(Params, [u8; 8], &[u8]), Error> {
+    let (fingerprint, payload) = unframe_arithmetic(bytes, Tag::ArithmeticSecretKey)?;
+    let (params, secret) = split_params(payload)?;
+    if secret.len() != params.n() {
+        return Err(Error::Malformed(format!("the secret has {} coefficients, found {}", params.n(), secret.len())));
+    }
+    Ok((params, fingerprint, secret))
+}
+
+/// The block of these parameters.
+fn params_block(params: &Params) -> [u8; PARAMS_BYTES] {
+    let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = params.literal();
+    let log_n = poly_degree.trailing_zeros() as u8;
+    [log_n, scale_bits as u8, max_depth as u8, security.code(), u8::from(bootstrap), CHAIN_VERSION, 0, 0]
+}
+
+fn literal_of(block: &[u8]) -> Result<ParamsLiteral, Error> {
+    let &[log_n, scale_bits, max_depth, security, flags, version, 0, 0] = block else {
+        return Err(Error::Malformed("the last bytes of the parameters are not zero".into()));
+    };
+    let params = |why: String| Err(Error::Params(why));
+    if version != CHAIN_VERSION {
+        return params(format!("primes are of version {CHAIN_VERSION}, not {version}"));
+    }
+    let Some(security) = SecurityLevel::from_code(security) else {
+        return params(format!("unknown security level {security}"));
+    };
+    if flags > 1 {
+        return params(format!("unknown flags {flags}"));
+    }
+    if log_n > 15 {
+        return params(format!("no poly_degree is 2^{log_n}"));
+    }
+    Ok(ParamsLiteral {
+        poly_degree: 1 << log_n,
+        scale_bits: u32::from(scale_bits),
+        max_depth: u32::from(max_depth),
+        security,
+        bootstrap: flags == 1,
+    })
+}
+
+/// The parameters of a payload, and what follows them.
+fn split_params(payload: &[u8]) -> Result<(Params, &[u8]), Error> {
+    let (block, rest) = split(payload, PARAMS_BYTES)?;
+    let params = Params::new(literal_of(block)?).map_err(|error| Error::Params(error.to_string()))?;
+    Ok((params, rest))
+}
+
+/// What follows the parameters of a payload, which must be `params`.
+fn expect_params<'a>(payload: &'a [u8], params: &Params) -> Result<&'a [u8], Error> {
+    let (block, rest) = split(payload, PARAMS_BYTES)?;
+    match literal_of(block)? == params.literal() {
+        true => Ok(rest),
+        false => Err(Error::Params("the ciphertext is of other parameters than the key".into())),
+    }
+}
+
+/// The first bytes and the rest.
+fn split(bytes: &[u8], first: usize) -> Result<(&[u8], &[u8]), Error> {
+    let cut = || Error::Malformed(format!("the payload is cut short at {} bytes", bytes.len()));
+    bytes.split_at_checked(first).ok_or_else(cut)
+}
+
+fn seed_of(bytes: &[u8]) -> [u8; SEED_BYTES] {
+    bytes.try_into().expect("the seed's bytes")
+}
+
+/// A level of the parameters.
+fn check_level(params: &Params, level: u8) -> Result<usize, Error> {
+    match usize::from(level) <= params.level_max() {
+        true => Ok(usize::from(level)),
+        false => Err(Error::Params(format!("the highest level is {}, found {level}", params.level_max()))),
+    }
+}
+
+/// Bytes of packed rows of these primes.
+fn packed_bytes(params: &Params, primes: &[usize]) -> usize {
+    primes.iter().map(|&prime| packed::row_bytes(params.primes()[prime], params.n())).sum()
+}
+
+/// Appends `[primes][N]` words.
+fn put_rows(params: &Params, primes: &[usize], words: &[u32], out: &mut Vec<u8>) {
+    assert_eq!(words.len(), primes.len() * params.n(), "a row a prime");
+    for (&prime, row) in primes.iter().zip(words.chunks_exact(params.n())) {
+        packed::pack(params.primes()[prime], row, out);
+    }
+}
+
+/// Appends `[primes][N]` words of exactly these bytes to `out`.
+fn read_rows(params: &Params, primes: &[usize], mut bytes: &[u8], out: &mut Vec<u32>) -> Result<(), Error> {
+    let expected = packed_bytes(params, primes);
+    if bytes.len() != expected {
+        return Err(Error::Malformed(format!("the residues have {expected} bytes, found {}", bytes.len())));
+    }
+    out.reserve_exact(primes.len() * params.n());
+    for &prime in primes {
+        let modulus = params.primes()[prime];
+        let (row, rest) = bytes.split_at(packed::row_bytes(modulus, params.n()));
+        let first = out.len();
+        out.resize(first + params.n(), 0);
+        packed::unpack(modulus, row, &mut out[first..])?;
+        bytes = rest;
+    }
+    Ok(())
+}
+
+/// Keys of tfhe-rs clients are secret wherever they are sent (readings K5).
+fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
+    match !bytes.starts_with(&MAGIC) && tfhe_rs::is_client_key(bytes) {
+        true => Err(Error::SecretKey),
+        false => Ok(()),
+    }
+}

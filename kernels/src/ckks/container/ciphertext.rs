@@ -1,0 +1,138 @@
+//! The ciphertext's payload (docs/wire-format.md 18): parameters, level, form, floats, then one polynomial and a seed or both.
+
+use super::{
+    PARAMS_BYTES, SEED_BYTES, check_level, expect_params, packed_bytes, params_block, put_rows, read_rows, seed_of,
+    split,
+};
+use crate::ckks::Params;
+use crate::ckks::ciphertext::{Ciphertext, SeededCiphertext};
+use crate::ckks::noise::Noise;
+use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
+
+/// Level, form, two zeros.
+const KIND_BYTES: usize = 4;
+/// Scale, value bound, variance.
+const FLOAT_BYTES: usize = 24;
+/// Bytes before the seed or the polynomials, the frame's header included.
+pub const CIPHERTEXT_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + KIND_BYTES + FLOAT_BYTES;
+
+/// How a container holds a ciphertext.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Both polynomials.
+    Whole = 0,
+    /// The first, and the seed of the second.
+    Seeded = 1,
+}
+
+/// Bytes of a ciphertext's container.
+pub fn ciphertext_bytes(params: &Params, level: usize, form: Form) -> usize {
+    let polynomial = packed_bytes(params, &params.level(level).primes);
+    CIPHERTEXT_HEAD_BYTES
+        + match form {
+            Form::Whole => 2 * polynomial,
+            Form::Seeded => SEED_BYTES + polynomial,
+        }
+}
+
+/// Writes the container with both polynomials.
+///
+/// # Panics
+/// When the words are not of the ciphertext's level.
+pub fn write_ciphertext(ciphertext: &Ciphertext, params: &Params, fingerprint: [u8; 8]) -> Vec<u8> {
+    let Ciphertext { level, scale, noise, ref words } = *ciphertext;
+    let primes = &params.level(level).primes;
+    write(params, fingerprint, (level, Form::Whole), [scale, noise.value_bound, noise.variance], |out| {
+        assert_eq!(words.len(), 2 * primes.len() * params.n(), "two polynomials of the level");
+        for polynomial in words.chunks_exact(primes.len() * params.n()) {
+            put_rows(params, primes, polynomial, out);
+        }
+    })
+}
+
+/// Writes the container with one polynomial and the seed of the other.
+///
+/// # Panics
+/// When the words are not of the ciphertext's level.
+pub fn write_seeded_ciphertext(ciphertext: &SeededCiphertext, params: &Params, fingerprint: [u8; 8]) -> Vec<u8> {
+    let SeededCiphertext { level, scale, noise, seed, ref body } = *ciphertext;
+    write(params, fingerprint, (level, Form::Seeded), [scale, noise.value_bound, noise.variance], |out| {
+        out.extend(seed);
+        put_rows(params, &params.level(level).primes, body, out);
+    })
+}
+
+fn write(
+    params: &Params,
+    fingerprint: [u8; 8],
+    (level, form): (usize, Form),
+    floats: [f64; 3],
+    put: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    frame_arithmetic(Tag::ArithmeticCiphertext, fingerprint, |out| {
+        out.reserve_exact(ciphertext_bytes(params, level, form) - HEADER_BYTES);
+        out.extend(params_block(params));
+        out.extend([level as u8, form as u8, 0, 0]);
+        floats.iter().for_each(|float| out.extend(float.to_le_bytes()));
+        put(out);
+    })
+}
+
+/// Reads the container for a key of these parameters and this fingerprint; a seeded one with its second polynomial written out.
+///
+/// # Errors
+/// [`Error::SecretKey`] for a secret key; [`Error::Params`] for a ciphertext of other parameters or of another key; the others as
+/// they say (readings C17).
+pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> Result<Ciphertext, Error> {
+    super::refuse_foreign_secrets(bytes)?;
+    let (found, payload) = unframe_arithmetic(bytes, Tag::ArithmeticCiphertext)?;
+    let rest = expect_params(payload, params)?;
+    if found != fingerprint {
+        return Err(Error::Params("the ciphertext was made under another key".into()));
+    }
+    let (kind, rest) = split(rest, KIND_BYTES)?;
+    let &[level, form, 0, 0] = kind else {
+        return Err(Error::Malformed("the bytes behind the form are not zero".into()));
+    };
+    let level = check_level(params, level)?;
+    let (floats, rest) = split(rest, FLOAT_BYTES)?;
+    let (scale, noise) = read_floats(floats, params, level)?;
+    let primes = &params.level(level).primes;
+    let polynomial = packed_bytes(params, primes);
+    let expected = match form {
+        0 => 2 * polynomial,
+        1 => SEED_BYTES + polynomial,
+        _ => return Err(Error::Malformed(format!("unknown form {form} of a ciphertext"))),
+    };
+    if rest.len() != expected {
+        return Err(Error::Malformed(format!(
+            "a ciphertext of level {level} has {expected} bytes behind its head, found {}",
+            rest.len()
+        )));
+    }
+    let mut words = Vec::new();
+    if form == 1 {
+        let (seed, body) = split(rest, SEED_BYTES)?;
+        read_rows(params, primes, body, &mut words)?;
+        return Ok(SeededCiphertext { level, scale, noise, seed: seed_of(seed), body: words }.expand(params));
+    }
+    words.reserve_exact(2 * primes.len() * params.n());
+    for rows in rest.chunks_exact(polynomial) {
+        read_rows(params, primes, rows, &mut words)?;
+    }
+    Ok(Ciphertext { level, scale, noise, words })
+}
+
+/// The scale and the noise record: numbers, the scale at least 1 and below the level's modulus, the others not negative.
+fn read_floats(bytes: &[u8], params: &Params, level: usize) -> Result<(f64, Noise), Error> {
+    let float = |at: usize| f64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));
+    let [scale, value_bound, variance] = [float(0), float(1), float(2)];
+    let amount = |x: f64| x.is_sign_positive() && (x == 0.0 || x.is_normal());
+    if !(amount(scale) && scale >= 1.0 && libm::log2(scale) < params.level(level).log_modulus) {
+        return Err(Error::Malformed(format!("{scale} is no scale of level {level}")));
+    }
+    if !(amount(value_bound) && amount(variance)) {
+        return Err(Error::Malformed("the bound on the values and the variance are numbers from 0 on".into()));
+    }
+    Ok((scale, Noise { value_bound, variance }))
+}

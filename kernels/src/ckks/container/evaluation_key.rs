@@ -1,0 +1,172 @@
+//! The evaluation key (docs/wire-format.md 17): a head, then rows with a checksum each, so that every row can be checked when it
+//! arrives.
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    PARAMS_BYTES, SEED_BYTES, check_level, packed_bytes, params_block, put_rows, read_rows, seed_of, split_params,
+};
+use crate::ckks::keys::{KeyRow, RowHeader};
+use crate::ckks::params::{Params, PartKind};
+use crate::container::{CHECKSUM_BYTES, Error, HEADER_BYTES, Tag, frame_head, unframe_head};
+
+const ROWS_BYTES: usize = 4;
+/// Bytes of the head: the frame's header, the parameters, the number of rows.
+pub const KEY_HEAD_BYTES: usize = HEADER_BYTES + PARAMS_BYTES + ROWS_BYTES;
+/// Kind, level, digit, digits, Galois element.
+const KIND_BYTES: usize = 8;
+/// Bytes of a row before its body.
+pub const ROW_HEADER_BYTES: usize = KIND_BYTES + SEED_BYTES + CHECKSUM_BYTES;
+
+/// What the head of an evaluation key says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyHead {
+    /// The parameters.
+    pub params: Params,
+    /// The secret key's random name.
+    pub fingerprint: [u8; 8],
+    /// How many rows follow.
+    pub rows: u32,
+    /// How many bytes they have.
+    pub bytes: u64,
+}
+
+/// Bytes of a row of a part of this level.
+pub fn row_bytes(params: &Params, level: u8) -> usize {
+    ROW_HEADER_BYTES + packed_bytes(params, &params.key_primes(usize::from(level)))
+}
+
+/// Bytes of a whole part.
+pub fn part_bytes(params: &Params, kind: PartKind, level: usize) -> usize {
+    params.digits(kind, level).len() * row_bytes(params, level as u8)
+}
+
+/// Writes the head of a key of these parts, by kind and level.
+///
+/// # Panics
+/// When there are more rows than a word counts.
+pub fn write_key_head(params: &Params, fingerprint: [u8; 8], parts: &[(PartKind, usize)]) -> Vec<u8> {
+    let rows: usize = parts.iter().map(|&(kind, level)| params.digits(kind, level).len()).sum();
+    let bytes: usize = parts.iter().map(|&(kind, level)| part_bytes(params, kind, level)).sum();
+    let rows = u32::try_from(rows).expect("as many rows as a word counts");
+    let mut first = params_block(params).to_vec();
+    first.extend(rows.to_le_bytes());
+    let payload_bytes = (first.len() + bytes) as u64;
+    frame_head(Tag::ArithmeticEvaluationKey, fingerprint, payload_bytes, &first)
+}
+
+/// Reads the head from the first [`KEY_HEAD_BYTES`] of a key; what follows is not looked at.
+///
+/// # Errors
+/// [`Error::SecretKey`] for a secret key; the others as they say. A number of rows that the announced length cannot hold is
+/// refused.
+pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
+    super::refuse_foreign_secrets(bytes)?;
+    let first = PARAMS_BYTES + ROWS_BYTES;
+    let (fingerprint, announced, payload) = unframe_head(bytes, Tag::ArithmeticEvaluationKey, first)?;
+    let (params, rows) = split_params(payload)?;
+    let rows = u32::from_le_bytes(rows.try_into().expect("four bytes"));
+    let bytes = announced.checked_sub(first as u64);
+    let least = row_bytes(&params, 0) as u64;
+    let most = row_bytes(&params, params.level_max() as u8) as u64;
+    let possible = |bytes: &u64| rows > 0 && (u64::from(rows) * least..=u64::from(rows) * most).contains(bytes);
+    let Some(bytes) = bytes.filter(possible) else {
+        return Err(Error::Malformed(format!("{rows} rows of {least} to {most} bytes are not {announced} bytes")));
+    };
+    Ok(KeyHead { params, fingerprint, rows, bytes })
+}
+
+/// Writes a row.
+///
+/// # Panics
+/// When the body is not of the row's level.
+pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
+    let header = &row.header;
+    let mut out = Vec::with_capacity(row_bytes(params, header.level));
+    let (code, element) = kind_code(header.kind);
+    out.extend([code, header.level, header.digit, header.digits]);
+    out.extend(element.to_le_bytes());
+    out.extend(header.seed);
+    out.extend([0; CHECKSUM_BYTES]);
+    put_rows(params, &params.key_primes(usize::from(header.level)), &row.body, &mut out);
+    let checksum = checksum(params, &out);
+    out[ROW_HEADER_BYTES - CHECKSUM_BYTES..ROW_HEADER_BYTES].copy_from_slice(&checksum);
+    out
+}
+
+/// Reads the header of a row from its first [`ROW_HEADER_BYTES`]: the row has [`row_bytes`] of its level. The checksum is not
+/// compared.
+///
+/// # Errors
+/// As they say; a kind, level, digit or Galois element that keys of these parameters have not.
+pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error> {
+    let Some(bytes) = bytes.get(..ROW_HEADER_BYTES) else {
+        return Err(Error::Malformed(format!("a row's header has {ROW_HEADER_BYTES} bytes, found {}", bytes.len())));
+    };
+    let params = &head.params;
+    let [code, level, digit, digits] = bytes[..4].try_into().expect("four bytes");
+    let element = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
+    let kind = kind_of(params, code, element)?;
+    let at = check_level(params, level)?;
+    if kind == PartKind::ToSparse && at > 0 {
+        return Err(Error::Params("a switch to the sparse secret is secure at level 0 only".into()));
+    }
+    let expected = params.digits(kind, at).len();
+    if usize::from(digits) != expected || digit >= digits {
+        return Err(Error::Params(format!("such a part has {expected} rows, found row {digit} of {digits}")));
+    }
+    Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]) })
+}
+
+/// Reads a row of exactly its bytes.
+///
+/// # Errors
+/// As they say: a wrong length or checksum, a residue that is not below its prime.
+pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
+    let header = read_row_header(head, bytes)?;
+    let expected = row_bytes(&head.params, header.level);
+    if bytes.len() != expected {
+        return Err(Error::Malformed(format!("the row has {expected} bytes, found {}", bytes.len())));
+    }
+    if checksum(&head.params, bytes) != bytes[ROW_HEADER_BYTES - CHECKSUM_BYTES..ROW_HEADER_BYTES] {
+        return Err(Error::Malformed("the row's checksum does not match: it is damaged or of other parameters".into()));
+    }
+    let mut body = Vec::new();
+    let primes = head.params.key_primes(usize::from(header.level));
+    read_rows(&head.params, &primes, &bytes[ROW_HEADER_BYTES..], &mut body)?;
+    Ok(KeyRow { header, body })
+}
+
+/// First bytes of SHA-256 over the parameters and the row without its checksum.
+fn checksum(params: &Params, row: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hash = Sha256::new();
+    hash.update(params_block(params));
+    hash.update(&row[..ROW_HEADER_BYTES - CHECKSUM_BYTES]);
+    hash.update(&row[ROW_HEADER_BYTES..]);
+    hash.finalize()[..CHECKSUM_BYTES].try_into().expect("a digest is longer")
+}
+
+fn kind_code(kind: PartKind) -> (u8, u32) {
+    match kind {
+        PartKind::Relinearization => (1, 0),
+        PartKind::Galois(element) => (2, element),
+        PartKind::ToSparse => (3, 0),
+        PartKind::FromSparse => (4, 0),
+    }
+}
+
+fn kind_of(params: &Params, code: u8, element: u32) -> Result<PartKind, Error> {
+    let bootstrap = params.literal().bootstrap;
+    match (code, element) {
+        (1, 0) => Ok(PartKind::Relinearization),
+        (2, element) if element % 2 == 1 && (3..2 * params.n() as u32).contains(&element) => {
+            Ok(PartKind::Galois(element))
+        }
+        (2, element) => Err(Error::Params(format!("{element} is no Galois element of these parameters"))),
+        (3, 0) if bootstrap => Ok(PartKind::ToSparse),
+        (4, 0) if bootstrap => Ok(PartKind::FromSparse),
+        (3 | 4, 0) => Err(Error::Params("these parameters have no sparse secret".into())),
+        (1..=4, _) => Err(Error::Malformed("only a rotation has a Galois element".into())),
+        _ => Err(Error::Malformed(format!("unknown kind {code} of a part"))),
+    }
+}

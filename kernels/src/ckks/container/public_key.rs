@@ -1,0 +1,47 @@
+//! The public key's payload (docs/wire-format.md 16): parameters, level, seed, body.
+
+use super::{PARAMS_BYTES, SEED_BYTES, check_level, packed_bytes, params_block, put_rows, read_rows, seed_of, split};
+use crate::ckks::Params;
+use crate::ckks::keys::PublicKey;
+use crate::container::{Error, HEADER_BYTES, Tag, frame_arithmetic, unframe_arithmetic};
+
+/// Level and three zeros.
+const LEVEL_BYTES: usize = 4;
+
+/// Bytes of a public key's container.
+pub fn public_key_bytes(params: &Params, level: usize) -> usize {
+    HEADER_BYTES + PARAMS_BYTES + LEVEL_BYTES + SEED_BYTES + packed_bytes(params, &params.level(level).primes)
+}
+
+/// Writes the container.
+///
+/// # Panics
+/// When the body is not of the key's level.
+pub fn write_public_key(key: &PublicKey) -> Vec<u8> {
+    frame_arithmetic(Tag::ArithmeticPublicKey, key.fingerprint, |out| {
+        out.reserve_exact(public_key_bytes(&key.params, key.level) - HEADER_BYTES);
+        out.extend(params_block(&key.params));
+        out.extend([key.level as u8, 0, 0, 0]);
+        out.extend(key.seed);
+        put_rows(&key.params, &key.params.level(key.level).primes, &key.body, out);
+    })
+}
+
+/// Reads the container.
+///
+/// # Errors
+/// [`Error::SecretKey`] for a secret key; the others as they say.
+pub fn read_public_key(bytes: &[u8]) -> Result<PublicKey, Error> {
+    super::refuse_foreign_secrets(bytes)?;
+    let (fingerprint, payload) = unframe_arithmetic(bytes, Tag::ArithmeticPublicKey)?;
+    let (params, rest) = super::split_params(payload)?;
+    let (level, rest) = split(rest, LEVEL_BYTES)?;
+    let &[level, 0, 0, 0] = level else {
+        return Err(Error::Malformed("the bytes behind the level are not zero".into()));
+    };
+    let level = check_level(&params, level)?;
+    let (seed, rest) = split(rest, SEED_BYTES)?;
+    let mut body = Vec::new();
+    read_rows(&params, &params.level(level).primes, rest, &mut body)?;
+    Ok(PublicKey { params, fingerprint, level, seed: seed_of(seed), body })
+}

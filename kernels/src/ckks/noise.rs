@@ -1,0 +1,290 @@
+//! The error of ciphertexts, operation by operation, from public data alone.
+//!
+//! Average-case forms of Lemmas 1 to 3 of Cheon, Kim, Kim, Song (eprint 2016/421), for hybrid key switching as Han and Ki (eprint
+//! 2019/688), with variances instead of bounds (Costache et al., eprint 2022/162). Secrets are uniform ternary.
+
+use super::params::{Params, PartKind};
+use crate::security::ERROR_STD;
+
+/// Variance of a coefficient of a uniform ternary secret.
+const SECRET_VARIANCE: f64 = 2.0 / 3.0;
+/// Variance of a rounding to the nearest integer.
+const ROUNDING: f64 = 1.0 / 12.0;
+/// Standard deviations that a slot's error stays below but with probability 2^-40, the worst of up to 2^14 slots.
+const DEVIATIONS: f64 = 8.7;
+/// Bits of precision below which a result counts as used up.
+const PRECISION_MIN: f64 = 8.0;
+
+/// What is known of a ciphertext's numbers and of its error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noise {
+    /// Bound on the magnitude of each slot, as its maker declared it and operations changed it.
+    pub value_bound: f64,
+    /// Variance of a coefficient's error, in units of 1: not divided by the scale.
+    pub variance: f64,
+}
+
+impl Noise {
+    /// Of a fresh encryption by the secret key.
+    pub fn encrypt_secret(value_bound: f64) -> Noise {
+        Noise { value_bound, variance: ERROR_STD * ERROR_STD + ROUNDING }
+    }
+
+    /// Of a fresh encryption by a public key, degree `n`.
+    pub fn encrypt_public(n: usize, value_bound: f64) -> Noise {
+        let variance = ERROR_STD * ERROR_STD * (1.0 + 2.0 * SECRET_VARIANCE * n as f64) + ROUNDING;
+        Noise { value_bound, variance }
+    }
+
+    /// Of a sum or difference of ciphertexts whose errors may depend on each other. The scales may differ by rounding, which counts
+    /// as an error of the second.
+    pub fn add(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
+        let drift = other.value_bound * (scale - other_scale);
+        Noise {
+            value_bound: self.value_bound + other.value_bound,
+            variance: 2.0 * (self.variance + other.variance) + 2.0 * drift * drift / n as f64,
+        }
+    }
+
+    /// Of a sum or difference of ciphertexts with independent errors: fresh ones, and results of different ones.
+    pub fn add_independent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
+        let sum = self.add(other, scales, n);
+        Noise { variance: sum.variance - self.variance - other.variance, ..sum }
+    }
+
+    /// Of a sum with a plaintext of values up to `value_bound`.
+    pub fn add_plain(self, value_bound: f64) -> Noise {
+        Noise { value_bound: self.value_bound + value_bound, variance: self.variance + ROUNDING }
+    }
+
+    /// Of a product of a ciphertext of scale `scale` with a plaintext of scale `plain_scale` and values up to `value_bound`.
+    pub fn multiply_plain(self, scale: f64, plain_scale: f64, value_bound: f64) -> Noise {
+        let variance = self.variance * square(plain_scale * value_bound) + square(scale * self.value_bound) * ROUNDING;
+        Noise { value_bound: self.value_bound * value_bound, variance }
+    }
+
+    /// Of a product with a whole number.
+    pub fn multiply_integer(self, factor: i64) -> Noise {
+        let factor = (factor as f64).abs();
+        Noise { value_bound: self.value_bound * factor, variance: self.variance * square(factor) }
+    }
+
+    /// Of the negative.
+    pub fn negate(self) -> Noise {
+        self
+    }
+
+    /// Of a product of two ciphertexts with independent errors, before it is relinearized.
+    pub fn multiply(self, other: Noise, [scale, other_scale]: [f64; 2], n: usize) -> Noise {
+        let crossed =
+            self.variance * square(other_scale * other.value_bound) + other.variance * square(scale * self.value_bound);
+        Noise {
+            value_bound: self.value_bound * other.value_bound,
+            variance: crossed + n as f64 * self.variance * other.variance,
+        }
+    }
+
+    /// Of a product of ciphertexts that may be equal or depend on each other: twice the variance of [`Noise::multiply`].
+    pub fn multiply_dependent(self, other: Noise, scales: [f64; 2], n: usize) -> Noise {
+        let product = self.multiply(other, scales, n);
+        Noise { variance: 2.0 * product.variance, ..product }
+    }
+
+    /// Of a square, before it is relinearized.
+    pub fn square(self, scale: f64, n: usize) -> Noise {
+        self.multiply_dependent(self, [scale; 2], n)
+    }
+
+    /// After a key switch at `level` by a part of this kind whose own level is `key_level`: of a rotation, a conjugation, a
+    /// relinearization that is not rescaled.
+    pub fn key_switch(self, params: &Params, kind: PartKind, key_level: usize, level: usize) -> Noise {
+        let more = key_switch_variance(params, kind, key_level, level) + rounding_variance(params.n());
+        Noise { variance: self.variance + more, ..self }
+    }
+
+    /// After a multiplication by `factor` and a division to the level `to` below ([`super::Chain::divisor`]).
+    pub fn rescale(self, params: &Params, level: usize, to: usize, factor: u64) -> Noise {
+        let factor = factor as f64 / params.chain().divisor(level, to);
+        Noise { variance: self.variance * square(factor) + rounding_variance(params.n()), ..self }
+    }
+
+    /// Of a product that is relinearized and rescaled to the level `to` in one division.
+    pub fn relinearize_rescale(self, params: &Params, key_level: usize, level: usize, to: usize) -> Noise {
+        let switched = key_switch_variance(params, PartKind::Relinearization, key_level, level);
+        Noise { variance: self.variance + switched, ..self }.rescale(params, level, to, 1)
+    }
+
+    /// After primes were dropped without a division: a lower level, the same scale.
+    pub fn drop_level(self) -> Noise {
+        self
+    }
+
+    /// Of a bootstrap of so many bits of precision, at `scale`.
+    pub fn bootstrap(self, params: &Params, scale: f64, precision_bits: f64) -> Noise {
+        let deviation = scale * libm::exp2(-precision_bits);
+        Noise { variance: 2.0 * square(deviation) / params.n() as f64, ..self }
+    }
+
+    /// What every slot's error stays below but with probability 2^-40, in the numbers' own unit.
+    pub fn error_bound(&self, n: usize, scale: f64) -> f64 {
+        DEVIATIONS * libm::sqrt(self.variance * n as f64 / 2.0) / scale
+    }
+
+    /// Bits behind the binary point that are right: `-log2` of [`Noise::error_bound`].
+    pub fn precision_bits(&self, n: usize, scale: f64) -> f64 {
+        -libm::log2(self.error_bound(n, scale))
+    }
+
+    /// Bits of precision relative to the bound on the values.
+    pub fn relative_precision_bits(&self, n: usize, scale: f64) -> f64 {
+        libm::log2(self.value_bound / self.error_bound(n, scale))
+    }
+
+    /// Whether the numbers, with their errors, cannot wrap around the modulus of the level. False for what is not a number.
+    pub fn fits(&self, params: &Params, level: usize, scale: f64) -> bool {
+        let largest = 2.0 * scale * (self.value_bound + self.error_bound(params.n(), scale));
+        libm::log2(largest) < params.level(level).log_modulus
+    }
+
+    /// How much is left.
+    pub fn budget(&self, params: &Params, level: usize, scale: f64) -> Budget {
+        let (n, top) = (params.n(), params.level_max());
+        let fresh = Noise::encrypt_public(n, 1.0).precision_bits(n, params.level(top).scale);
+        let least = PRECISION_MIN.min(fresh - 1.0);
+        let precision = ((self.precision_bits(n, scale) - least) / (fresh - least)).clamp(0.0, 1.0);
+        let levels = level as f64 / top as f64;
+        // a comparison that is false for what is not a number
+        let percent = if self.fits(params, level, scale) { levels.min(precision) * 100.0 } else { 0.0 };
+        Budget {
+            percent,
+            levels_remaining: level,
+            precision_bits: self.precision_bits(n, scale),
+            value_bound: self.value_bound,
+            scale_bits: libm::log2(scale),
+        }
+    }
+}
+
+/// What is left of a ciphertext: an estimate from public data and declared bounds. It cannot see the real error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// `noise_budget_remaining`: the least of the levels left and the precision left, 0 to 100; 0 when the value may wrap
+    /// (readings C11).
+    pub percent: f64,
+    /// Products that still fit.
+    pub levels_remaining: usize,
+    /// Bits behind the binary point that are right.
+    pub precision_bits: f64,
+    /// The bound on the slots.
+    pub value_bound: f64,
+    /// `log2` of the scale.
+    pub scale_bits: f64,
+}
+
+/// Of the rounding of both polynomials by a division.
+fn rounding_variance(n: usize) -> f64 {
+    (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
+}
+
+/// What the errors of a part's rows add, after the division by the special primes: the sum over its digits of
+/// `N sigma^2 (Q_j / P)^2 / 12`, `Q_j` the digit's primes at this level.
+fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
+    let of_level = &params.level(level).primes;
+    let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));
+    let digit = |primes: &Vec<usize>| {
+        let present: Vec<usize> = primes.iter().copied().filter(|prime| of_level.contains(prime)).collect();
+        let log_ratio: f64 = present.iter().map(log).sum::<f64>() - params.chain().log_special();
+        if present.is_empty() { 0.0 } else { libm::exp2(2.0 * log_ratio) }
+    };
+    let digits: f64 = params.digits(kind, key_level).iter().map(digit).sum();
+    params.n() as f64 * ERROR_STD * ERROR_STD * ROUNDING * digits
+}
+
+fn square(x: f64) -> f64 {
+    x * x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::{ParamsLiteral, SecurityLevel};
+
+    fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
+        let security = SecurityLevel::Testing;
+        Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
+    }
+
+    #[test]
+    fn fresh_ciphertexts_have_the_precision_of_the_tables() {
+        // bits below the scale of a slot's standard deviation: public-key and seeded encryption
+        for (n, public, seeded) in [(4096, 13.4, 7.2), (8192, 14.4, 7.7), (16384, 15.4, 8.2), (32768, 16.4, 8.7)] {
+            let scale = 40f64.exp2();
+            let lost = |noise: Noise| 40.0 - (noise.precision_bits(n, scale) + libm::log2(DEVIATIONS));
+            assert!((lost(Noise::encrypt_public(n, 1.0)) - public).abs() < 0.06, "{n}");
+            assert!((lost(Noise::encrypt_secret(1.0)) - seeded).abs() < 0.06, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_fresh_ciphertext_has_its_whole_budget_and_one_without_levels_precision_or_room_none() {
+        for n in crate::ckks::params::POLY_DEGREES {
+            let params = params(n, 40, 3);
+            let scale = |level: usize| params.level(level).scale;
+            for fresh in [Noise::encrypt_secret(1.0), Noise::encrypt_public(n, 1.0)] {
+                assert_eq!(fresh.budget(&params, 3, scale(3)).percent, 100.0);
+                let lower = fresh.rescale(&params, 3, 1, 1).budget(&params, 1, scale(1));
+                assert!(lower.percent < 34.0 && lower.percent > 30.0 && lower.levels_remaining == 1, "{lower:?}");
+                assert_eq!(fresh.budget(&params, 0, scale(0)).percent, 0.0, "no further product");
+                let bounded = |value_bound: f64| Noise { value_bound, ..fresh };
+                assert!(bounded(1e15).budget(&params, 2, scale(2)).percent > 66.0);
+                assert_eq!(bounded(1e40).budget(&params, 3, scale(3)).percent, 0.0);
+                let noisy = Noise { variance: 76f64.exp2(), ..fresh };
+                assert_eq!(noisy.budget(&params, 3, scale(3)).percent, 0.0);
+                for broken in [f64::NAN, f64::INFINITY] {
+                    assert_eq!(Noise { variance: broken, ..fresh }.budget(&params, 3, scale(3)).percent, 0.0);
+                    assert_eq!(bounded(broken).budget(&params, 3, scale(3)).percent, 0.0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn squaring_loses_a_bit_a_level_and_a_product_of_others_half_a_bit() {
+        let params = params(4096, 40, 5);
+        let mut noise = Noise::encrypt_public(4096, 1.0);
+        let at = |noise: Noise, level: usize| noise.precision_bits(4096, params.level(level).scale);
+        for level in (1..=5).rev() {
+            let scale = params.level(level).scale;
+            let below = noise.square(scale, 4096).relinearize_rescale(&params, 5, level, level - 1);
+            let product = noise.multiply(noise, [scale; 2], 4096).relinearize_rescale(&params, 5, level, level - 1);
+            assert!((0.9..1.6).contains(&(at(noise, level) - at(below, level - 1))), "{level}");
+            assert!((0.4..1.1).contains(&(at(noise, level) - at(product, level - 1))), "{level}");
+            noise = below;
+        }
+    }
+
+    #[test]
+    fn a_rotation_costs_little_beside_a_public_encryption() {
+        for n in [4096, 16384] {
+            let params = params(n, 40, 3);
+            let fresh = Noise::encrypt_public(n, 1.0);
+            let rotated = fresh.key_switch(&params, PartKind::Galois(5), 3, 3);
+            assert!(rotated.variance < 1.5 * fresh.variance, "{n}: {}", rotated.variance / fresh.variance);
+            let lower = fresh.key_switch(&params, PartKind::Galois(5), 3, 0);
+            assert!(lower.variance <= rotated.variance, "fewer primes, less error");
+        }
+    }
+
+    #[test]
+    fn scales_that_differ_count_as_an_error() {
+        let fresh = Noise::encrypt_secret(1.0);
+        let scale = 40f64.exp2();
+        let equal = fresh.add(fresh, [scale; 2], 4096);
+        assert_eq!((equal.value_bound, equal.variance), (2.0, 4.0 * fresh.variance));
+        let independent = fresh.add_independent(fresh, [scale; 2], 4096).variance;
+        assert!((independent / fresh.variance - 2.0).abs() < 1e-12);
+        let drifted = fresh.add(fresh, [scale, scale * (1.0 + 1e-9)], 4096);
+        let more = drifted.error_bound(4096, scale) - equal.error_bound(4096, scale);
+        assert!(more > 1e-9 && more < 1e-8, "{more}");
+    }
+}
