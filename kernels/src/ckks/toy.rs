@@ -7,6 +7,9 @@ use super::encode::{Centred, Complex, Encoder};
 use super::params::{Params, PartKind};
 use crate::modular::Modulus;
 use crate::ring::Ring;
+use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
+
+type Seed = [u8; 32];
 
 /// A ciphertext on the host: `[2][primes of the level][N]` words in the order of the plain transform.
 #[derive(Clone)]
@@ -78,13 +81,19 @@ impl Toy {
         a.iter().zip(b).map(|(&a, &b)| self.modulus(prime).mul(a, b)).collect()
     }
 
-    /// `(-a s + e + message, a)` modulo these primes; `message` is a row a prime.
-    fn encryption(&mut self, primes: &[usize], message: impl Fn(&Toy, usize) -> Vec<u32>) -> [Vec<u32>; 2] {
+    /// `(-a s + e + message, a)` modulo these primes, `a` from this seed; `message` is a row a prime.
+    fn encryption(
+        &mut self,
+        primes: &[usize],
+        seed: &Seed,
+        message: impl Fn(&Toy, usize) -> Vec<u32>,
+    ) -> [Vec<u32>; 2] {
         let noise = self.noises();
         let (mut bodies, mut masks) = (Vec::new(), Vec::new());
         for &prime in primes {
             let m = self.modulus(prime);
-            let mask: Vec<u32> = (0..self.params.n()).map(|_| (self.next() % u64::from(m.q())) as u32).collect();
+            let mut mask = vec![0; self.params.n()];
+            fill_residues(seed, DOMAIN_SWITCHING_KEY, prime as u64, m, &mut mask);
             let product = self.product(prime, &mask, &self.transformed(prime, &self.secret));
             let noise = self.transformed(prime, &noise);
             let message = message(self, prime);
@@ -98,7 +107,8 @@ impl Toy {
     pub fn encrypt(&mut self, values: &[Complex], level: usize, scale: f64) -> ToyCiphertext {
         let rounded = self.encoder.encode(values, scale, self.params.level(level).log_modulus).unwrap();
         let primes = self.params.level(level).primes.clone();
-        let [bodies, masks] = self.encryption(&primes, |toy, prime| {
+        let seed = self.seed();
+        let [bodies, masks] = self.encryption(&primes, &seed, |toy, prime| {
             let mut row = vec![0; toy.params.n()];
             rounded.residues(toy.modulus(prime), &mut row);
             toy.rings[prime].forward(&mut row);
@@ -134,8 +144,18 @@ impl Toy {
         self.encoder.to_slots(&coefficients)
     }
 
-    /// A part of the evaluation key, its rows by digits: bodies and masks, `[primes][N]`.
-    pub fn part(&mut self, kind: PartKind, level: usize) -> Vec<[Vec<u32>; 2]> {
+    fn seed(&mut self) -> Seed {
+        let words = [(); 4].map(|()| self.next());
+        bytemuck::cast(words)
+    }
+
+    /// A part of the evaluation key, its rows by digits: the masks' seed and bodies, `[primes][N]`.
+    pub fn seeded_part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, Vec<u32>)> {
+        self.part(kind, level).into_iter().map(|(seed, [bodies, _])| (seed, bodies)).collect()
+    }
+
+    /// The same with the masks.
+    fn part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, [Vec<u32>; 2])> {
         let n = self.params.n();
         let primes = self.params.key_primes(level);
         let secret = self.secret.clone();
@@ -156,7 +176,8 @@ impl Toy {
             self.secret = image(&secret, element);
         }
         let rows = self.params.digits(kind, level).into_iter().map(|digit| {
-            self.encryption(&primes, |toy, prime| {
+            let seed = self.seed();
+            let rows = self.encryption(&primes, &seed, |toy, prime| {
                 if !digit.contains(&prime) {
                     return vec![0; n];
                 }
@@ -164,7 +185,8 @@ impl Toy {
                 let special = toy.params.primes()[toy.params.chain().ciphertext_primes()..].iter();
                 let p = special.fold(1, |product, q| m.mul(product, q.q() % m.q()));
                 from(toy, prime).into_iter().map(|word| m.mul(word, p)).collect()
-            })
+            });
+            (seed, rows)
         });
         let rows = rows.collect();
         self.secret = secret;
@@ -174,7 +196,7 @@ impl Toy {
     pub fn load(&mut self, evaluator: &Evaluator, kind: PartKind, level: usize) -> LoadedPart {
         let mut part =
             evaluator.room_for_part(&self.params.digits(kind, level), &self.params.key_primes(level)).unwrap();
-        for (digit, [body, mask]) in self.part(kind, level).iter().enumerate() {
+        for (digit, (_, [body, mask])) in self.part(kind, level).iter().enumerate() {
             evaluator.load_row(&mut part, digit, [body, mask]);
         }
         part

@@ -160,3 +160,6 @@ fn run_step(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Whole plans through the trait, level after level as the engine runs them.
+
+use super::*;
+use crate::backend::Backend;
+use crate::ckks::encode::{Complex, Encoder};
+use crate::ckks::plan::PlanBuilder;
+use crate::ckks::toy::{Toy, ToyCiphertext};
+use crate::ckks::{SecurityLevel, matmul, polynomial, rotation};
+use crate::ring::Ring;
+
+fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
+    let security = SecurityLevel::Testing;
+    Params::new(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false }).unwrap()
+}
+
+/// Makes the parts that a plan needs, runs it, and gives its outputs.
+fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCiphertext> {
+    let cpu = Cpu::with(Isa::detect(), 2);
+    let n = plan.params().n();
+    let mut parts = Vec::new();
+    for (kind, level) in plan.parts() {
+        let shape = PartShape { params: plan.params().clone(), kind, level };
+        let mut part = cpu.room_for_part(&shape).unwrap();
+        for (digit, (seed, body)) in toy.seeded_part(kind, level).iter().enumerate() {
+            cpu.load_row(&mut part, &SeededRow { digit, seed, body }).unwrap();
+        }
+        parts.push((kind, part));
+    }
+    // other slots than the plan's
+    let slots: Vec<u32> = (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect();
+    let mut arena = cpu.arena(n, plan.slots() + 3).unwrap();
+    let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|input| &input.words));
+    for (of_plan, words) in given.chain(plan.plains().iter().map(|(slots, words)| (slots, words))) {
+        for (&slot, row) in of_plan.iter().zip(words.chunks_exact(n)) {
+            cpu.write(&mut arena, slots[slot as usize], row).unwrap();
+        }
+    }
+    let (mut first, mut words) = (0, Vec::new());
+    for &end in plan.level_ends() {
+        let completes = end == plan.steps().len();
+        let steps = PlannedSteps { plan, steps: first..end, slots: &slots, begins: first == 0, completes };
+        let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();
+        words = cpu.run(&mut [KeyedSteps { parts, arena: &mut arena, plans: &[steps] }]).unwrap();
+        first = end;
+    }
+    let mut rest = &words[..];
+    let outputs = plan.outputs().map(|output| {
+        let (taken, left) = rest.split_at(output.slots.len() * n);
+        rest = left;
+        ToyCiphertext { level: output.level, scale: output.scale, words: taken.to_vec() }
+    });
+    outputs.collect()
+}
+
+fn worst(found: &[Complex], expected: &[f64]) -> f64 {
+    found.iter().zip(expected).map(|(found, expected)| (found.re - expected).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn polynomials_of_encrypted_numbers_are_those_of_the_numbers() {
+    for (n, scale_bits) in [(64, 40), (256, 45), (4096, 50)] {
+        let params = params(n, scale_bits, 7);
+        let mut toy = Toy::new(&params, 11);
+        let values = toy.reals();
+        let x = toy.encrypt_reals(&values, 7);
+        for count in if n == 64 { vec![1, 2, 3, 8, 17, 63, 64, 65] } else { vec![8] } {
+            let coefficients: Vec<f64> = (0..count).map(|i| ((i * 37 % 19) as f64 - 9.0) / 9.5).collect();
+            let mut builder = PlanBuilder::new(&params);
+            let input = builder.input(7, x.scale);
+            let value = polynomial::evaluate(&mut builder, input, &coefficients);
+            let plan = builder.finish(&[value]);
+            let found = run(&mut toy, &plan, &[&x]).remove(0);
+            assert_eq!(found.level, 7 - polynomial::levels(count));
+            let expected: Vec<f64> =
+                values.iter().map(|x| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)).collect();
+            let error = worst(&toy.decrypt(&found), &expected);
+            assert!(error < (14.0 - f64::from(scale_bits)).exp2() * n as f64, "N {n}, {count} coefficients: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers_of_two() {
+    let params = params(256, 40, 3);
+    let mut toy = Toy::new(&params, 12);
+    let (slots, n) = (params.slots(), params.n());
+    let d = matmul::dimension(slots);
+    let matrix: Vec<f64> = (0..slots).map(|_| toy.real()).collect();
+    let vector: Vec<f64> = (0..slots).map(|i| if i < d { toy.real() } else { 0.0 }).collect();
+    let expected: Vec<f64> = (0..d).map(|r| (0..d).map(|j| matrix[r * d + j] * vector[j]).sum()).collect();
+    let inputs = [&matrix, &vector].map(|values| toy.encrypt_reals(values, 3));
+    let powers: Vec<u32> = (0..slots.ilog2()).map(|bit| rotation::element(n, 1 << bit)).collect();
+    let exact: Vec<u32> = matmul::rotations(slots).into_iter().map(|steps| rotation::element(n, steps)).collect();
+    for elements in [exact, powers] {
+        let mut builder = PlanBuilder::new(&params);
+        let operands = inputs.each_ref().map(|input| builder.input(input.level, input.scale));
+        // so that the masked value has the default scale after it is rescaled
+        let scale = params.level(1).scale * params.chain().divisor(2, 1) / params.level(2).scale;
+        let rounded = Encoder::new(n).encode_reals(&matmul::mask(slots), scale, params.level(2).log_modulus).unwrap();
+        let words = params.level(2).primes.iter().flat_map(|&prime| {
+            let mut row = vec![0; n];
+            rounded.residues(params.primes()[prime], &mut row);
+            Ring::new(params.primes()[prime], n).forward(&mut row);
+            row
+        });
+        let mask = builder.plain(2, words.collect());
+        let rotate = |builder: &mut PlanBuilder, value, steps| {
+            let path = rotation::path(n, steps, &elements).unwrap();
+            path.into_iter().fold(value, |value, element| builder.automorphism(value, element))
+        };
+        let product = matmul::multiply(&mut builder, operands, (mask, scale), rotate);
+        let plan = builder.finish(&[product]);
+        let found = run(&mut toy, &plan, &inputs.each_ref()).remove(0);
+        assert_eq!(found.level, 1);
+        assert!((found.scale / params.level(1).scale - 1.0).abs() < 1e-9);
+        let error = worst(&toy.decrypt(&found)[..d], &expected);
+        assert!(error < 1e-6, "{error}");
+    }
+}
