@@ -3,6 +3,7 @@
 //! A plaintext is a vector of `N / 2` numbers, its slots. Primes are below `2^30`; a ciphertext modulus is a set of them ([`Chain`]).
 
 pub mod backend;
+pub mod bootstrap;
 pub mod chain;
 pub mod ciphertext;
 pub mod container;
@@ -13,6 +14,7 @@ pub mod keys;
 pub mod matmul;
 pub mod noise;
 pub mod params;
+pub mod plaintexts;
 pub mod plan;
 pub mod polynomial;
 pub mod rotation;

@@ -19,7 +19,7 @@ pub use switch::Decomposed;
 
 use super::params::Params;
 use crate::cpu::automorphism::{Permutation, swap_order};
-use crate::cpu::ntt::NttTables;
+use crate::cpu::ntt::{NttTables, forward_all, inverse_all};
 use crate::cpu::simd::Isa;
 use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
@@ -167,6 +167,38 @@ impl Evaluator {
         let division = self.constants.division(&self.params, level, to, true, 1);
         let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
         self.divide(&division, &switched, Some(switch::Addend::Products(&rows[..2 * count])), out)
+    }
+
+    /// Level 0 to the highest of the chain: its residues read as the whole numbers nearest to 0.
+    pub fn raise(&self, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
+        let (n, params) = (self.params.n(), &self.params);
+        let (bottom, top) = (&params.level(0).primes, &params.level(params.raised_level()).primes);
+        let conversion = self.constants.raise(params);
+        let mut sources = Vec::new();
+        for polynomial in a.chunks_exact(bottom.len()) {
+            let mut rows = self.pool.rows(bottom.len() + 1);
+            for ((&prime, source), row) in bottom.iter().zip(polynomial).zip(rows.chunks_exact_mut(n)) {
+                row.copy_from_slice(source);
+                inverse_all(&self.tables[prime], row);
+            }
+            conversion.scale(self.isa, n, &mut rows);
+            sources.push(rows);
+        }
+        let mut rows: Vec<(usize, &mut [u32])> = out.iter_mut().map(|row| &mut row[..]).enumerate().collect();
+        for_each(self.threads, &mut rows, |(at, out)| {
+            let (polynomial, place) = (*at / top.len(), *at % top.len());
+            let prime = top[place];
+            match bottom.iter().position(|&of| of == prime) {
+                Some(same) => out.copy_from_slice(a[polynomial * bottom.len() + same]),
+                None => {
+                    conversion.convert(self.isa, &sources[polynomial], place, out);
+                    forward_all(&self.tables[prime], out);
+                    let modulus = params.primes()[prime];
+                    out.iter_mut().for_each(|word| *word = modulus.reduce_once(*word));
+                }
+            }
+            Ok(())
+        })
     }
 
     /// `out = a(X^element)`, by a key of that element.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bootstrap;
 use super::chain::{Chain, Level, Wanted};
 use crate::modular::Modulus;
 use crate::security::{log_modulus_max, security_bits};
@@ -10,6 +11,10 @@ use crate::security::{log_modulus_max, security_bits};
 pub const POLY_DEGREES: [usize; 6] = [64, 256, 4096, 8192, 16384, 32768];
 /// Every `scale_bits` of the specification.
 pub const SCALE_BITS: std::ops::RangeInclusive<u32> = 10..=50;
+/// Degrees at which there is bootstrapping: those for testing.
+pub const BOOTSTRAP_DEGREES: [usize; 2] = [64, 256];
+/// Bits of a scale that bootstrapping keeps the precision of, at most.
+pub const BOOTSTRAP_SCALE_BITS_MAX: u32 = 40;
 /// Every `max_depth` of the specification.
 pub const MAX_DEPTHS: std::ops::RangeInclusive<u32> = 1..=14;
 /// Smaller scales are replaced by this one: there are too few short primes, and they would carry no precision.
@@ -194,6 +199,11 @@ impl Params {
 
     /// The highest level, of fresh ciphertexts.
     pub fn level_max(&self) -> usize {
+        self.0.literal.max_depth as usize
+    }
+
+    /// The highest level of the chain: above that of fresh ciphertexts where there are levels for bootstrapping.
+    pub fn raised_level(&self) -> usize {
         self.0.chain.levels.len() - 1
     }
 
@@ -215,7 +225,7 @@ impl Params {
     /// A level.
     ///
     /// # Panics
-    /// Above [`Params::level_max`].
+    /// Above [`Params::raised_level`].
     pub fn level(&self, level: usize) -> &Level {
         &self.0.chain.levels[level]
     }
@@ -284,6 +294,12 @@ fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
     if !MAX_DEPTHS.contains(&max_depth) {
         return out_of_range(format!("max_depth is 1 to 14, not {max_depth}"));
     }
+    if literal.bootstrap && !BOOTSTRAP_DEGREES.contains(&poly_degree) {
+        return out_of_range(format!("bootstrapping is there at poly_degree 64 and 256, not at {poly_degree}"));
+    }
+    if literal.bootstrap && scale_bits > BOOTSTRAP_SCALE_BITS_MAX {
+        return out_of_range(format!("bootstrapping takes scale_bits to {BOOTSTRAP_SCALE_BITS_MAX}, not {scale_bits}"));
+    }
     Ok(())
 }
 
@@ -297,7 +313,10 @@ fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<Cha
     Chain::search(&Wanted {
         polynomial_size: literal.poly_degree,
         scale_bits,
-        steps: vec![scale_bits; literal.max_depth as usize],
+        steps: match literal.bootstrap {
+            true => bootstrap::steps(scale_bits, literal.max_depth),
+            false => vec![scale_bits; literal.max_depth as usize],
+        },
         log_modulus_max,
     })
 }

@@ -50,6 +50,15 @@ pub enum Step {
         /// The level of the result: theirs, or the one below.
         to: usize,
     },
+    /// The residues of level 0 read as the whole numbers nearest to 0, at the highest level of the chain.
+    Raise(Value),
+    /// `a` under another secret.
+    Switch {
+        /// What is switched.
+        a: Value,
+        /// By which part of the key.
+        kind: PartKind,
+    },
     /// `a(X^element)`.
     Automorphism {
         /// What is permuted.
@@ -66,7 +75,8 @@ impl Step {
             Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (a, Some(b)),
             Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) => (a, None),
             Step::MultiplyInteger(a, _) | Step::AddInteger(a, _) => (a, None),
-            Step::Divide { a, .. } | Step::Automorphism { a, .. } => (a, None),
+            Step::Divide { a, .. } | Step::Automorphism { a, .. } | Step::Switch { a, .. } => (a, None),
+            Step::Raise(a) => (a, None),
         };
         std::iter::once(first).chain(second)
     }
@@ -84,6 +94,7 @@ impl Step {
         match *self {
             Step::Multiply { .. } => Some(PartKind::Relinearization),
             Step::Automorphism { element, .. } => Some(PartKind::Galois(element)),
+            Step::Switch { kind, .. } => Some(kind),
             _ => None,
         }
     }
@@ -140,7 +151,7 @@ impl PlanBuilder {
 
     /// The next ciphertext that is given.
     pub fn input(&mut self, level: usize, scale: f64) -> Value {
-        assert!(level <= self.params.level_max(), "a level of the parameters");
+        assert!(level <= self.params.raised_level(), "a level of the parameters");
         let value = self.push(None, level, scale);
         self.inputs.push(value);
         value
@@ -241,6 +252,25 @@ impl PlanBuilder {
     pub fn automorphism(&mut self, a: Value, element: u32) -> Value {
         let Node { level, scale, .. } = self.nodes[a.0];
         self.push(Some(Step::Automorphism { a, element }), level, scale)
+    }
+
+    /// The residues of `a`, of level 0, at the highest level of the chain.
+    pub fn raise(&mut self, a: Value) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        assert_eq!(level, 0, "level 0 is raised");
+        let top = self.params.raised_level();
+        self.push(Some(Step::Raise(a)), top, scale)
+    }
+
+    /// `a` under another secret.
+    pub fn switch(&mut self, a: Value, kind: PartKind) -> Value {
+        let Node { level, scale, .. } = self.nodes[a.0];
+        self.push(Some(Step::Switch { a, kind }), level, scale)
+    }
+
+    /// Reads a value at another scale: its numbers change as much, and nothing is computed.
+    pub fn read_at(&mut self, value: Value, scale: f64) {
+        self.nodes[value.0].scale = scale;
     }
 
     /// The plan that computes these values.
@@ -458,6 +488,8 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     let work = match step {
         Step::Multiply { .. } => switch(PartKind::Relinearization) + 8 * of_level,
         Step::Automorphism { element, .. } => switch(PartKind::Galois(*element)) + 2 * of_level,
+        Step::Switch { kind, .. } => switch(*kind) + 2 * of_level,
+        Step::Raise(_) => 2 * primes(params.raised_level()) * (stages + 4),
         Step::Divide { to, .. } => 2 * of_level.max(primes(*to)) * (stages + 4),
         _ => 2 * of_level,
     };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bootstrap;
 use super::cpu::{Evaluator, LoadedPart};
 use super::encode::{Centred, Complex, Encoder};
 use super::params::{Params, PartKind};
@@ -26,6 +27,8 @@ pub struct Toy {
     rings: Vec<Arc<Ring>>,
     /// Coefficients of the secret.
     secret: Vec<i64>,
+    /// Of the sparse one.
+    sparse: Vec<i64>,
     state: u64,
 }
 
@@ -33,8 +36,18 @@ impl Toy {
     pub fn new(params: &Params, seed: u64) -> Toy {
         let rings = params.primes().iter().map(|&prime| Arc::new(Ring::new(prime, params.n()))).collect();
         let encoder = Encoder::new(params.n());
-        let mut toy = Toy { params: params.clone(), encoder, rings, secret: Vec::new(), state: seed };
+        let mut toy =
+            Toy { params: params.clone(), encoder, rings, secret: Vec::new(), sparse: Vec::new(), state: seed };
         toy.secret = (0..params.n()).map(|_| (toy.next() % 3) as i64 - 1).collect();
+        toy.sparse = vec![0; params.n()];
+        let mut left = bootstrap::sparse_weight(params.n());
+        while left > 0 {
+            let at = toy.next() as usize % params.n();
+            if toy.sparse[at] == 0 {
+                toy.sparse[at] = 2 * (toy.next() % 2) as i64 - 1;
+                left -= 1;
+            }
+        }
         toy
     }
 
@@ -158,12 +171,13 @@ impl Toy {
     fn part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, [Vec<u32>; 2])> {
         let n = self.params.n();
         let primes = self.params.key_primes(level);
-        let secret = self.secret.clone();
+        let (secret, sparse) = (self.secret.clone(), self.sparse.clone());
         let from = move |toy: &Toy, prime: usize| match kind {
             PartKind::Relinearization => {
                 let s = toy.transformed(prime, &secret);
                 toy.product(prime, &s, &s)
             }
+            PartKind::FromSparse => toy.transformed(prime, &sparse),
             _ => toy.transformed(prime, &secret),
         };
         // under the image of the secret by the inverse of the element: the same rows, turned back
@@ -174,6 +188,8 @@ impl Toy {
         let secret = self.secret.clone();
         if let Some(element) = turn_back {
             self.secret = image(&secret, element);
+        } else if kind == PartKind::ToSparse {
+            self.secret = self.sparse.clone();
         }
         let rows = self.params.digits(kind, level).into_iter().map(|digit| {
             let seed = self.seed();

@@ -154,6 +154,8 @@ fn run_step(
             let factors = [&reads[0][..], &reads[reads.len() - 1][..]];
             evaluator.multiply(level(a), to, factors, part(parts, PartKind::Relinearization), out)
         }
+        Step::Raise(_) => evaluator.raise(&reads[0], out),
+        Step::Switch { a, kind } => evaluator.automorphism(level(a), 1, &reads[0], part(parts, kind), out),
         Step::Automorphism { a, element } => {
             let key = part(parts, PartKind::Galois(element));
             evaluator.automorphism(level(a), element, &reads[0], key, out)

@@ -1,7 +1,7 @@
 //! Constants of divisions and of digits, made when they are first needed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::ckks::params::Params;
 use crate::cpu::base_convert::Conversion;
@@ -12,6 +12,7 @@ use crate::ring::Root;
 #[derive(Default)]
 pub(super) struct Constants {
     divisions: Mutex<HashMap<(usize, usize, bool), Arc<Division>>>,
+    raise: OnceLock<Arc<Conversion>>,
     digits: Mutex<HashMap<(usize, Vec<Vec<usize>>), Arc<Vec<Digit>>>>,
 }
 
@@ -53,6 +54,20 @@ pub(super) struct Digit {
 }
 
 impl Constants {
+    /// From level 0 to all primes of the highest level; those of level 0 among them are not used.
+    pub(super) fn raise(&self, params: &Params) -> Arc<Conversion> {
+        let make = || {
+            let primes = params.primes();
+            let inverse_degree = |p: Modulus| p.inverse(params.n() as u32 % p.q());
+            let sources: Vec<(Modulus, u32)> =
+                params.level(0).primes.iter().map(|&at| (primes[at], inverse_degree(primes[at]))).collect();
+            let top = &params.level(params.raised_level()).primes;
+            let targets: Vec<(Modulus, u32)> = top.iter().map(|&at| (primes[at], 1)).collect();
+            Arc::new(Conversion::new(&sources, &targets))
+        };
+        self.raise.get_or_init(make).clone()
+    }
+
     pub(super) fn division(
         &self,
         params: &Params,

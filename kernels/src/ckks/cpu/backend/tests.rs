@@ -3,9 +3,10 @@
 use super::*;
 use crate::backend::Backend;
 use crate::ckks::encode::{Complex, Encoder};
+use crate::ckks::plaintexts::Plaintexts;
 use crate::ckks::plan::PlanBuilder;
 use crate::ckks::toy::{Toy, ToyCiphertext};
-use crate::ckks::{SecurityLevel, matmul, polynomial, rotation};
+use crate::ckks::{SecurityLevel, bootstrap, matmul, polynomial, rotation};
 use crate::ring::Ring;
 
 fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
@@ -115,5 +116,28 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
         assert!((found.scale / params.level(1).scale - 1.0).abs() < 1e-9);
         let error = worst(&toy.decrypt(&found)[..d], &expected);
         assert!(error < 1e-6, "{error}");
+    }
+}
+
+#[test]
+fn a_bootstrapped_ciphertext_has_its_numbers_and_the_level_of_a_fresh_one() {
+    for (n, scale_bits, precision_bits) in [(64, 40, 21.0f64), (256, 40, 22.0), (256, 30, 16.0)] {
+        let security = SecurityLevel::Testing;
+        let literal = ParamsLiteral { poly_degree: n, scale_bits, max_depth: 4, security, bootstrap: true };
+        let params = Params::new(literal).unwrap();
+        let mut toy = Toy::new(&params, 13);
+        let values = toy.reals();
+        for level in [0, 2] {
+            let x = toy.encrypt_reals(&values, level);
+            let mut builder = PlanBuilder::new(&params);
+            let input = builder.input(level, x.scale);
+            let refreshed = bootstrap::refresh(&mut builder, &Plaintexts::new(&params), input);
+            let plan = builder.finish(&[refreshed]);
+            let found = run(&mut toy, &plan, &[&x]).remove(0);
+            assert_eq!(found.level, 4);
+            assert!((found.scale / params.level(4).scale - 1.0).abs() < 1e-9);
+            let error = worst(&toy.decrypt(&found), &values);
+            assert!(error < (-precision_bits).exp2(), "N {n}, scale {scale_bits}: {error}");
+        }
     }
 }

@@ -1,0 +1,221 @@
+//! Bootstrapping: a ciphertext of level 0 back to the level of fresh ones (Cheon, Han, Kim, Kim, Song, eprint 2018/153; sparse secrets
+//! while the modulus is small: Bossuat, Troncoso-Pastoriza, Hubaux, eprint 2022/024).
+//!
+//! ```text
+//! (1) to sparse      the ciphertext under an ephemeral sparse secret, so that the overflow below is small
+//! (2) raise          its residues read modulo the whole chain: the message and a multiple I q0, |I| < 16
+//! (3) from sparse    back under the key's secret
+//! (4) coefficients   to slots: two matrix factors; real and imaginary parts in two ciphertexts
+//! (5) remainder      modulo q0, as q0 / 2 pi sin(2 pi x / q0): a cosine by its Chebyshev series and three doublings of the angle
+//! (6) slots          to coefficients: two matrix factors
+//! ```
+
+mod chebyshev;
+mod factors;
+
+use super::encode::Complex;
+use super::params::{Params, PartKind};
+use super::plaintexts::Plaintexts;
+use super::plan::{PlanBuilder, Value};
+use super::rotation;
+use factors::Diagonals;
+
+/// Levels of each stage.
+const FACTORS: usize = 2;
+/// Levels of the remainder: the series' five and three doublings.
+pub const REMAINDER_LEVELS: usize = 8;
+/// Bits of a level of the remainder and of the first matrices.
+pub const STAGE_BITS: u32 = 56;
+/// Overflows are below this.
+const OVERFLOW_MAX: f64 = 16.0;
+/// Doublings of the angle.
+const DOUBLINGS: usize = 3;
+
+/// Bits from each level to the one above, from level 0: those of the application, then the stages from the last to the first.
+pub(super) fn steps(scale_bits: u32, depth: u32) -> Vec<u32> {
+    let application = vec![scale_bits; depth as usize + FACTORS];
+    application.into_iter().chain([STAGE_BITS; REMAINDER_LEVELS + FACTORS]).collect()
+}
+
+/// Levels above those of the application.
+pub const LEVELS: usize = 2 * FACTORS + REMAINDER_LEVELS;
+
+/// Coefficients of the sparse secret that are not 0.
+pub fn sparse_weight(polynomial_size: usize) -> usize {
+    (polynomial_size / 4).min(32)
+}
+
+/// `cos(2 pi (16 y - 1/4) / 8)` in Chebyshev polynomials of `y` on `[-1, 1]`: least squares, weighted by how often an overflow occurs, near
+/// the whole numbers `16 y`. The error of the sine that follows is below `2^-35` for overflows to 8, `2^-25` to 12.
+const COSINE: [f64; 31] = [
+    0.15447916112896684,
+    -0.06029302569517946,
+    0.35720193920107235,
+    -0.03767637381298117,
+    0.44764406933386963,
+    0.019009738610160046,
+    0.3716001469669193,
+    0.08959452635506758,
+    -0.1301996341036894,
+    0.056620143813772394,
+    -0.5379197173819785,
+    -0.11367348881152632,
+    0.46257324507907766,
+    0.062055953786313345,
+    -0.1829025118427718,
+    -0.019008055425786794,
+    0.04523632980677631,
+    0.0039055476152959658,
+    -0.007882844832262096,
+    -0.0005862808017977531,
+    0.0010331193821539082,
+    6.793439708055578e-05,
+    -0.0001065306189496233,
+    -6.216906304044867e-06,
+    8.804589660450732e-06,
+    4.91074458859609e-07,
+    -6.340946980233034e-07,
+    -2.5096983462972285e-08,
+    2.979012226201345e-08,
+    2.5242205674616623e-09,
+    -2.7936237618944863e-09,
+];
+
+/// The parts of a key that a bootstrap needs, with the level each is needed at.
+pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
+    let mut builder = PlanBuilder::new(params);
+    let input = builder.input(0, params.level(0).scale);
+    let output = refresh(&mut builder, &Plaintexts::new(params), input);
+    builder.finish(&[output]).parts()
+}
+
+/// The same numbers at the level of fresh ciphertexts, at its default scale.
+///
+/// # Panics
+/// When the parameters have no levels for it.
+pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> Value {
+    let params = builder.params().clone();
+    let top = params.raised_level();
+    assert!(top == params.level_max() + LEVELS, "parameters with levels for bootstrapping");
+    let bottom = params.level(0).scale;
+    let value = if builder.level(value) > 0 { builder.lower(value, 0, bottom) } else { value };
+    let message_scale = builder.scale(value);
+    let q0 = params.level(0).log_modulus.exp2();
+    // (1), (2), (3)
+    let sparse = builder.switch(value, PartKind::ToSparse);
+    let raised = builder.raise(sparse);
+    let raised = builder.switch(raised, PartKind::FromSparse);
+    // read as x / q0, of the size of I; then times a power of two, for a scale as large as the stage's
+    builder.read_at(raised, q0);
+    let stage = f64::from(STAGE_BITS).exp2();
+    let up = (stage / q0).log2().round().max(0.0).exp2();
+    let raised = builder.multiply_integer(raised, up as i128);
+    builder.read_at(raised, q0 * up);
+    // (4): slots of size I / 32, of the real and of the imaginary part
+    let inverse = factors::factors(params.slots(), FACTORS, true);
+    let share = (0.5 / OVERFLOW_MAX).powf(1.0 / inverse.len() as f64);
+    let slots = transform(builder, plaintexts, raised, &inverse, share, stage);
+    let conjugate = rotation::conjugation(params.n());
+    let conjugated = builder.automorphism(slots, conjugate);
+    let real = builder.add(slots, conjugated);
+    let difference = builder.sub(conjugated, slots);
+    let imaginary = times_i(builder, plaintexts, difference);
+    // (5)
+    let [real, imaginary] = [real, imaginary].map(|part| remainder(builder, part));
+    let imaginary = times_i(builder, plaintexts, imaginary);
+    let remainders = builder.add(real, imaginary);
+    // sin(2 pi x / q0) / 2 pi is x / q0, and x the message
+    let scale = builder.scale(remainders) * 2.0 * std::f64::consts::PI * message_scale / q0;
+    builder.read_at(remainders, scale);
+    // (6)
+    let forward = factors::factors(params.slots(), FACTORS, false);
+    let scale = params.level(params.level_max()).scale;
+    transform(builder, plaintexts, remainders, &forward, 1.0, scale)
+}
+
+/// `sin(2 pi 16 y)` of each slot `y`.
+fn remainder(builder: &mut PlanBuilder, y: Value) -> Value {
+    let mut cosine = chebyshev::evaluate(builder, y, &COSINE);
+    for _ in 0..DOUBLINGS {
+        let square = builder.multiply_rescaled(cosine, cosine);
+        let doubled = builder.multiply_integer(square, 2);
+        cosine = builder.add_constant(doubled, -1.0);
+    }
+    cosine
+}
+
+fn times_i(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> Value {
+    let level = builder.level(value);
+    let unit = builder.plain(level, plaintexts.imaginary_unit(level));
+    builder.multiply_plain(value, unit, 1.0)
+}
+
+/// Matrix factors one after another, a level each, times `share` each; the scale goes to `scale` in equal steps.
+fn transform(
+    builder: &mut PlanBuilder,
+    plaintexts: &Plaintexts,
+    value: Value,
+    factors: &[Diagonals],
+    share: f64,
+    scale: f64,
+) -> Value {
+    let first = builder.scale(value);
+    let count = factors.len() as f64;
+    factors.iter().enumerate().fold(value, |value, (at, matrix)| {
+        let target = first * (scale / first).powf((at + 1) as f64 / count);
+        multiply(builder, plaintexts, value, matrix, share, target)
+    })
+}
+
+/// A matrix by its diagonals: baby steps one after another, giant steps by Horner's rule (the idea of ARK, Kim et al., MICRO 2022), so that
+/// three rotations are all it needs.
+fn multiply(
+    builder: &mut PlanBuilder,
+    plaintexts: &Plaintexts,
+    value: Value,
+    matrix: &Diagonals,
+    share: f64,
+    target: f64,
+) -> Value {
+    let (slots, level) = (builder.params().slots() as i64, builder.level(value));
+    let divisor = builder.params().chain().divisor(level, level - 1);
+    let scale = target * divisor / builder.scale(value);
+    let rotate = |builder: &mut PlanBuilder, value: Value, steps: i64| {
+        let element = rotation::element(builder.params().n(), steps);
+        if element == 1 { value } else { builder.automorphism(value, element) }
+    };
+    // offsets from the lowest, in steps of the smallest
+    let centred = |offset: usize| if 2 * offset as i64 <= slots { offset as i64 } else { offset as i64 - slots };
+    let mut offsets: Vec<i64> = matrix.keys().map(|&offset| centred(offset)).collect();
+    offsets.sort_unstable();
+    let (lowest, highest) = (offsets[0], offsets[offsets.len() - 1]);
+    let step = offsets.iter().copied().filter(|offset| *offset != 0).map(i64::abs).min().unwrap_or(1);
+    let count = ((highest - lowest) / step + 1) as usize;
+    let babies = 1usize << ((count as f64).sqrt().log2().round() as u32);
+    let mut turned = vec![rotate(builder, value, lowest)];
+    for _ in 1..babies.min(count) {
+        let next = rotate(builder, turned[turned.len() - 1], step);
+        turned.push(next);
+    }
+    let mut sum: Option<Value> = None;
+    for giant in (0..count.div_ceil(babies)).rev() {
+        sum = sum.map(|sum| rotate(builder, sum, babies as i64 * step));
+        for baby in 0..babies {
+            let offset = lowest + (giant * babies + baby) as i64 * step;
+            let diagonal = matrix.get(&(offset.rem_euclid(slots) as usize)).filter(|_| offset <= highest);
+            let Some(diagonal) = diagonal else { continue };
+            let back = (giant * babies) as i64 * step;
+            let mut values: Vec<Complex> = diagonal.iter().map(|&value| value * share).collect();
+            values.rotate_right(back.rem_euclid(slots) as usize);
+            let words = plaintexts.encode(&values, level, scale).expect("a matrix of small numbers");
+            let plain = builder.plain(level, words);
+            let term = builder.multiply_plain(turned[baby], plain, scale);
+            sum = Some(match sum {
+                None => term,
+                Some(sum) => builder.add(sum, term),
+            });
+        }
+    }
+    let sum = sum.expect("a matrix has a diagonal");
+    builder.rescale(sum)
+}
