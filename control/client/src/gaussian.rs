@@ -35,6 +35,15 @@ pub fn fill(rng: &mut ChaCha20Rng, std: f64, out: &mut [i64]) {
     }
 }
 
+/// Fills `out` with noise of standard deviation `std` that is not rounded.
+pub fn fill_real(rng: &mut ChaCha20Rng, std: f64, out: &mut [f64]) {
+    for pair in out.chunks_mut(2) {
+        for (out, sample) in pair.iter_mut().zip(standard_pair(rng)) {
+            *out = sample * std;
+        }
+    }
+}
+
 /// To nearest, for magnitudes below 2^51: the sum with 1.5 * 2^52 has its integer in the low bits.
 fn round(x: f64) -> i64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;

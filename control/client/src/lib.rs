@@ -3,6 +3,7 @@
 //! A server that computes blindly never links this crate's [`SecretKey`]; see ARCHITECTURE.md, "Who may know whom".
 
 pub mod bundle;
+pub mod ckks;
 #[cfg(test)]
 mod constant_time;
 #[cfg(feature = "http")]

@@ -49,6 +49,21 @@ pub(crate) fn secret_generator() -> ChaCha20Rng {
     ChaCha20Rng::from_seed(*seed)
 }
 
+/// -1, 0 or 1 of a random word: uniform to within 2^-32, and without a rejection that would take varying time.
+pub(crate) fn ternary(word: u32) -> i8 {
+    ((word as u64 * 3) >> 32) as i8 - 1
+}
+
+/// Whether all coefficients are -1, 0 or 1: looked for in all of them before the answer.
+pub(crate) fn are_ternary(coefficients: &[i8]) -> bool {
+    // of s + 1 a bit beyond 0 to 2
+    let excess = coefficients.iter().fold(0, |excess, &s| {
+        let shifted = (s as u8).wrapping_add(1);
+        excess | shifted >> 2 | (shifted >> 1 & shifted & 1)
+    });
+    excess == 0
+}
+
 impl SecretKey {
     /// A fresh key.
     pub fn generate(preset: Preset) -> SecretKey {
@@ -59,8 +74,6 @@ impl SecretKey {
     pub(crate) fn generate_from(preset: Preset, rng: &mut ChaCha20Rng) -> SecretKey {
         let params = preset.params();
         let lwe = (0..params.lwe_dimension).map(|_| (rng.next_u32() & 1) as u8).collect();
-        // uniform to within 2^-32, and without a rejection that would take varying time
-        let ternary = |word: u32| ((word as u64 * 3) >> 32) as i8 - 1;
         let glwe = (0..params.extracted_dimension()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint = [0; 8];
         getrandom::fill(&mut fingerprint).expect("randomness from the operating system");
@@ -183,13 +196,9 @@ impl SecretKey {
             lwe: lwe.to_vec(),
             glwe: glwe.iter().map(|&s| s as i8).collect(),
         };
-        // a bit beyond the lowest, or of s + 1 beyond 0 to 2: looked for in all coefficients before the one branch
+        // a bit beyond the lowest: looked for in all coefficients before the branch
         let lwe_excess = key.lwe.iter().fold(0, |excess, &s| excess | s >> 1);
-        let glwe_excess = key.glwe.iter().fold(0, |excess, &s| {
-            let shifted = (s as u8).wrapping_add(1);
-            excess | shifted >> 2 | (shifted >> 1 & shifted & 1)
-        });
-        if (lwe_excess | glwe_excess) != 0 {
+        if lwe_excess != 0 || !are_ternary(&key.glwe) {
             return Err(malformed("a coefficient of the secret key is out of range"));
         }
         Ok(key)

@@ -85,6 +85,8 @@ pub struct Encoder {
     /// `4 len`.
     roots: Vec<Complex>,
     slots: usize,
+    /// `2 / N`.
+    share: f64,
 }
 
 impl Encoder {
@@ -105,7 +107,7 @@ impl Encoder {
             }
             len *= 2;
         }
-        Encoder { roots, slots }
+        Encoder { roots, slots, share: 1.0 / slots as f64 }
     }
 
     /// Slots: `N / 2`.
@@ -126,8 +128,12 @@ impl Encoder {
         let mut half = 1;
         while half < self.slots {
             let roots = &self.roots[half - 1..][..half];
-            for block in values.chunks_exact_mut(2 * half) {
-                let (even, odd) = block.split_at_mut(half);
+            let mut rest = &mut values[..];
+            // blocks are found by counting: no division of any kind stands beside secrets
+            while !rest.is_empty() {
+                let (even, after) = rest.split_at_mut(half);
+                let (odd, after) = after.split_at_mut(half);
+                rest = after;
                 for ((even, odd), &root) in even.iter_mut().zip(odd).zip(roots) {
                     // slot j + half has the negative root
                     let turned = *odd * root;
@@ -149,8 +155,11 @@ impl Encoder {
         let mut half = self.slots / 2;
         while half >= 1 {
             let roots = &self.roots[half - 1..][..half];
-            for block in values.chunks_exact_mut(2 * half) {
-                let (low, high) = block.split_at_mut(half);
+            let mut rest = &mut values[..];
+            while !rest.is_empty() {
+                let (low, after) = rest.split_at_mut(half);
+                let (high, after) = after.split_at_mut(half);
+                rest = after;
                 for ((low, high), &root) in low.iter_mut().zip(high).zip(roots) {
                     (*low, *high) = (*low + *high, (*low - *high) * root.conjugate());
                 }
@@ -158,7 +167,7 @@ impl Encoder {
             half /= 2;
         }
         self.reverse(&mut values);
-        let share = 1.0 / self.slots as f64;
+        let share = self.share;
         values.iter().map(|value| value.re * share).chain(values.iter().map(|value| value.im * share)).collect()
     }
 
@@ -199,6 +208,33 @@ impl Encoder {
         self.encode(&values, scale, log_modulus)
     }
 
+    /// Slots whose magnitudes are at most `value_bound` ([`all_within`]) to the coefficients of a plaintext, as
+    /// [`Encoder::encode`]. No branch depends on a value: whether there is room follows from the bound.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLarge`]: the bound times the scale reaches half the modulus, or is no number.
+    ///
+    /// # Panics
+    /// When there are not `N / 2` values.
+    pub fn encode_bounded(
+        &self,
+        values: &[f64],
+        scale: f64,
+        value_bound: f64,
+        log_modulus: f64,
+    ) -> Result<Rounded, EncodeError> {
+        // a coefficient is a mean of slots that are turned
+        let bits = libm::log2(value_bound * scale).max(0.0) + 1.0;
+        let holds = value_bound >= 0.0 && scale >= 1.0 && bits < log_modulus.min(f64::from(Rounded::BITS_MAX));
+        if !holds {
+            return Err(EncodeError::TooLarge);
+        }
+        let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
+        let mut coefficients = self.to_coefficients(&values);
+        coefficients.iter_mut().for_each(|coefficient| *coefficient *= scale);
+        Ok(Rounded { limbs: bits as usize / LIMB_BITS + 1, coefficients })
+    }
+
     /// Index bits reversed.
     fn reverse(&self, values: &mut [Complex]) {
         let bits = self.slots.ilog2();
@@ -209,6 +245,14 @@ impl Encoder {
             }
         }
     }
+}
+
+/// Whether the magnitudes of all values are at most `bound`, a finite number: looked at in all of them before the answer.
+pub fn all_within(values: &[f64], bound: f64) -> bool {
+    const MAGNITUDE: u64 = u64::MAX >> 1;
+    // magnitudes have the order of their bits; what is infinite or no number is behind all others
+    let bound = bound.to_bits();
+    values.iter().fold(0, |beyond, value| beyond | bound.wrapping_sub(value.to_bits() & MAGNITUDE)) >> 63 == 0
 }
 
 /// Bits of a limb of a coefficient: fewer than every prime has.
@@ -306,7 +350,7 @@ impl Centred {
             weight *= u128::from(p.q());
         }
         // above half: less the product, by the sign's mask
-        let above = ((self.product / 2).wrapping_sub(value) as i128 >> 127) as u128;
+        let above = ((self.product >> 1).wrapping_sub(value) as i128 >> 127) as u128;
         let magnitude = (value & !above).wrapping_add(self.product.wrapping_sub(value) & above);
         let words = [0, 32, 64, 96].map(|shift| f64::from((magnitude >> shift) as u32) * power_of_two(shift));
         let sum = words[0] + words[1] + (words[2] + words[3]);
@@ -443,5 +487,30 @@ mod tests {
         }
         assert_eq!(encode(f64::MAX, 2f64.powi(40)), Err(EncodeError::TooLarge));
         assert_eq!(encode(2f64.powi(30), 2f64.powi(40)), Err(EncodeError::TooLarge));
+    }
+
+    #[test]
+    fn bounded_numbers_are_encoded_as_others_and_bounds_without_room_are_refused() {
+        let encoder = Encoder::new(64);
+        let (values, scale) = (numbers(32, 4), 2f64.powi(40));
+        let modulus = Modulus::new(nearest_to_power(64, 30, 1)[0]);
+        let residues = |rounded: Rounded| {
+            let mut out = vec![0; 64];
+            rounded.residues(modulus, &mut out);
+            out
+        };
+        let bounded = encoder.encode_bounded(&values, scale, 1.0, 60.0).unwrap();
+        assert_eq!(residues(bounded), residues(encoder.encode_reals(&values, scale, 60.0).unwrap()));
+        for (scale, bound, bits) in [(40.0, 1.0, 41.0), (40.0, f64::NAN, 60.0), (40.0, -1.0, 60.0), (130.0, 1.0, 800.0)]
+        {
+            let refused = encoder.encode_bounded(&values, libm::exp2(scale), bound, bits).err();
+            assert_eq!(refused, Some(EncodeError::TooLarge), "{scale} {bound} {bits}");
+        }
+        assert!(encoder.encode_bounded(&values, scale, f64::INFINITY, 60.0).is_err());
+        assert!(all_within(&[1.0, -1.0, 0.0, -0.0, 1e-320], 1.0));
+        for bad in [1.0 + f64::EPSILON, -2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -f64::NAN] {
+            assert!(!all_within(&[0.5, bad, 0.5], 1.0), "{bad}");
+        }
+        assert!(!all_within(&[f64::INFINITY], f64::MAX));
     }
 }

@@ -1,0 +1,123 @@
+//! Rows of an evaluation key (docs/wire-format.md 17), made one at a time: a whole key may be gigabytes.
+
+use chacha20::ChaCha20Rng;
+use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, ciphertext, rotation};
+use kernels::xof;
+use zeroize::Zeroizing;
+
+use super::secret_key::{SecretKey, public_bytes, subtract_product};
+use crate::secret_key::secret_generator;
+
+/// The rows of a part, each with a seed and noise of its own.
+pub struct KeyRows<'a> {
+    key: &'a SecretKey,
+    kind: PartKind,
+    level: usize,
+    /// As indices of primes.
+    digits: Vec<Vec<usize>>,
+    /// As an index.
+    primes: Vec<usize>,
+    /// `[primes][N]`, transformed: the secret that the rows are encrypted under.
+    under: Zeroizing<Vec<u32>>,
+    /// `[primes][N]`, transformed: `P` times what the part switches from.
+    from: Zeroizing<Vec<u32>>,
+    next: usize,
+    rng: ChaCha20Rng,
+}
+
+impl<'a> KeyRows<'a> {
+    pub(super) fn new(key: &'a SecretKey, kind: PartKind, level: usize) -> Option<KeyRows<'a>> {
+        let (params, n) = (key.params(), key.params().n());
+        let image = match kind {
+            PartKind::Relinearization => None,
+            // under the image of the inverse: the automorphism follows the switch and gives back the secret itself
+            PartKind::Galois(element) => Some(image(&key.secret, inverse(element, n))),
+            PartKind::ToSparse | PartKind::FromSparse => return None,
+        };
+        let primes = params.key_primes(level);
+        let mut under = Zeroizing::new(vec![0; primes.len() * n]);
+        let mut from = under.clone();
+        let specials = &params.primes()[params.chain().ciphertext_primes()..];
+        for ((&prime, under), from) in primes.iter().zip(under.chunks_exact_mut(n)).zip(from.chunks_exact_mut(n)) {
+            let modulus = params.primes()[prime];
+            let special = specials.iter().fold(1, |product, p| modulus.mul(product, p.q() % modulus.q()));
+            key.context.transformed(prime, &key.secret, from);
+            match &image {
+                Some(image) => key.context.transformed(prime, image, under),
+                None => {
+                    under.copy_from_slice(from);
+                    from.iter_mut().for_each(|s| *s = modulus.mul(*s, *s));
+                }
+            }
+            from.iter_mut().for_each(|word| *word = modulus.mul(*word, special));
+        }
+        let digits = params.digits(kind, level);
+        Some(KeyRows { key, kind, level, digits, primes, under, from, next: 0, rng: secret_generator() })
+    }
+}
+
+impl Iterator for KeyRows<'_> {
+    type Item = KeyRow;
+
+    fn next(&mut self) -> Option<KeyRow> {
+        let digit = self.digits.get(self.next)?;
+        let (params, n) = (self.key.params(), self.key.params().n());
+        let seed = public_bytes();
+        let noise = self.key.noise(&mut self.rng);
+        let (mut body, mut mask) = (vec![0; self.primes.len() * n], vec![0; n]);
+        let secrets = self.under.chunks_exact(n).zip(self.from.chunks_exact(n));
+        for ((&prime, (under, from)), row) in self.primes.iter().zip(secrets).zip(body.chunks_exact_mut(n)) {
+            self.key.context.transformed(prime, &noise, row);
+            ciphertext::fill_mask(params, &seed, xof::DOMAIN_SWITCHING_KEY, &[prime], &mut mask);
+            subtract_product(&self.key.context, prime, row, &mask, under);
+            // which primes a digit has is public
+            if digit.contains(&prime) {
+                let modulus = params.primes()[prime];
+                row.iter_mut().zip(from).for_each(|(word, &from)| *word = modulus.add(*word, from));
+            }
+        }
+        let (digit, digits) = (self.next as u8, self.digits.len() as u8);
+        self.next += 1;
+        Some(KeyRow { header: RowHeader { kind: self.kind, level: self.level as u8, digit, digits, seed }, body })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.digits.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for KeyRows<'_> {}
+
+/// Rotations to the left of which every other is made: the powers of two below the number of slots. With the opposite ones too
+/// (`signed`) a rotation takes about half as many.
+pub fn power_of_two_steps(params: &Params, signed: bool) -> Vec<i64> {
+    let powers = (0..params.slots().trailing_zeros()).map(|log| 1i64 << log);
+    // half a turn is its own opposite
+    let half = params.slots() as i64 / 2;
+    powers.flat_map(|step| if signed && step < half { vec![step, -step] } else { vec![step] }).collect()
+}
+
+/// The parts for rotations by these steps to the left, at a level; none for whole turns.
+pub fn rotations(params: &Params, steps: &[i64], level: usize) -> Vec<(PartKind, usize)> {
+    let elements = steps.iter().map(|&steps| rotation::element(params.n(), steps)).filter(|&element| element != 1);
+    elements.map(|element| (PartKind::Galois(element), level)).collect()
+}
+
+/// The inverse of an odd number modulo `2N`: its order divides `N / 2`.
+fn inverse(element: u32, n: usize) -> u32 {
+    assert!(element % 2 == 1 && (element as usize) < 2 * n, "{element} is no Galois element");
+    let modulus = 2 * n as u64;
+    (1..n / 2).fold(1, |power: u64, _| power * u64::from(element) % modulus) as u32
+}
+
+/// `s(X^element)`: where a coefficient goes, and its sign, are public.
+fn image(secret: &[i8], element: u32) -> Zeroizing<Vec<i8>> {
+    let mask = 2 * secret.len() - 1;
+    let mut out = Zeroizing::new(vec![0; secret.len()]);
+    for (i, &s) in secret.iter().enumerate() {
+        let power = i * element as usize & mask;
+        out[power & (mask >> 1)] = if power < secret.len() { s } else { -s };
+    }
+    out
+}

@@ -1,0 +1,305 @@
+//! The secret of one arithmetic key.
+
+use std::sync::Arc;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::Rng;
+use kernels::ckks::container;
+use kernels::ckks::encode::{Centred, Rounded};
+use kernels::ckks::{Ciphertext, Noise, Params, PartKind, PublicKey, SeededCiphertext, ciphertext};
+use kernels::container::Error;
+use kernels::security::ERROR_STD;
+use kernels::xof;
+use subtle::ConstantTimeEq;
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+use super::EncryptError;
+use super::context::Context;
+use super::key_rows::KeyRows;
+use crate::gaussian;
+use crate::secret_key::{are_ternary, secret_generator, ternary};
+
+/// The secret of one arithmetic key: a ternary polynomial. Encrypts and decrypts vectors of numbers, makes the other keys.
+/// Overwritten on drop.
+#[derive(Clone, ZeroizeOnDrop)]
+pub struct SecretKey {
+    #[zeroize(skip)]
+    pub(super) context: Arc<Context>,
+    #[zeroize(skip)]
+    fingerprint: [u8; 8],
+    /// `[N]`, each -1, 0 or 1.
+    pub(super) secret: Vec<i8>,
+}
+
+/// Numbers of a ciphertext, with what is known of their errors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decrypted {
+    /// `[N / 2]`.
+    pub values: Vec<f64>,
+    /// What the error of each stays below but with probability 2^-40, by the ciphertext's noise record.
+    pub error_bound: f64,
+    /// Bits behind the binary point that are right: `-log2` of the bound.
+    pub precision_bits: f64,
+}
+
+/// How much noise hides a result's own error before it is shared (eprint 2022/816). The error of a result is a linear function of the
+/// secret key: who sees exact results and their ciphertexts, as the server does, recovers the key (eprint 2020/1533).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flooding {
+    /// Results that are ever shared under this key.
+    pub results: u32,
+    /// Statistical bits: what one sees of the key has an advantage below `2^-bits`.
+    pub statistical_bits: u32,
+}
+
+impl Default for Flooding {
+    /// A thousand results, 30 bits: takes about 22 bits of precision.
+    fn default() -> Flooding {
+        Flooding { results: 1000, statistical_bits: 30 }
+    }
+}
+
+/// In constant time for keys of the same parameters.
+impl PartialEq for SecretKey {
+    fn eq(&self, other: &SecretKey) -> bool {
+        let public = self.params() == other.params() && self.fingerprint == other.fingerprint;
+        public && self.secret.ct_eq(&other.secret).into()
+    }
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretKey").field("params", self.params()).finish_non_exhaustive()
+    }
+}
+
+impl SecretKey {
+    /// A fresh key.
+    pub fn generate(params: &Params) -> SecretKey {
+        SecretKey::generate_from(params, &mut secret_generator())
+    }
+
+    /// A fresh key of this generator's words.
+    pub(crate) fn generate_from(params: &Params, rng: &mut ChaCha20Rng) -> SecretKey {
+        let secret = (0..params.n()).map(|_| ternary(rng.next_u32())).collect();
+        let mut fingerprint: [u8; 8] = public_bytes();
+        fingerprint[0] |= 1; // all zero is no name
+        SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret }
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &Params {
+        &self.context.params
+    }
+
+    /// The random name that this key, its other keys and its ciphertexts share.
+    pub fn fingerprint(&self) -> [u8; 8] {
+        self.fingerprint
+    }
+
+    /// A fresh encryption of `N / 2` numbers of magnitude up to `value_bound`, at the highest level.
+    ///
+    /// # Errors
+    /// A wrong count; a number above the bound or not finite; a bound without room.
+    pub fn encrypt(&self, values: &[f64], value_bound: f64) -> Result<SeededCiphertext, EncryptError> {
+        self.encrypt_at(self.params().level_max(), values, value_bound)
+    }
+
+    /// The same at a level, which makes a smaller ciphertext.
+    ///
+    /// # Errors
+    /// As [`SecretKey::encrypt`].
+    ///
+    /// # Panics
+    /// Above the highest level.
+    pub fn encrypt_at(&self, level: usize, values: &[f64], bound: f64) -> Result<SeededCiphertext, EncryptError> {
+        self.context.check(values, bound)?;
+        let plaintext = self.context.encode(values, bound, level)?;
+        Ok(self.encrypt_plaintext(level, &plaintext, bound))
+    }
+
+    /// `(-a s + e + m, a)`; `a` is of a seed that is public and drawn from the operating system by itself, `e` of a generator that
+    /// never touches it.
+    pub(crate) fn encrypt_plaintext(&self, level: usize, plaintext: &Rounded, value_bound: f64) -> SeededCiphertext {
+        let params = self.params();
+        let of_level = params.level(level);
+        let seed = public_bytes();
+        let noise = self.noise(&mut secret_generator());
+        let body = self.zero_encryption(&seed, xof::DOMAIN_NUMBERS, &of_level.primes, |prime, row| {
+            self.context.noisy_plaintext(prime, plaintext, &noise, row);
+        });
+        SeededCiphertext { level, scale: of_level.scale, noise: Noise::encrypt_secret(value_bound), seed, body }
+    }
+
+    /// The public key for a level, at which it encrypts.
+    ///
+    /// # Panics
+    /// Above the highest level.
+    pub fn public_key(&self, level: usize) -> PublicKey {
+        let seed = public_bytes();
+        let noise = self.noise(&mut secret_generator());
+        let primes = &self.params().level(level).primes;
+        let body = self.zero_encryption(&seed, xof::DOMAIN_PUBLIC_KEY, primes, |prime, row| {
+            self.context.transformed(prime, &noise, row);
+        });
+        PublicKey { params: self.params().clone(), fingerprint: self.fingerprint, level, seed, body }
+    }
+
+    /// The rows of a part of the evaluation key that serves levels up to `level`, one after another. `None` for the parts of
+    /// bootstrapping.
+    ///
+    /// # Panics
+    /// Above the highest level, and for what is no Galois element.
+    pub fn part(&self, kind: PartKind, level: usize) -> Option<KeyRows<'_>> {
+        KeyRows::new(self, kind, level)
+    }
+
+    /// The head and the rows of an evaluation key of these parts, by kind and level, as bytes in pieces: what a file or an upload is
+    /// made of. `None` for the parts of bootstrapping.
+    pub fn evaluation_key(&self, parts: &[(PartKind, usize)]) -> Option<impl Iterator<Item = Vec<u8>>> {
+        let params = self.params();
+        let rows: Option<Vec<KeyRows<'_>>> = parts.iter().map(|&(kind, level)| self.part(kind, level)).collect();
+        let head = container::write_key_head(params, self.fingerprint, parts);
+        let rows = rows?.into_iter().flatten().map(|row| container::write_row(params, &row));
+        Some(std::iter::once(head).chain(rows))
+    }
+
+    /// The numbers of a ciphertext, with the precision that its noise record promises. To keep: before they are shown to others, take
+    /// [`SecretKey::decrypt_to_share`].
+    ///
+    /// # Panics
+    /// When the words are not of the ciphertext's level.
+    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Decrypted {
+        self.decode(&self.phase(ciphertext), ciphertext.scale, ciphertext.noise)
+    }
+
+    /// The numbers with so much noise added that they tell nothing of the key to those who see the ciphertext.
+    ///
+    /// # Panics
+    /// When the words are not of the ciphertext's level.
+    pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Decrypted {
+        let Noise { variance, value_bound } = ciphertext.noise;
+        // the worst error of a coefficient, that of its floating-point number included
+        let worst = 8.7 * variance.sqrt() + value_bound * ciphertext.scale * f64::EPSILON;
+        let results = f64::from(flooding.results.max(1));
+        let std = (12.0 * results).sqrt() * (f64::from(flooding.statistical_bits) / 2.0).exp2() * worst;
+        let mut coefficients = self.phase(ciphertext);
+        let mut noise = Zeroizing::new(vec![0.0; coefficients.len()]);
+        gaussian::fill_real(&mut secret_generator(), std, &mut noise);
+        coefficients.iter_mut().zip(noise.iter()).for_each(|(coefficient, noise)| *coefficient += noise);
+        self.decode(&coefficients, ciphertext.scale, Noise { value_bound, variance: variance + std * std })
+    }
+
+    fn decode(&self, coefficients: &[f64], scale: f64, noise: Noise) -> Decrypted {
+        let n = self.params().n();
+        // one division by a public number
+        let unit = 1.0 / scale;
+        let slots = self.context.encoder.to_slots(coefficients);
+        let values = slots.iter().map(|slot| slot.re * unit).collect();
+        let (error_bound, precision_bits) = (noise.error_bound(n, scale), noise.precision_bits(n, scale));
+        Decrypted { values, error_bound, precision_bits }
+    }
+
+    /// The coefficients of `c0 + c1 s`, centred: from up to four of the primes, which hold every scale. For tests of the noise.
+    ///
+    /// # Panics
+    /// When the words are not of the ciphertext's level.
+    pub fn phase(&self, ciphertext: &Ciphertext) -> Zeroizing<Vec<f64>> {
+        let (params, n) = (self.params(), self.params().n());
+        let primes = &params.level(ciphertext.level).primes;
+        assert_eq!(ciphertext.words.len(), 2 * primes.len() * n, "a ciphertext of its level");
+        let (c0, c1) = ciphertext.words.split_at(primes.len() * n);
+        let mut places: Vec<usize> = (0..primes.len()).collect();
+        places.sort_by_key(|&place| std::cmp::Reverse(params.primes()[primes[place]].q()));
+        places.truncate(Centred::PRIMES_MAX);
+        let mut rows = Zeroizing::new(vec![0; places.len() * n]);
+        let mut secret = Zeroizing::new(vec![0; n]);
+        for (&place, row) in places.iter().zip(rows.chunks_exact_mut(n)) {
+            let ring = self.context.ring(primes[place]);
+            self.context.transformed(primes[place], &self.secret, &mut secret);
+            row.copy_from_slice(&c0[place * n..][..n]);
+            ring.multiply_add(row, &c1[place * n..][..n], &secret);
+            ring.inverse(row);
+        }
+        let moduli: Vec<_> = places.iter().map(|&place| params.primes()[primes[place]]).collect();
+        let centred = Centred::new(&moduli);
+        let number = |i: usize| {
+            let mut residues = [0; Centred::PRIMES_MAX];
+            residues.iter_mut().zip(rows.iter().skip(i).step_by(n)).for_each(|(residue, &word)| *residue = word);
+            centred.number(&residues[..moduli.len()])
+        };
+        Zeroizing::new((0..n).map(number).collect())
+    }
+
+    /// `-a s + what put writes`, `[primes][N]`, `a` of the seed.
+    fn zero_encryption(
+        &self,
+        seed: &[u8; 32],
+        domain: u32,
+        primes: &[usize],
+        put: impl Fn(usize, &mut [u32]),
+    ) -> Vec<u32> {
+        let n = self.params().n();
+        let mut body = vec![0; primes.len() * n];
+        let (mut mask, mut secret) = (vec![0; n], Zeroizing::new(vec![0; n]));
+        for (&prime, row) in primes.iter().zip(body.chunks_exact_mut(n)) {
+            put(prime, row);
+            ciphertext::fill_mask(self.params(), seed, domain, &[prime], &mut mask);
+            self.context.transformed(prime, &self.secret, &mut secret);
+            subtract_product(&self.context, prime, row, &mask, &secret);
+        }
+        body
+    }
+
+    /// Fresh noise for a polynomial.
+    pub(super) fn noise(&self, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i64>> {
+        noise(self.params().n(), rng)
+    }
+
+    /// Our container (docs/wire-format.md 15).
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(container::write_secret_key(self.params(), self.fingerprint, |out| {
+            out.reserve_exact(self.secret.len());
+            out.extend(self.secret.iter().map(|&s| s as u8));
+        }))
+    }
+
+    /// Reads our container.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<SecretKey, Error> {
+        let (params, fingerprint, secret) = container::open_secret_key(bytes)?;
+        let secret = secret.iter().map(|&s| s as i8).collect();
+        let key = SecretKey { context: Arc::new(Context::new(&params)), fingerprint, secret };
+        match are_ternary(&key.secret) {
+            true => Ok(key),
+            false => Err(Error::Malformed("a coefficient of the secret key is out of range".into())),
+        }
+    }
+}
+
+/// `row -= a b`, all transformed.
+pub(super) fn subtract_product(context: &Context, prime: usize, row: &mut [u32], a: &[u32], b: &[u32]) {
+    let modulus = context.ring(prime).modulus;
+    for ((row, &a), &b) in row.iter_mut().zip(a).zip(b) {
+        *row = modulus.sub(*row, modulus.mul(a, b));
+    }
+}
+
+/// Fresh noise for a polynomial of degree `n`.
+pub(super) fn noise(n: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<i64>> {
+    let mut noise = Zeroizing::new(vec![0; n]);
+    gaussian::fill(rng, ERROR_STD, &mut noise);
+    noise
+}
+
+/// Public randomness, from the operating system by itself.
+///
+/// # Panics
+/// When the operating system gives none.
+pub(super) fn public_bytes<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).expect("randomness from the operating system");
+    bytes
+}
