@@ -1,17 +1,15 @@
 //! Known answers of arithmetic, made by `tests/vectors/python/make_ckks_vectors.py` from the definitions alone: masks,
-//! transforms, key switches, products and rescaling, word by word.
+//! transforms, key switches, products and rescaling, word by word; encoding within one unit.
 
 use kernels::ckks::cpu::{Evaluator, LoadedPart};
-use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
+use kernels::ckks::encode::{Complex, Encoder};
+use kernels::ckks::{Level, Params, ParamsLiteral, PartKind, SecurityLevel};
 use kernels::cpu::Isa;
 use kernels::ring::Ring;
 use kernels::xof;
 use serde::{Deserialize, Serialize};
 
 use crate::unbase64;
-
-const DOMAIN_KEY: u32 = 4;
-const DOMAIN_CIPHERTEXT: u32 = 6;
 
 /// What the independent program is told of a parameter set.
 #[derive(Serialize, Deserialize, PartialEq)]
@@ -68,6 +66,7 @@ struct Answers {
     /// Of the evaluation keys that the set names.
     parts: Vec<PartAnswer>,
     operations: Vec<OperationAnswer>,
+    encodings: Vec<EncodingAnswer>,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +131,16 @@ enum Operation {
     },
 }
 
+/// Complex slots at the scale of a level, numbers in decimal that are exact when they are read.
+#[derive(Deserialize)]
+struct EncodingAnswer {
+    level: usize,
+    slots: Vec<[String; 2]>,
+    coefficients: Vec<i64>,
+    /// The slots of the coefficients.
+    decoded: Vec<[String; 2]>,
+}
+
 /// A polynomial: the masks of a ciphertext's seed, or words.
 #[derive(Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
@@ -164,7 +173,8 @@ impl Set {
         let GivenPart { digits, primes, .. } = &self.given.parts[part];
         let mut loaded = evaluator.room_for_part(digits, primes).expect("memory");
         for (digit, row) in self.answers.parts[part].rows.iter().enumerate() {
-            let masks: Rows = primes.iter().map(|&prime| self.mask(&row.seed, DOMAIN_KEY, prime)).collect();
+            let masks: Rows =
+                primes.iter().map(|&prime| self.mask(&row.seed, xof::DOMAIN_SWITCHING_KEY, prime)).collect();
             evaluator.load_row(&mut loaded, digit, [&words(&row.body), &masks.concat()]);
         }
         loaded
@@ -174,7 +184,7 @@ impl Set {
     fn operand(&self, evaluator: &Evaluator, level: usize, polynomials: &[Operand]) -> Rows {
         let primes = &self.params.level(level).primes;
         let rows = polynomials.iter().flat_map(|polynomial| match polynomial {
-            Operand::Seed(seed) => primes.iter().map(|&prime| self.mask(seed, DOMAIN_CIPHERTEXT, prime)).collect(),
+            Operand::Seed(seed) => primes.iter().map(|&prime| self.mask(seed, xof::DOMAIN_NUMBERS, prime)).collect(),
             Operand::Words(base64) => {
                 words(base64).chunks_exact(self.params.n()).map(<[u32]>::to_vec).collect::<Rows>()
             }
@@ -283,14 +293,53 @@ fn operations_have_the_words_of_the_independent_program_on_every_instruction_set
     }
 }
 
+#[test]
+fn encoding_agrees_with_the_independent_program_to_a_unit_and_decoding_to_doubles() {
+    for set in Set::all() {
+        let encoder = Encoder::new(set.params.n());
+        assert!(set.answers.encodings.iter().any(|answer| answer.slots.iter().any(|[_, im]| im != "0.0")));
+        for answer in &set.answers.encodings {
+            let Level { primes, log_modulus, scale } = set.params.level(answer.level);
+            let slots = complex(&answer.slots);
+            let encoded = encoder.encode(&slots, *scale, *log_modulus).expect("numbers that fit");
+            if slots.iter().all(|slot| slot.im == 0.0) {
+                let reals: Vec<f64> = slots.iter().map(|slot| slot.re).collect();
+                let of_reals = encoder.encode_reals(&reals, *scale, *log_modulus).expect("numbers that fit");
+                assert_eq!(of_reals.coefficients(), encoded.coefficients());
+            }
+            let errors_of = |&prime: &usize| {
+                let modulus = set.params.primes()[prime];
+                let mut residues = vec![0; set.params.n()];
+                encoded.residues(modulus, &mut residues);
+                let q = i64::from(modulus.q());
+                let differences = residues.iter().zip(&answer.coefficients).map(|(&x, y)| i64::from(x) - y);
+                differences.map(|error| (error + q / 2).rem_euclid(q) - q / 2).collect::<Vec<i64>>()
+            };
+            let errors = errors_of(&primes[0]);
+            assert!(errors.iter().all(|error| error.abs() <= 1), "{errors:?}");
+            assert!(primes.iter().all(|prime| errors_of(prime) == errors), "the same number modulo every prime");
+
+            let coefficients: Vec<f64> = answer.coefficients.iter().map(|&x| x as f64 / scale).collect();
+            for (slot, wanted) in encoder.to_slots(&coefficients).into_iter().zip(complex(&answer.decoded)) {
+                let error = f64::hypot(slot.re - wanted.re, slot.im - wanted.im);
+                assert!(error < f64::exp2(-44.0), "{error}");
+            }
+        }
+    }
+}
+
+fn complex(slots: &[[String; 2]]) -> Vec<Complex> {
+    let parse = |number: &String| number.parse().expect("a number");
+    slots.iter().map(|[re, im]| Complex::new(parse(re), parse(im))).collect()
+}
+
 fn all_given() -> Vec<Given> {
     serde_json::from_str(include_str!("ckks_params.json")).expect("the parameters' file")
 }
 
 /// What these parameters are, with the same evaluation keys.
 fn given_of(params: &Params, given: &Given) -> Given {
-    let level =
-        |level: &kernels::ckks::Level| GivenLevel { primes: level.primes.clone(), scale: format!("{}", level.scale) };
+    let level = |level: &Level| GivenLevel { primes: level.primes.clone(), scale: format!("{}", level.scale) };
     let part = |&GivenPart { element, level, own_digits, ref digits, .. }: &GivenPart| GivenPart {
         element,
         level,

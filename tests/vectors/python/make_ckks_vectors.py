@@ -7,7 +7,9 @@ import json
 import math
 import pathlib
 import struct
+from decimal import Decimal
 
+import ckks_encode
 from ckks_arithmetic import (
     DOMAIN_CIPHERTEXT,
     DOMAIN_KEY,
@@ -69,6 +71,7 @@ class SetAnswers:
             "transforms": [self.transform(prime) for prime in primes],
             "parts": [self.part(key) for key in self.keys],
             "operations": list(self.operations()),
+            "encodings": list(self.encodings()),
         }
 
     # ---- inputs
@@ -221,6 +224,34 @@ class SetAnswers:
         result = [reduce(times(x, factor), self.scheme.modulus(level)) for x in (a0[1], a1[1])]
         answer = {"op": "multiply_integer", "level": level, "factor": str(factor)}
         return {**answer, "a": [a0[0], a1[0]], **self.result(result, level)}
+
+    def encodings(self):
+        """Real slots, complex slots, one slot alone, and large slots, at the scale of the highest and the lowest
+        level."""
+        count = self.n // 2
+        for level in (len(self.scheme.levels) - 1, 0):
+            draw = self.bytes(f"slots {level}", 8 * self.n)
+            numbers = [x / 2**62 for (x,) in struct.iter_unpack("<q", draw)]
+            yield self.encoding(level, numbers[:count])
+            yield self.encoding(level, numbers[:count], numbers[count:])
+            yield self.encoding(level, [0.0] * 3 + [1.0] + [0.0] * (count - 4))
+            yield self.encoding(level, [16.0 * x for x in numbers[count:]])
+
+    def encoding(self, level, real, imaginary=None):
+        imaginary = imaginary or [0.0] * len(real)
+        scale = Decimal(float(self.given["levels"][level]["scale"]))
+        slots = [(Decimal(x), Decimal(y)) for x, y in zip(real, imaginary)]
+        coefficients = [int(x.to_integral_value()) for x in ckks_encode.encode(slots, scale, self.n)]
+        decoded = ckks_encode.decode(coefficients, scale)
+        # each coefficient is rounded by half a unit at most
+        for slot, back in zip(slots, decoded):
+            assert all(abs(x - y) * scale <= Decimal(self.n) / 2 for x, y in zip(slot, back))
+        return {
+            "level": level,
+            "slots": [[repr(x), repr(y)] for x, y in zip(real, imaginary)],
+            "coefficients": coefficients,
+            "decoded": [[repr(float(x)), repr(float(y))] for x, y in decoded],
+        }
 
     # ---- of results
 
