@@ -14,6 +14,7 @@ mod chebyshev;
 mod factors;
 
 use super::encode::Complex;
+use super::noise::Noise;
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
 use super::plan::{PlanBuilder, Value};
@@ -84,7 +85,7 @@ const COSINE: [f64; 31] = [
 /// The parts of a key that a bootstrap needs, with the level each is needed at.
 pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     let mut builder = PlanBuilder::new(params);
-    let input = builder.input(0, params.level(0).scale);
+    let input = builder.input(0, params.level(0).scale, Noise::encrypt_secret(1.0));
     let output = refresh(&mut builder, &Plaintexts::new(params), input);
     builder.finish(&[output]).parts()
 }
@@ -99,7 +100,7 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     assert!(top == params.level_max() + LEVELS, "parameters with levels for bootstrapping");
     let bottom = params.level(0).scale;
     let value = if builder.level(value) > 0 { builder.lower(value, 0, bottom) } else { value };
-    let message_scale = builder.scale(value);
+    let (message_scale, before) = (builder.scale(value), builder.noise(value));
     let q0 = params.level(0).log_modulus.exp2();
     // (1), (2), (3)
     let sparse = builder.switch(value, PartKind::ToSparse);
@@ -130,7 +131,19 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     // (6)
     let forward = factors::factors(params.slots(), FACTORS, false);
     let scale = params.level(params.level_max()).scale;
-    transform(builder, plaintexts, remainders, &forward, 1.0, scale)
+    let fresh = transform(builder, plaintexts, remainders, &forward, 1.0, scale);
+    // what was lost before stays lost, and the circuit's own error comes to it
+    let kept = before.multiply_number(scale / message_scale).variance;
+    let own = before.bootstrap(&params, scale, precision_bits(&params)).variance;
+    builder.set_noise(fresh, Noise { value_bound: before.value_bound, variance: kept + own });
+    fresh
+}
+
+/// Bits of a bootstrap's precision in the worst slot of numbers up to 1, measured less two: the error is that of the sine and of the scales,
+/// which no formula of steps tells.
+fn precision_bits(params: &Params) -> f64 {
+    let of_scale = f64::from(params.scale_bits_effective()) - 20.0;
+    of_scale.min(17.0)
 }
 
 /// `sin(2 pi 16 y)` of each slot `y`.
@@ -146,8 +159,8 @@ fn remainder(builder: &mut PlanBuilder, y: Value) -> Value {
 
 fn times_i(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> Value {
     let level = builder.level(value);
-    let unit = builder.plain(level, plaintexts.imaginary_unit(level));
-    builder.multiply_plain(value, unit, 1.0)
+    let unit = builder.plain(level, plaintexts.imaginary_unit(level), 1.0, 1.0);
+    builder.multiply_plain(value, unit)
 }
 
 /// Matrix factors one after another, a level each, times `share` each; the scale goes to `scale` in equal steps.
@@ -208,8 +221,8 @@ fn multiply(
             let mut values: Vec<Complex> = diagonal.iter().map(|&value| value * share).collect();
             values.rotate_right(back.rem_euclid(slots) as usize);
             let words = plaintexts.encode(&values, level, scale).expect("a matrix of small numbers");
-            let plain = builder.plain(level, words);
-            let term = builder.multiply_plain(turned[baby], plain, scale);
+            let plain = builder.plain(level, words, scale, 1.0);
+            let term = builder.multiply_plain(turned[baby], plain);
             sum = Some(match sum {
                 None => term,
                 Some(sum) => builder.add(sum, term),

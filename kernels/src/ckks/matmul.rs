@@ -42,14 +42,14 @@ pub fn mask(slots: usize) -> Vec<f64> {
 }
 
 /// The product, [`LEVELS`] levels below the operands and at the default scale there. `rotate` rotates to the left; `mask` is [`mask`] at
-/// the level below the operands', at the scale it is given with.
+/// the level below the operands'.
 ///
 /// # Panics
 /// When the operands are of different levels, or of too low ones.
 pub fn multiply(
     builder: &mut PlanBuilder,
     [matrix, vector]: [Value; 2],
-    mask: (Plain, f64),
+    mask: Plain,
     mut rotate: impl FnMut(&mut PlanBuilder, Value, i64) -> Value,
 ) -> Value {
     let slots = builder.params().slots();
@@ -68,7 +68,7 @@ pub fn multiply(
     // (3) sum
     let sums = sum.iter().fold(product, |sum, &steps| rotated_sum(builder, sum, steps));
     // (4) mask
-    let masked = builder.multiply_plain(sums, mask.0, mask.1);
+    let masked = builder.multiply_plain(sums, mask);
     let masked = builder.rescale(masked);
     // (5) gather
     gather.iter().fold(masked, |sum, &steps| rotated_sum(builder, sum, steps))

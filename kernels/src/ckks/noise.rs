@@ -64,9 +64,13 @@ impl Noise {
     }
 
     /// Of a product with a whole number.
-    pub fn multiply_integer(self, factor: i64) -> Noise {
-        let factor = (factor as f64).abs();
-        Noise { value_bound: self.value_bound * factor, variance: self.variance * square(factor) }
+    pub fn multiply_number(self, factor: f64) -> Noise {
+        Noise { value_bound: self.value_bound * factor.abs(), variance: self.variance * square(factor) }
+    }
+
+    /// Where each slot is off by so much besides, in units of 1.
+    pub fn deviate(self, by: f64, n: usize) -> Noise {
+        Noise { variance: self.variance + 2.0 * square(by) / n as f64, ..self }
     }
 
     /// Of the negative.
@@ -103,15 +107,15 @@ impl Noise {
     }
 
     /// After a multiplication by `factor` and a division to the level `to` below ([`super::Chain::divisor`]).
-    pub fn rescale(self, params: &Params, level: usize, to: usize, factor: u64) -> Noise {
-        let factor = factor as f64 / params.chain().divisor(level, to);
+    pub fn rescale(self, params: &Params, level: usize, to: usize, factor: f64) -> Noise {
+        let factor = factor / params.chain().divisor(level, to);
         Noise { variance: self.variance * square(factor) + rounding_variance(params.n()), ..self }
     }
 
     /// Of a product that is relinearized and rescaled to the level `to` in one division.
     pub fn relinearize_rescale(self, params: &Params, key_level: usize, level: usize, to: usize) -> Noise {
         let switched = key_switch_variance(params, PartKind::Relinearization, key_level, level);
-        Noise { variance: self.variance + switched, ..self }.rescale(params, level, to, 1)
+        Noise { variance: self.variance + switched, ..self }.rescale(params, level, to, 1.0)
     }
 
     /// After primes were dropped without a division: a lower level, the same scale.
@@ -232,7 +236,7 @@ mod tests {
             let scale = |level: usize| params.level(level).scale;
             for fresh in [Noise::encrypt_secret(1.0), Noise::encrypt_public(n, 1.0)] {
                 assert_eq!(fresh.budget(&params, 3, scale(3)).percent, 100.0);
-                let lower = fresh.rescale(&params, 3, 1, 1).budget(&params, 1, scale(1));
+                let lower = fresh.rescale(&params, 3, 1, 1.0).budget(&params, 1, scale(1));
                 assert!(lower.percent < 34.0 && lower.percent > 30.0 && lower.levels_remaining == 1, "{lower:?}");
                 assert_eq!(fresh.budget(&params, 0, scale(0)).percent, 0.0, "no further product");
                 let bounded = |value_bound: f64| Noise { value_bound, ..fresh };

@@ -4,7 +4,12 @@
 //! device runs: a matrix product or a bootstrap is a plan of many levels, and so takes turns with the work of others, can be
 //! cancelled, and can begin again.
 
+mod builder;
+
+use super::noise::Noise;
 use super::params::{Params, PartKind};
+use builder::{Node, PlainNode};
+pub use builder::{PlanBuilder, same_scale};
 
 /// Scales that differ by less than this part of themselves are one: the difference of rounding.
 pub const SCALE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
@@ -100,197 +105,6 @@ impl Step {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Node {
-    /// None: an input.
-    step: Option<Step>,
-    level: usize,
-    scale: f64,
-}
-
-/// A plaintext with its words.
-#[derive(Clone, Debug)]
-struct PlainNode {
-    level: usize,
-    /// `[primes of the level][N]`, in the order of [`crate::ring::Ring::forward`].
-    words: Vec<u32>,
-}
-
-/// Collects what a plan computes.
-///
-/// # Panics
-/// Its methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than rounding: callers
-/// check what comes from outside before.
-pub struct PlanBuilder {
-    params: Params,
-    nodes: Vec<Node>,
-    inputs: Vec<Value>,
-    plains: Vec<PlainNode>,
-}
-
-impl PlanBuilder {
-    /// Of nothing yet.
-    pub fn new(params: &Params) -> PlanBuilder {
-        PlanBuilder { params: params.clone(), nodes: Vec::new(), inputs: Vec::new(), plains: Vec::new() }
-    }
-
-    /// The parameters.
-    pub fn params(&self) -> &Params {
-        &self.params
-    }
-
-    /// The level of a value.
-    pub fn level(&self, value: Value) -> usize {
-        self.nodes[value.0].level
-    }
-
-    /// The exact scale of a value.
-    pub fn scale(&self, value: Value) -> f64 {
-        self.nodes[value.0].scale
-    }
-
-    /// The next ciphertext that is given.
-    pub fn input(&mut self, level: usize, scale: f64) -> Value {
-        assert!(level <= self.params.raised_level(), "a level of the parameters");
-        let value = self.push(None, level, scale);
-        self.inputs.push(value);
-        value
-    }
-
-    /// A plaintext: `[primes of the level][N]` words in the order of [`crate::ring::Ring::forward`].
-    pub fn plain(&mut self, level: usize, words: Vec<u32>) -> Plain {
-        assert_eq!(words.len(), self.params.level(level).primes.len() * self.params.n(), "a row a prime of the level");
-        self.plains.push(PlainNode { level, words });
-        Plain(self.plains.len() - 1)
-    }
-
-    /// `a + b`, of one level and scale.
-    pub fn add(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale) = self.same(a, b);
-        self.push(Some(Step::Add(a, b)), level, scale)
-    }
-
-    /// `a - b`, of one level and scale.
-    pub fn sub(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale) = self.same(a, b);
-        self.push(Some(Step::Sub(a, b)), level, scale)
-    }
-
-    /// `-a`.
-    pub fn negate(&mut self, a: Value) -> Value {
-        self.multiply_integer(a, -1)
-    }
-
-    /// `a + plain`: the plaintext has the ciphertext's scale.
-    pub fn add_plain(&mut self, a: Value, plain: Plain) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        assert_eq!(self.plains[plain.0].level, level, "a plaintext of the ciphertext's level");
-        self.push(Some(Step::AddPlain(a, plain)), level, scale)
-    }
-
-    /// `a plain`, of the product of the scales.
-    pub fn multiply_plain(&mut self, a: Value, plain: Plain, plain_scale: f64) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        assert_eq!(self.plains[plain.0].level, level, "a plaintext of the ciphertext's level");
-        self.push(Some(Step::MultiplyPlain(a, plain)), level, scale * plain_scale)
-    }
-
-    /// `a` times a whole number, at `a`'s scale.
-    pub fn multiply_integer(&mut self, a: Value, factor: i128) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        self.push(Some(Step::MultiplyInteger(a, factor)), level, scale)
-    }
-
-    /// `a` times a number that is the same for every slot, rounded to a multiple of `1 / by`: at `by` times `a`'s scale.
-    pub fn multiply_constant(&mut self, a: Value, constant: f64, by: f64) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        let factor = (constant * by).round() as i128;
-        self.push(Some(Step::MultiplyInteger(a, factor)), level, scale * by)
-    }
-
-    /// `a` and a number that is the same for every slot, rounded to a unit of `a`'s scale.
-    pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        self.push(Some(Step::AddInteger(a, (constant * scale).round() as i128)), level, scale)
-    }
-
-    /// `a b` at their level, of the product of their scales.
-    pub fn multiply(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale) = (self.level(a), self.scale(a) * self.scale(b));
-        assert_eq!(level, self.level(b), "factors of one level");
-        self.push(Some(Step::Multiply { a, b, to: level }), level, scale)
-    }
-
-    /// `a b` at the level below, rescaled.
-    pub fn multiply_rescaled(&mut self, a: Value, b: Value) -> Value {
-        let (level, scale) = (self.level(a), self.scale(a) * self.scale(b));
-        assert!(level == self.level(b) && level > 0, "factors of one level above 0");
-        let scale = scale / self.params.chain().divisor(level, level - 1);
-        self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale)
-    }
-
-    /// `a` at the level below, its scale divided by what the levels differ in.
-    pub fn rescale(&mut self, a: Value) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        assert!(level > 0, "level 0 has none below");
-        let scale = scale / self.params.chain().divisor(level, level - 1);
-        self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale)
-    }
-
-    /// `a` at a lower level, brought to `scale`: exactly but for the rounding of a whole factor of some 40 bits, so that the
-    /// result's own scale differs from it in as small a part.
-    pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
-        let Node { level, scale: before, .. } = self.nodes[a.0];
-        assert!(to < level, "a lower level");
-        let divisor = self.params.chain().divisor(level, to);
-        let factor = (scale * divisor / before).round().max(1.0);
-        assert!(factor < (1u128 << 120) as f64, "a scale that the levels between have room for");
-        self.push(Some(Step::Divide { a, to, factor: factor as u128 }), to, before * factor / divisor)
-    }
-
-    /// `a(X^element)`.
-    pub fn automorphism(&mut self, a: Value, element: u32) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        self.push(Some(Step::Automorphism { a, element }), level, scale)
-    }
-
-    /// The residues of `a`, of level 0, at the highest level of the chain.
-    pub fn raise(&mut self, a: Value) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        assert_eq!(level, 0, "level 0 is raised");
-        let top = self.params.raised_level();
-        self.push(Some(Step::Raise(a)), top, scale)
-    }
-
-    /// `a` under another secret.
-    pub fn switch(&mut self, a: Value, kind: PartKind) -> Value {
-        let Node { level, scale, .. } = self.nodes[a.0];
-        self.push(Some(Step::Switch { a, kind }), level, scale)
-    }
-
-    /// Reads a value at another scale: its numbers change as much, and nothing is computed.
-    pub fn read_at(&mut self, value: Value, scale: f64) {
-        self.nodes[value.0].scale = scale;
-    }
-
-    /// The plan that computes these values.
-    pub fn finish(self, outputs: &[Value]) -> Plan {
-        Plan::of(self, outputs)
-    }
-
-    fn same(&self, a: Value, b: Value) -> (usize, f64) {
-        let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
-        assert_eq!(a.level, b.level, "terms of one level");
-        assert!((a.scale / b.scale - 1.0).abs() < SCALE_TOLERANCE, "terms of one scale: {} and {}", a.scale, b.scale);
-        (a.level, a.scale)
-    }
-
-    fn push(&mut self, step: Option<Step>, level: usize, scale: f64) -> Value {
-        self.nodes.push(Node { step, level, scale });
-        Value(self.nodes.len() - 1)
-    }
-}
-
 /// A value of a plan with its place.
 #[derive(Clone, Debug)]
 pub struct PlannedValue {
@@ -298,6 +112,8 @@ pub struct PlannedValue {
     pub level: usize,
     /// Its exact scale.
     pub scale: f64,
+    /// Bounds on its numbers and its error.
+    pub noise: Noise,
     /// Slots of its rows, `[2][primes of the level]`. Empty: nothing reads it.
     pub slots: Vec<u32>,
 }
@@ -333,7 +149,7 @@ pub struct Plan {
 
 impl Plan {
     fn of(builder: PlanBuilder, outputs: &[Value]) -> Plan {
-        let PlanBuilder { params, nodes, inputs, plains } = builder;
+        let PlanBuilder { params, nodes, inputs, plains, .. } = builder;
         let needed = needed(&nodes, outputs);
         // the step level of each value: inputs have none
         let mut depths = vec![0; nodes.len()];
@@ -387,7 +203,9 @@ impl Plan {
             level_ends.push(steps.len());
         }
         let values = nodes.iter().zip(slots);
-        let values = values.map(|(node, slots)| PlannedValue { level: node.level, scale: node.scale, slots }).collect();
+        let values = values
+            .map(|(node, slots)| PlannedValue { level: node.level, scale: node.scale, noise: node.noise, slots })
+            .collect();
         Plan {
             params,
             values,
@@ -522,6 +340,8 @@ mod tests {
     use super::*;
     use crate::ckks::{ParamsLiteral, SecurityLevel};
 
+    const NOISE: Noise = Noise { value_bound: 1.0, variance: 10.0 };
+
     fn params() -> Params {
         let security = SecurityLevel::Testing;
         Params::new(ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 3, security, bootstrap: false })
@@ -533,7 +353,7 @@ mod tests {
         let params = params();
         let mut builder = PlanBuilder::new(&params);
         let scale = params.level(3).scale;
-        let inputs: Vec<Value> = (0..4).map(|_| builder.input(3, scale)).collect();
+        let inputs: Vec<Value> = (0..4).map(|_| builder.input(3, scale, NOISE)).collect();
         let mut values = inputs.clone();
         // squares, sums and rotations of what came before
         for i in 0..6 {
@@ -582,7 +402,7 @@ mod tests {
     fn a_plan_names_the_parts_of_the_key_it_needs_and_what_its_steps_cost() {
         let params = params();
         let mut builder = PlanBuilder::new(&params);
-        let a = builder.input(2, params.level(2).scale);
+        let a = builder.input(2, params.level(2).scale, NOISE);
         let turned = builder.automorphism(a, 25);
         let product = builder.multiply_rescaled(a, turned);
         let plan = builder.finish(&[product]);
@@ -597,7 +417,7 @@ mod tests {
         let params = params();
         for to in 0..3 {
             let mut builder = PlanBuilder::new(&params);
-            let a = builder.input(3, params.level(3).scale);
+            let a = builder.input(3, params.level(3).scale, NOISE);
             let low = builder.lower(a, to, params.level(to).scale);
             assert!((builder.scale(low) / params.level(to).scale - 1.0).abs() < 1e-11, "level {to}");
         }
@@ -608,7 +428,7 @@ mod tests {
     fn terms_of_different_scales_are_not_added() {
         let params = params();
         let mut builder = PlanBuilder::new(&params);
-        let (a, b) = (builder.input(2, 1e12), builder.input(2, 1.001e12));
+        let (a, b) = (builder.input(2, 1e12, NOISE), builder.input(2, 1.001e12, NOISE));
         builder.add(a, b);
     }
 }

@@ -144,6 +144,7 @@ impl Powers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ckks::noise::Noise;
     use crate::ckks::plan::{Plan, Step};
     use crate::ckks::{Params, ParamsLiteral, SecurityLevel};
 
@@ -152,7 +153,7 @@ mod tests {
         let literal = ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 7, security, bootstrap: false };
         let params = Params::new(literal).unwrap();
         let mut builder = PlanBuilder::new(&params);
-        let x = builder.input(7, params.level(7).scale);
+        let x = builder.input(7, params.level(7).scale, Noise::encrypt_secret(1.0));
         let value = evaluate(&mut builder, x, coefficients);
         builder.finish(&[value])
     }

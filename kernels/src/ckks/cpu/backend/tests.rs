@@ -3,11 +3,14 @@
 use super::*;
 use crate::backend::Backend;
 use crate::ckks::encode::{Complex, Encoder};
+use crate::ckks::noise::Noise;
 use crate::ckks::plaintexts::Plaintexts;
 use crate::ckks::plan::PlanBuilder;
 use crate::ckks::toy::{Toy, ToyCiphertext};
 use crate::ckks::{SecurityLevel, bootstrap, matmul, polynomial, rotation};
 use crate::ring::Ring;
+
+const FRESH: Noise = Noise { value_bound: 1.0, variance: 10.5 };
 
 fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
     let security = SecurityLevel::Testing;
@@ -67,7 +70,7 @@ fn polynomials_of_encrypted_numbers_are_those_of_the_numbers() {
         for count in if n == 64 { vec![1, 2, 3, 8, 17, 63, 64, 65] } else { vec![8] } {
             let coefficients: Vec<f64> = (0..count).map(|i| ((i * 37 % 19) as f64 - 9.0) / 9.5).collect();
             let mut builder = PlanBuilder::new(&params);
-            let input = builder.input(7, x.scale);
+            let input = builder.input(7, x.scale, FRESH);
             let value = polynomial::evaluate(&mut builder, input, &coefficients);
             let plan = builder.finish(&[value]);
             let found = run(&mut toy, &plan, &[&x]).remove(0);
@@ -75,7 +78,8 @@ fn polynomials_of_encrypted_numbers_are_those_of_the_numbers() {
             let expected: Vec<f64> =
                 values.iter().map(|x| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)).collect();
             let error = worst(&toy.decrypt(&found), &expected);
-            assert!(error < (14.0 - f64::from(scale_bits)).exp2() * n as f64, "N {n}, {count} coefficients: {error}");
+            let bound = plan.outputs().next().unwrap().noise.error_bound(n, found.scale);
+            assert!(error < bound && bound < 1e-3, "N {n}, {count} coefficients: {error}, bound {bound}");
         }
     }
 }
@@ -94,7 +98,7 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
     let exact: Vec<u32> = matmul::rotations(slots).into_iter().map(|steps| rotation::element(n, steps)).collect();
     for elements in [exact, powers] {
         let mut builder = PlanBuilder::new(&params);
-        let operands = inputs.each_ref().map(|input| builder.input(input.level, input.scale));
+        let operands = inputs.each_ref().map(|input| builder.input(input.level, input.scale, FRESH));
         // so that the masked value has the default scale after it is rescaled
         let scale = params.level(1).scale * params.chain().divisor(2, 1) / params.level(2).scale;
         let rounded = Encoder::new(n).encode_reals(&matmul::mask(slots), scale, params.level(2).log_modulus).unwrap();
@@ -104,18 +108,19 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
             Ring::new(params.primes()[prime], n).forward(&mut row);
             row
         });
-        let mask = builder.plain(2, words.collect());
+        let mask = builder.plain(2, words.collect(), scale, 1.0);
         let rotate = |builder: &mut PlanBuilder, value, steps| {
             let path = rotation::path(n, steps, &elements).unwrap();
             path.into_iter().fold(value, |value, element| builder.automorphism(value, element))
         };
-        let product = matmul::multiply(&mut builder, operands, (mask, scale), rotate);
+        let product = matmul::multiply(&mut builder, operands, mask, rotate);
         let plan = builder.finish(&[product]);
         let found = run(&mut toy, &plan, &inputs.each_ref()).remove(0);
         assert_eq!(found.level, 1);
         assert!((found.scale / params.level(1).scale - 1.0).abs() < 1e-9);
         let error = worst(&toy.decrypt(&found)[..d], &expected);
-        assert!(error < 1e-6, "{error}");
+        let bound = plan.outputs().next().unwrap().noise.error_bound(n, found.scale);
+        assert!(error < bound && bound < 1e-3, "{error}, bound {bound}");
     }
 }
 
@@ -130,7 +135,7 @@ fn a_bootstrapped_ciphertext_has_its_numbers_and_the_level_of_a_fresh_one() {
         for level in [0, 2] {
             let x = toy.encrypt_reals(&values, level);
             let mut builder = PlanBuilder::new(&params);
-            let input = builder.input(level, x.scale);
+            let input = builder.input(level, x.scale, FRESH);
             let refreshed = bootstrap::refresh(&mut builder, &Plaintexts::new(&params), input);
             let plan = builder.finish(&[refreshed]);
             let found = run(&mut toy, &plan, &[&x]).remove(0);
@@ -138,6 +143,8 @@ fn a_bootstrapped_ciphertext_has_its_numbers_and_the_level_of_a_fresh_one() {
             assert!((found.scale / params.level(4).scale - 1.0).abs() < 1e-9);
             let error = worst(&toy.decrypt(&found), &values);
             assert!(error < (-precision_bits).exp2(), "N {n}, scale {scale_bits}: {error}");
+            let bound = plan.outputs().next().unwrap().noise.error_bound(n, found.scale);
+            assert!(error < bound && bound < 0.01, "{error}, bound {bound}");
         }
     }
 }

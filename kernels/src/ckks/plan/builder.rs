@@ -1,0 +1,242 @@
+//! Collects what a plan computes, and what is known of every value on the way.
+
+use super::{Plain, Plan, SCALE_TOLERANCE, Step, Value};
+use crate::ckks::noise::Noise;
+use crate::ckks::params::{Params, PartKind};
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// None: an input.
+    pub(super) step: Option<Step>,
+    pub(super) level: usize,
+    pub(super) scale: f64,
+    pub(super) noise: Noise,
+}
+
+/// A plaintext with its words.
+#[derive(Clone, Debug)]
+pub(super) struct PlainNode {
+    pub(super) level: usize,
+    /// `[primes of the level][N]`, in the order of [`crate::ring::Ring::forward`].
+    pub(super) words: Vec<u32>,
+    scale: f64,
+    value_bound: f64,
+}
+
+/// Collects what a plan computes. Errors are taken to depend on each other, so the noise of a result is an upper estimate.
+///
+/// # Panics
+/// Its methods panic on values of another plan, on levels that do not fit, and on scales that differ by more than rounding: callers
+/// check what comes from outside before.
+pub struct PlanBuilder {
+    pub(super) params: Params,
+    pub(super) nodes: Vec<Node>,
+    pub(super) inputs: Vec<Value>,
+    pub(super) plains: Vec<PlainNode>,
+    /// Level of the key's parts: their digits are those of this level.
+    key_level: usize,
+}
+
+impl PlanBuilder {
+    /// Of nothing yet.
+    pub fn new(params: &Params) -> PlanBuilder {
+        let key_level = params.raised_level();
+        PlanBuilder { params: params.clone(), nodes: Vec::new(), inputs: Vec::new(), plains: Vec::new(), key_level }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The level of a value.
+    pub fn level(&self, value: Value) -> usize {
+        self.nodes[value.0].level
+    }
+
+    /// The exact scale of a value.
+    pub fn scale(&self, value: Value) -> f64 {
+        self.nodes[value.0].scale
+    }
+
+    /// Bounds on a value's numbers and error.
+    pub fn noise(&self, value: Value) -> Noise {
+        self.nodes[value.0].noise
+    }
+
+    /// The next ciphertext that is given.
+    pub fn input(&mut self, level: usize, scale: f64, noise: Noise) -> Value {
+        assert!(level <= self.params.raised_level(), "a level of the parameters");
+        let value = self.push(None, level, scale, noise);
+        self.inputs.push(value);
+        value
+    }
+
+    /// A plaintext of this scale and of values up to `value_bound`: `[primes of the level][N]` words in the order of
+    /// [`crate::ring::Ring::forward`].
+    pub fn plain(&mut self, level: usize, words: Vec<u32>, scale: f64, value_bound: f64) -> Plain {
+        assert_eq!(words.len(), self.params.level(level).primes.len() * self.params.n(), "a row a prime of the level");
+        self.plains.push(PlainNode { level, words, scale, value_bound });
+        Plain(self.plains.len() - 1)
+    }
+
+    /// `a + b`, of one level and scale.
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale, noise) = self.sum(a, b);
+        self.push(Some(Step::Add(a, b)), level, scale, noise)
+    }
+
+    /// `a - b`, of one level and scale.
+    pub fn sub(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale, noise) = self.sum(a, b);
+        self.push(Some(Step::Sub(a, b)), level, scale, noise)
+    }
+
+    /// `-a`.
+    pub fn negate(&mut self, a: Value) -> Value {
+        self.multiply_integer(a, -1)
+    }
+
+    /// `a + plain`: the plaintext has the ciphertext's level and scale.
+    pub fn add_plain(&mut self, a: Value, plain: Plain) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
+        assert!(of_plain == level && same_scale(scale, plain_scale), "a plaintext of the ciphertext's level and scale");
+        self.push(Some(Step::AddPlain(a, plain)), level, scale, noise.add_plain(value_bound))
+    }
+
+    /// `a plain`, of the product of the scales.
+    pub fn multiply_plain(&mut self, a: Value, plain: Plain) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let PlainNode { level: of_plain, scale: plain_scale, value_bound, .. } = self.plains[plain.0];
+        assert_eq!(of_plain, level, "a plaintext of the ciphertext's level");
+        let noise = noise.multiply_plain(scale, plain_scale, value_bound);
+        self.push(Some(Step::MultiplyPlain(a, plain)), level, scale * plain_scale, noise)
+    }
+
+    /// `a` times a whole number, at `a`'s scale.
+    pub fn multiply_integer(&mut self, a: Value, factor: i128) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        self.push(Some(Step::MultiplyInteger(a, factor)), level, scale, noise.multiply_number(factor as f64))
+    }
+
+    /// `a` times a number that is the same for every slot, rounded to a multiple of `1 / by`: at `by` times `a`'s scale.
+    pub fn multiply_constant(&mut self, a: Value, constant: f64, by: f64) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let factor = (constant * by).round();
+        let scaled = noise.multiply_number(factor);
+        // what the rounded factor differs by
+        let off = (constant * by - factor).abs();
+        let rounded = scaled.deviate(off * scale * noise.value_bound, self.params.n());
+        let noise = Noise { value_bound: noise.value_bound * constant.abs(), ..rounded };
+        self.push(Some(Step::MultiplyInteger(a, factor as i128)), level, scale * by, noise)
+    }
+
+    /// `a` and a number that is the same for every slot, rounded to a unit of `a`'s scale.
+    pub fn add_constant(&mut self, a: Value, constant: f64) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let number = (constant * scale).round() as i128;
+        self.push(Some(Step::AddInteger(a, number)), level, scale, noise.add_plain(constant.abs()))
+    }
+
+    /// `a b` at their level, of the product of their scales.
+    pub fn multiply(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale, noise) = self.product(a, b);
+        let noise = noise.key_switch(&self.params, PartKind::Relinearization, self.key_level, level);
+        self.push(Some(Step::Multiply { a, b, to: level }), level, scale, noise)
+    }
+
+    /// `a b` at the level below, rescaled.
+    pub fn multiply_rescaled(&mut self, a: Value, b: Value) -> Value {
+        let (level, scale, noise) = self.product(a, b);
+        assert!(level > 0, "factors of a level above 0");
+        let scale = scale / self.params.chain().divisor(level, level - 1);
+        let noise = noise.relinearize_rescale(&self.params, self.key_level, level, level - 1);
+        self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale, noise)
+    }
+
+    /// `a` at the level below, its scale divided by what the levels differ in.
+    pub fn rescale(&mut self, a: Value) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        assert!(level > 0, "level 0 has none below");
+        let scale = scale / self.params.chain().divisor(level, level - 1);
+        let noise = noise.rescale(&self.params, level, level - 1, 1.0);
+        self.push(Some(Step::Divide { a, to: level - 1, factor: 1 }), level - 1, scale, noise)
+    }
+
+    /// `a` at a lower level, brought to `scale`: exactly but for the rounding of a whole factor of some 40 bits, so that the
+    /// result's own scale differs from it in as small a part.
+    pub fn lower(&mut self, a: Value, to: usize, scale: f64) -> Value {
+        let Node { level, scale: before, noise, .. } = self.nodes[a.0];
+        assert!(to < level, "a lower level");
+        let divisor = self.params.chain().divisor(level, to);
+        let factor = (scale * divisor / before).round().max(1.0);
+        assert!(factor < (1u128 << 120) as f64, "a scale that the levels between have room for");
+        let noise = noise.rescale(&self.params, level, to, factor);
+        self.push(Some(Step::Divide { a, to, factor: factor as u128 }), to, before * factor / divisor, noise)
+    }
+
+    /// The residues of `a`, of level 0, at the highest level of the chain.
+    pub fn raise(&mut self, a: Value) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        assert_eq!(level, 0, "level 0 is raised");
+        let top = self.params.raised_level();
+        self.push(Some(Step::Raise(a)), top, scale, noise)
+    }
+
+    /// `a` under another secret.
+    pub fn switch(&mut self, a: Value, kind: PartKind) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let key_level = if kind == PartKind::ToSparse { 0 } else { self.key_level };
+        let noise = noise.key_switch(&self.params, kind, key_level, level);
+        self.push(Some(Step::Switch { a, kind }), level, scale, noise)
+    }
+
+    /// `a(X^element)`.
+    pub fn automorphism(&mut self, a: Value, element: u32) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let noise = noise.key_switch(&self.params, PartKind::Galois(element), self.key_level, level);
+        self.push(Some(Step::Automorphism { a, element }), level, scale, noise)
+    }
+
+    /// Reads a value at another scale: its numbers change as much, and nothing is computed.
+    pub fn read_at(&mut self, value: Value, scale: f64) {
+        let node = &mut self.nodes[value.0];
+        node.noise.value_bound *= node.scale / scale;
+        node.scale = scale;
+    }
+
+    /// What is known of a value's numbers and error by other means than the steps that lead to it.
+    pub fn set_noise(&mut self, value: Value, noise: Noise) {
+        self.nodes[value.0].noise = noise;
+    }
+
+    /// The plan that computes these values.
+    pub fn finish(self, outputs: &[Value]) -> Plan {
+        Plan::of(self, outputs)
+    }
+
+    fn sum(&self, a: Value, b: Value) -> (usize, f64, Noise) {
+        let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
+        assert_eq!(a.level, b.level, "terms of one level");
+        assert!(same_scale(a.scale, b.scale), "terms of one scale: {} and {}", a.scale, b.scale);
+        (a.level, a.scale, a.noise.add(b.noise, [a.scale, b.scale], self.params.n()))
+    }
+
+    fn product(&self, a: Value, b: Value) -> (usize, f64, Noise) {
+        let (a, b) = (&self.nodes[a.0], &self.nodes[b.0]);
+        assert_eq!(a.level, b.level, "factors of one level");
+        let noise = a.noise.multiply_dependent(b.noise, [a.scale, b.scale], self.params.n());
+        (a.level, a.scale * b.scale, noise)
+    }
+
+    fn push(&mut self, step: Option<Step>, level: usize, scale: f64, noise: Noise) -> Value {
+        self.nodes.push(Node { step, level, scale, noise });
+        Value(self.nodes.len() - 1)
+    }
+}
+
+/// Whether scales differ by rounding at most.
+pub fn same_scale(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < SCALE_TOLERANCE
+}
