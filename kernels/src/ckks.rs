@@ -13,6 +13,7 @@ mod gpu;
 pub mod keys;
 pub mod matmul;
 pub mod noise;
+pub mod operation;
 pub mod params;
 pub mod plaintexts;
 pub mod plan;

@@ -15,6 +15,7 @@
 //! For `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`; (1) `5 6 5 6`, (2) `5 12 15 24`, (3) `17 27 39 29`, (4) `17 0 39 0`,
 //! (5) `17 39 39 17`: the result is `17 39`, and what stands after it means nothing.
 
+use super::noise::Noise;
 use super::plan::{Plain, PlanBuilder, Value};
 
 /// Levels that a product takes.
@@ -25,13 +26,14 @@ pub fn dimension(slots: usize) -> usize {
     1 << (slots.ilog2() / 2)
 }
 
-/// Slots to the left of each rotation, in order. A client makes keys for these; others are composed of powers of two.
-pub fn rotations(slots: usize) -> Vec<i64> {
+/// Slots to the left of each rotation, in order, and how many levels below the operands it is done. A client makes keys for these;
+/// others are composed of powers of two.
+pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
-    let repeat = doublings(d, slots);
-    let sum = doublings(1, d);
-    let gather = doublings(1, d).map(move |bit| bit * (d as i64 - 1));
+    let repeat = doublings(d, slots).map(|steps| (steps, 0));
+    let sum = doublings(1, d).map(|steps| (steps, 1));
+    let gather = doublings(1, d).map(move |bit| (bit * (d as i64 - 1), LEVELS));
     repeat.chain(sum).chain(gather).collect()
 }
 
@@ -54,24 +56,29 @@ pub fn multiply(
 ) -> Value {
     let slots = builder.params().slots();
     let d = dimension(slots);
-    let mut rotated_sum = |builder: &mut PlanBuilder, value: Value, steps: i64| {
-        let rotated = rotate(builder, value, steps);
-        builder.add(value, rotated)
+    let (bound, products) = (builder.noise(vector).value_bound, d as f64 * builder.noise(matrix).value_bound);
+    let mut rotated_sums = |builder: &mut PlanBuilder, value: Value, down: usize, value_bound: f64| {
+        let of_stage = rotations(slots).into_iter().filter(|(_, of)| *of == down);
+        let sums = of_stage.fold(value, |value, (steps, _)| {
+            let rotated = rotate(builder, value, steps);
+            builder.add(value, rotated)
+        });
+        // what is added is 0 where it matters, which the sums' bounds do not know
+        let noise = Noise { value_bound, ..builder.noise(sums) };
+        builder.set_noise(sums, noise);
+        sums
     };
-    let steps = rotations(slots);
-    let (repeat, rest) = steps.split_at((slots / d).ilog2() as usize);
-    let (sum, gather) = rest.split_at(d.ilog2() as usize);
     // (1) repeat
-    let vector = repeat.iter().fold(vector, |vector, &steps| rotated_sum(builder, vector, steps));
+    let vector = rotated_sums(builder, vector, 0, bound);
     // (2) product
     let product = builder.multiply_rescaled(matrix, vector);
     // (3) sum
-    let sums = sum.iter().fold(product, |sum, &steps| rotated_sum(builder, sum, steps));
+    let sums = rotated_sums(builder, product, 1, products * bound);
     // (4) mask
     let masked = builder.multiply_plain(sums, mask);
     let masked = builder.rescale(masked);
     // (5) gather
-    gather.iter().fold(masked, |sum, &steps| rotated_sum(builder, sum, steps))
+    rotated_sums(builder, masked, LEVELS, products * bound)
 }
 
 #[cfg(test)]
@@ -88,14 +95,17 @@ mod tests {
             let rotated_sum = |values: Vec<f64>, steps: i64| -> Vec<f64> {
                 (0..slots).map(|i| values[i] + values[(i + steps as usize) % slots]).collect()
             };
-            let steps = rotations(slots);
-            let (repeat, rest) = steps.split_at((slots / d).ilog2() as usize);
-            let (sum, gather) = rest.split_at(d.ilog2() as usize);
-            let repeated = repeat.iter().fold(vector.clone(), |values, &steps| rotated_sum(values, steps));
+            let stage = |values: Vec<f64>, down: usize| {
+                rotations(slots)
+                    .into_iter()
+                    .filter(|(_, of)| *of == down)
+                    .fold(values, |values, (steps, _)| rotated_sum(values, steps))
+            };
+            let repeated = stage(vector.clone(), 0);
             let product: Vec<f64> = matrix.iter().zip(&repeated).map(|(m, v)| m * v).collect();
-            let sums = sum.iter().fold(product, |values, &steps| rotated_sum(values, steps));
+            let sums = stage(product, 1);
             let masked: Vec<f64> = sums.iter().zip(mask(slots)).map(|(sum, mask)| sum * mask).collect();
-            let found = gather.iter().fold(masked, |values, &steps| rotated_sum(values, steps));
+            let found = stage(masked, 2);
             for row in 0..d {
                 let expected: f64 = (0..d).map(|j| matrix[row * d + j] * vector[j]).sum();
                 assert_eq!(found[row], expected, "{slots} slots, row {row}");

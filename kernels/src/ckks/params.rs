@@ -334,7 +334,10 @@ fn insufficient(literal: &ParamsLiteral) -> ParamsError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+    use crate::cpu::base_convert::SOURCES_MAX;
 
     fn params(
         poly_degree: usize,
@@ -438,6 +441,16 @@ mod tests {
     }
 
     #[test]
+    fn a_division_after_a_switch_has_no_more_primes_than_a_conversion_takes() {
+        for (params, literal) in samples() {
+            for level in 1..=params.raised_level() {
+                let lost = params.special_count() + params.chain().divided(level, level - 1).len();
+                assert!(lost <= SOURCES_MAX, "{literal:?}, level {level}: {lost}");
+            }
+        }
+    }
+
+    #[test]
     fn chains_of_this_version_never_change() {
         use sha2::{Digest, Sha256};
         let mut hash = Sha256::new();
@@ -469,6 +482,11 @@ mod tests {
 
     /// Parameters of every degree, of short and long scales, shallow and deep.
     fn samples() -> Vec<(Params, ParamsLiteral)> {
+        static SAMPLES: LazyLock<Vec<(Params, ParamsLiteral)>> = LazyLock::new(searched);
+        SAMPLES.clone()
+    }
+
+    fn searched() -> Vec<(Params, ParamsLiteral)> {
         let mut out = Vec::new();
         for poly_degree in POLY_DEGREES {
             for (scale_bits, max_depth) in [(10, 5), (25, 14), (30, 5), (33, 9), (37, 3), (40, 14), (45, 8), (50, 14)] {

@@ -1,0 +1,581 @@
+//! The operations of the specification as plans: what is asked is checked, and refused before any work where the result would not
+//! decrypt (readings C5 to C14).
+
+use std::collections::HashMap;
+
+use super::bootstrap;
+use super::encode::EncodeError;
+use super::matmul;
+use super::noise::Noise;
+use super::params::{Params, PartKind};
+use super::plaintexts::Plaintexts;
+use super::plan::{Plain, Plan, PlanBuilder, Value, same_scale};
+use super::polynomial;
+use super::rotation;
+
+/// What a client may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// The sum of two ciphertexts.
+    Add,
+    /// Their product.
+    Multiply,
+    /// The sum with numbers that are not encrypted.
+    AddPlain,
+    /// The product with numbers that are not encrypted.
+    MultiplyPlain,
+    /// The negative.
+    Negate,
+    /// One level down, at the default scale there.
+    Rescale,
+    /// The slots turned to the left.
+    Rotate,
+    /// A matrix times a vector ([`matmul`]).
+    Matmul,
+    /// A polynomial of each slot.
+    PolyEval,
+    /// Back to the level of fresh ciphertexts.
+    Bootstrap,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 10] = [
+        Operation::Add,
+        Operation::Multiply,
+        Operation::AddPlain,
+        Operation::MultiplyPlain,
+        Operation::Negate,
+        Operation::Rescale,
+        Operation::Rotate,
+        Operation::Matmul,
+        Operation::PolyEval,
+        Operation::Bootstrap,
+    ];
+
+    /// The specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Add => "add",
+            Operation::Multiply => "multiply",
+            Operation::AddPlain => "add-plain",
+            Operation::MultiplyPlain => "multiply-plain",
+            Operation::Negate => "negate",
+            Operation::Rescale => "rescale",
+            Operation::Rotate => "rotate",
+            Operation::Matmul => "matmul",
+            Operation::PolyEval => "poly-eval",
+            Operation::Bootstrap => "bootstrap",
+        }
+    }
+
+    /// The operation of a name, written with hyphens or underscores (readings C6).
+    pub fn from_name(name: &str) -> Option<Operation> {
+        Self::ALL.into_iter().find(|operation| operation.name() == name.replace('_', "-"))
+    }
+
+    /// Ciphertexts that it takes.
+    pub fn operands(self) -> usize {
+        match self {
+            Operation::Add | Operation::Multiply | Operation::Matmul => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// What is known of a ciphertext without its words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operand {
+    /// Its level.
+    pub level: usize,
+    /// Its exact scale.
+    pub scale: f64,
+    /// Bounds on its numbers and its error.
+    pub noise: Noise,
+}
+
+/// An operation with all that it takes but the ciphertexts' words.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Which.
+    pub operation: Operation,
+    /// As many as [`Operation::operands`].
+    pub operands: &'a [Operand],
+    /// Numbers that are not encrypted, one a slot; of a rotation the first may be the step count.
+    pub plain: Option<&'a [f64]>,
+    /// Of a polynomial, from the constant on.
+    pub coefficients: Option<&'a [f64]>,
+    /// Of a rotation.
+    pub steps: Option<i64>,
+    /// Whether a product is rescaled at once, so that it has the default scale of its level.
+    pub scale_stable: bool,
+    /// Parts of the key with their levels.
+    pub parts: &'a [(PartKind, usize)],
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// A field is missing, superfluous or out of range.
+    #[error("{0}")]
+    Invalid(String),
+    /// There are no plain numbers where there must be.
+    #[error("{0} needs plain_operand")]
+    MissingPlain(&'static str),
+    /// More coefficients than [`polynomial::COEFFICIENTS_MAX`].
+    #[error("a polynomial has at most 65 coefficients, not {0}")]
+    TooManyCoefficients(usize),
+    /// Ciphertexts of different levels or scales.
+    #[error("{0}")]
+    MismatchedLevel(String),
+    /// The result would not decrypt.
+    #[error("{0}")]
+    BudgetExhausted(String),
+}
+
+/// The plan of a request.
+///
+/// # Errors
+/// What is wrong with the request; nothing was computed.
+pub fn plan(plaintexts: &Plaintexts, params: &Params, request: &Request<'_>) -> Result<Plan, Refusal> {
+    let Request { operation, operands, .. } = *request;
+    if operands.len() != operation.operands() {
+        let (name, wanted, found) = (operation.name(), operation.operands(), operands.len());
+        return Err(Refusal::Invalid(format!("{name} takes {wanted} ciphertexts, not {found}")));
+    }
+    let mut builder = PlanBuilder::new(params);
+    let inputs: Vec<Value> =
+        operands.iter().map(|operand| builder.input(operand.level, operand.scale, operand.noise)).collect();
+    let mut planning = Planning { builder, plaintexts, request };
+    let result = planning.result(&inputs)?;
+    planning.check(result)?;
+    let plan = planning.builder.finish(&[result]);
+    for (kind, level) in plan.parts() {
+        if !request.parts.iter().any(|&(of, highest)| of == kind && highest >= level) {
+            return Err(Refusal::Invalid(format!("the evaluation key has no {} for level {level}", part_name(kind))));
+        }
+    }
+    Ok(plan)
+}
+
+fn part_name(kind: PartKind) -> String {
+    match kind {
+        PartKind::Relinearization => "relinearization key".into(),
+        PartKind::Galois(element) => format!("rotation key of Galois element {element}"),
+        PartKind::ToSparse | PartKind::FromSparse => "key for bootstrapping".into(),
+    }
+}
+
+struct Planning<'a> {
+    builder: PlanBuilder,
+    plaintexts: &'a Plaintexts,
+    request: &'a Request<'a>,
+}
+
+impl Planning<'_> {
+    fn result(&mut self, inputs: &[Value]) -> Result<Value, Refusal> {
+        let first = inputs[0];
+        match self.request.operation {
+            Operation::Add => {
+                self.same_level(inputs)?;
+                self.same_scale(inputs)?;
+                Ok(self.builder.add(first, inputs[1]))
+            }
+            Operation::Multiply => {
+                self.same_level(inputs)?;
+                if self.request.scale_stable {
+                    self.needs_levels(first, 1)?;
+                    self.fits_before_the_end(first, inputs[1])?;
+                    Ok(self.builder.multiply_rescaled(first, inputs[1]))
+                } else {
+                    Ok(self.builder.multiply(first, inputs[1]))
+                }
+            }
+            Operation::AddPlain => {
+                let scale = self.builder.scale(first);
+                let plain = self.plain(first, scale)?;
+                Ok(self.builder.add_plain(first, plain))
+            }
+            Operation::MultiplyPlain => self.multiply_plain(first),
+            Operation::Negate => Ok(self.builder.negate(first)),
+            Operation::Rescale => self.rescale(first),
+            Operation::Rotate => {
+                let steps = self.steps()?;
+                self.rotate(first, steps)
+            }
+            Operation::Matmul => self.matmul([first, inputs[1]]),
+            Operation::PolyEval => self.polynomial(first),
+            Operation::Bootstrap => {
+                if !self.builder.params().literal().bootstrap {
+                    let why = "the key's parameters have no levels for bootstrapping: params.bootstrap asks for them";
+                    return Err(Refusal::Invalid(why.into()));
+                }
+                let at_bottom = self.at_default_scale(first)?;
+                Ok(bootstrap::refresh(&mut self.builder, self.plaintexts, at_bottom))
+            }
+        }
+    }
+
+    /// Rule 1 of the specification.
+    fn same_level(&self, inputs: &[Value]) -> Result<(), Refusal> {
+        let levels: Vec<usize> = inputs.iter().map(|&input| self.builder.level(input)).collect();
+        if levels.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Ok(());
+        }
+        let why = format!("the ciphertexts are of levels {levels:?}: rescale the higher one first");
+        Err(Refusal::MismatchedLevel(why))
+    }
+
+    /// Readings C13.
+    fn same_scale(&self, inputs: &[Value]) -> Result<(), Refusal> {
+        let [a, b] = [0, 1].map(|at| self.builder.scale(inputs[at]));
+        if same_scale(a, b) {
+            return Ok(());
+        }
+        let bits = [a, b].map(f64::log2);
+        let why =
+            format!("the ciphertexts' scales are of {:.3} and {:.3} bits: rescale the larger first", bits[0], bits[1]);
+        Err(Refusal::MismatchedLevel(why))
+    }
+
+    fn needs_levels(&self, value: Value, levels: usize) -> Result<(), Refusal> {
+        let there = self.builder.level(value);
+        if there >= levels {
+            return Ok(());
+        }
+        let name = self.request.operation.name();
+        Err(Refusal::BudgetExhausted(format!("{name} takes {levels} levels, and the ciphertext has {there} left")))
+    }
+
+    /// A product must fit the modulus before it is rescaled.
+    fn fits_before_the_end(&self, a: Value, b: Value) -> Result<(), Refusal> {
+        let builder = &self.builder;
+        let (scales, n) = ([builder.scale(a), builder.scale(b)], builder.params().n());
+        let product = builder.noise(a).multiply_dependent(builder.noise(b), scales, n);
+        self.fits(product, builder.level(a), scales[0] * scales[1])
+    }
+
+    fn fits(&self, noise: Noise, level: usize, scale: f64) -> Result<(), Refusal> {
+        if noise.fits(self.builder.params(), level, scale) {
+            return Ok(());
+        }
+        let why = format!(
+            "numbers up to {} at a scale of {:.0} bits may wrap at level {level}",
+            noise.value_bound,
+            scale.log2()
+        );
+        Err(Refusal::BudgetExhausted(why))
+    }
+
+    /// Whether the result decrypts to at least something.
+    fn check(&self, result: Value) -> Result<(), Refusal> {
+        let (level, scale, noise) =
+            (self.builder.level(result), self.builder.scale(result), self.builder.noise(result));
+        self.fits(noise, level, scale)?;
+        if noise.relative_precision_bits(self.builder.params().n(), scale) > 0.0 || noise.value_bound == 0.0 {
+            return Ok(());
+        }
+        Err(Refusal::BudgetExhausted("the error would be as large as the numbers".into()))
+    }
+
+    /// The plain numbers at a value's level.
+    fn plain(&mut self, value: Value, scale: f64) -> Result<Plain, Refusal> {
+        let name = self.request.operation.name();
+        let numbers = self.request.plain.ok_or(Refusal::MissingPlain(name))?;
+        let slots = self.builder.params().slots();
+        if numbers.len() != slots {
+            let found = numbers.len();
+            return Err(Refusal::Invalid(format!("plain_operand has a number a slot: {slots}, not {found}")));
+        }
+        let level = self.builder.level(value);
+        let words = self.plaintexts.encode_reals(numbers, level, scale).map_err(|error| match error {
+            EncodeError::NotFinite => Refusal::Invalid("a number of plain_operand is not finite".into()),
+            EncodeError::TooLarge => {
+                Refusal::Invalid("a number of plain_operand is too large for the scale and the level".into())
+            }
+        })?;
+        let bound = numbers.iter().fold(0.0f64, |bound, number| bound.max(number.abs()));
+        Ok(self.builder.plain(level, words, scale, bound))
+    }
+
+    fn multiply_plain(&mut self, value: Value) -> Result<Value, Refusal> {
+        let level = self.builder.level(value);
+        if !self.request.scale_stable {
+            let scale = self.builder.params().level(level).scale;
+            let plain = self.plain(value, scale)?;
+            return Ok(self.builder.multiply_plain(value, plain));
+        }
+        self.needs_levels(value, 1)?;
+        let plain_scale = self.scale_for_rescaling(value);
+        let plain = self.plain(value, plain_scale)?;
+        let product = self.builder.multiply_plain(value, plain);
+        self.check(product)?;
+        Ok(self.builder.rescale(product))
+    }
+
+    /// The scale of a plaintext whose product with a value has the default scale after it is rescaled.
+    fn scale_for_rescaling(&self, value: Value) -> f64 {
+        let (params, level) = (self.builder.params(), self.builder.level(value));
+        params.level(level - 1).scale * params.chain().divisor(level, level - 1) / self.builder.scale(value)
+    }
+
+    /// One level down: a product that was not rescaled is divided, another ciphertext keeps its numbers at the default scale there.
+    fn rescale(&mut self, value: Value) -> Result<Value, Refusal> {
+        self.needs_levels(value, 1)?;
+        let level = self.builder.level(value);
+        let divisor = self.builder.params().chain().divisor(level, level - 1);
+        let below = self.builder.params().level(level - 1).scale;
+        if self.builder.scale(value) / divisor > below.sqrt() {
+            return Ok(self.builder.rescale(value));
+        }
+        Ok(self.builder.lower(value, level - 1, below))
+    }
+
+    /// A value at the default scale of its level, or of one below.
+    fn at_default_scale(&mut self, value: Value) -> Result<Value, Refusal> {
+        let level = self.builder.level(value);
+        if same_scale(self.builder.scale(value), self.builder.params().level(level).scale) {
+            return Ok(value);
+        }
+        let rescaled = self.rescale(value)?;
+        let (level, scale) = (self.builder.level(rescaled), self.builder.scale(rescaled));
+        if (scale / self.builder.params().level(level).scale).log2().abs() < 1.0 {
+            return Ok(rescaled);
+        }
+        let why = format!("a scale of {:.1} bits is not that of a level: rescale first", scale.log2());
+        Err(Refusal::MismatchedLevel(why))
+    }
+
+    /// Readings C8.
+    fn steps(&self) -> Result<i64, Refusal> {
+        if let Some(steps) = self.request.steps {
+            return Ok(steps);
+        }
+        let Some(&steps) = self.request.plain.and_then(<[f64]>::first) else {
+            return Err(Refusal::Invalid("rotate needs rotation_steps".into()));
+        };
+        if steps.fract() != 0.0 || steps.abs() >= (1u64 << 53) as f64 {
+            return Err(Refusal::Invalid(format!("a rotation is by a whole number of slots, not by {steps}")));
+        }
+        Ok(steps as i64)
+    }
+
+    fn rotate(&mut self, value: Value, steps: i64) -> Result<Value, Refusal> {
+        let path = self.path(steps, self.builder.level(value))?;
+        Ok(turned(&mut self.builder, value, &path))
+    }
+
+    /// The fewest rotations of keys that are there for a level (readings K10).
+    fn path(&self, steps: i64, level: usize) -> Result<Vec<u32>, Refusal> {
+        let element = |&(kind, highest): &(PartKind, usize)| match kind {
+            PartKind::Galois(element) if highest >= level => Some(element),
+            _ => None,
+        };
+        let elements: Vec<u32> = self.request.parts.iter().filter_map(element).collect();
+        rotation::path(self.builder.params().n(), steps, &elements).ok_or_else(|| {
+            let why =
+                format!("no rotation by {steps} slots at level {level} in the evaluation key, nor any that make it up");
+            Refusal::Invalid(why)
+        })
+    }
+
+    fn matmul(&mut self, operands: [Value; 2]) -> Result<Value, Refusal> {
+        self.same_level(&operands)?;
+        self.needs_levels(operands[0], matmul::LEVELS)?;
+        self.fits_before_the_end(operands[0], operands[1])?;
+        let (slots, level) = (self.builder.params().slots(), self.builder.level(operands[0]));
+        let mut paths: HashMap<(i64, usize), Vec<u32>> = HashMap::new();
+        for (steps, down) in matmul::rotations(slots) {
+            paths.insert((steps, level - down), self.path(steps, level - down)?);
+        }
+        let params = self.builder.params().clone();
+        let divisor = |level: usize| params.chain().divisor(level, level - 1);
+        // so that the masked sums have the default scale after they are rescaled
+        let sums_scale = self.builder.scale(operands[0]) * self.builder.scale(operands[1]) / divisor(level);
+        let scale = params.level(level - 2).scale * divisor(level - 1) / sums_scale;
+        let too_large =
+            |_| Refusal::MismatchedLevel("the operands' scales leave no room for the mask: rescale first".into());
+        if !(1.0..1e18).contains(&scale) {
+            return Err(too_large(EncodeError::TooLarge));
+        }
+        let words = self.plaintexts.encode_reals(&matmul::mask(slots), level - 1, scale).map_err(too_large)?;
+        let mask = self.builder.plain(level - 1, words, scale, 1.0);
+        Ok(matmul::multiply(&mut self.builder, operands, mask, |builder, value, steps| {
+            let path = &paths[&(steps, builder.level(value))];
+            turned(builder, value, path)
+        }))
+    }
+
+    /// Readings C9.
+    fn polynomial(&mut self, value: Value) -> Result<Value, Refusal> {
+        let coefficients = self.request.coefficients.unwrap_or_default();
+        if coefficients.is_empty() {
+            return Err(Refusal::Invalid("polynomial_coeffs has 1 to 65 numbers".into()));
+        }
+        if coefficients.len() > polynomial::COEFFICIENTS_MAX {
+            return Err(Refusal::TooManyCoefficients(coefficients.len()));
+        }
+        if !coefficients.iter().all(|c| c.is_finite() && c.abs() < COEFFICIENT_MAX) {
+            return Err(Refusal::Invalid("a coefficient is not finite or too large".into()));
+        }
+        let value = self.at_default_scale(value)?;
+        self.needs_levels(value, polynomial::levels(coefficients.len()))?;
+        Ok(polynomial::evaluate(&mut self.builder, value, coefficients))
+    }
+}
+
+/// Coefficients are below this: times any scale they fit a whole number of 127 bits.
+const COEFFICIENT_MAX: f64 = (1u64 << 50) as f64;
+
+fn turned(builder: &mut PlanBuilder, value: Value, path: &[u32]) -> Value {
+    path.iter().fold(value, |value, &element| builder.automorphism(value, element))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::{ParamsLiteral, SecurityLevel};
+
+    fn params(bootstrap: bool) -> Params {
+        let security = SecurityLevel::Testing;
+        Params::new(ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 3, security, bootstrap }).unwrap()
+    }
+
+    /// A fresh ciphertext's description at a level.
+    fn fresh(params: &Params, level: usize) -> Operand {
+        Operand { level, scale: params.level(level).scale, noise: Noise::encrypt_secret(1.0) }
+    }
+
+    fn all_parts(params: &Params) -> Vec<(PartKind, usize)> {
+        let powers = (0..params.slots().ilog2()).map(|bit| PartKind::Galois(rotation::element(params.n(), 1 << bit)));
+        std::iter::once(PartKind::Relinearization).chain(powers).map(|kind| (kind, params.level_max())).collect()
+    }
+
+    fn request<'a>(operation: Operation, operands: &'a [Operand], parts: &'a [(PartKind, usize)]) -> Request<'a> {
+        Request { operation, operands, plain: None, coefficients: None, steps: None, scale_stable: true, parts }
+    }
+
+    #[test]
+    fn every_operation_has_a_plan_whose_result_is_at_the_level_it_says() {
+        let params = params(false);
+        let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));
+        let plain = vec![0.5; params.slots()];
+        let two = [fresh(&params, 3); 2];
+        for (operation, level) in [
+            (Operation::Add, 3),
+            (Operation::Multiply, 2),
+            (Operation::AddPlain, 3),
+            (Operation::MultiplyPlain, 2),
+            (Operation::Negate, 3),
+            (Operation::Rescale, 2),
+            (Operation::Rotate, 3),
+            (Operation::Matmul, 1),
+            (Operation::PolyEval, 1),
+        ] {
+            let asked = Request {
+                plain: Some(&plain),
+                coefficients: Some(&[0.1, 0.2, 0.3]),
+                steps: Some(3),
+                ..request(operation, &two[..operation.operands()], &parts)
+            };
+            let plan = plan(&plaintexts, &params, &asked).unwrap_or_else(|refusal| panic!("{operation:?}: {refusal}"));
+            let output = plan.outputs().next().unwrap();
+            assert_eq!(output.level, level, "{operation:?}");
+            assert!(same_scale(output.scale, params.level(level).scale), "{operation:?}");
+            assert_eq!(Operation::from_name(&operation.name().replace('-', "_")), Some(operation), "readings C6");
+        }
+    }
+
+    #[test]
+    fn what_would_not_decrypt_is_refused_before_any_work() {
+        let params = params(false);
+        let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));
+        let plan = |asked: Request<'_>| plan(&plaintexts, &params, &asked).map(|plan| plan.steps().len());
+        let bottom = [fresh(&params, 0); 2];
+        for operation in [Operation::Multiply, Operation::Matmul] {
+            assert!(matches!(plan(request(operation, &bottom, &parts)), Err(Refusal::BudgetExhausted(_))));
+        }
+        let unscaled = Request { scale_stable: false, ..request(Operation::Multiply, &bottom, &parts) };
+        assert!(matches!(plan(unscaled), Err(Refusal::BudgetExhausted(_))), "the product wraps");
+        assert!(matches!(plan(request(Operation::Rescale, &bottom[..1], &parts)), Err(Refusal::BudgetExhausted(_))));
+        // readings C9: three levels hold degree 7, not 8
+        let top = [fresh(&params, 3)];
+        let polynomial = |count: usize| {
+            let coefficients = vec![0.1; count];
+            plan(Request { coefficients: Some(&coefficients), ..request(Operation::PolyEval, &top, &parts) })
+        };
+        assert!(polynomial(8).is_ok());
+        assert!(matches!(polynomial(9), Err(Refusal::BudgetExhausted(_))));
+        assert_eq!(polynomial(66), Err(Refusal::TooManyCoefficients(66)));
+        assert!(matches!(polynomial(0), Err(Refusal::Invalid(_))));
+        let wide = [Operand { noise: Noise { value_bound: 1e30, variance: 10.0 }, ..top[0] }; 2];
+        assert!(matches!(plan(request(Operation::Multiply, &wide, &parts)), Err(Refusal::BudgetExhausted(_))));
+        let noisy = [Operand { noise: Noise { value_bound: 1.0, variance: 1e30 }, ..top[0] }];
+        assert!(matches!(plan(request(Operation::Negate, &noisy, &parts)), Err(Refusal::BudgetExhausted(_))));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused_in_words() {
+        let params = params(false);
+        let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));
+        let plan = |asked: Request<'_>| plan(&plaintexts, &params, &asked).map(|plan| plan.steps().len());
+        let (high, low) = (fresh(&params, 3), fresh(&params, 2));
+        assert!(matches!(plan(request(Operation::Add, &[high, low], &parts)), Err(Refusal::MismatchedLevel(_))));
+        // readings C13
+        let unscaled = Operand { scale: high.scale * high.scale, ..high };
+        assert!(matches!(plan(request(Operation::Add, &[high, unscaled], &parts)), Err(Refusal::MismatchedLevel(_))));
+        let by_rounding = Operand { scale: high.scale * (1.0 + 1e-12), ..high };
+        assert_eq!(plan(request(Operation::Add, &[high, by_rounding], &parts)), Ok(1));
+        // readings C5, C7
+        assert!(matches!(plan(request(Operation::Add, &[high], &parts)), Err(Refusal::Invalid(_))));
+        let missing = plan(request(Operation::AddPlain, &[high], &parts));
+        assert_eq!(missing, Err(Refusal::MissingPlain("add-plain")));
+        for wrong in [vec![1.0; 31], vec![1.0; 33], vec![f64::NAN; 32], vec![f64::INFINITY; 32], vec![1e300; 32]] {
+            let operands = [high];
+            let asked = Request { plain: Some(&wrong), ..request(Operation::MultiplyPlain, &operands, &parts) };
+            assert!(matches!(plan(asked), Err(Refusal::Invalid(_))), "{:?}", wrong[0]);
+        }
+    }
+
+    #[test]
+    fn rotations_are_composed_of_what_the_key_has() {
+        let params = params(false);
+        let (plaintexts, parts) = (Plaintexts::new(&params), all_parts(&params));
+        let top = [fresh(&params, 3)];
+        let rotate = |steps: Option<i64>, plain: Option<&[f64]>, parts: &[(PartKind, usize)]| {
+            let asked = Request { steps, plain, ..request(Operation::Rotate, &top, parts) };
+            plan(&plaintexts, &params, &asked).map(|plan| plan.steps().len())
+        };
+        assert_eq!(rotate(Some(5), None, &parts), Ok(2));
+        // readings C8: 0 and whole turns are copies, the field wins over the operand
+        assert_eq!([0, 32, 1 << 31].map(|steps| rotate(Some(steps), None, &parts)), [Ok(0), Ok(0), Ok(0)]);
+        assert_eq!(rotate(None, Some(&[4.0]), &parts), Ok(1));
+        assert_eq!(rotate(Some(0), Some(&[4.0]), &parts), Ok(0));
+        for wrong in [&[0.5][..], &[f64::NAN], &[1e300], &[]] {
+            assert!(matches!(rotate(None, Some(wrong), &parts), Err(Refusal::Invalid(_))), "{wrong:?}");
+        }
+        // readings K10
+        assert!(matches!(rotate(Some(5), None, &parts[..2]), Ok(5)), "from the rotation by 1 alone");
+        assert!(matches!(rotate(Some(5), None, &parts[..1]), Err(Refusal::Invalid(why)) if why.contains("by 5 slots")));
+        let low = [(parts[1].0, 2)];
+        assert!(rotate(Some(1), None, &low).is_err(), "the key is of a lower level");
+        let twice = [top[0]; 2];
+        let product = request(Operation::Multiply, &twice, &parts[1..]);
+        let refused = plan(&plaintexts, &params, &product).map(drop);
+        assert!(matches!(refused, Err(Refusal::Invalid(why)) if why.contains("relinearization key")));
+    }
+
+    #[test]
+    fn bootstrapping_is_refused_where_parameters_or_keys_have_none() {
+        let without = params(false);
+        let asked = |params: &Params, parts: &[(PartKind, usize)]| {
+            let operands = [fresh(params, 1)];
+            let plan = plan(&Plaintexts::new(params), params, &request(Operation::Bootstrap, &operands, parts));
+            plan.map(|plan| plan.outputs().next().unwrap().level)
+        };
+        assert!(matches!(asked(&without, &all_parts(&without)), Err(Refusal::Invalid(_))));
+        let with = params(true);
+        assert!(matches!(asked(&with, &all_parts(&with)), Err(Refusal::Invalid(_))));
+        assert_eq!(asked(&with, &bootstrap::parts(&with)), Ok(3));
+    }
+}
