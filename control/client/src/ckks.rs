@@ -6,13 +6,15 @@
 mod context;
 mod key_rows;
 mod public_key;
+mod record;
 mod secret_key;
 #[cfg(test)]
 mod tests;
 
 pub use key_rows::{KeyRows, power_of_two_steps, rotations};
 pub use public_key::Encryptor;
-pub use secret_key::{Decrypted, Flooding, SecretKey};
+pub use record::Flooding;
+pub use secret_key::{Decrypted, SecretKey};
 
 pub use kernels::ckks::{
     Ciphertext, KeyRow, Noise, Params, ParamsError, ParamsLiteral, PartKind, PublicKey, SecurityLevel,

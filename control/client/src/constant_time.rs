@@ -12,7 +12,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 
 use crate::secret_key::SecretKey;
-use crate::{Preset, gaussian};
+use crate::{Preset, ckks, gaussian};
 
 /// Memcheck's exit status when it has reported something.
 const REPORTED: i32 = 99;
@@ -84,7 +84,14 @@ fn memcheck(test: &str) -> Option<i32> {
 
 #[test]
 fn no_branch_or_index_depends_on_a_secret() {
-    for test in ["noise_under_valgrind", "keys_under_valgrind", "bits_under_valgrind", "containers_under_valgrind"] {
+    for test in [
+        "noise_under_valgrind",
+        "keys_under_valgrind",
+        "bits_under_valgrind",
+        "containers_under_valgrind",
+        "numbers_under_valgrind",
+        "keys_of_numbers_under_valgrind",
+    ] {
         assert!(memcheck(test).is_none_or(|status| status == 0), "{test}");
     }
 }
@@ -128,6 +135,43 @@ fn bits_under_valgrind() {
 fn containers_under_valgrind() {
     assert!(runs_on_valgrind());
     let secret = SecretKey::generate_from(Preset::Fast128, &mut secret_generator());
+    black_box(secret.to_bytes());
+}
+
+fn small_key_of_numbers() -> ckks::SecretKey {
+    let security = ckks::SecurityLevel::Testing;
+    let literal = ckks::ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 2, security, bootstrap: false };
+    ckks::SecretKey::generate_from(&ckks::Params::new(literal).expect("parameters"), &mut secret_generator())
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn numbers_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let secret = small_key_of_numbers();
+    let mut numbers = [0.25; 32];
+    make_undefined(&mut numbers);
+    // past the one branch on numbers, on whether they may be encrypted
+    let plaintext = secret.context.encode(&numbers, 1.0, 2).expect("room for the bound");
+    let ciphertext = secret.encrypt_plaintext(2, &plaintext, 1.0).expand(secret.params());
+    black_box(secret.decrypt(&ciphertext));
+    black_box(secret.decrypt_to_share(&ciphertext, ckks::Flooding::default()));
+    black_box(ckks::container::write_ciphertext(&ciphertext, secret.params(), secret.fingerprint()));
+    let encryptor = ckks::Encryptor::new(secret.public_key(2));
+    black_box(encryptor.encrypt_plaintext(&plaintext, 1.0, &mut secret_generator()));
+}
+
+#[test]
+#[ignore = "run by memcheck"]
+fn keys_of_numbers_under_valgrind() {
+    assert!(runs_on_valgrind());
+    let secret = small_key_of_numbers();
+    for kind in [ckks::PartKind::Relinearization, ckks::PartKind::Galois(5)] {
+        for row in secret.part(kind, 2).expect("a part without bootstrapping") {
+            black_box(ckks::container::write_row(secret.params(), &row));
+        }
+    }
+    black_box(ckks::container::write_public_key(&secret.public_key(1)));
     black_box(secret.to_bytes());
 }
 

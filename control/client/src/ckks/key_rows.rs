@@ -2,6 +2,7 @@
 
 use chacha20::ChaCha20Rng;
 use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, ciphertext, rotation};
+use kernels::modular::Modulus;
 use kernels::xof;
 use zeroize::Zeroizing;
 
@@ -38,9 +39,11 @@ impl<'a> KeyRows<'a> {
         let mut under = Zeroizing::new(vec![0; primes.len() * n]);
         let mut from = under.clone();
         let specials = &params.primes()[params.chain().ciphertext_primes()..];
-        for ((&prime, under), from) in primes.iter().zip(under.chunks_exact_mut(n)).zip(from.chunks_exact_mut(n)) {
+        // rows are found by counting: no division of any kind stands beside secrets (scripts/constant-time)
+        for (at, &prime) in primes.iter().enumerate() {
+            let (under, from) = (&mut under[at * n..][..n], &mut from[at * n..][..n]);
             let modulus = params.primes()[prime];
-            let special = specials.iter().fold(1, |product, p| modulus.mul(product, p.q() % modulus.q()));
+            let special = product(modulus, specials);
             key.context.transformed(prime, &key.secret, from);
             match &image {
                 Some(image) => key.context.transformed(prime, image, under),
@@ -54,31 +57,38 @@ impl<'a> KeyRows<'a> {
         let digits = params.digits(kind, level);
         Some(KeyRows { key, kind, level, digits, primes, under, from, next: 0, rng: secret_generator() })
     }
+
+    /// The row of this digit. By itself, so that scripts/constant-time finds it by its name.
+    #[inline(never)]
+    fn row(&mut self, digit: usize) -> KeyRow {
+        let (params, n) = (self.key.params(), self.key.params().n());
+        let seed = public_bytes();
+        let noise = self.key.noise(&mut self.rng);
+        let (mut body, mut mask) = (vec![0; self.primes.len() * n], vec![0; n]);
+        for (at, &prime) in self.primes.iter().enumerate() {
+            let (under, from) = (&self.under[at * n..][..n], &self.from[at * n..][..n]);
+            let row = &mut body[at * n..][..n];
+            self.key.context.transformed(prime, &noise, row);
+            ciphertext::fill_mask(params, &seed, xof::DOMAIN_SWITCHING_KEY, &[prime], &mut mask);
+            subtract_product(&self.key.context, prime, row, &mask, under);
+            // which primes a digit has is public
+            if self.digits[digit].contains(&prime) {
+                let modulus = params.primes()[prime];
+                row.iter_mut().zip(from).for_each(|(word, &from)| *word = modulus.add(*word, from));
+            }
+        }
+        let (digit, digits) = (digit as u8, self.digits.len() as u8);
+        KeyRow { header: RowHeader { kind: self.kind, level: self.level as u8, digit, digits, seed }, body }
+    }
 }
 
 impl Iterator for KeyRows<'_> {
     type Item = KeyRow;
 
     fn next(&mut self) -> Option<KeyRow> {
-        let digit = self.digits.get(self.next)?;
-        let (params, n) = (self.key.params(), self.key.params().n());
-        let seed = public_bytes();
-        let noise = self.key.noise(&mut self.rng);
-        let (mut body, mut mask) = (vec![0; self.primes.len() * n], vec![0; n]);
-        let secrets = self.under.chunks_exact(n).zip(self.from.chunks_exact(n));
-        for ((&prime, (under, from)), row) in self.primes.iter().zip(secrets).zip(body.chunks_exact_mut(n)) {
-            self.key.context.transformed(prime, &noise, row);
-            ciphertext::fill_mask(params, &seed, xof::DOMAIN_SWITCHING_KEY, &[prime], &mut mask);
-            subtract_product(&self.key.context, prime, row, &mask, under);
-            // which primes a digit has is public
-            if digit.contains(&prime) {
-                let modulus = params.primes()[prime];
-                row.iter_mut().zip(from).for_each(|(word, &from)| *word = modulus.add(*word, from));
-            }
-        }
-        let (digit, digits) = (self.next as u8, self.digits.len() as u8);
-        self.next += 1;
-        Some(KeyRow { header: RowHeader { kind: self.kind, level: self.level as u8, digit, digits, seed }, body })
+        let digit = self.next;
+        self.next += usize::from(digit < self.digits.len());
+        (digit < self.digits.len()).then(|| self.row(digit))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -94,7 +104,7 @@ impl ExactSizeIterator for KeyRows<'_> {}
 pub fn power_of_two_steps(params: &Params, signed: bool) -> Vec<i64> {
     let powers = (0..params.slots().trailing_zeros()).map(|log| 1i64 << log);
     // half a turn is its own opposite
-    let half = params.slots() as i64 / 2;
+    let half = params.slots() as i64 >> 1;
     powers.flat_map(|step| if signed && step < half { vec![step, -step] } else { vec![step] }).collect()
 }
 
@@ -104,11 +114,17 @@ pub fn rotations(params: &Params, steps: &[i64], level: usize) -> Vec<(PartKind,
     elements.map(|element| (PartKind::Galois(element), level)).collect()
 }
 
+/// The product of primes modulo another, without a division.
+fn product(modulus: Modulus, primes: &[Modulus]) -> u32 {
+    let montgomery = modulus.pow(2, 32);
+    primes.iter().fold(1, |product, p| modulus.mul(product, modulus.mul_montgomery(p.q(), montgomery)))
+}
+
 /// The inverse of an odd number modulo `2N`: its order divides `N / 2`.
 fn inverse(element: u32, n: usize) -> u32 {
-    assert!(element % 2 == 1 && (element as usize) < 2 * n, "{element} is no Galois element");
-    let modulus = 2 * n as u64;
-    (1..n / 2).fold(1, |power: u64, _| power * u64::from(element) % modulus) as u32
+    assert!(element & 1 == 1 && (element as usize) < 2 * n, "{element} is no Galois element");
+    let mask = 2 * n as u32 - 1;
+    (1..n >> 1).fold(1, |power: u32, _| power.wrapping_mul(element) & mask)
 }
 
 /// `s(X^element)`: where a coefficient goes, and its sign, are public.

@@ -49,8 +49,8 @@ impl Encryptor {
         let mut words = vec![0; 2 * self.mask.len()];
         let (c0, c1) = words.split_at_mut(self.mask.len());
         let mut transformed = Zeroizing::new(vec![0; n]);
-        let rows = c0.chunks_exact_mut(n).zip(c1.chunks_exact_mut(n));
-        for (at, (&prime, (c0, c1))) in of_level.primes.iter().zip(rows).enumerate() {
+        for (at, &prime) in of_level.primes.iter().enumerate() {
+            let (c0, c1) = (&mut c0[at * n..][..n], &mut c1[at * n..][..n]);
             let ring = self.context.ring(prime);
             self.context.transformed(prime, &small, &mut transformed);
             self.context.noisy_plaintext(prime, plaintext, &e0, c0);

@@ -16,6 +16,7 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 use super::EncryptError;
 use super::context::Context;
 use super::key_rows::KeyRows;
+use super::record::{Flooding, Record};
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
 
@@ -24,7 +25,7 @@ use crate::secret_key::{are_ternary, secret_generator, ternary};
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SecretKey {
     #[zeroize(skip)]
-    pub(super) context: Arc<Context>,
+    pub(crate) context: Arc<Context>,
     #[zeroize(skip)]
     fingerprint: [u8; 8],
     /// `[N]`, each -1, 0 or 1.
@@ -40,23 +41,6 @@ pub struct Decrypted {
     pub error_bound: f64,
     /// Bits behind the binary point that are right: `-log2` of the bound.
     pub precision_bits: f64,
-}
-
-/// How much noise hides a result's own error before it is shared (eprint 2022/816). The error of a result is a linear function of the
-/// secret key: who sees exact results and their ciphertexts, as the server does, recovers the key (eprint 2020/1533).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flooding {
-    /// Results that are ever shared under this key.
-    pub results: u32,
-    /// Statistical bits: what one sees of the key has an advantage below `2^-bits`.
-    pub statistical_bits: u32,
-}
-
-impl Default for Flooding {
-    /// A thousand results, 30 bits: takes about 22 bits of precision.
-    fn default() -> Flooding {
-        Flooding { results: 1000, statistical_bits: 30 }
-    }
 }
 
 /// In constant time for keys of the same parameters.
@@ -179,10 +163,7 @@ impl SecretKey {
     /// When the words are not of the ciphertext's level.
     pub fn decrypt_to_share(&self, ciphertext: &Ciphertext, flooding: Flooding) -> Decrypted {
         let Noise { variance, value_bound } = ciphertext.noise;
-        // the worst error of a coefficient, that of its floating-point number included
-        let worst = 8.7 * variance.sqrt() + value_bound * ciphertext.scale * f64::EPSILON;
-        let results = f64::from(flooding.results.max(1));
-        let std = (12.0 * results).sqrt() * (f64::from(flooding.statistical_bits) / 2.0).exp2() * worst;
+        let std = flooding.deviation(ciphertext);
         let mut coefficients = self.phase(ciphertext);
         let mut noise = Zeroizing::new(vec![0.0; coefficients.len()]);
         gaussian::fill_real(&mut secret_generator(), std, &mut noise);
@@ -191,13 +172,10 @@ impl SecretKey {
     }
 
     fn decode(&self, coefficients: &[f64], scale: f64, noise: Noise) -> Decrypted {
-        let n = self.params().n();
-        // one division by a public number
-        let unit = 1.0 / scale;
+        let record = Record::of(self.params().n(), scale, noise);
         let slots = self.context.encoder.to_slots(coefficients);
-        let values = slots.iter().map(|slot| slot.re * unit).collect();
-        let (error_bound, precision_bits) = (noise.error_bound(n, scale), noise.precision_bits(n, scale));
-        Decrypted { values, error_bound, precision_bits }
+        let values = slots.iter().map(|slot| slot.re * record.unit).collect();
+        Decrypted { values, error_bound: record.error_bound, precision_bits: record.precision_bits }
     }
 
     /// The coefficients of `c0 + c1 s`, centred: from up to four of the primes, which hold every scale. For tests of the noise.
@@ -214,7 +192,8 @@ impl SecretKey {
         places.truncate(Centred::PRIMES_MAX);
         let mut rows = Zeroizing::new(vec![0; places.len() * n]);
         let mut secret = Zeroizing::new(vec![0; n]);
-        for (&place, row) in places.iter().zip(rows.chunks_exact_mut(n)) {
+        for (at, &place) in places.iter().enumerate() {
+            let row = &mut rows[at * n..][..n];
             let ring = self.context.ring(primes[place]);
             self.context.transformed(primes[place], &self.secret, &mut secret);
             row.copy_from_slice(&c0[place * n..][..n]);
@@ -225,8 +204,10 @@ impl SecretKey {
         let centred = Centred::new(&moduli);
         let number = |i: usize| {
             let mut residues = [0; Centred::PRIMES_MAX];
-            residues.iter_mut().zip(rows.iter().skip(i).step_by(n)).for_each(|(residue, &word)| *residue = word);
-            centred.number(&residues[..moduli.len()])
+            for at in 0..places.len() {
+                residues[at] = rows[at * n + i];
+            }
+            centred.number(&residues[..places.len()])
         };
         Zeroizing::new((0..n).map(number).collect())
     }
@@ -242,7 +223,9 @@ impl SecretKey {
         let n = self.params().n();
         let mut body = vec![0; primes.len() * n];
         let (mut mask, mut secret) = (vec![0; n], Zeroizing::new(vec![0; n]));
-        for (&prime, row) in primes.iter().zip(body.chunks_exact_mut(n)) {
+        // rows are found by counting: no division of any kind stands beside secrets (scripts/constant-time)
+        for (at, &prime) in primes.iter().enumerate() {
+            let row = &mut body[at * n..][..n];
             put(prime, row);
             ciphertext::fill_mask(self.params(), seed, domain, &[prime], &mut mask);
             self.context.transformed(prime, &self.secret, &mut secret);
