@@ -132,7 +132,7 @@ fn image(secret: &[i8], element: u32) -> Zeroizing<Vec<i8>> {
     let mask = 2 * secret.len() - 1;
     let mut out = Zeroizing::new(vec![0; secret.len()]);
     for (i, &s) in secret.iter().enumerate() {
-        let power = i * element as usize & mask;
+        let power = (i * element as usize) & mask;
         out[power & (mask >> 1)] = if power < secret.len() { s } else { -s };
     }
     out

@@ -8,12 +8,15 @@ use crate::cpu::base_convert::Conversion;
 use crate::modular::Modulus;
 use crate::ring::Root;
 
+/// A ciphertext's level, and the digits of a key.
+type LevelAndDigits = (usize, Vec<Vec<usize>>);
+
 /// What was made.
 #[derive(Default)]
 pub(super) struct Constants {
     divisions: Mutex<HashMap<(usize, usize, bool), Arc<Division>>>,
     raise: OnceLock<Arc<Conversion>>,
-    digits: Mutex<HashMap<(usize, Vec<Vec<usize>>), Arc<Vec<Digit>>>>,
+    digits: Mutex<HashMap<LevelAndDigits, Arc<Vec<Digit>>>>,
 }
 
 /// A division of a polynomial by the product `g` of primes that it loses ([`crate::ckks::Chain::divided`]), rounded, after a multiplication by the product `e` of primes
