@@ -29,6 +29,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::compute::circuits::StoredNetlists;
 use crate::compute::engine::{ComputeConfig, Engine, EngineDevice, KeyStore};
 use crate::compute::sessions::Sessions;
+use crate::compute::vault::Vault;
 use crate::compute::{Compute, circuits, lease};
 use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
@@ -135,11 +136,15 @@ impl App {
         // a folder is this node's alone, so the rows that name what is in it must be too
         let is_shared = config.bucket.is_some() || store.database() == "sqlite";
         let netlists = is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?;
+        let vault_blobs = [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?];
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
         let engine = tokio::task::spawn_blocking(move || engine(&bounds, kernel_cache)).await??;
         let keys = KeyStore::open(data_dir.path(), &config.compute)?;
         let telemetry = Arc::new(Telemetry::new()?);
+        let offload = Offload::new();
+        let vault_config = config.vault.clone();
+        let vault = Vault::open(store.clone(), offload.clone(), vault_blobs, &node_id, is_shared, vault_config).await?;
         lease::renew(&store, &node_id, clock.now()).await?;
         let sessions = Sessions::start(
             store.clone(),
@@ -161,7 +166,7 @@ impl App {
         let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
 
-        let (offload, in_flight, unfinished) = (Offload::new(), InFlight::new(), InFlight::new());
+        let (in_flight, unfinished) = (InFlight::new(), InFlight::new());
         let limits = Limits::new(clock.clone(), config.plan_limits, store.clone(), &secrets, cache_store.clone());
         let web = Arc::new(Web {
             clock: clock.clone(),
@@ -193,6 +198,7 @@ impl App {
         });
         let compute = Arc::new(Compute {
             netlists: StoredNetlists::new(store.clone(), offload.clone(), netlists),
+            vault,
             clock,
             store,
             engine,
@@ -379,6 +385,7 @@ async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     while ticks.next().await.is_some() {
         compute.sessions.record_expired().await;
         compute.end_trials().await;
+        compute.vault.look_after(compute.clock.now()).await;
     }
 }
 

@@ -39,13 +39,24 @@ pub enum ObjectKind {
     Circuits,
     /// Evaluation keys of open sessions. No record names them, and none outlives its process.
     Keys,
+    /// Public keys, and rows of evaluation keys, for arithmetic.
+    EncryptionKeys,
+    /// Ciphertexts that are kept for accounts.
+    Ciphertexts,
 }
 
-api::words!(ObjectKind, "kind of object", { Answers = "answers", Circuits = "circuits", Keys = "keys" });
+api::words!(ObjectKind, "kind of object", {
+    Answers = "answers",
+    Circuits = "circuits",
+    Keys = "keys",
+    EncryptionKeys = "encryption-keys",
+    Ciphertexts = "ciphertexts",
+});
 
 impl ObjectKind {
     /// Those that records name, which outlive their process.
-    pub const LASTING: [ObjectKind; 2] = [ObjectKind::Answers, ObjectKind::Circuits];
+    pub const LASTING: [ObjectKind; 4] =
+        [ObjectKind::Answers, ObjectKind::Circuits, ObjectKind::EncryptionKeys, ObjectKind::Ciphertexts];
 }
 
 /// Objects of one kind. Clones share them.

@@ -2,13 +2,16 @@
 
 pub mod engine;
 
+pub(crate) mod ciphertexts;
 pub(crate) mod circuits;
 pub(crate) mod gates;
 pub(crate) mod held_keys;
 pub(crate) mod key_upload;
+pub(crate) mod keys;
 pub(crate) mod lease;
 pub(crate) mod seeds;
 pub(crate) mod sessions;
+pub mod vault;
 pub(crate) mod workbench;
 
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
 use circuits::StoredNetlists;
 use sessions::Sessions;
+use vault::Vault;
 
 /// Settings of gate sessions.
 #[derive(Clone, Debug, clap::Args)]
@@ -92,6 +96,7 @@ pub struct Compute {
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
+    pub(crate) vault: Vault,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
     pub(crate) offload: Offload,
@@ -116,6 +121,7 @@ impl Compute {
     /// Removes records whose time is over.
     pub(crate) async fn forget_old(&self) {
         self.sessions.forget_old().await;
+        self.vault.keep_house().await;
         circuits::forget_old(self).await;
     }
 }

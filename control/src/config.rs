@@ -22,6 +22,7 @@ use crate::cache_store::CacheStoreConfig;
 use crate::caller::PlanTable;
 pub use crate::compute::engine::ComputeConfig;
 use crate::compute::engine::memory_bytes;
+pub use crate::compute::vault::VaultConfig;
 pub use crate::compute::{CircuitsConfig, SessionsConfig};
 use crate::data_dir::OWN_DATABASE;
 use crate::parsers::{either, megabytes_or_auto, number, parsed, seconds};
@@ -116,6 +117,9 @@ pub struct Config {
     /// Bounds on circuits.
     #[command(flatten)]
     pub circuits: CircuitsConfig,
+    /// What is kept for arithmetic on encrypted numbers.
+    #[command(flatten)]
+    pub vault: VaultConfig,
     /// What plans allow (readings section 16): the tables `[plans.NAME]` of the settings file.
     #[arg(skip)]
     pub plan_limits: PlanTable,

@@ -1,6 +1,9 @@
 //! Fresh identifiers (readings X4).
 
-use api::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId, UsageId, UserId};
+use api::{
+    AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
+    UploadId, UsageId, UserId,
+};
 
 use zeroize::Zeroizing;
 
@@ -58,6 +61,21 @@ pub fn usage(now: Timestamp) -> UsageId {
 /// A new circuit run's id.
 pub fn operation(now: Timestamp) -> OperationId {
     OperationId::from_bits(time_ordered(now))
+}
+
+/// A new encryption key's id.
+pub fn encryption_key(now: Timestamp) -> EncryptionKeyId {
+    EncryptionKeyId::from_bits(time_ordered(now))
+}
+
+/// A new upload's id.
+pub fn upload(now: Timestamp) -> UploadId {
+    UploadId::from_bits(time_ordered(now))
+}
+
+/// A new ciphertext's id.
+pub fn ciphertext(now: Timestamp) -> CiphertextId {
+    CiphertextId::from_bits(time_ordered(now))
 }
 
 /// A new handle's id.

@@ -16,7 +16,8 @@ use utoipa_axum::routes;
 
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::caller::Level;
-use crate::compute::{Compute, circuits, gates};
+use crate::compute::keys::uploads;
+use crate::compute::{Compute, ciphertexts, circuits, gates, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
 use crate::web::cors::{self, CorsOrigins};
 use crate::web::error::ApiError;
@@ -75,11 +76,23 @@ fn api(
         .routes(any_key(routes!(circuits::run)))
         .routes(any_key(routes!(circuits::operation, circuits::cancel)))
         .routes(any_key(routes!(circuits::read_handle, circuits::delete_handle)))
+        .routes(any_key(routes!(keys::upload)))
+        .routes(any_key(routes!(uploads::create)))
+        .routes(any_key(routes!(uploads::show, uploads::delete)))
+        .routes(any_key(routes!(uploads::put_public)))
+        .routes(any_key(routes!(uploads::put_eval)))
+        .routes(any_key(routes!(uploads::complete)))
+        .routes(any_key(routes!(ciphertexts::upload)))
+        .routes(any_key(routes!(ciphertexts::show, ciphertexts::delete)))
         // viewer, developer, account_admin
+        .routes(readers(routes!(keys::list)))
+        .routes(readers(routes!(keys::show)))
+        .routes(readers(routes!(ciphertexts::list)))
         .routes(readers(routes!(circuits::list)))
         .routes(readers(routes!(circuits::show)))
         // developer, account_admin
         .routes(writers(routes!(circuits::put, circuits::delete)))
+        .routes(writers(routes!(keys::delete)))
         // account_admin
         .routes(billing(routes!(gates::list)))
         // users of the dashboard, by their session token

@@ -3,7 +3,7 @@
 use client::Preset;
 use control::admin;
 use control::caller::{Environment, Role};
-use control::caller::{Plan, PlanLimits, UNLIMITED};
+use control::caller::{Plan, PlanLimits};
 use serde_json::json;
 use tests::TestServer;
 use tests::http::{Request, Response};
@@ -53,6 +53,11 @@ async fn x10_every_get_answers_head_without_a_body() {
         "/api/v1/params/suggest",
         "/api/v1/tfhe/sessions",
         "/api/v1/tfhe/session/unknown",
+        "/api/v1/keys",
+        "/api/v1/keys/unknown",
+        "/api/v1/keys/uploads/unknown",
+        "/api/v1/ciphertexts?key_id=unknown",
+        "/api/v1/ciphertexts/unknown",
         "/openapi.json",
         "/docs/errors/NOT_FOUND",
         "/redoc",
@@ -163,7 +168,7 @@ async fn x6_a_body_without_length_is_cut_at_its_ceiling() {
 async fn l8_every_429_has_the_error_object_and_a_204_nothing() {
     let server = TestServer::with(|config| {
         *config.plan_limits.of_mut(Plan::Free) =
-            PlanLimits { requests_a_day: 1, requests_a_month: 1, burst_a_second: 100, open_sessions: UNLIMITED };
+            PlanLimits { requests_a_day: 1, requests_a_month: 1, burst_a_second: 100, ..config.plan_limits.anonymous };
     })
     .await;
     let refused = |answer: Response, code: &str| {

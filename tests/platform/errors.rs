@@ -83,6 +83,8 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         | Code::IpRateLimited
         | Code::TrialOpsExhausted
         | Code::KeyNotFound
+        | Code::InsufficientSecurity
+        | Code::MismatchedKey
         | Code::FeatureDisabled
         | Code::InvalidSessionToken
         | Code::InvalidCredentials
@@ -97,10 +99,8 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         | Code::BillingPortalDisabled
         | Code::AccountSuspended
         | Code::InvalidSignature => return Later,
-        // encryption keys and arithmetic
-        Code::InsufficientSecurity
-        | Code::MismatchedKey
-        | Code::MismatchedLevel
+        // arithmetic
+        Code::MismatchedLevel
         | Code::NoiseBudgetExhausted
         | Code::InvalidOperation
         | Code::MissingPlainOperand

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use client::Preset;
 use control::admin::lockouts::LockoutChoice;
-use control::caller::{Environment, PlanLimits, Role, UNLIMITED};
+use control::caller::{Environment, PlanLimits, Role};
 use serde_json::json;
 use tests::TestServer;
 use tests::database::Kind;
@@ -59,8 +59,12 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     let server = TestServer::with(|config| {
         config.database_url = through_wire;
         config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-        let few =
-            PlanLimits { requests_a_day: 6, requests_a_month: 100, burst_a_second: 1000, open_sessions: UNLIMITED };
+        let few = PlanLimits {
+            requests_a_day: 6,
+            requests_a_month: 100,
+            burst_a_second: 1000,
+            ..config.plan_limits.anonymous
+        };
         config.plan_limits.anonymous = few;
     })
     .await;

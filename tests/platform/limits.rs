@@ -7,7 +7,7 @@ use api::AccountId;
 use client::Preset;
 use control::admin;
 use control::caller::{Environment, Role};
-use control::caller::{Plan, PlanLimits, UNLIMITED};
+use control::caller::{Plan, PlanLimits, PlanTable, UNLIMITED};
 use control::config::Config;
 use serde_json::json;
 use tests::TestServer;
@@ -40,7 +40,13 @@ pub fn left(answer: &Response) -> [u64; 2] {
 }
 
 pub fn limits(requests_a_day: u64, requests_a_month: u64) -> PlanLimits {
-    PlanLimits { requests_a_day, requests_a_month, burst_a_second: 100_000, open_sessions: UNLIMITED }
+    PlanLimits {
+        requests_a_day,
+        requests_a_month,
+        burst_a_second: 100_000,
+        open_sessions: UNLIMITED,
+        ..PlanTable::default().of(Plan::Free)
+    }
 }
 
 /// A node whose free plan has these limits.

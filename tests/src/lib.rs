@@ -8,6 +8,7 @@ pub mod http;
 pub mod issuer;
 pub mod keys;
 pub mod naive;
+pub mod numbers;
 pub mod redis;
 pub mod s3;
 pub mod server;

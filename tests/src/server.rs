@@ -167,6 +167,7 @@ fn lift_limits(config: &mut Config) {
         requests_a_month: UNLIMITED,
         burst_a_second: 1_000_000,
         open_sessions: UNLIMITED,
+        ..config.plan_limits.anonymous
     };
     config.plan_limits.anonymous = none;
     for plan in Plan::ALL {

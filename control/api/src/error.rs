@@ -128,11 +128,11 @@ codes! {
         "Check the identifier. A deleted key does not come back.";
     PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413,
         "A key, a ciphertext or the whole body is larger than allowed. Limits count decoded bytes.",
-        "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session; a ciphertext has at most 2 MB. \
-         Split large batches.";
+        "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session and 10 MB to keys/upload; larger ones in parts. \
+         A ciphertext in JSON has at most 2 MB: send larger ones as octets. Split large batches.";
     QuotaExceeded = "QUOTA_EXCEEDED", 402,
-        "The account has reached a quota of its plan, such as open sessions, or stored circuits and results.",
-        "Delete sessions, circuits or results that are no longer needed, or change the plan.";
+        "The account has reached a quota of its plan, such as open sessions, encryption keys, or stored circuits and results.",
+        "Delete sessions, keys, circuits or results that are no longer needed, or change the plan.";
     CiphertextNotFound = "CIPHERTEXT_NOT_FOUND", 404,
         "A ciphertext id or a handle is unknown, belongs to another session, or was evicted.",
         "Upload the ciphertext again, or compute the result again. Handles end with their session.";

@@ -46,9 +46,9 @@ pub struct Health {
     pub active_sessions: u64,
     /// Operations that are accepted and have not ended.
     pub active_jobs: u64,
-    /// Used share of the device memory for keys, in percent.
+    /// Used share of the room for the ciphertexts of all accounts, in percent.
     pub ciphertext_cache_usage_pct: Option<f64>,
-    /// Whether this share is 90 percent or more, so that keys will soon be evicted.
+    /// Whether this share is 90 percent or more, so that ciphertexts will soon be evicted.
     pub ciphertext_cache_warning: bool,
     /// The outside services that the node is configured to use.
     pub dependencies: Vec<Dependency>,

@@ -117,6 +117,18 @@ open_id!(
     KeyId, "ak_"
 );
 open_id!(
+    /// An encryption key's record; not the key itself.
+    EncryptionKeyId, "key_"
+);
+open_id!(
+    /// An upload of an encryption key in parts.
+    UploadId, "up_"
+);
+open_id!(
+    /// A ciphertext that the service keeps.
+    CiphertextId, "ct_"
+);
+open_id!(
     /// What a key and its rotated successors share (readings A19).
     LineageId, "lin_"
 );

@@ -4,7 +4,9 @@
 //! specification; names on the wire are the specification's. With the feature `openapi` every type also describes itself.
 
 pub mod accounts;
+pub mod ciphertexts;
 pub mod circuits;
+pub mod encryption_keys;
 pub mod error;
 pub mod gates;
 pub mod health;
@@ -23,6 +25,9 @@ pub mod words;
 
 pub use accounts::{Environment, KeyStatus, Plan, Role};
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
-pub use ids::{AccountId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId, UsageId, UserId};
+pub use ids::{
+    AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
+    UploadId, UsageId, UserId,
+};
 pub use money::MilliYen;
 pub use words::Word;

@@ -2,11 +2,24 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// Reads a whole number from 0: 64.0 is one too. What is too large becomes the largest, which is too large as well.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_u64(Whole)
+}
+
+/// The same, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
+pub(crate) fn some_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    struct Number(u64);
+
+    impl<'de> Deserialize<'de> for Number {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            whole(deserializer).map(Number)
+        }
+    }
+
+    Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(number)| number))
 }
 
 struct Whole;
@@ -39,5 +52,7 @@ mod tests {
         let read = |text: &str| whole(&mut serde_json::Deserializer::from_str(text)).ok();
         assert_eq!(["0", "64", "64.0", "1e30"].map(read), [Some(0), Some(64), Some(64), Some(u64::MAX)]);
         assert_eq!(["64.5", "-1", "-1.0", "\"64\"", "null"].map(read), [None; 5]);
+        let read = |text: &str| some_whole(&mut serde_json::Deserializer::from_str(text)).ok();
+        assert_eq!(["64.0", "null", "-1"].map(read), [Some(Some(64)), Some(None), None]);
     }
 }

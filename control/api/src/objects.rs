@@ -51,6 +51,11 @@ pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deseriali
     Option::<List<MAX, T>>::deserialize(deserializer).map(|list| list.map(|List(objects)| objects))
 }
 
+/// Reads an object: for `#[serde(deserialize_with)]`.
+pub(crate) fn one<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Object::deserialize(deserializer).map(|Object(object)| object)
+}
+
 /// A value that was an object.
 struct Object<T>(T);
 
@@ -103,6 +108,12 @@ mod tests {
         }
         // 1.9 million gates that were 32 MiB on the wire
         assert_eq!(read(&format!("[{}{{}}]", "{},".repeat(1_900_000))), Ok(4));
+    }
+
+    #[test]
+    fn an_object_is_no_list_of_its_members() {
+        let read = |text: &str| one::<Empty, _>(&mut serde_json::Deserializer::from_str(text)).is_ok();
+        assert_eq!(["{}", "[]", "null", "1"].map(read), [true, false, false, false]);
     }
 
     #[test]

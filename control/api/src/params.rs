@@ -50,6 +50,49 @@ pub struct SuggestedParams {
     pub security_level: SecurityLevel,
     /// Gate-session presets that meet the level, fastest first. Empty if none does.
     pub presets: Vec<PresetFacts>,
+    /// Parameters for arithmetic that meet the level at the depth and scale of the request, smallest degree first. Empty if none
+    /// does.
+    #[serde(default)]
+    pub arithmetic: Vec<ArithmeticFacts>,
+}
+
+/// Parameters for arithmetic on encrypted numbers, and the sizes of keys and ciphertexts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ArithmeticFacts {
+    /// Degree of the ring.
+    #[cfg_attr(feature = "openapi", schema(example = 16384))]
+    pub poly_degree: u64,
+    /// Bits of a fresh ciphertext's scale.
+    #[cfg_attr(feature = "openapi", schema(example = 40))]
+    pub scale_bits: u64,
+    /// Multiplications in a row.
+    #[cfg_attr(feature = "openapi", schema(example = 8))]
+    pub max_depth: u64,
+    /// The largest `max_depth` that meets the level at this degree and scale.
+    #[cfg_attr(feature = "openapi", schema(example = 8))]
+    pub max_depth_possible: u64,
+    /// Numbers in a ciphertext.
+    pub slot_count: u64,
+    /// Bits of security against the cheapest known attack, at most 256.
+    pub security_bits: u64,
+    /// Bits of the product of all primes.
+    pub total_q_bits: u64,
+    /// Bits of precision behind the binary point that a fresh ciphertext of numbers up to 1 has in its worst slot.
+    pub precision_bits: f64,
+    /// Bytes of a public key.
+    pub public_key_bytes: u64,
+    /// Bytes of the key that multiplications need, at the full level.
+    pub relinearization_key_bytes: u64,
+    /// Bytes of the key of one rotation, at the full level.
+    pub rotation_key_bytes: u64,
+    /// Bytes of a ciphertext of the secret key's owner, at the full level.
+    pub seeded_ciphertext_bytes: u64,
+    /// Bytes of any other ciphertext, at the full level.
+    pub ciphertext_bytes: u64,
+    /// What to know about these parameters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The parameters of a gate-session preset, and the sizes of its keys and ciphertexts.

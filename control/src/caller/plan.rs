@@ -19,10 +19,46 @@ pub struct PlanLimits {
     pub burst_a_second: u32,
     /// Open gate sessions of an account (readings L9).
     pub open_sessions: u64,
+    /// Encryption keys of an account, and their uploads in parts (readings K19).
+    pub encryption_keys: u64,
+    /// Megabytes of one evaluation key for arithmetic (readings K4).
+    pub encryption_key_mb: u64,
+    /// Megabytes of the ciphertexts that are kept for an account (readings K14).
+    pub ciphertext_cache_mb: u64,
+}
+
+impl PlanLimits {
+    /// Bytes of one evaluation key for arithmetic.
+    pub fn encryption_key_bytes(&self) -> u64 {
+        self.encryption_key_mb.saturating_mul(1 << 20)
+    }
+
+    /// Bytes of the ciphertexts that are kept for an account; `None`: any number.
+    pub fn ciphertext_cache_bytes(&self) -> Option<u64> {
+        (self.ciphertext_cache_mb != UNLIMITED).then(|| self.ciphertext_cache_mb.saturating_mul(1 << 20))
+    }
 }
 
 const fn limits(requests_a_day: u64, requests_a_month: u64, burst_a_second: u32, open_sessions: u64) -> PlanLimits {
-    PlanLimits { requests_a_day, requests_a_month, burst_a_second, open_sessions }
+    PlanLimits {
+        requests_a_day,
+        requests_a_month,
+        burst_a_second,
+        open_sessions,
+        encryption_keys: 0,
+        encryption_key_mb: 0,
+        ciphertext_cache_mb: 0,
+    }
+}
+
+/// The same, and what it allows of encryption keys and ciphertexts.
+const fn with_keys(
+    limits: PlanLimits,
+    encryption_keys: u64,
+    encryption_key_mb: u64,
+    ciphertext_cache_mb: u64,
+) -> PlanLimits {
+    PlanLimits { encryption_keys, encryption_key_mb, ciphertext_cache_mb, ..limits }
 }
 
 /// What every plan allows, and what callers without a key may do from one network. Read from a table of plans (and
@@ -41,13 +77,15 @@ impl Default for PlanTable {
         PlanTable {
             plans: Plan::ALL.map(|plan| match plan {
                 // counts are of operations
-                Plan::Trial => limits(10, 10, 5, 1),
-                Plan::Free => limits(1_000, 10_000, 10, 2),
-                Plan::Payg => limits(100_000, 3_000_000, 50, 10),
-                Plan::Starter => limits(20_000, 500_000, 50, 10),
-                Plan::Pro => limits(200_000, 5_000_000, 200, 50),
-                Plan::Scale => limits(2_000_000, 50_000_000, 1_000, 200),
-                Plan::Enterprise => limits(UNLIMITED, UNLIMITED, 5_000, UNLIMITED),
+                Plan::Trial => with_keys(limits(10, 10, 5, 1), 1, 64, 32),
+                Plan::Free => with_keys(limits(1_000, 10_000, 10, 2), 5, 256, 128),
+                Plan::Payg => with_keys(limits(100_000, 3_000_000, 50, 10), 50, 1 << 10, 1 << 10),
+                Plan::Starter => with_keys(limits(20_000, 500_000, 50, 10), 50, 1 << 10, 1 << 10),
+                Plan::Pro => with_keys(limits(200_000, 5_000_000, 200, 50), 500, 2 << 10, 8 << 10),
+                Plan::Scale => with_keys(limits(2_000_000, 50_000_000, 1_000, 200), 5_000, 4 << 10, 64 << 10),
+                Plan::Enterprise => {
+                    with_keys(limits(UNLIMITED, UNLIMITED, 5_000, UNLIMITED), UNLIMITED, 8 << 10, 64 << 10)
+                }
             }),
             anonymous: limits(1_000, 10_000, 5, 0),
         }
@@ -76,6 +114,9 @@ impl TryFrom<HashMap<String, Changes>> for PlanTable {
                 _ if name == "anonymous" && changes.open_sessions.is_some() => {
                     return Err("anonymous: callers without a key open no sessions".to_owned());
                 }
+                _ if name == "anonymous" && changes.are_of_keys() => {
+                    return Err("anonymous: callers without a key have no encryption keys".to_owned());
+                }
                 _ if name == "anonymous" => &mut table.anonymous,
                 Some(Plan::Trial) if changes.requests_a_day.is_some() || changes.requests_a_month.is_some() => {
                     return Err("trial: the operations of a trial are fixed".to_owned());
@@ -96,6 +137,9 @@ struct Changes {
     requests_a_month: Option<Count>,
     burst_a_second: Option<u32>,
     open_sessions: Option<Count>,
+    encryption_keys: Option<Count>,
+    encryption_key_mb: Option<Count>,
+    ciphertext_cache_mb: Option<Count>,
 }
 
 #[derive(Deserialize)]
@@ -106,11 +150,19 @@ enum Count {
 }
 
 impl Changes {
+    /// Whether they say something of encryption keys or ciphertexts.
+    fn are_of_keys(&self) -> bool {
+        [&self.encryption_keys, &self.encryption_key_mb, &self.ciphertext_cache_mb].iter().any(|count| count.is_some())
+    }
+
     fn apply(self, limits: &mut PlanLimits) -> Result<(), String> {
         for (limit, count) in [
             (&mut limits.requests_a_day, self.requests_a_day),
             (&mut limits.requests_a_month, self.requests_a_month),
             (&mut limits.open_sessions, self.open_sessions),
+            (&mut limits.encryption_keys, self.encryption_keys),
+            (&mut limits.encryption_key_mb, self.encryption_key_mb),
+            (&mut limits.ciphertext_cache_mb, self.ciphertext_cache_mb),
         ] {
             *limit = match count {
                 None => continue,
@@ -142,12 +194,12 @@ mod tests {
     #[test]
     fn l2_a_file_replaces_the_numbers_it_names_and_no_others() {
         let table = read(
-            "[free]\nrequests-a-day = 5\nopen-sessions = 7
+            "[free]\nrequests-a-day = 5\nopen-sessions = 7\nciphertext-cache-mb = 64
              [anonymous]\nrequests-a-month = \"unlimited\"\nburst-a-second = 7
              [pro]\nopen-sessions = \"unlimited\"",
         )
         .unwrap();
-        assert_eq!(table.of(Plan::Free), limits(5, 10_000, 10, 7));
+        assert_eq!(table.of(Plan::Free), with_keys(limits(5, 10_000, 10, 7), 5, 256, 64));
         assert_eq!(table.anonymous, limits(1_000, UNLIMITED, 7, 0));
         assert_eq!(table.of(Plan::Pro), PlanLimits { open_sessions: UNLIMITED, ..PlanTable::default().of(Plan::Pro) });
         assert_eq!(table.of(Plan::Enterprise).requests_a_day, UNLIMITED);
@@ -157,6 +209,16 @@ mod tests {
     fn l9_the_open_sessions_of_a_plan_are_those_of_the_readings() {
         let defaults = Plan::ALL.map(|plan| PlanTable::default().of(plan).open_sessions);
         assert_eq!(defaults, [1, 2, 10, 10, 50, 200, UNLIMITED]);
+    }
+
+    #[test]
+    fn k19_k14_keys_and_ciphertexts_of_a_plan_are_those_of_the_readings() {
+        let of = |plan| PlanTable::default().of(plan);
+        assert_eq!(Plan::ALL.map(|plan| of(plan).encryption_keys), [1, 5, 50, 50, 500, 5_000, UNLIMITED]);
+        let cache = Plan::ALL.map(|plan| of(plan).ciphertext_cache_bytes().unwrap() >> 20);
+        assert_eq!(cache, [32, 128, 1024, 1024, 8192, 65536, 65536]);
+        let unlimited = PlanLimits { ciphertext_cache_mb: UNLIMITED, ..of(Plan::Enterprise) };
+        assert_eq!(unlimited.ciphertext_cache_bytes(), None);
     }
 
     #[test]
@@ -171,6 +233,7 @@ mod tests {
             ("free = { open-sessions = -1 }", "did not match"),
             ("trial = { requests-a-day = 20 }", "trial: the operations of a trial are fixed"),
             ("anonymous = { open-sessions = 1 }", "without a key open no sessions"),
+            ("anonymous = { encryption-keys = 1 }", "without a key have no encryption keys"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(told), "{error}");

@@ -3,6 +3,7 @@
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
 mod ciphertexts;
+pub mod numbers;
 mod stored_key;
 
 use std::ops::RangeInclusive;

@@ -19,7 +19,7 @@ use crate::web::openapi::VERSION;
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
 /// A cache store that answers more slowly is degraded (specification, Health).
 pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
-/// Use of device memory from which eviction is near, in percent (readings O7).
+/// Use of the room for ciphertexts from which eviction is near, in percent (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
 /// When to ask again after a 503.
@@ -75,8 +75,8 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     let devices = docs.compute.engine.devices();
     let computes = computing(&devices);
     let gpu = shown_gpu(&devices, docs.hide_gpu);
-    let cache_pct = (usage.resident_bytes_max > 0)
-        .then(|| (1000.0 * usage.resident_bytes as f64 / usage.resident_bytes_max as f64).round() / 10.0);
+    let vault = &docs.compute.vault;
+    let cache_pct = cache_pct(vault.ciphertext_bytes(), vault.config.ciphertext_bytes_max);
     // an embedded database is no dependency (readings O3)
     let (mut dependencies, storage) = match docs.access.store.database() {
         name @ "postgres" => (vec![dependency(name, database.clone())], None),
@@ -93,12 +93,17 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
         gpu_name: gpu.map(|device| device.name.clone()),
         active_sessions: usage.sessions,
         active_jobs: usage.operations,
-        ciphertext_cache_usage_pct: cache_pct,
-        ciphertext_cache_warning: cache_pct.is_some_and(|pct| pct >= CACHE_WARNING_PCT),
+        ciphertext_cache_usage_pct: Some(cache_pct),
+        ciphertext_cache_warning: cache_pct >= CACHE_WARNING_PCT,
         dependencies,
         storage,
     };
     answer(health.status, health)
+}
+
+/// Used share of the room for ciphertexts, to a tenth of a percent.
+fn cache_pct(bytes: u64, bytes_max: u64) -> f64 {
+    (1000.0 * bytes as f64 / bytes_max.max(1) as f64).round() / 10.0
 }
 
 fn dependency(name: &str, Probed { status, latency_ms, error }: Probed) -> Dependency {

@@ -1,44 +1,63 @@
 //! Parameters that really meet a security level (readings section 14).
 
+use std::sync::Arc;
+
 use api::Code;
 use api::params::{SecurityLevel, SuggestedParams};
 use axum::Json;
-use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 
-use crate::compute::engine::{Preset, preset_facts};
+use super::Docs;
+use crate::budget::Payer;
+use crate::compute::engine::{Preset, numbers, preset_facts};
 use crate::web::error::ApiError;
 
-/// The gate-session presets that meet a security level.
+/// Depth and scale where a request names none.
+const DEPTH_DEFAULT: u32 = 5;
+const SCALE_BITS_DEFAULT: u32 = 40;
+
+/// The parameters that meet a security level: presets of gate sessions, and parameters for arithmetic.
 ///
-/// `depth` and `scale_bits` describe arithmetic circuits, which have no endpoints yet: the node checks their range and does
-/// not use them. Gates have no limit of depth, because every gate refreshes the noise of its result.
+/// `depth` and `scale_bits` are for arithmetic. Gates have no limit of depth, because every gate refreshes the noise of its
+/// result.
 #[utoipa::path(
     get,
     path = "/api/v1/params/suggest",
     operation_id = "suggestParams",
-    tag = "Gate sessions",
+    tag = "Encryption keys",
     params(
         ("security_level" = inline(Option<SecurityLevel>), Query,
             description = "The level to meet; `128-bit` when absent."),
         ("depth" = Option<i64>, Query, minimum = 1, maximum = 14,
-            description = "Multiplications in a row, for arithmetic circuits."),
+            description = "Multiplications in a row; 5 when absent."),
         ("scale_bits" = Option<i64>, Query, minimum = 10, maximum = 50,
-            description = "Bits of precision, for arithmetic circuits."),
+            description = "Bits of a fresh ciphertext's scale; 40 when absent."),
     ),
-    responses((status = 200, description = "The presets that meet the level; an empty list if none does.", body = SuggestedParams))
+    responses((status = 200, description = "What meets the level; empty lists if nothing does.", body = SuggestedParams))
 )]
 pub async fn suggest(
+    State(docs): State<Arc<Docs>>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<SuggestedParams>, ApiError> {
     let Query(query) = query.map_err(|_| ApiError::new(Code::InvalidRequest, "the query is not readable"))?;
-    let level = parse(&query)?;
+    let Asked { level, depth, scale_bits } = parse(&query)?;
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
-    Ok(Json(SuggestedParams { security_level: level, presets: presets.map(preset_facts).collect() }))
+    let presets = presets.map(preset_facts).collect();
+    // a search for primes: milliseconds
+    let searched = docs.web.offload.run(Payer::without_key(), move || numbers::suggested(level, depth, scale_bits));
+    Ok(Json(SuggestedParams { security_level: level, presets, arithmetic: searched.await? }))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    level: SecurityLevel,
+    depth: u32,
+    scale_bits: u32,
 }
 
 /// Reads the query; unknown parameters are ignored, known ones must be right and come once (readings E3).
-fn parse(query: &[(String, String)]) -> Result<SecurityLevel, ApiError> {
+fn parse(query: &[(String, String)]) -> Result<Asked, ApiError> {
     let (mut level, mut depth, mut scale_bits) = (None, None, None);
     for (name, value) in query {
         let slot = match name.as_str() {
@@ -51,24 +70,25 @@ fn parse(query: &[(String, String)]) -> Result<SecurityLevel, ApiError> {
             return Err(ApiError::new(Code::InvalidRequest, format!("{name} is given twice")).at(name, "given twice"));
         }
     }
-    in_range("depth", depth, 1, 14)?;
-    in_range("scale_bits", scale_bits, 10, 50)?;
-    let Some(name) = level else { return Ok(SecurityLevel::Bits128) };
-    SecurityLevel::from_name(name).ok_or_else(|| {
+    let depth = in_range("depth", depth, 1, 14)?.unwrap_or(DEPTH_DEFAULT);
+    let scale_bits = in_range("scale_bits", scale_bits, 10, 50)?.unwrap_or(SCALE_BITS_DEFAULT);
+    let Some(name) = level else { return Ok(Asked { level: SecurityLevel::Bits128, depth, scale_bits }) };
+    let level = SecurityLevel::from_name(name).ok_or_else(|| {
         let names = SecurityLevel::ALL.map(SecurityLevel::as_str).join(", ");
         ApiError::new(Code::InvalidRequest, format!("security_level must be one of {names}"))
             .at("security_level", format!("not one of {names}"))
-    })
+    })?;
+    Ok(Asked { level, depth, scale_bits })
 }
 
-fn in_range(name: &str, value: Option<&str>, min: i64, max: i64) -> Result<(), ApiError> {
-    let Some(value) = value else { return Ok(()) };
+fn in_range(name: &str, value: Option<&str>, min: u32, max: u32) -> Result<Option<u32>, ApiError> {
+    let Some(value) = value else { return Ok(None) };
     let number: i64 = value.parse().map_err(|_| {
         ApiError::new(Code::InvalidRequest, format!("{name} must be a whole number")).at(name, "not a whole number")
     })?;
-    if !(min..=max).contains(&number) {
+    if !(i64::from(min)..=i64::from(max)).contains(&number) {
         return Err(ApiError::new(Code::InvalidRequest, format!("{name} must be {min} to {max}"))
             .at(name, format!("not in {min} to {max}")));
     }
-    Ok(())
+    Ok(Some(number as u32))
 }

@@ -73,6 +73,14 @@ pub fn frame() -> OpenApi {
                 .description(Some("Circuits of gates in one request; intermediate results do not leave the node."))
                 .build(),
             TagBuilder::new()
+                .name("Encryption keys")
+                .description(Some("Keys for arithmetic on encrypted numbers. The secret key stays with the client."))
+                .build(),
+            TagBuilder::new()
+                .name("Ciphertexts")
+                .description(Some("Encrypted numbers that the service keeps for arithmetic."))
+                .build(),
+            TagBuilder::new()
                 .name("API keys")
                 .description(Some("Trial keys, keys that users of the dashboard make, and rotation of keys."))
                 .build(),
@@ -322,6 +330,19 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "cancelCircuitOperation" => &[&[OperationNotFound]],
         "getHandle" => &[&[QuotaExceeded], HANDLE],
         "deleteHandle" => &[HANDLE],
+        "uploadKey" => &[&[InvalidParams, InsufficientSecurity, QuotaExceeded], SECRET, BODY],
+        "createKeyUpload" => &[&[InvalidParams, InsufficientSecurity, QuotaExceeded], SECRET, BODY],
+        "getKeyUpload" => &[&[NotFound]],
+        "deleteKeyUpload" => &[&[NotFound, Conflict]],
+        "putPublicKey" | "putEvaluationKey" => {
+            &[&[InvalidParams, InsufficientSecurity, NotFound, Conflict, PayloadTooLarge], SECRET]
+        }
+        "completeKeyUpload" => &[&[InvalidParams, NotFound, Conflict, QuotaExceeded]],
+        "listKeys" => &[&[InvalidRequest]],
+        "getKey" | "deleteKey" => &[&[KeyNotFound]],
+        "uploadCiphertext" => &[&[InvalidCiphertext, MismatchedKey, KeyNotFound, QuotaExceeded], SECRET, BODY],
+        "listCiphertexts" => &[&[InvalidRequest, KeyNotFound]],
+        "getCiphertext" | "deleteCiphertext" => &[&[CiphertextNotFound]],
         "getIssuerMetadata" | "getOpenIdConfiguration" | "getKeySet" => &[&[NotFound]],
         "logIn" | "refreshTokens" | "resetPassword" => &[SIGN_IN, BODY, &[BruteForceLockout]],
         "setUp" => &[SIGN_IN, &[Conflict], BODY, &[BruteForceLockout]],
@@ -443,7 +464,7 @@ mod tests {
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
-        // four of users
-        assert_eq!(operations_seen, 39);
+        // four of users, ten of encryption keys, four of ciphertexts
+        assert_eq!(operations_seen, 53);
     }
 }

@@ -98,6 +98,18 @@ impl Store {
 }
 
 impl Tx {
+    /// Whether an upload is there and did not become a key; its account is locked.
+    pub async fn is_key_upload_open(&mut self, upload_id: &str) -> Result<bool> {
+        let sql = "SELECT account_id FROM key_uploads WHERE upload_id = $1";
+        let Some((account_id,)) = self.fetch_optional::<(String,)>(sql, values![upload_id]).await? else {
+            return Ok(false);
+        };
+        self.lock_account(&account_id).await?;
+        let sql = "SELECT key_id FROM key_uploads WHERE upload_id = $1";
+        let found: Option<(Option<String>,)> = self.fetch_optional(sql, values![upload_id]).await?;
+        Ok(matches!(found, Some((None,))))
+    }
+
     /// Begins an upload if the account may have one more key; else nothing is done.
     pub async fn insert_key_upload(&mut self, new: &NewKeyUpload<'_>) -> Result<KeyMade> {
         let NewKeyMaterial { account_id, now, .. } = new.material;

@@ -48,7 +48,15 @@ fn plans() -> String {
         let sessions = Some(limits.open_sessions).filter(|_| name != "anonymous");
         let sessions = sessions.map(|limit| format!("#open-sessions = {}\n", number(limit))).unwrap_or_default();
         let burst = limits.burst_a_second;
-        format!("{text}\n#[plans.{name}]\n{}#burst-a-second = {burst}\n{sessions}", counts.collect::<String>())
+        let of_keys = [
+            ("encryption-keys", limits.encryption_keys),
+            ("encryption-key-mb", limits.encryption_key_mb),
+            ("ciphertext-cache-mb", limits.ciphertext_cache_mb),
+        ];
+        let of_keys = of_keys.iter().filter(|_| name != "anonymous");
+        let of_keys: String = of_keys.map(|(key, limit)| format!("#{key} = {}\n", number(*limit))).collect();
+        let counts: String = counts.collect();
+        format!("{text}\n#[plans.{name}]\n{counts}#burst-a-second = {burst}\n{sessions}{of_keys}")
     })
 }
 

@@ -4,7 +4,7 @@ use api::{AccountId, KeyId, LineageId};
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::caller::{Credential, Environment, Role, UNLIMITED};
+use crate::caller::{Credential, Environment, Role};
 use crate::data_dir::DataDir;
 use crate::secrets::ServerSecret;
 
@@ -39,7 +39,12 @@ async fn refusal(limits: &Limits, quota: &Quota, caller: &Caller) -> &'static st
 #[tokio::test]
 async fn l1_an_account_meets_its_daily_limit_and_gets_back_what_was_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let free = PlanLimits { requests_a_day: 3, requests_a_month: 100, burst_a_second: 100, open_sessions: UNLIMITED };
+    let free = PlanLimits {
+        requests_a_day: 3,
+        requests_a_month: 100,
+        burst_a_second: 100,
+        ..PlanTable::default().of(Plan::Free)
+    };
     let limits = limits(folder.path(), free).await;
     let quotas = [(); 3].map(|()| Quota::default());
     for (number, quota) in quotas.iter().enumerate() {
@@ -56,7 +61,12 @@ async fn l1_an_account_meets_its_daily_limit_and_gets_back_what_was_refused() {
 #[tokio::test]
 async fn l6_a_burst_is_a_key_s_own() {
     let folder = tempfile::tempdir().unwrap();
-    let free = PlanLimits { requests_a_day: 100, requests_a_month: 100, burst_a_second: 2, open_sessions: UNLIMITED };
+    let free = PlanLimits {
+        requests_a_day: 100,
+        requests_a_month: 100,
+        burst_a_second: 2,
+        ..PlanTable::default().of(Plan::Free)
+    };
     let limits = limits(folder.path(), free).await;
     let mut refusals = Vec::new();
     for number in [1, 1, 1, 2] {

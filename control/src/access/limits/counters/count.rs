@@ -183,11 +183,17 @@ impl Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caller::PlanTable;
 
     const DAY: Timestamp = Timestamp(86_400_000_000);
 
     fn count() -> Count {
-        let limits = PlanLimits { requests_a_day: 100, requests_a_month: 1000, burst_a_second: 5, open_sessions: 2 };
+        let limits = PlanLimits {
+            requests_a_day: 100,
+            requests_a_month: 1000,
+            burst_a_second: 5,
+            ..PlanTable::default().anonymous
+        };
         let mut count = Count::new(Timestamp(0));
         count.touch(limits, Timestamp(0));
         count

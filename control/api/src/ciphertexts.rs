@@ -1,0 +1,81 @@
+//! Ciphertexts that the service keeps for arithmetic (readings K11-K14, section 14).
+//!
+//! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CiphertextId, EncryptionKeyId};
+
+/// Decoded bytes of a ciphertext in JSON at most (specification, Limits). Larger ones are uploaded as octets.
+pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
+
+/// `POST /ciphertexts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UploadCiphertext {
+    /// The key that the ciphertext is under.
+    #[cfg_attr(feature = "openapi", schema(example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: String,
+    /// The ciphertext, base64, at most 2 MB decoded. Larger ones are uploaded as octets.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub ciphertext: String,
+}
+
+/// A ciphertext that the service keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ciphertext {
+    /// The ciphertext's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub ciphertext_id: CiphertextId,
+    /// The key that the ciphertext is under.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: EncryptionKeyId,
+    /// Numbers in the ciphertext.
+    pub slot_count: u64,
+    /// Multiplications in a row that are left.
+    pub level: u64,
+    /// log2 of the exact scale, to three decimals.
+    pub scale_bits: f64,
+    /// Bytes of the ciphertext.
+    pub size_bytes: u64,
+    /// `upload`, or the operation whose result the ciphertext is.
+    #[cfg_attr(feature = "openapi", schema(example = "upload"))]
+    pub origin: String,
+    /// When the ciphertext was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// When the ciphertext was last read or computed with.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub last_used_at: String,
+    /// In the answer to an upload: ciphertexts that went for it, those unused for longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
+    pub evicted_ciphertext_ids: Option<Vec<CiphertextId>>,
+}
+
+/// `GET /ciphertexts`: a page of the ciphertexts under a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ciphertexts {
+    /// The ciphertexts, newest first.
+    pub items: Vec<Ciphertext>,
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
+    pub next_cursor: Option<String>,
+    /// Whether there is a next page.
+    pub has_more: bool,
+    /// Ciphertexts on all pages.
+    pub total_count: u64,
+}
+
+/// A ciphertext that was deleted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeletedCiphertext {
+    /// The ciphertext's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub ciphertext_id: CiphertextId,
+    /// `deleted`.
+    #[cfg_attr(feature = "openapi", schema(example = "deleted"))]
+    pub status: String,
+}

@@ -1,0 +1,216 @@
+//! Encryption keys for arithmetic on encrypted numbers (platform specification, Encryption keys; readings sections 8, 14).
+//!
+//! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EncryptionKeyId, UploadId, numbers, objects};
+
+/// Decoded bytes of a public key in JSON at most (specification, Limits).
+pub const PUBLIC_KEY_BYTES_MAX: usize = 2 << 20;
+/// Decoded bytes of an evaluation key in JSON at most (specification, Limits). Larger ones are uploaded in parts.
+pub const EVALUATION_KEY_BYTES_MAX: usize = 10 << 20;
+/// `scale_bits` where a request names none (specification, Encryption keys).
+pub const SCALE_BITS_DEFAULT: u64 = 15;
+/// `max_depth` where a request names none (specification, Encryption keys).
+pub const MAX_DEPTH_DEFAULT: u64 = 5;
+
+/// Parameters of a key, as a request names them. They must be those that the key was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EncryptionParams {
+    /// Degree of the ring: 64, 256, 4096, 8192, 16384 or 32768. 64 and 256 are for testing and have no security.
+    #[serde(deserialize_with = "numbers::whole")]
+    #[cfg_attr(feature = "openapi", schema(example = 8192))]
+    pub poly_degree: u64,
+    /// Bits of a fresh ciphertext's scale, 10 to 50; 15 when absent.
+    #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 10, maximum = 50))]
+    pub scale_bits: Option<u64>,
+    /// `testing`, `128-bit`, `192-bit` or `256-bit`. When absent, live keys need 128 bits, and others are told what they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_level: Option<String>,
+    /// Multiplications in a row, 1 to 14; 5 when absent.
+    #[serde(default, deserialize_with = "numbers::some_whole", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 14))]
+    pub max_depth: Option<u64>,
+    /// Whether the parameters leave room for bootstrapping. When absent, as the uploaded key says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<bool>,
+}
+
+/// Parameters of a key, complete.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeyParams {
+    /// Degree of the ring.
+    pub poly_degree: u64,
+    /// Bits of a fresh ciphertext's scale, as asked for.
+    pub scale_bits: u64,
+    /// The level that the key was made for.
+    #[cfg_attr(feature = "openapi", schema(example = "128-bit"))]
+    pub security_level: String,
+    /// Multiplications in a row.
+    pub max_depth: u64,
+    /// Whether the parameters leave room for bootstrapping.
+    pub bootstrap: bool,
+    /// The scheme, as the request named it.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
+    pub scheme: String,
+    /// All primes, those for key switching last.
+    pub modulus_chain: Vec<u64>,
+    /// Bits of the product of all primes.
+    pub total_q_bits: u64,
+    /// Bits of security against the cheapest known attack, at most 256.
+    pub security_bits: u64,
+}
+
+/// `POST /keys/upload`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UploadKey {
+    /// The public key, base64, at most 2 MB decoded.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub public_key: String,
+    /// The evaluation key, base64, at most 10 MB decoded. Larger ones go through `POST /keys/uploads`.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub eval_key: String,
+    /// `rns-ckks` (the default) or `ckks`, which means the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// The keys' parameters.
+    #[serde(deserialize_with = "objects::one")]
+    pub params: EncryptionParams,
+}
+
+/// A key that was uploaded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UploadedKey {
+    /// The key's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: EncryptionKeyId,
+    /// The scheme, as the request named it.
+    #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
+    pub scheme: String,
+    /// Numbers in a ciphertext: half of `poly_degree`.
+    pub slot_count: u64,
+    /// When the key was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// True: the secret key never was on the server.
+    pub blind_guarantee: bool,
+    /// The key's parameters, complete.
+    pub params: KeyParams,
+    /// What to know about these parameters, such as a low precision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A key of the account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EncryptionKeyRecord {
+    /// The key's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: EncryptionKeyId,
+    /// The scheme, as the request named it.
+    #[cfg_attr(feature = "openapi", schema(example = "rns-ckks"))]
+    pub scheme: String,
+    /// The key's parameters.
+    pub params: KeyParams,
+    /// Numbers in a ciphertext: half of `poly_degree`.
+    pub slot_count: u64,
+    /// When the key was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// Ciphertexts under the key that the service keeps.
+    pub ciphertext_count: u64,
+    /// Operations that were completed with the key.
+    pub operation_count: u64,
+    /// Bytes of the public key.
+    pub public_key_bytes: u64,
+    /// Bytes of the evaluation key.
+    pub eval_key_bytes: u64,
+}
+
+/// `GET /keys`: a page of the account's keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EncryptionKeys {
+    /// The keys, newest first.
+    pub items: Vec<EncryptionKeyRecord>,
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
+    pub next_cursor: Option<String>,
+    /// Whether there is a next page.
+    pub has_more: bool,
+    /// Keys on all pages.
+    pub total_count: u64,
+}
+
+/// A key that was deleted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeletedEncryptionKey {
+    /// The key's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: EncryptionKeyId,
+    /// `deleted`.
+    #[cfg_attr(feature = "openapi", schema(example = "deleted"))]
+    pub status: String,
+}
+
+/// `POST /keys/uploads`: begin an upload in parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateKeyUpload {
+    /// `rns-ckks` (the default) or `ckks`, which means the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// The keys' parameters.
+    #[serde(deserialize_with = "objects::one")]
+    pub params: EncryptionParams,
+}
+
+/// State of an upload: `open` until it is `completed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum UploadState {
+    /// Takes parts.
+    Open,
+    /// It became a key.
+    Completed,
+}
+
+/// An upload in parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeyUploadStatus {
+    /// The upload's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "up_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub upload_id: UploadId,
+    /// The upload's state.
+    pub state: UploadState,
+    /// Bytes of the public key; 0 until it has come.
+    pub public_key_bytes: u64,
+    /// Bytes of the evaluation key that the service has: the next part begins there.
+    pub eval_key_bytes: u64,
+    /// Rows of the evaluation key that the service has.
+    pub eval_key_rows: u64,
+    /// Rows that the evaluation key announces; null until its head has come.
+    pub eval_key_rows_total: Option<u64>,
+    /// Bytes that an evaluation key of these parameters may have on the account's plan.
+    pub eval_key_bytes_max: u64,
+    /// The key that it became.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: Option<EncryptionKeyId>,
+    /// When the upload began.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// When the upload ends by itself, and what came of it is removed unless it is completed.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub expires_at: String,
+}

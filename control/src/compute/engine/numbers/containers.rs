@@ -1,0 +1,156 @@
+//! Containers of keys and ciphertexts: what the service must know of them, or an error with the specification's code.
+
+use std::sync::Arc;
+
+use api::Code;
+use engine::ckks::PartKind;
+use engine::ckks::container::{self, KeyHead};
+use engine::container::Error;
+
+use super::Params;
+use crate::web::error::ApiError;
+use crate::web::json::secret_key_rejected;
+
+pub use engine::ckks::container::{KEY_HEAD_BYTES, ROW_HEADER_BYTES};
+
+/// Bytes of a row at most: 32,768 residues modulo 881 bits, and its header.
+pub const ROW_BYTES_MAX: usize = 4 << 20;
+
+/// What a public key says of itself.
+pub struct PublicKeyFacts {
+    /// Its parameters.
+    pub params: Params,
+    /// Names the secret key.
+    pub fingerprint: [u8; 8],
+}
+
+/// What stands before the rows of an evaluation key. Cheap to clone.
+#[derive(Clone)]
+pub struct EvaluationKeyHead {
+    head: Arc<KeyHead>,
+}
+
+/// What a row of an evaluation key says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFacts {
+    /// Word for the kind of its part.
+    pub kind: &'static str,
+    /// Galois element of its part; 0 for other kinds.
+    pub element: u32,
+    /// Level of its part.
+    pub level: u8,
+    /// Place in its part.
+    pub digit: u8,
+    /// Rows of its part.
+    pub digits: u8,
+    /// Bytes of the row, its header among them.
+    pub bytes: usize,
+}
+
+/// What a ciphertext says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CiphertextFacts {
+    /// Level.
+    pub level: usize,
+    /// Exact scale.
+    pub scale: f64,
+    /// Bound on the absolute values in its slots.
+    pub value_bound: f64,
+    /// Variance of its noise.
+    pub variance: f64,
+}
+
+/// Reads a public key. CPU work.
+pub fn read_public_key(bytes: &[u8]) -> Result<PublicKeyFacts, ApiError> {
+    let key = container::read_public_key(bytes).map_err(|error| refused("public_key", &error))?;
+    Ok(PublicKeyFacts { params: key.params, fingerprint: key.fingerprint })
+}
+
+impl EvaluationKeyHead {
+    /// Reads what stands before the rows: [`KEY_HEAD_BYTES`]. CPU work.
+    pub fn read(bytes: &[u8]) -> Result<EvaluationKeyHead, ApiError> {
+        let head = container::read_key_head(bytes).map_err(|error| refused("eval_key", &error))?;
+        Ok(EvaluationKeyHead { head: Arc::new(head) })
+    }
+
+    /// The head of a key that began to come before: what its record says. How many bytes it announced has been looked at.
+    pub fn on_record(params: Params, fingerprint: [u8; 8], rows: u32) -> EvaluationKeyHead {
+        EvaluationKeyHead { head: Arc::new(KeyHead { params, fingerprint, rows, bytes: 0 }) }
+    }
+
+    /// The key's parameters.
+    pub fn params(&self) -> &Params {
+        &self.head.params
+    }
+
+    /// Names the secret key.
+    pub fn fingerprint(&self) -> [u8; 8] {
+        self.head.fingerprint
+    }
+
+    /// Rows that it announces.
+    pub fn rows(&self) -> u32 {
+        self.head.rows
+    }
+
+    /// Reads the first [`ROW_HEADER_BYTES`] of a row.
+    pub fn row(&self, header: &[u8]) -> Result<RowFacts, ApiError> {
+        let row = container::read_row_header(&self.head, header).map_err(|error| refused("eval_key", &error))?;
+        let (kind, element) = match row.kind {
+            PartKind::Relinearization => ("relinearization", 0),
+            PartKind::Galois(element) => ("galois", element),
+            PartKind::ToSparse => ("to-sparse", 0),
+            PartKind::FromSparse => ("from-sparse", 0),
+        };
+        let bytes = container::row_bytes(&self.head.params, row.level);
+        Ok(RowFacts { kind, element, level: row.level, digit: row.digit, digits: row.digits, bytes })
+    }
+
+    /// Checks a whole row: its checksum and its residues. CPU work of a millisecond a megabyte.
+    pub fn check_row(&self, bytes: &[u8]) -> Result<(), ApiError> {
+        container::read_row(&self.head, bytes).map(drop).map_err(|error| refused("eval_key", &error))
+    }
+
+    /// Bytes of the whole key that it announces.
+    pub fn bytes(&self) -> u64 {
+        (KEY_HEAD_BYTES as u64).saturating_add(self.head.bytes)
+    }
+}
+
+/// Reads a ciphertext under a key of these parameters and this fingerprint (readings C17). CPU work.
+pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> Result<CiphertextFacts, ApiError> {
+    let read = container::read_ciphertext(bytes, params, fingerprint);
+    let read = read.map_err(|error| match error {
+        Error::SecretKey => secret_key_rejected(),
+        // well-formed, and with the name of another secret key
+        _ if bytes.len() > 16
+            && bytes[8..16] != fingerprint
+            && container::read_ciphertext(bytes, params, named(bytes)).is_ok() =>
+        {
+            ApiError::new(Code::MismatchedKey, "the ciphertext was made under another key")
+                .at("ciphertext", "made under another key")
+        }
+        error => ApiError::new(Code::InvalidCiphertext, format!("not a usable ciphertext: {error}"))
+            .at("ciphertext", error.to_string()),
+    })?;
+    Ok(CiphertextFacts {
+        level: read.level,
+        scale: read.scale,
+        value_bound: read.noise.value_bound,
+        variance: read.noise.variance,
+    })
+}
+
+/// The name of the secret key in a container's frame.
+fn named(bytes: &[u8]) -> [u8; 8] {
+    bytes[8..16].try_into().expect("eight bytes")
+}
+
+fn refused(member: &'static str, error: &Error) -> ApiError {
+    match error {
+        Error::SecretKey => secret_key_rejected(),
+        error => {
+            ApiError::new(Code::InvalidParams, format!("{member} is not usable: {error}")).at(member, error.to_string())
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! An evaluation key that comes in pieces of any size: cut into its head and its rows, each checked as soon as it is whole.
+//!
+//! Pure: what is cut out is given back to the caller, which stores it. Not more than a row is held.
+
+use std::collections::HashSet;
+
+use api::Code;
+use store::KeyRowRecord;
+use zeroize::Zeroizing;
+
+use crate::compute::engine::numbers::{EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts};
+use crate::web::error::ApiError;
+
+/// Cuts a key, or the rest of one, into rows.
+pub struct RowCutter {
+    stage: Stage,
+    /// Overwritten: what comes may be a secret key (readings K5).
+    held: Zeroizing<Vec<u8>>,
+    order: RowOrder,
+}
+
+enum Stage {
+    Head,
+    RowHeader(EvaluationKeyHead),
+    Row(EvaluationKeyHead, RowFacts),
+}
+
+/// What was cut out.
+pub enum Cut {
+    /// The head, to be read: [`RowCutter::go_on`] continues with what it says.
+    Head(Zeroizing<Vec<u8>>),
+    /// A row, to be checked and kept.
+    Row(EvaluationKeyHead, RowFacts, Zeroizing<Vec<u8>>),
+}
+
+/// The order of rows: those of one part follow each other by digit, and no part comes twice.
+#[derive(Clone, Debug, Default)]
+pub struct RowOrder {
+    /// Rows that have come.
+    pub rows: u64,
+    /// Kinds and elements of the parts.
+    parts: HashSet<(String, i64)>,
+    /// Level, digit and digits of the last row.
+    last: Option<(i64, i64, i64)>,
+    /// Kind and element of the last row.
+    part: (String, i64),
+}
+
+impl RowOrder {
+    /// After these rows.
+    pub fn after(rows: &[KeyRowRecord]) -> RowOrder {
+        let mut order = RowOrder { rows: rows.len() as u64, ..RowOrder::default() };
+        order.parts = rows.iter().map(|row| (row.kind.clone(), row.element)).collect();
+        if let Some(last) = rows.last() {
+            order.last = Some((last.level, last.digit, last.digits));
+            order.part = (last.kind.clone(), last.element);
+        }
+        order
+    }
+
+    /// Whether the part of the last row is complete.
+    pub fn is_complete(&self) -> bool {
+        self.last.is_none_or(|(_, digit, digits)| digit + 1 == digits)
+    }
+
+    /// Takes the next row.
+    fn take(&mut self, row: &RowFacts, announced: u32) -> Result<(), ApiError> {
+        let refuse = |why: &str| {
+            let message = format!("row {} of the evaluation key: {why}", self.rows);
+            Err(ApiError::new(Code::InvalidParams, message).at("eval_key", why))
+        };
+        if self.rows >= u64::from(announced) {
+            return refuse("more rows than the head announces");
+        }
+        let part = (row.kind.to_owned(), i64::from(row.element));
+        let (level, digit, digits) = (row.level.into(), row.digit.into(), row.digits.into());
+        let follows = match self.last {
+            Some((last_level, last, _)) if !self.is_complete() => {
+                part == self.part && level == last_level && digit == last + 1
+            }
+            _ => digit == 0,
+        };
+        if !follows {
+            return refuse("the rows of a part follow each other by digit");
+        }
+        if digit == 0 && !self.parts.insert(part.clone()) {
+            return refuse("a part comes twice");
+        }
+        self.rows += 1;
+        (self.last, self.part) = (Some((level, digit, digits)), part);
+        Ok(())
+    }
+}
+
+impl RowCutter {
+    /// For a key from its beginning on.
+    pub fn from_start() -> RowCutter {
+        RowCutter { stage: Stage::Head, held: Zeroizing::default(), order: RowOrder::default() }
+    }
+
+    /// For a key whose head has come, and these rows.
+    pub fn go_on(head: EvaluationKeyHead, order: RowOrder) -> RowCutter {
+        RowCutter { stage: Stage::RowHeader(head), held: Zeroizing::default(), order }
+    }
+
+    /// Bytes that are held: 0 at the end of the head and of each row.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The rows that were cut out, and those before.
+    pub fn order(&self) -> &RowOrder {
+        &self.order
+    }
+
+    /// What is held, when nothing more comes.
+    pub fn take_held(&mut self) -> Zeroizing<Vec<u8>> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Takes bytes from the front of `piece`; what was cut out, once something is whole. To be called until `piece` is empty.
+    pub fn push(&mut self, piece: &mut &[u8]) -> Result<Option<Cut>, ApiError> {
+        while !piece.is_empty() {
+            let wanted = match &self.stage {
+                Stage::Head => KEY_HEAD_BYTES,
+                Stage::RowHeader(_) => ROW_HEADER_BYTES,
+                Stage::Row(_, facts) => facts.bytes,
+            };
+            if self.held.is_empty() {
+                // all at once: growing would leave copies
+                let room = if matches!(self.stage, Stage::Head) { KEY_HEAD_BYTES } else { ROW_HEADER_BYTES };
+                self.held = Zeroizing::new(Vec::with_capacity(room));
+            }
+            let (taken, rest) = piece.split_at(piece.len().min(wanted - self.held.len()));
+            self.held.extend_from_slice(taken);
+            *piece = rest;
+            if self.held.len() < wanted {
+                return Ok(None);
+            }
+            match &self.stage {
+                Stage::Head => return Ok(Some(Cut::Head(self.take_held()))),
+                Stage::RowHeader(head) => {
+                    let facts = head.row(&self.held)?;
+                    if facts.bytes > ROW_BYTES_MAX {
+                        return Err(ApiError::internal("a row that is larger than rows can be"));
+                    }
+                    self.order.take(&facts, head.rows())?;
+                    let mut whole = Zeroizing::new(Vec::with_capacity(facts.bytes));
+                    whole.extend_from_slice(&self.held);
+                    self.held = whole;
+                    self.stage = Stage::Row(head.clone(), facts);
+                }
+                Stage::Row(head, facts) => {
+                    let (head, facts) = (head.clone(), facts.clone());
+                    self.stage = Stage::RowHeader(head.clone());
+                    return Ok(Some(Cut::Row(head, facts, self.take_held())));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

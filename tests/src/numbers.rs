@@ -1,0 +1,192 @@
+//! Containers of arithmetic as a client sends them, with residues and noise that nobody encrypted: for tests of what the service
+//! does with keys and ciphertexts, but compute.
+
+use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
+use sha2::{Digest, Sha256};
+
+/// Bytes before a container's payload.
+const HEADER_BYTES: usize = 32;
+/// Bytes of an evaluation key before its first row.
+pub const KEY_HEAD_BYTES: usize = 44;
+
+/// A client's key as far as the service sees it.
+#[derive(Clone)]
+pub struct NumbersKey {
+    /// Its parameters.
+    pub params: Params,
+    /// Names the secret key.
+    pub fingerprint: [u8; 8],
+}
+
+impl NumbersKey {
+    /// A key of these parameters, for testing.
+    pub fn testing(poly_degree: usize, scale_bits: u32, max_depth: u32, fingerprint: u8) -> NumbersKey {
+        NumbersKey::of(poly_degree, scale_bits, max_depth, SecurityLevel::Testing, fingerprint)
+    }
+
+    /// A key of these parameters.
+    pub fn of(
+        poly_degree: usize,
+        scale_bits: u32,
+        max_depth: u32,
+        security: SecurityLevel,
+        fingerprint: u8,
+    ) -> NumbersKey {
+        let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
+        NumbersKey { params: Params::new(literal).expect("parameters"), fingerprint: [fingerprint; 8] }
+    }
+
+    /// The secret key's container; its content is of no interest.
+    pub fn secret_key(&self) -> Vec<u8> {
+        self.frame(5, |out| out.extend(vec![1; self.params.n()]))
+    }
+
+    /// The public key's container.
+    pub fn public_key(&self) -> Vec<u8> {
+        let level = self.params.level_max();
+        self.frame(6, |out| {
+            out.extend([level as u8, 0, 0, 0]);
+            out.extend([7; 32]);
+            self.put_residues(&self.params.level(level).primes, out);
+        })
+    }
+
+    /// An evaluation key of relinearization and of rotations by powers of two, at the full level.
+    pub fn evaluation_key(&self, rotations: u32) -> Vec<u8> {
+        let rows = self.rows(rotations);
+        self.evaluation_key_of(rows.len() as u32, &rows)
+    }
+
+    /// An evaluation key that announces so many rows and has these.
+    pub fn evaluation_key_of(&self, announced: u32, rows: &[Vec<u8>]) -> Vec<u8> {
+        let mut out = self.open(7);
+        out.extend(announced.to_le_bytes());
+        let head = out.len();
+        rows.iter().for_each(|row| out.extend(row));
+        close(&mut out, head);
+        out
+    }
+
+    /// A head that announces so many rows of the full level, without the rows.
+    pub fn evaluation_key_claiming(&self, rows: u32) -> Vec<u8> {
+        let mut out = self.open(7);
+        out.extend(rows.to_le_bytes());
+        let row = self.part(PartKind::Relinearization, self.params.level_max())[0].len() as u64;
+        let length = (out.len() - HEADER_BYTES) as u64 + u64::from(rows) * row;
+        seal(&mut out, length, KEY_HEAD_BYTES);
+        out
+    }
+
+    /// The rows of that evaluation key.
+    pub fn rows(&self, rotations: u32) -> Vec<Vec<u8>> {
+        let two_n = 2 * self.params.n() as u32;
+        let element = |rotation| (0..1u32 << rotation).fold(1, |element, _| element * 5 % two_n);
+        let galois = (0..rotations).map(|rotation| PartKind::Galois(element(rotation)));
+        let kinds = std::iter::once(PartKind::Relinearization).chain(galois);
+        kinds.flat_map(|kind| self.part(kind, self.params.level_max())).collect()
+    }
+
+    /// The rows of a part of a level.
+    pub fn part(&self, kind: PartKind, level: usize) -> Vec<Vec<u8>> {
+        let digits = self.params.digits(kind, level).len() as u8;
+        let (code, element) = match kind {
+            PartKind::Relinearization => (1, 0),
+            PartKind::Galois(element) => (2, element),
+            PartKind::ToSparse => (3, 0),
+            PartKind::FromSparse => (4, 0),
+        };
+        let row = |digit| {
+            let mut header = vec![code, level as u8, digit, digits];
+            header.extend(element.to_le_bytes());
+            header.extend([digit; 32]);
+            let mut body = Vec::new();
+            self.put_residues(&self.params.key_primes(level), &mut body);
+            let checksum =
+                Sha256::new().chain_update(self.block()).chain_update(&header).chain_update(&body).finalize();
+            [&header[..], &checksum[..8], &body].concat()
+        };
+        (0..digits).map(row).collect()
+    }
+
+    /// A seeded ciphertext of this level.
+    pub fn seeded_ciphertext(&self, level: usize) -> Vec<u8> {
+        self.ciphertext_of(level, 1, self.params.level(level).scale)
+    }
+
+    /// A ciphertext of two polynomials of this level.
+    pub fn ciphertext(&self, level: usize) -> Vec<u8> {
+        self.ciphertext_of(level, 0, self.params.level(level).scale)
+    }
+
+    /// A ciphertext of this form (1: seeded) and scale.
+    pub fn ciphertext_of(&self, level: usize, form: u8, scale: f64) -> Vec<u8> {
+        self.frame(8, |out| {
+            out.extend([level as u8, form, 0, 0]);
+            [scale, 1.0, 1000.0].iter().for_each(|number| out.extend(number.to_le_bytes()));
+            if form == 1 {
+                out.extend([9; 32]);
+            }
+            (form..2).for_each(|_| self.put_residues(&self.params.level(level).primes, out));
+        })
+    }
+
+    fn block(&self) -> [u8; 8] {
+        let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = self.params.literal();
+        let log_n = poly_degree.trailing_zeros() as u8;
+        [log_n, scale_bits as u8, max_depth as u8, security.code(), bootstrap.into(), 1, 0, 0]
+    }
+
+    fn frame(&self, tag: u8, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = self.open(tag);
+        put(&mut out);
+        let end = out.len();
+        close(&mut out, end);
+        out
+    }
+
+    /// A frame that is not closed yet, and the parameters in it.
+    fn open(&self, tag: u8) -> Vec<u8> {
+        let mut out = b"ANGO".to_vec();
+        out.extend([1, 0, tag, 0]);
+        out.extend(self.fingerprint);
+        out.extend([0; 16]);
+        out.extend(self.block());
+        out
+    }
+
+    /// Packed residues, each below its prime.
+    fn put_residues(&self, primes: &[usize], out: &mut Vec<u8>) {
+        for &prime in primes {
+            let q = u64::from(self.params.primes()[prime].q());
+            let bits = 64 - q.leading_zeros();
+            let (mut buffer, mut have) = (0u64, 0);
+            for at in 0..self.params.n() as u64 {
+                buffer |= (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % q) << have;
+                have += bits;
+                while have >= 8 {
+                    out.push(buffer as u8);
+                    buffer >>= 8;
+                    have -= 8;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the length of the payload, and the checksum over what is before `covered`.
+fn close(out: &mut [u8], covered: usize) {
+    seal(out, (out.len() - HEADER_BYTES) as u64, covered);
+}
+
+fn seal(out: &mut [u8], length: u64, covered: usize) {
+    out[16..24].copy_from_slice(&length.to_le_bytes());
+    let checksum = Sha256::new().chain_update(&out[..24]).chain_update(&out[HEADER_BYTES..covered]).finalize();
+    out[24..HEADER_BYTES].copy_from_slice(&checksum[..8]);
+}
+
+/// The container again with its checksum made anew, after a change of its bytes. Not for evaluation keys.
+pub fn closed_again(mut container: Vec<u8>) -> Vec<u8> {
+    let end = container.len();
+    close(&mut container, end);
+    container
+}
