@@ -1,6 +1,7 @@
 //! Parameters of arithmetic: what a client names, and the primes and digits that follow from it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
 
 use super::bootstrap;
 use super::chain::{Chain, Level, Wanted};
@@ -161,13 +162,33 @@ impl std::fmt::Debug for Params {
     }
 }
 
+/// What [`Params::new`] found for literals.
+type Remembered = HashMap<ParamsLiteral, Result<Params, ParamsError>>;
+/// Literals that are remembered at most, some kilobytes each.
+const REMEMBERED_MAX: usize = 1024;
+
 impl Params {
-    /// The parameters of a literal: the same on every machine.
+    /// The parameters of a literal: the same on every machine. The first time takes up to some seconds; then they are remembered.
     ///
     /// # Errors
     /// A field out of range, or too little security for the level that is asked for.
     pub fn new(literal: ParamsLiteral) -> Result<Params, ParamsError> {
+        static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
         check(&literal)?;
+        let remembered = || REMEMBERED.lock().expect("no thread panics with the lock");
+        if let Some(found) = remembered().get(&literal) {
+            return found.clone();
+        }
+        let found = Params::search(literal);
+        let mut remembered = remembered();
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(literal, found.clone());
+        found
+    }
+
+    fn search(literal: ParamsLiteral) -> Result<Params, ParamsError> {
         let chain = match literal.security.bits() {
             // the most secure chain where there is one
             None => chain(&literal, Some(SecurityLevel::Bits128)).or_else(|| chain(&literal, None)),
