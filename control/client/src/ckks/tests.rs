@@ -65,21 +65,22 @@ fn every_scale_carries_numbers_up_to_the_bound_that_has_room() {
 fn the_measured_variance_of_fresh_encryptions_is_the_formulas() {
     for (n, encryptions) in [(64, 200), (4096, 8), (16384, 2)] {
         let params = params(n, 40, 1);
-        let key = SecretKey::generate(&params);
-        let encryptor = Encryptor::new(key.public_key(1));
         let values = numbers(params.slots(), 3);
-        // of the coefficients: a slot's error has N / 2 times their variance in its real part, times the scale squared
-        let variance = |ciphertexts: Vec<Ciphertext>| {
-            let squares = ciphertexts.iter().map(|ciphertext| {
-                let decrypted = key.decrypt(ciphertext).values;
+        // of the coefficients: a slot's error has N / 2 times their variance in its real part, times the scale squared. A key of its own
+        // for each, since small keys differ.
+        let variance = |encrypt: fn(&SecretKey, &[f64]) -> Ciphertext| {
+            let squares = (0..encryptions).map(|_| {
+                let key = SecretKey::generate(&params);
+                let ciphertext = encrypt(&key, &values);
+                let decrypted = key.decrypt(&ciphertext).values;
                 decrypted.iter().zip(&values).map(|(a, b)| (a - b).powi(2)).sum::<f64>() * ciphertext.scale.powi(2)
             });
             squares.sum::<f64>() / (encryptions * params.slots()) as f64 * 2.0 / n as f64
         };
-        let seeded = (0..encryptions).map(|_| key.encrypt(&values, 1.0).unwrap().expand(&params));
-        let by_secret = variance(seeded.collect()) / Noise::encrypt_secret(1.0).variance;
-        let public = (0..encryptions).map(|_| encryptor.encrypt(&values, 1.0).unwrap());
-        let by_public = variance(public.collect()) / Noise::encrypt_public(n, 1.0).variance;
+        let by_secret = variance(|key, values| key.encrypt(values, 1.0).unwrap().expand(key.params()))
+            / Noise::encrypt_secret(1.0).variance;
+        let by_public = variance(|key, values| Encryptor::new(key.public_key(1)).encrypt(values, 1.0).unwrap())
+            / Noise::encrypt_public(n, 1.0).variance;
         for (what, ratio) in [("secret", by_secret), ("public", by_public)] {
             assert!((0.9..1.1).contains(&ratio), "N = {n}, {what}: {ratio}");
         }
