@@ -1,4 +1,4 @@
-// Runs the client that scripts/wasm-client builds: keys and bits made and read in WebAssembly.
+// Runs the client that scripts/wasm-client builds: keys, bits and numbers made and read in WebAssembly.
 import { randomFillSync } from "node:crypto";
 import { readFileSync } from "node:fs";
 import assert from "node:assert/strict";
@@ -20,3 +20,18 @@ for (const [preset, [ciphertextWords, keyWords]] of presets.entries()) {
   assert.equal(masks.size, 8, "every encryption has a mask of its own");
 }
 console.log("wasm32: keys and bits of all presets");
+
+for (const degree of [64, 256, 8192]) {
+  const at = wasm.generate_for_numbers(degree);
+  const numbers = Float64Array.from({ length: degree / 2 }, (_, i) => Math.sin(i));
+  assert(wasm.relinearization_key() > 4 * degree);
+  for (const byPublicKey of [0, 1]) {
+    new Float64Array(wasm.memory.buffer, at, degree / 2).set(numbers);
+    const bits = wasm.encrypt_and_decrypt(byPublicKey);
+    assert(bits > 20 && bits < 40, `${bits} bits`);
+    const back = new Float64Array(wasm.memory.buffer, at, degree / 2);
+    const error = Math.max(...numbers.map((number, i) => Math.abs(number - back[i])));
+    assert(error > 0 && error < 2 ** -bits, `${error} is above 2^-${bits}`);
+  }
+}
+console.log("wasm32: keys and numbers of arithmetic");

@@ -1,15 +1,19 @@
-//! The client in a browser or in Node, by a plain C interface: one key, bits in and out. `wasm_client.mjs` runs it.
+//! The client in a browser or in Node, by a plain C interface: one key, bits in and out, and one key, numbers
+//! in and out. `wasm_client.mjs` runs it.
 #![cfg(target_arch = "wasm32")]
 
 use std::cell::RefCell;
 
-use client::{Preset, SecretKey};
+use client::{Preset, SecretKey, ckks};
 use kernels::tfhe::Lwe;
 
 thread_local! {
     static KEY: RefCell<Option<SecretKey>> = const { RefCell::new(None) };
     /// The ciphertext of the last call, for the host to read.
     static WORDS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    static KEY_OF_NUMBERS: RefCell<Option<ckks::SecretKey>> = const { RefCell::new(None) };
+    /// Numbers in and out.
+    static NUMBERS: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
 #[link(wasm_import_module = "env")]
@@ -54,4 +58,41 @@ pub extern "C" fn encrypt(bit: u32) -> *const u32 {
 pub extern "C" fn decrypt() -> u32 {
     let ciphertext = Lwe::new(WORDS.with_borrow(Clone::clone));
     KEY.with_borrow(|key| key.as_ref().expect("a key was made").decrypt(&ciphertext)).into()
+}
+
+/// Makes a secret key of arithmetic without security, 40 bits of scale and two levels; answers where its numbers lie, half as many as
+/// the degree.
+#[unsafe(no_mangle)]
+pub extern "C" fn generate_for_numbers(poly_degree: usize) -> *mut f64 {
+    let security = ckks::SecurityLevel::Testing;
+    let literal = ckks::ParamsLiteral { poly_degree, scale_bits: 40, max_depth: 2, security, bootstrap: false };
+    let params = ckks::Params::new(literal).expect("parameters of the specification");
+    NUMBERS.set(vec![0.0; params.slots()]);
+    KEY_OF_NUMBERS.set(Some(ckks::SecretKey::generate(&params)));
+    NUMBERS.with_borrow_mut(|numbers| numbers.as_mut_ptr())
+}
+
+/// Makes the part of the evaluation key for products; answers its bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn relinearization_key() -> usize {
+    KEY_OF_NUMBERS.with_borrow(|key| {
+        let parts = [(ckks::PartKind::Relinearization, 2)];
+        key.as_ref().expect("a key was made").evaluation_key(&parts).expect("a part").map(|piece| piece.len()).sum()
+    })
+}
+
+/// Encrypts the numbers, by the secret key or by a public one, and decrypts them to their place; answers the bits of precision.
+#[unsafe(no_mangle)]
+pub extern "C" fn encrypt_and_decrypt(by_public_key: bool) -> f64 {
+    KEY_OF_NUMBERS.with_borrow(|key| {
+        let key = key.as_ref().expect("a key was made");
+        let numbers = NUMBERS.with_borrow(Clone::clone);
+        let ciphertext = match by_public_key {
+            true => ckks::Encryptor::new(key.public_key(2)).encrypt(&numbers, 1.0),
+            false => key.encrypt(&numbers, 1.0).map(|seeded| seeded.expand(key.params())),
+        };
+        let decrypted = key.decrypt(&ciphertext.expect("numbers within 1"));
+        NUMBERS.with_borrow_mut(|numbers| numbers.copy_from_slice(&decrypted.values));
+        decrypted.precision_bits
+    })
 }
