@@ -10,8 +10,8 @@ use crate::security::ERROR_STD;
 const SECRET_VARIANCE: f64 = 2.0 / 3.0;
 /// Variance of a rounding to the nearest integer.
 const ROUNDING: f64 = 1.0 / 12.0;
-/// Standard deviations that a slot's error stays below but with probability 2^-40, the worst of up to 2^14 slots.
-const DEVIATIONS: f64 = 8.7;
+/// `log2` of the probability with which some slot of a vector has a larger error than [`Noise::error_bound`].
+const LOG_FAILURE: f64 = -40.0;
 /// Bits of precision below which a result counts as used up.
 const PRECISION_MIN: f64 = 8.0;
 
@@ -131,7 +131,7 @@ impl Noise {
 
     /// What every slot's error stays below but with probability 2^-40, in the numbers' own unit.
     pub fn error_bound(&self, n: usize, scale: f64) -> f64 {
-        DEVIATIONS * libm::sqrt(self.variance * n as f64 / 2.0) / scale
+        deviations(n) * libm::sqrt(self.variance * n as f64 / 2.0) / scale
     }
 
     /// Bits behind the binary point that are right: `-log2` of [`Noise::error_bound`].
@@ -185,6 +185,15 @@ pub struct Budget {
     pub scale_bits: f64,
 }
 
+/// Standard deviations that the error of each of `N / 2` slots stays below.
+///
+/// At a slot, the error of a rounding is multiplied by the secret's value there, and that of a key by a digit's: the product of two
+/// complex normal numbers, whose real part has Laplace's distribution, beyond `t` deviations with probability `exp(-sqrt(2) t)`. (Fresh
+/// encryptions by the secret key have normal errors; for them this is too careful by a bit and a half.)
+fn deviations(n: usize) -> f64 {
+    (libm::log2(n as f64 / 2.0) - LOG_FAILURE) * std::f64::consts::LN_2 / std::f64::consts::SQRT_2
+}
+
 /// Of the rounding of both polynomials by a division.
 fn rounding_variance(n: usize) -> f64 {
     (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
@@ -223,7 +232,7 @@ mod tests {
         // bits below the scale of a slot's standard deviation: public-key and seeded encryption
         for (n, public, seeded) in [(4096, 13.4, 7.2), (8192, 14.4, 7.7), (16384, 15.4, 8.2), (32768, 16.4, 8.7)] {
             let scale = 40f64.exp2();
-            let lost = |noise: Noise| 40.0 - (noise.precision_bits(n, scale) + libm::log2(DEVIATIONS));
+            let lost = |noise: Noise| 40.0 - (noise.precision_bits(n, scale) + libm::log2(deviations(n)));
             assert!((lost(Noise::encrypt_public(n, 1.0)) - public).abs() < 0.06, "{n}");
             assert!((lost(Noise::encrypt_secret(1.0)) - seeded).abs() < 0.06, "{n}");
         }
@@ -289,6 +298,6 @@ mod tests {
         assert!((independent / fresh.variance - 2.0).abs() < 1e-12);
         let drifted = fresh.add(fresh, [scale, scale * (1.0 + 1e-9)], 4096);
         let more = drifted.error_bound(4096, scale) - equal.error_bound(4096, scale);
-        assert!(more > 1e-9 && more < 1e-8, "{more}");
+        assert!(more > 1e-9 && more < 3e-8, "{more}");
     }
 }

@@ -1,9 +1,10 @@
 //! What follows from a ciphertext's public record alone. Apart from what touches secrets, which may hold no division or square root
 //! (scripts/constant-time).
 
-use kernels::ckks::{Ciphertext, Noise};
+use kernels::ckks::encode::Centred;
+use kernels::ckks::{Ciphertext, Noise, Params};
 
-/// Standard deviations of a worst error.
+/// Standard deviations of a coefficient's worst error: the sum of many products, so nearly normal.
 const DEVIATIONS: f64 = 8.7;
 
 /// How much noise hides a result's own error before it is shared (eprint 2022/816). The error of a result is a linear function of the
@@ -51,4 +52,13 @@ impl Record {
         let (error_bound, precision_bits) = (noise.error_bound(n, scale), noise.precision_bits(n, scale));
         Record { unit: 1.0 / scale, error_bound, precision_bits }
     }
+}
+
+/// Places among `primes` of the largest ones, as many as [`Centred`] takes.
+#[inline(never)]
+pub(super) fn widest_primes(params: &Params, primes: &[usize]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..primes.len()).collect();
+    places.sort_by_key(|&place| std::cmp::Reverse(params.primes()[primes[place]].q()));
+    places.truncate(Centred::PRIMES_MAX);
+    places
 }

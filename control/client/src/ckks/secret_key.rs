@@ -16,7 +16,7 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 use super::EncryptError;
 use super::context::Context;
 use super::key_rows::KeyRows;
-use super::record::{Flooding, Record};
+use super::record::{Flooding, Record, widest_primes};
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
 
@@ -187,9 +187,7 @@ impl SecretKey {
         let primes = &params.level(ciphertext.level).primes;
         assert_eq!(ciphertext.words.len(), 2 * primes.len() * n, "a ciphertext of its level");
         let (c0, c1) = ciphertext.words.split_at(primes.len() * n);
-        let mut places: Vec<usize> = (0..primes.len()).collect();
-        places.sort_by_key(|&place| std::cmp::Reverse(params.primes()[primes[place]].q()));
-        places.truncate(Centred::PRIMES_MAX);
+        let places = widest_primes(params, primes);
         let mut rows = Zeroizing::new(vec![0; places.len() * n]);
         let mut secret = Zeroizing::new(vec![0; n]);
         for (at, &place) in places.iter().enumerate() {
