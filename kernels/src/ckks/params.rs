@@ -168,7 +168,8 @@ type Remembered = HashMap<ParamsLiteral, Result<Params, ParamsError>>;
 const REMEMBERED_MAX: usize = 1024;
 
 impl Params {
-    /// The parameters of a literal: the same on every machine. The first time takes up to some seconds; then they are remembered.
+    /// The parameters of a literal: the same on every machine. The first time takes up to some tenths of a second; then they are
+    /// remembered.
     ///
     /// # Errors
     /// A field out of range, or too little security for the level that is asked for.

@@ -113,16 +113,16 @@ fn sets(pool: &mut Pool, targets: &[f64], deviation: f64) -> Vec<Sets> {
             longs.sort_unstable_by(|a, b| b.cmp(a));
         }
         for shorts in short_sizes() {
-            let near_all = |shorts: &[u32]| {
-                targets.iter().all(|&target| {
-                    subsets(shorts).any(|subset| {
-                        let rest = target - subset.iter().map(|&size| f64::from(size)).sum::<f64>();
-                        let longs = libm::round(rest / f64::from(long)).max(0.0);
-                        libm::fabs(rest - longs * f64::from(long)) <= deviation
-                    })
+            let sums: Vec<f64> =
+                subsets(&shorts).map(|subset| subset.iter().map(|&size| f64::from(size)).sum()).collect();
+            let is_near = |target: f64| {
+                sums.iter().any(|sum| {
+                    let rest = target - sum;
+                    let longs = libm::round(rest / f64::from(long)).max(0.0);
+                    libm::fabs(rest - longs * f64::from(long)) <= deviation
                 })
             };
-            if near_all(&shorts) {
+            if targets.iter().all(|&target| is_near(target)) {
                 found.extend(sets_of(pool, targets, deviation, &longs, &shorts));
             }
         }
@@ -161,7 +161,13 @@ fn sets_of(pool: &mut Pool, targets: &[f64], deviation: f64, longs: &[u32], size
         shorts.push(*prime?);
     }
     let longs: Vec<u32> = longs.iter().copied().filter(|q| !shorts.contains(q)).collect();
-    let sums: Vec<f64> = (0..=longs.len()).map(|count| log_product(longs[..count].iter().copied())).collect();
+    // log2 of the product of the first so many
+    let mut sums = vec![0.0];
+    let mut sum = 0.0;
+    sums.extend(longs.iter().map(|&q| {
+        sum += libm::log2(f64::from(q));
+        sum
+    }));
     let mut levels = Vec::new();
     for &target in targets {
         let deviation = if levels.is_empty() { DEVIATION_OF_LEVEL_0 } else { deviation };
