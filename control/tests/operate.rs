@@ -93,7 +93,10 @@ async fn a_backup_of_a_node_that_works_is_restored_and_computes_with_the_old_key
         names.sort();
         names
     };
-    assert_eq!(names(&at.join("copy")), ["ango.db", "answers", "circuits", "manifest.json", "node-id", "pepper"]);
+    assert_eq!(
+        names(&at.join("copy")),
+        ["ango.db", "answers", "ciphertexts", "circuits", "encryption-keys", "manifest.json", "node-id", "pepper"]
+    );
     assert_eq!(names(&at.join("copy/answers")), [large]);
     assert_eq!(names(&at.join("copy/circuits")), names(&at.join("ango-data/circuits")));
     assert_eq!(names(at), ["ango-data", "copy"]);
