@@ -139,11 +139,10 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     fresh
 }
 
-/// Bits of a bootstrap's precision in the worst slot of numbers up to 1, measured less two: the error is that of the sine and of the scales,
-/// which no formula of steps tells.
+/// `-log2` of the standard deviation that a bootstrap's error is taken to have, for numbers up to 1: some bits more than was measured of numbers
+/// that look random, since equal numbers in all slots meet the sine's cubic error, 17 bits, all in one coefficient. No formula of steps tells it.
 fn precision_bits(params: &Params) -> f64 {
-    let of_scale = f64::from(params.scale_bits_effective()) - 20.0;
-    of_scale.min(17.0)
+    (f64::from(params.scale_bits_effective()) - 17.0).min(21.0)
 }
 
 /// `sin(2 pi 16 y)` of each slot `y`.
