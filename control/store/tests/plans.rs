@@ -165,7 +165,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
                 tx.insert_key_upload(&upload).await?;
                 tx.put_public_key(&material_id, &public_key, 5).await?;
                 tx.put_key_head(&material_id, &head).await?;
-                tx.add_key_rows(&material_id, 5, &[row.clone()]).await?;
+                tx.add_key_rows(&material_id, 5, std::slice::from_ref(&row)).await?;
                 tx.insert_encryption_key(&key).await
             })
             .await?;
