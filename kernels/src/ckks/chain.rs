@@ -72,7 +72,7 @@ impl Chain {
     }
 
     /// The primes that a ciphertext is divided by on its way to a lower level. To the level below: all that leave. Further down: as
-    /// many of them as leave [`LOWERING_BITS`] beside those that enter; the others are dropped, which changes nothing of the value.
+    /// many of them as leave 40 bits beside those that enter; the others are dropped, which changes nothing of the value.
     ///
     /// # Panics
     /// When `to` is a higher level.
