@@ -10,7 +10,8 @@
 //! arena in between.
 //!
 //! Bounds have names in [`Config`]. There is no noise budget here: every gate but NOT ends in a bootstrap, NOT adds no noise,
-//! and so every operand has the noise the preset was made for. Arithmetic operations will need one.
+//! and so every operand has the noise the preset was made for. Plans of numbers are refused before they come here
+//! ([`ckks::operation`]).
 
 pub mod batch;
 pub mod fair;

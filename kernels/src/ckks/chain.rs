@@ -1,8 +1,8 @@
 //! Which primes a ciphertext modulus has at each level.
 //!
-//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of a bit. From
-//! a level to the one below some primes leave and others may enter: a ciphertext is multiplied by those that enter and divided by
-//! those that leave (rational rescaling: Cheddar, eprint 2024/1285; Grafting, eprint 2024/1014). Most primes are near `2^30` and
+//! A level is a *set* of primes whose product follows the scale: `q0 * 2^(scale_bits * level)` to within a fraction of a bit. Between
+//! two levels some primes leave the set and others may enter it. A rescale multiplies the ciphertext by the entering primes and divides it
+//! by the leaving ones (rational rescaling: Cheddar, eprint 2024/1285; Grafting, eprint 2024/1014). Most primes are near `2^30` and
 //! few short ones fill the rest, so words are nearly full whatever the scale. Security counts the product of *all* primes, since
 //! evaluation keys live modulo it.
 
@@ -71,8 +71,9 @@ impl Chain {
         (0..self.ciphertext_primes()).filter(used).collect()
     }
 
-    /// The primes that a ciphertext is divided by on its way to a lower level. To the level below: all that leave. Further down: as
-    /// many of them as leave 40 bits beside those that enter; the others are dropped, which changes nothing of the value.
+    /// The primes that a ciphertext is divided by on its way to a lower level. To the level below: all primes that leave. Further
+    /// down: only some of them. Their product is at least `2^40` times the product of the entering primes. The other leaving primes are
+    /// dropped without a division, which does not change the value.
     ///
     /// # Panics
     /// When `to` is a higher level.

@@ -88,7 +88,7 @@ impl Constants {
         made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
-    /// The digits of a ciphertext of this level under a key of these digits: those that have a prime of the level.
+    /// The digits of a ciphertext of this level. A digit of the key without a prime of the level is left out.
     pub(super) fn digits(&self, params: &Params, level: usize, of_key: &[Vec<usize>]) -> Arc<Vec<Digit>> {
         let mut made = self.digits.lock().expect("no thread panics with the lock");
         if let Some(found) = made.get(&(level, of_key.to_vec())) {

@@ -23,9 +23,7 @@ impl LoadedPart {
         let row = self.words.len() / self.primes.len();
         &self.words[at * row..][..row]
     }
-}
 
-impl LoadedPart {
     /// The primes that it covers.
     pub(super) fn primes(&self) -> &[usize] {
         &self.primes
