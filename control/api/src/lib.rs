@@ -6,12 +6,14 @@
 pub mod accounts;
 pub mod ciphertexts;
 pub mod circuits;
+pub mod compute;
 pub mod encryption_keys;
 pub mod error;
 pub mod gates;
 pub mod health;
 pub mod ids;
 pub mod keys;
+mod lists;
 pub mod models;
 pub mod money;
 mod numbers;
@@ -29,5 +31,5 @@ pub use ids::{
     AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
     UploadId, UsageId, UserId,
 };
-pub use money::MilliYen;
+pub use money::{MicroYen, MilliYen, NanoUsd};
 pub use words::Word;

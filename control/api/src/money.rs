@@ -86,6 +86,63 @@ impl utoipa::ToSchema for MilliYen {
     }
 }
 
+/// Billionths of a US dollar: the ledger's unit for compute units (readings P1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NanoUsd(pub i64);
+
+/// Millionths of a yen: prices that were converted from dollars, for showing (readings P2). On the wire a number of yen with up to
+/// six decimals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MicroYen(pub i64);
+
+impl NanoUsd {
+    /// At a rate in thousandths of a yen a dollar, to the nearest millionth of a yen; halves go up.
+    pub fn at_rate(self, usd_milli_jpy: i64) -> MicroYen {
+        // 10^-9 dollars times 10^-3 yen a dollar
+        let exact = i128::from(self.0) * i128::from(usd_milli_jpy);
+        MicroYen(i64::try_from((exact + 500_000).div_euclid(1_000_000)).unwrap_or(i64::MAX))
+    }
+}
+
+impl Serialize for MicroYen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 % 1_000_000 == 0 {
+            return serializer.serialize_i64(self.0 / 1_000_000);
+        }
+        // exact for the same reason as above
+        serializer.serialize_f64(self.0 as f64 / 1e6)
+    }
+}
+
+impl<'de> Deserialize<'de> for MicroYen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let yen = f64::deserialize(deserializer)?;
+        let micro = (yen * 1e6).round();
+        if !micro.is_finite() || micro.abs() > 9e15 {
+            return Err(D::Error::custom("not an amount of yen"));
+        }
+        Ok(MicroYen(micro as i64))
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for MicroYen {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::Number)
+            .description(Some("Yen, with up to six decimals."))
+            .examples([0.0015])
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for MicroYen {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "ConvertedYen".into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +173,19 @@ mod tests {
             let text = serde_json::to_string(&MilliYen(milli)).unwrap();
             assert_eq!(text, MilliYen(milli).to_string());
         }
+    }
+
+    #[test]
+    fn dollars_are_told_in_yen_to_six_decimals() {
+        // compute units at 2,000 nano-dollars each, 150 yen a dollar (readings P2)
+        for (units, text) in [(1, "0.0003"), (5, "0.0015"), (50, "0.015"), (10_000, "3"), (0, "0")] {
+            let told = NanoUsd(2000 * units).at_rate(150_000);
+            assert_eq!(serde_json::to_string(&told).unwrap(), text);
+            assert_eq!(serde_json::from_str::<MicroYen>(text).unwrap(), told);
+        }
+        assert_eq!(NanoUsd(2000).at_rate(150_123), MicroYen(300), "300.246");
+        assert_eq!(NanoUsd(2000).at_rate(149_750), MicroYen(300), "299.5");
+        assert_eq!(NanoUsd(i64::MAX).at_rate(i64::MAX), MicroYen(i64::MAX));
     }
 
     #[test]

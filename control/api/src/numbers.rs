@@ -22,7 +22,46 @@ pub(crate) fn some_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<O
     Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(number)| number))
 }
 
+/// Reads a whole number of either sign, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
+pub(crate) fn some_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    struct Number(i64);
+
+    impl<'de> Deserialize<'de> for Number {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_i64(Integer).map(Number)
+        }
+    }
+
+    Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(number)| number))
+}
+
 struct Whole;
+
+struct Integer;
+
+impl Visitor<'_> for Integer {
+    type Value = i64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("i64")
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<i64, E> {
+        Ok(number)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<i64, E> {
+        i64::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<i64, E> {
+        // every double of this size is a whole number or has a fraction that shows
+        match number.fract() == 0.0 && number.abs() <= (1u64 << 53) as f64 {
+            true => Ok(number as i64),
+            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        }
+    }
+}
 
 impl Visitor<'_> for Whole {
     type Value = u64;

@@ -5,50 +5,26 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// Reads a list of objects: for `#[serde(deserialize_with)]`. Of a list of more than `MAX` objects the first `MAX + 1` are
-/// kept, so that its reader sees that it is too long, and the rest is passed over: many small elements would take more
-/// memory than the body had.
+use crate::lists;
+
+/// As [`lists::list`], of objects.
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(Elements::<MAX, T>(PhantomData))
+    lists::list::<MAX, Object<T>, D>(deserializer).map(unwrapped)
 }
 
-struct Elements<const MAX: usize, T>(PhantomData<T>);
-
-impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for Elements<MAX, T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a sequence")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-        let mut objects = Vec::new();
-        while objects.len() <= MAX {
-            let Some(Object(object)) = elements.next_element()? else { return Ok(objects) };
-            objects.push(object);
-        }
-        while elements.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(objects)
-    }
-}
-
-/// Reads a list of objects, or null, which equals absent (readings X7): for `#[serde(default, deserialize_with)]`.
+/// As [`lists::some_list`], of objects.
 pub(crate) fn some_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
-    struct List<const MAX: usize, T>(Vec<T>);
+    lists::some_list::<MAX, Object<T>, D>(deserializer).map(|list| list.map(unwrapped))
+}
 
-    impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for List<MAX, T> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            list::<MAX, T, D>(deserializer).map(List)
-        }
-    }
-
-    Option::<List<MAX, T>>::deserialize(deserializer).map(|list| list.map(|List(objects)| objects))
+fn unwrapped<T>(objects: Vec<Object<T>>) -> Vec<T> {
+    objects.into_iter().map(|Object(object)| object).collect()
 }
 
 /// Reads an object: for `#[serde(deserialize_with)]`.

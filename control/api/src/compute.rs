@@ -1,0 +1,163 @@
+//! Operations on encrypted numbers (platform specification, Compute on approximate-number ciphertexts; readings section 9).
+//!
+//! Comments on types and members are for customers: they are the descriptions of the OpenAPI page.
+
+use serde::{Deserialize, Serialize};
+
+use crate::circuits::{OperationError, OperationStatus};
+use crate::{CiphertextId, MicroYen, OperationId, lists, numbers};
+
+/// Ciphertext ids of a request that are told apart: more than any operation takes.
+pub const CIPHERTEXT_IDS_MAX: usize = 16;
+/// Numbers of `plain_operand` at most: one for each slot of the largest ciphertext. Of a polynomial so many coefficients are
+/// read too; more than 65 are told with a code of their own.
+pub const PLAIN_NUMBERS_MAX: usize = 16384;
+
+/// `POST /compute` and `POST /compute/{operation}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ComputeRequest {
+    /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or `bootstrap`.
+    /// Needed unless the path names the operation; then it may be absent or the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
+    pub operation: Option<String>,
+    /// The key that the ciphertexts are under.
+    #[cfg_attr(feature = "openapi", schema(example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: String,
+    /// The ciphertexts: two for `add`, `multiply` and `matmul` (the matrix, then the vector), one for the others.
+    #[serde(deserialize_with = "lists::list::<CIPHERTEXT_IDS_MAX, _, _>")]
+    pub ciphertext_ids: Vec<String>,
+    /// For `add-plain` and `multiply-plain`: one number for each slot. For `rotate` the first may be the number of steps.
+    #[serde(
+        default,
+        deserialize_with = "lists::some_list::<PLAIN_NUMBERS_MAX, _, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub plain_operand: Option<Vec<f64>>,
+    /// For `poly-eval`: 1 to 65 coefficients, the constant first.
+    #[serde(
+        default,
+        deserialize_with = "lists::some_list::<PLAIN_NUMBERS_MAX, _, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub polynomial_coeffs: Option<Vec<f64>>,
+    /// Whether a product is rescaled at once, so that the result has the scale of its level. False when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_stable: Option<bool>,
+    /// For `rotate`: slots by which the numbers move to the left; a negative number moves them to the right.
+    #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
+    pub rotation_steps: Option<i64>,
+    /// Whether the answer has the result itself besides its id. True when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_ciphertext: Option<bool>,
+}
+
+/// An operation: the answer to its request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ComputeOperation {
+    /// The operation's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
+    pub op_id: OperationId,
+    /// The same id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
+    pub job_id: OperationId,
+    /// `COMPLETED`; with `Prefer: respond-async` `pending`.
+    #[cfg_attr(feature = "openapi", schema(example = "COMPLETED"))]
+    pub status: String,
+    /// The operation's name.
+    #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
+    pub operation: String,
+    /// The result's id. Null before the operation is completed.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub result_ciphertext_id: Option<CiphertextId>,
+    /// The result, base64. Null before the operation is completed, when `return_ciphertext` is false, and in an octet-stream's
+    /// head: the result then follows the head.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub result_ciphertext: Option<String>,
+    /// Wall time of the computation. Null before the operation is completed.
+    pub compute_time_ms: Option<f64>,
+    /// What is left of the result's noise budget, in percent: the least of the levels left and the precision left, 0 when the
+    /// numbers may wrap. Known before the operation is computed.
+    pub noise_budget_remaining: f64,
+    /// Multiplications in a row that the result still allows.
+    pub levels_remaining: u64,
+    /// Bits behind the binary point that are right in every slot of the result, by the bound on its error.
+    pub precision_bits: f64,
+    /// Ciphertexts that were removed to make room for the result: the ones unused for longest.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub evicted_ciphertext_ids: Vec<CiphertextId>,
+    /// Price in compute units (FCU).
+    pub cost_units: u64,
+    /// The same in yen at the service's rate.
+    pub cost_jpy: MicroYen,
+    /// Whether the operation was a bootstrap.
+    pub bootstrap_applied: bool,
+    /// Of a bootstrap: multiplications in a row that the result allows.
+    pub bootstrap_effective_degree: Option<u64>,
+    /// Of a bootstrap: whether the result's precision is under what the service promises.
+    pub bootstrap_degraded: bool,
+}
+
+/// The answer to `GET /compute/{op_id}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ComputeStatus {
+    /// The operation's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "op_06a7m2q9v1c3k5d8e0f2g4h6j8"))]
+    pub op_id: OperationId,
+    /// The operation's state.
+    pub status: OperationStatus,
+    /// The operation's name.
+    #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
+    pub operation: String,
+    /// The result's id, when the operation is completed. `GET /ciphertexts/{ciphertext_id}` reads the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "ct_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub result_ciphertext_id: Option<CiphertextId>,
+    /// Wall time of the computation, when the operation is completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_time_ms: Option<f64>,
+    /// Price in compute units (FCU), when the operation has ended: 0 unless it is completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_units: Option<u64>,
+    /// Why the operation failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<OperationError>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(members: &str) -> Result<ComputeRequest, String> {
+        serde_json::from_str(&format!(r#"{{"key_id":"k","ciphertext_ids":["a"]{members}}}"#))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn null_equals_absent_and_whole_numbers_may_be_written_with_a_point() {
+        let all = r#","operation":null,"plain_operand":null,"polynomial_coeffs":null,"scale_stable":null,"rotation_steps":null"#;
+        assert_eq!(read(all).unwrap(), read("").unwrap());
+        for (text, steps) in [("-3", -3), ("2147483648", 1 << 31), ("5.0", 5), ("-0.0", 0)] {
+            assert_eq!(read(&format!(r#","rotation_steps":{text}"#)).unwrap().rotation_steps, Some(steps), "{text}");
+        }
+        for bad in ["0.5", "1e30", "18446744073709551615", "\"1\"", "[1]"] {
+            assert!(read(&format!(r#","rotation_steps":{bad}"#)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_are_read_no_further_than_anything_takes() {
+        let list = |count: usize| vec!["1"; count].join(",");
+        let plain =
+            |count: usize| read(&format!(r#","plain_operand":[{}]"#, list(count))).unwrap().plain_operand.unwrap();
+        assert_eq!([0, 3, 20_000].map(|count| plain(count).len()), [0, 3, PLAIN_NUMBERS_MAX + 1]);
+        let ids = format!(r#"{{"key_id":"k","ciphertext_ids":[{}]}}"#, vec!["\"c\""; 1000].join(","));
+        let request: ComputeRequest = serde_json::from_str(&ids).unwrap();
+        assert_eq!(request.ciphertext_ids.len(), CIPHERTEXT_IDS_MAX + 1);
+        assert!(read(r#","plain_operand":["1"]"#).is_err());
+        assert!(read(r#","plain_operand":[1e999]"#).is_err());
+    }
+}
