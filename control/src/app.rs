@@ -26,11 +26,13 @@ use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
+use crate::compute::arithmetic::RunningOperations;
+use crate::compute::arithmetic::open_keys::OpenKeys;
 use crate::compute::circuits::StoredNetlists;
 use crate::compute::engine::{ComputeConfig, Engine, EngineDevice, KeyStore};
 use crate::compute::sessions::Sessions;
 use crate::compute::vault::Vault;
-use crate::compute::{Compute, circuits, lease};
+use crate::compute::{Compute, arithmetic, circuits, lease};
 use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
 use crate::docs::health::{self, LostDevices};
@@ -138,6 +140,7 @@ impl App {
         let netlists = is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?;
         let vault_blobs = [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?];
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
+        arithmetic::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
         let engine = tokio::task::spawn_blocking(move || engine(&bounds, kernel_cache)).await??;
         let keys = KeyStore::open(data_dir.path(), &config.compute)?;
@@ -198,7 +201,10 @@ impl App {
         });
         let compute = Arc::new(Compute {
             netlists: StoredNetlists::new(store.clone(), offload.clone(), netlists),
-            vault,
+            vault: Arc::new(vault),
+            open_keys: OpenKeys::new(),
+            operations: RunningOperations::default(),
+            billing: config.billing,
             clock,
             store,
             engine,
@@ -386,6 +392,7 @@ async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
         compute.sessions.record_expired().await;
         compute.end_trials().await;
         compute.vault.look_after(compute.clock.now()).await;
+        compute.open_keys.look_after(&compute).await;
     }
 }
 

@@ -1,7 +1,9 @@
-//! Gates and circuits on encrypted bits, under keys of open sessions. The only area that names `engine`.
+//! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under keys that are kept. The
+//! only area that names `engine`.
 
 pub mod engine;
 
+pub(crate) mod arithmetic;
 pub(crate) mod ciphertexts;
 pub(crate) mod circuits;
 pub(crate) mod gates;
@@ -22,11 +24,14 @@ use store::Store;
 use self::engine::{Engine, GATES_MAX, KeyStore, PORT_BITS_MAX, memory_bytes};
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
+use crate::billing::units::BillingConfig;
 use crate::clock::Clock;
 use crate::in_flight::InFlight;
 use crate::parsers::{megabytes, megabytes_or_auto, number, seconds};
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
+use arithmetic::RunningOperations;
+use arithmetic::open_keys::OpenKeys;
 use circuits::StoredNetlists;
 use sessions::Sessions;
 use vault::Vault;
@@ -59,8 +64,8 @@ pub struct CircuitsConfig {
     #[arg(env = "ANGO_CIRCUIT_BITS_MAX", default_value = "16384")]
     #[arg(value_parser = number::<usize>(1..=PORT_BITS_MAX as u64))]
     pub bits_max: usize,
-    /// Longest time in seconds for a circuit that runs in the background (Prefer: respond-async). Other circuits have
-    /// ANGO_REQUEST_DEADLINE_S.
+    /// Longest time in seconds for a circuit, or an operation on numbers, that runs in the background (Prefer: respond-async).
+    /// Others have ANGO_REQUEST_DEADLINE_S.
     #[arg(id = "circuit_deadline", env = "ANGO_CIRCUIT_DEADLINE_S", default_value = "3600")]
     #[arg(value_parser = seconds(1..=WEEK_S))]
     pub deadline: Duration,
@@ -96,13 +101,18 @@ pub struct Compute {
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
-    pub(crate) vault: Vault,
+    pub(crate) vault: Arc<Vault>,
+    /// Keys for numbers that are open in the engine.
+    pub(crate) open_keys: OpenKeys,
+    /// Operations on numbers in progress.
+    pub(crate) operations: RunningOperations,
+    pub(crate) billing: BillingConfig,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
     pub(crate) offload: Offload,
     /// Requests that the node finishes before it stops.
     pub(crate) in_flight: InFlight,
-    /// Circuits in progress: the node waits until they are written down before it stops.
+    /// Circuits and operations in progress: the node waits until they are written down before it stops.
     pub(crate) unfinished: InFlight,
     pub(crate) telemetry: Arc<Telemetry>,
 }
@@ -123,5 +133,6 @@ impl Compute {
         self.sessions.forget_old().await;
         self.vault.keep_house().await;
         circuits::forget_old(self).await;
+        arithmetic::forget_old(self).await;
     }
 }

@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 
 pub use crate::access::AuthConfig;
 pub use crate::access::key_set::ExternalIssuer;
+pub use crate::billing::units::BillingConfig;
 pub use crate::blobs::{BucketConfig, BucketUrl};
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::PlanTable;
@@ -120,6 +121,9 @@ pub struct Config {
     /// What is kept for arithmetic on encrypted numbers.
     #[command(flatten)]
     pub vault: VaultConfig,
+    /// Prices.
+    #[command(flatten)]
+    pub billing: BillingConfig,
     /// What plans allow (readings section 16): the tables `[plans.NAME]` of the settings file.
     #[arg(skip)]
     pub plan_limits: PlanTable,

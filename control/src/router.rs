@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::caller::Level;
 use crate::compute::keys::uploads;
-use crate::compute::{Compute, ciphertexts, circuits, gates, keys};
+use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
 use crate::web::cors::{self, CorsOrigins};
 use crate::web::error::ApiError;
@@ -82,6 +82,8 @@ fn api(
         .routes(any_key(routes!(uploads::put_public)))
         .routes(any_key(routes!(uploads::put_eval)))
         .routes(any_key(routes!(uploads::complete)))
+        .routes(any_key(routes!(arithmetic::run)))
+        .routes(any_key(routes!(arithmetic::run_named)))
         .routes(any_key(routes!(ciphertexts::upload)))
         .routes(any_key(routes!(ciphertexts::show, ciphertexts::delete)))
         // viewer, developer, account_admin
@@ -93,6 +95,7 @@ fn api(
         // developer, account_admin
         .routes(writers(routes!(circuits::put, circuits::delete)))
         .routes(writers(routes!(keys::delete)))
+        .routes(writers(routes!(arithmetic::status, arithmetic::cancel)))
         // account_admin
         .routes(billing(routes!(gates::list)))
         // users of the dashboard, by their session token

@@ -38,6 +38,9 @@ impl Telemetry {
                 "Time that gate requests waited for a device: from submission to results, less the time of computing."
             );
             describe_counter!("ango_gates_total", "Gates charged, by gate.");
+            describe_counter!("ango_arithmetic_operations_total", "Operations on numbers charged, by operation.");
+            describe_counter!("ango_fcu_total", "Compute units (FCU) charged, by operation.");
+            describe_histogram!("ango_arithmetic_seconds", "Wall time of operations on numbers, by operation.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
@@ -96,6 +99,15 @@ impl Telemetry {
             for (gate, count) in counts {
                 counter!("ango_gates_total", "gate" => gate).increment(count);
             }
+        });
+    }
+
+    /// An operation on numbers was charged.
+    pub fn operation_charged(&self, operation: &'static str, units: u64, took: Duration) {
+        self.record(|| {
+            counter!("ango_arithmetic_operations_total", "operation" => operation).increment(1);
+            counter!("ango_fcu_total", "operation" => operation).increment(units);
+            histogram!("ango_arithmetic_seconds", "operation" => operation).record(took.as_secs_f64());
         });
     }
 

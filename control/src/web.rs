@@ -2,6 +2,7 @@
 
 pub mod openapi;
 pub mod peer;
+pub mod prefer;
 
 pub(crate) mod base64_text;
 pub(crate) mod body;

@@ -33,7 +33,7 @@ use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 
 /// Times that room is made for a ciphertext while others of the account come and go.
-const ROOM_ATTEMPTS: usize = 8;
+pub const ROOM_ATTEMPTS: usize = 8;
 /// Memory for each byte of a ciphertext: its bytes, what is checked of them, their seal.
 const COPIES: u64 = 3;
 
@@ -191,8 +191,7 @@ async fn keep_with_room(compute: &Compute, claim: &Claim, new: NewCiphertext) ->
         let pinned = compute.vault.pinned();
         let plan = compute.store.eviction_plan(&new.account_id, new.bytes, new.bytes_max, &pinned).await?;
         let Some(evicted) = plan else {
-            let message = "the ciphertext does not fit into what the plan keeps of ciphertexts";
-            return Err(ApiError::new(Code::QuotaExceeded, message));
+            return Err(no_room());
         };
         let new = NewCiphertext { evicted, ..new.clone() };
         let told = told_new(&new)?;
@@ -298,8 +297,13 @@ pub async fn delete(
     Ok(Answer(DeletedCiphertext { ciphertext_id, status: "deleted".to_owned() }))
 }
 
+/// The answer to a ciphertext that has no room though all others went (readings K14).
+pub fn no_room() -> ApiError {
+    ApiError::new(Code::QuotaExceeded, "the ciphertext does not fit into what the plan keeps of ciphertexts")
+}
+
 /// The answer to an id of no ciphertext of the account, or of one that was evicted (readings K14, X14).
-fn unknown_ciphertext() -> ApiError {
+pub fn unknown_ciphertext() -> ApiError {
     ApiError::new(Code::CiphertextNotFound, "there is no such ciphertext in this account, or it was evicted")
 }
 

@@ -22,7 +22,7 @@ use api::{Code, HandleId};
 use axum::Extension;
 use axum::Json as Answer;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use store::{CircuitRecord, Store};
 
@@ -39,18 +39,13 @@ use crate::web::idempotency::Claim;
 use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
+use crate::web::prefer::client_does_not_wait;
 use kept::CircuitText;
 use prepare::RunRequest;
 use recorded_run::{REMEMBERED, RecordedRun};
 use running::Reply;
 
 pub use stored::StoredNetlists;
-
-/// RFC 7240: the client does not wait.
-const PREFER: HeaderName = HeaderName::from_static("prefer");
-const RESPOND_ASYNC: &str = "respond-async";
-const PREFERENCE_APPLIED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("preference-applied"), HeaderValue::from_static(RESPOND_ASYNC));
 
 impl JsonBody for CircuitRequest {
     /// A netlist's line breaks are two characters in JSON.
@@ -321,15 +316,6 @@ pub async fn delete_handle(
     }
 }
 
-/// Whether the client asks for the answer before the run has ended (`Prefer: respond-async`).
-fn client_does_not_wait(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(PREFER).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|preference| {
-        let name = preference.split(';').next().unwrap_or_default().trim();
-        name.eq_ignore_ascii_case(RESPOND_ASYNC)
-    })
-}
-
 /// A run without its outputs, in the form that is wanted.
 fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
     let written = if octets { octets::write_octets(operation, Vec::new()) } else { octets::write_json(operation) };
@@ -408,27 +394,4 @@ pub async fn forget_old(compute: &Compute) {
         tracing::error!(%error, "old runs of circuits were not forgotten");
     }
     compute.netlists.keep_house().await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_that_prefers_not_to_wait_says_so_in_one_of_its_preferences() {
-        for (prefer, expected) in [
-            (&["respond-async"][..], true),
-            (&["Respond-Async; x=1, wait=10"], true),
-            (&["wait=10", "handling=lenient, respond-async"], true),
-            (&["respond-asynchronously"], false),
-            (&["wait=10"], false),
-            (&[], false),
-        ] {
-            let mut headers = HeaderMap::new();
-            for value in prefer {
-                headers.append(PREFER, value.parse().unwrap());
-            }
-            assert_eq!(client_does_not_wait(&headers), expected, "{prefer:?}");
-        }
-    }
 }

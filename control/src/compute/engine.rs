@@ -466,7 +466,7 @@ fn refused(error: engine::Error) -> ApiError {
     use engine::Error;
     match error {
         Error::Busy { retry_after } => {
-            ApiError::unavailable("queue", "the node has more gates waiting than it takes").retry_after(retry_after)
+            ApiError::unavailable("queue", "the node has more work waiting than it takes").retry_after(retry_after)
         }
         Error::DeadlinePassed => {
             ApiError::unavailable("deadline", "the work did not finish in time; nothing was charged")
@@ -479,8 +479,8 @@ fn refused(error: engine::Error) -> ApiError {
             ApiError::unavailable("device", "the device failed; nothing was charged")
         }
         Error::Key(cause) => {
-            tracing::error!(%cause, "a session's key cannot be read");
-            ApiError::unavailable("key", "the session's key cannot be read at the moment; nothing was charged")
+            tracing::error!(%cause, "a key cannot be read");
+            ApiError::unavailable("key", "the key cannot be read at the moment; nothing was charged")
         }
         Error::KeyTooLarge { .. } => too_large_key(),
         Error::CircuitTooLarge { .. } => ApiError::new(Code::PayloadTooLarge, error.to_string()),

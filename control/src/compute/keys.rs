@@ -1,6 +1,6 @@
 //! Encryption keys for arithmetic (specification, Encryption keys; readings section 8).
 
-mod material;
+pub(super) mod material;
 mod rows;
 pub mod uploads;
 mod wanted;
@@ -336,6 +336,7 @@ pub async fn delete(
             Ok::<_, ApiError>(tx.delete_encryption_key(account.as_str(), key_id.as_str(), now.0).await?)
         });
         deleting.await?.ok_or_else(unknown_key)?;
+        compute.open_keys.close(key_id.as_str());
         compute.vault.erase_dropped().await?;
         Ok(Answer(DeletedEncryptionKey { key_id, status: "deleted".to_owned() }))
     });

@@ -52,6 +52,17 @@ impl PartialSchema for HeadAndWords {
 
 impl ToSchema for HeadAndWords {}
 
+/// How the octet-stream form of a result describes itself.
+pub struct HeadAndContainer;
+
+impl PartialSchema for HeadAndContainer {
+    fn schema() -> RefOr<Schema> {
+        binary("The length of the head (4 bytes, little-endian), the head (JSON), then the ciphertext.")
+    }
+}
+
+impl ToSchema for HeadAndContainer {}
+
 /// The head of an octet-stream that a route takes.
 pub trait OctetsHead: DeserializeOwned + Send + 'static {
     /// Bytes the head may have.
@@ -194,6 +205,13 @@ pub fn write_octets(head: &impl Serialize, ciphertexts: Vec<Vec<u32>>) -> Result
     let begin = Bytes::from(octets::begin(&head, 0));
     let words = ciphertexts.into_iter().map(|words| Bytes::from_owner(LittleEndian::of(words)));
     Ok(Written { content_type: OCTET_STREAM, pieces: std::iter::once(begin).chain(words).collect() })
+}
+
+/// An answer of a head and the bytes behind it.
+pub fn write_head_and_bytes(head: &impl Serialize, bytes: Vec<u8>) -> Result<Written, ApiError> {
+    let head = serde_json::to_vec(head).map_err(ApiError::internal)?;
+    let begin = Bytes::from(octets::begin(&head, 0));
+    Ok(Written { content_type: OCTET_STREAM, pieces: [begin, bytes.into()].into() })
 }
 
 /// Words, read as their little-endian bytes.

@@ -119,6 +119,12 @@ impl Store {
         self.db.fetch_optional(sql, values![key_id, account_id]).await
     }
 
+    /// Whether there is such a key, whosever it is.
+    pub async fn is_encryption_key(&self, key_id: &str) -> Result<bool> {
+        let sql = "SELECT CAST(1 AS BIGINT) FROM encryption_keys WHERE key_id = $1";
+        Ok(self.db.fetch_optional::<(i64,)>(sql, values![key_id]).await?.is_some())
+    }
+
     /// A page of this account's keys.
     pub async fn encryption_keys_page(
         &self,

@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Unit};
 use tokio::sync::oneshot;
 
-use super::PREFERENCE_APPLIED;
 use super::prepare::{Prepared, RunRequest, prepare};
 use crate::access::trials::CountedOperations;
 use crate::billing::tariff::{self, Price};
@@ -26,6 +25,7 @@ use crate::ids;
 use crate::in_flight::Guard;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::web::prefer::PREFERENCE_APPLIED;
 
 /// How the client wants its answer.
 pub struct Reply {

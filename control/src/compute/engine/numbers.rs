@@ -1,6 +1,7 @@
 //! Arithmetic on encrypted numbers: parameters as the service tells of them, and containers from outside as types.
 
 mod containers;
+mod running;
 
 use api::Code;
 use api::encryption_keys::KeyParams;
@@ -16,6 +17,9 @@ pub use containers::{
     read_ciphertext, read_public_key,
 };
 pub use engine::ckks::Params;
+pub use running::{
+    Asked, NumbersEnd, OpenNumbersKey, Operation, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow,
+};
 
 /// Degrees below this are for testing (readings K16).
 const SECURE_DEGREE_MIN: usize = 4096;

@@ -10,7 +10,7 @@ use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts};
-use crate::compute::vault::Shelf;
+use crate::compute::vault::{Shelf, Vault};
 use crate::web::error::ApiError;
 
 /// On whose behalf a material is put into the vault.
@@ -100,6 +100,17 @@ pub async fn put_row(
         bytes: facts.bytes as i64,
         sha256: sha256.to_vec(),
     })
+}
+
+/// Reads a row's container back. `None`: it is gone.
+pub async fn read_row(
+    vault: &Vault,
+    owner: &Owner,
+    material_id: &str,
+    row_index: i64,
+    at: (&str, &str),
+) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
+    vault.read(Shelf::Keys, &owner.payer, &owner.account, row_label(material_id, row_index), at).await
 }
 
 /// Refuses two keys that are not of one secret key and of the same parameters.

@@ -1,0 +1,224 @@
+//! Operations on encrypted numbers (specification, Compute on approximate-number ciphertexts; readings section 9).
+//!
+//! An operation is checked and planned before it is computed: what would not decrypt is refused, and costs nothing. A completed
+//! operation, its result, its charge and its kept answer are one unit of the store.
+
+pub mod open_keys;
+mod prepare;
+mod recorded;
+mod running;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api::Code;
+use api::circuits::CancelledOperation;
+use api::compute::{ComputeOperation, ComputeRequest, ComputeStatus};
+use axum::Extension;
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use store::Store;
+
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::compute::engine::numbers::Operation;
+use crate::web::Web;
+use crate::web::body::{Json, JsonBody};
+use crate::web::edge::Deadline;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::octets::{self, HeadAndContainer};
+use crate::web::path::PathParts;
+use crate::web::prefer::client_does_not_wait;
+use recorded::REMEMBERED;
+use running::Reply;
+
+pub use running::RunningOperations;
+
+impl JsonBody for ComputeRequest {
+    /// 16,384 numbers of up to 25 characters, and coefficients.
+    const BYTES_MAX: usize = 1 << 20;
+}
+
+/// Run an operation on encrypted numbers.
+///
+/// `{op}` is `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or `bootstrap`.
+///
+/// `add`, `multiply` and `matmul` take two ciphertexts of the same key and level. `matmul` takes the matrix, then the vector. The
+/// matrix is square, d x d, row by row; d is the largest power of two with d * d <= `slot_count`. The vector is in the first d
+/// slots, and the result comes to the first d slots. With 8 slots d is 2: the matrix `[[1, 2], [3, 4]]` is
+/// `1, 2, 3, 4, 0, 0, 0, 0`, the vector `[5, 6]` is `5, 6, 0, 0, 0, 0, 0, 0`, and the result begins with `17, 39`.
+///
+/// A product takes a level; `rescale`, or `scale_stable` at once, gives it the scale of the next level. `poly-eval` takes
+/// ceil(log2(degree + 1)) levels, `matmul` two. An operation whose result would not decrypt is refused with
+/// `NOISE_BUDGET_EXHAUSTED` and costs nothing.
+///
+/// The result is kept under its id, and the answer has it too unless `return_ciphertext` is false. When the account's ciphertexts
+/// have more bytes than the plan allows, the ones unused for longest go; the answer names them.
+///
+/// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET /api/v1/compute/{op_id}` then tells the
+/// result's id. With `Accept: application/octet-stream` the answer is a head (the JSON) with the result behind it.
+#[utoipa::path(
+    post,
+    path = "/api/v1/compute/{op}",
+    operation_id = "computeNamed",
+    tag = "Compute",
+    params(
+        ("op" = String, Path, description = "The operation's name, with hyphens or underscores.", example = "multiply"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the result."),
+    ),
+    request_body = ComputeRequest,
+    responses((status = 200, description = "The completed operation with its result; with `Prefer: respond-async`, the pending one.",
+        content((ComputeOperation = "application/json"), (inline(HeadAndContainer) = "application/octet-stream")),
+        headers(
+            ("X-Noise-Budget-Remaining" = f64, description = "`noise_budget_remaining`."),
+            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
+            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
+            ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
+        )))
+)]
+pub async fn run_named(
+    State(compute): State<Arc<Compute>>,
+    State(web): State<Arc<Web>>,
+    caller: Caller,
+    claim: Claim,
+    Extension(Deadline(deadline)): Extension<Deadline>,
+    headers: HeaderMap,
+    path: PathParts,
+    Json { value: request, .. }: Json<ComputeRequest>,
+) -> Result<Response, ApiError> {
+    let operation = named(path.get("op"))?;
+    if let Some(other) = &request.operation
+        && Operation::from_name(other) != Some(operation)
+    {
+        // readings C5
+        let message = format!("the body asks for {other}, the path for {}", operation.name());
+        return Err(ApiError::new(Code::InvalidRequest, message).at("operation", "not that of the path"));
+    }
+    begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
+}
+
+/// Run an operation that the body names.
+///
+/// As `POST /api/v1/compute/{op}`, with the member `operation` in the place of the path's name.
+#[utoipa::path(
+    post,
+    path = "/api/v1/compute",
+    operation_id = "compute",
+    tag = "Compute",
+    params(("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the result.")),
+    request_body = ComputeRequest,
+    responses((status = 200, description = "The completed operation with its result; with `Prefer: respond-async`, the pending one.",
+        content((ComputeOperation = "application/json"), (inline(HeadAndContainer) = "application/octet-stream")),
+        headers(
+            ("X-Noise-Budget-Remaining" = f64, description = "`noise_budget_remaining`."),
+            ("X-Noise-Budget-Warning" = String, description = "`true` when less than 50 percent is left, else `false`."),
+            ("X-Noise-Budget-Recovery" = Option<String>, description = "With a warning: what to do."),
+            ("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."),
+        )))
+)]
+pub async fn run(
+    State(compute): State<Arc<Compute>>,
+    State(web): State<Arc<Web>>,
+    caller: Caller,
+    claim: Claim,
+    Extension(Deadline(deadline)): Extension<Deadline>,
+    headers: HeaderMap,
+    Json { value: request, .. }: Json<ComputeRequest>,
+) -> Result<Response, ApiError> {
+    let Some(name) = &request.operation else {
+        return Err(
+            ApiError::new(Code::ValidationError, "the body must name the operation").at("operation", "required")
+        );
+    };
+    let operation = named(name)?;
+    begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
+}
+
+async fn begin(
+    (compute, web): (Arc<Compute>, Arc<Web>),
+    caller: Caller,
+    claim: Claim,
+    deadline: Instant,
+    headers: &HeaderMap,
+    (operation, request): (Operation, ComputeRequest),
+) -> Result<Response, ApiError> {
+    let reply = Reply {
+        claim,
+        octets: octets::wanted(headers),
+        with_result: request.return_ciphertext.unwrap_or(true),
+        waits: !client_does_not_wait(headers),
+    };
+    let deadline = if reply.waits { deadline } else { Instant::now() + compute.circuits.deadline };
+    let prepared = prepare::prepare(&compute, &web, &caller, operation, request).await?;
+    running::run(compute, caller, prepared, deadline, reply).await
+}
+
+/// The operation of a name (readings C5, C6).
+fn named(name: &str) -> Result<Operation, ApiError> {
+    Operation::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+        ApiError::new(Code::InvalidOperation, format!("the operations are {}", names.join(", ")))
+    })
+}
+
+/// The state of an operation.
+///
+/// The answer never has the result's bytes: `GET /api/v1/ciphertexts/{ciphertext_id}` reads them. The node keeps the record of an
+/// operation for a day after its end.
+#[utoipa::path(
+    get,
+    path = "/api/v1/compute/{op}",
+    operation_id = "getComputeOperation",
+    tag = "Compute",
+    params(("op" = String, Path, description = "The id of an operation of the account.")),
+    responses((status = 200, description = "The operation.", body = ComputeStatus))
+)]
+pub async fn status(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<ComputeStatus>, ApiError> {
+    Ok(Answer(recorded::find(&compute, &caller, path.get("op")).await?.status(&compute)?))
+}
+
+/// Cancel an operation.
+///
+/// The answer comes when the operation has ended. If it was completed before it could be cancelled, `cancelled` is false, and it
+/// is charged.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/compute/{op}",
+    operation_id = "cancelComputeOperation",
+    tag = "Compute",
+    params(("op" = String, Path, description = "The id of an operation of the account.")),
+    responses((status = 200, description = "Whether the operation was cancelled.", body = CancelledOperation))
+)]
+pub async fn cancel(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<CancelledOperation>, ApiError> {
+    Ok(Answer(recorded::cancel(&compute, &caller, path.get("op")).await?))
+}
+
+/// Ends the operations of an earlier process of this node: it will not end them any more.
+pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
+    let (code, message) = (Code::ServiceUnavailable.as_str(), "the node stopped while it ran; nothing was charged");
+    let failed = store.fail_arithmetic_operations(node_id, code, message, now.0).await?;
+    if failed > 0 {
+        tracing::info!(failed, "operations of an earlier process have failed");
+    }
+    Ok(())
+}
+
+/// Forgets operations that are remembered no longer.
+pub async fn forget_old(compute: &Compute) {
+    let before = compute.clock.now().0 - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
+    if let Err(error) = compute.store.forget_arithmetic_operations(before).await {
+        tracing::error!(%error, "old operations were not forgotten");
+    }
+}

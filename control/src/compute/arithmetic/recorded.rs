@@ -1,0 +1,84 @@
+//! An operation as requests after its first one see it: from its record, and from the engine while it runs.
+
+use std::time::Duration;
+
+use api::circuits::{CancelledOperation, OperationError, OperationStatus};
+use api::compute::ComputeStatus;
+use api::{Code, OperationId};
+use store::ArithmeticOperationRecord;
+
+use crate::billing::usage::milliseconds;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::web::error::ApiError;
+
+/// How long the record of an ended operation is kept (readings C3).
+pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+/// An operation of the account.
+pub struct RecordedOperation {
+    op_id: OperationId,
+    record: ArithmeticOperationRecord,
+}
+
+/// The operation on record under this id. An operation of another account is as unknown as one that never was (readings X14).
+pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedOperation, ApiError> {
+    let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
+    let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
+    let record = compute.store.arithmetic_operation(caller.account.as_str(), op_id.as_str()).await?;
+    let now = compute.clock.now();
+    let remembered = |ended_at: Option<i64>| ended_at.is_none_or(|at| now.since(Timestamp(at)) < REMEMBERED);
+    let record = record.filter(|record| remembered(record.ended_at)).ok_or_else(unknown)?;
+    Ok(RecordedOperation { op_id, record })
+}
+
+impl RecordedOperation {
+    /// What is told of it.
+    pub fn status(&self, compute: &Compute) -> Result<ComputeStatus, ApiError> {
+        let record = &self.record;
+        let running = || compute.operations.find(&self.op_id);
+        let has_begun =
+            || running().and_then(|running| compute.engine.gates_done(running.engine)).is_some_and(|done| done > 0);
+        let status = match record.status {
+            OperationStatus::Pending if has_begun() => OperationStatus::Running,
+            status => status,
+        };
+        let result = record.result_ciphertext_id.as_ref().map(|id| id.parse()).transpose();
+        let completed = record.status == OperationStatus::Completed;
+        let took = record.compute_us.filter(|_| completed).map(|us| Duration::from_micros(us.unsigned_abs()));
+        let error = record.error_code.clone().zip(record.error_message.clone());
+        Ok(ComputeStatus {
+            op_id: self.op_id.clone(),
+            status,
+            operation: record.operation.clone(),
+            result_ciphertext_id: result.map_err(ApiError::internal)?,
+            compute_time_ms: took.map(milliseconds),
+            cost_units: record.cost_fcu.map(i64::unsigned_abs),
+            error: error.map(|(code, message)| OperationError { code, message }),
+        })
+    }
+}
+
+/// Cancels an operation and waits for its end (readings C4, P24).
+pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
+    let RecordedOperation { op_id, record } = find(compute, caller, op_id).await?;
+    if record.status.has_ended() {
+        return Ok(CancelledOperation { op_id, cancelled: false });
+    }
+    match compute.operations.find(&op_id) {
+        Some(running) => {
+            compute.engine.cancel(running.engine);
+            running.ended().await;
+        }
+        None if record.node_id != compute.sessions.node_id => {
+            let message = "the operation runs on another node: send the request again, through a balancer that keeps a client \
+                 on its node";
+            return Err(ApiError::unavailable("other_node", message).retry_after(Duration::from_secs(1)));
+        }
+        // it ends just now
+        None => {}
+    }
+    let record = find(compute, caller, op_id.as_str()).await?.record;
+    Ok(CancelledOperation { op_id, cancelled: record.status == OperationStatus::Cancelled })
+}

@@ -1,0 +1,305 @@
+//! Operations on numbers in the engine: keys that are open for work, requests as plans, results as containers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::Code;
+use engine::ckks::container::{self, KeyHead};
+use engine::ckks::noise::Budget;
+use engine::ckks::operation::{self, Operand, Refusal, Request};
+use engine::ckks::plaintexts::Plaintexts;
+use engine::ckks::{Ciphertext, Noise, Params, PartKind, PartShape};
+use engine::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, PartId, SwitchingKeyRow, Task};
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use crate::compute::engine::{Engine, EngineOperation, RunError, Share, refused};
+use crate::web::error::ApiError;
+
+pub use engine::ckks::operation::Operation;
+
+/// Bits of precision that a bootstrap promises; below them its result counts as degraded (specification, Compute, rule 3).
+const BOOTSTRAP_PRECISION_MIN: f64 = 12.0;
+
+/// Reads a row's container by its number within the key. Called on a thread of the engine, which waits.
+pub type ReadRow = Box<dyn Fn(i64) -> Result<Zeroizing<Vec<u8>>, String> + Send + Sync>;
+
+/// A row of a stored key, as its record has it.
+pub struct StoredRow {
+    /// Word for the kind of its part.
+    pub kind: String,
+    /// Galois element of its part.
+    pub element: u32,
+    /// Level of its part.
+    pub level: usize,
+    /// Its number within the key.
+    pub row_index: i64,
+}
+
+/// A stored key: which parts it has, and how their rows are read.
+pub struct StoredNumbersKey {
+    head: KeyHead,
+    key: Arc<NumbersKey>,
+    /// The row numbers of each part, by digits.
+    rows: Vec<Vec<i64>>,
+    read: ReadRow,
+}
+
+impl StoredNumbersKey {
+    /// A key of rows in order. Rows of one part follow one another.
+    ///
+    /// # Errors
+    /// When a record names no kind of part.
+    pub fn of_rows(
+        params: &Params,
+        fingerprint: [u8; 8],
+        stored: Vec<StoredRow>,
+        read: ReadRow,
+    ) -> Result<StoredNumbersKey, ApiError> {
+        let head = KeyHead { params: params.clone(), fingerprint, rows: stored.len() as u32, bytes: 0 };
+        let mut parts: Vec<(PartKind, usize)> = Vec::new();
+        let mut rows: Vec<Vec<i64>> = Vec::new();
+        for StoredRow { kind, element, level, row_index } in stored {
+            let part = (part_kind(&kind, element)?, level);
+            match rows.last_mut() {
+                Some(of_part) if parts.last() == Some(&part) => of_part.push(row_index),
+                _ => {
+                    parts.push(part);
+                    rows.push(vec![row_index]);
+                }
+            }
+        }
+        Ok(StoredNumbersKey { head, key: Arc::new(NumbersKey { params: params.clone(), parts }), rows, read })
+    }
+
+    fn row(&self, row_index: i64) -> Result<SwitchingKeyRow, String> {
+        let bytes = (self.read)(row_index)?;
+        let mut row = container::read_row(&self.head, &bytes).map_err(|error| error.to_string())?;
+        Ok(SwitchingKeyRow { seed: row.header.seed, body: std::mem::take(&mut row.body) })
+    }
+}
+
+impl KeySource for StoredNumbersKey {
+    fn params(&self) -> KeyParams {
+        KeyParams::Numbers(self.key.clone())
+    }
+
+    fn host_bytes(&self) -> u64 {
+        // the vault has bounds of its own
+        0
+    }
+
+    fn fetch(&self, part: PartId) -> Result<KeyPart, String> {
+        let Some(shape) = self.key.shape(part) else { return Ok(KeyPart::Tables(self.key.params.clone())) };
+        let rows = &self.rows[part.0 as usize - 1];
+        let rows = rows.iter().map(|&row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
+        let PartShape { kind, level, .. } = shape;
+        if rows.len() != self.key.params.digits(kind, level).len() {
+            return Err("rows of a part are missing".into());
+        }
+        Ok(KeyPart::Numbers(NumbersPart { shape, rows: Arc::new(rows) }))
+    }
+}
+
+/// A key for numbers in the engine. It is closed when this is dropped.
+pub struct OpenNumbersKey {
+    engine: Engine,
+    session: engine::SessionId,
+    key: Arc<NumbersKey>,
+    fingerprint: [u8; 8],
+    plaintexts: Plaintexts,
+}
+
+impl Drop for OpenNumbersKey {
+    fn drop(&mut self) {
+        self.engine.inner.close(self.session, Box::new(|| {}));
+    }
+}
+
+/// What a request asks for beside its ciphertexts.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Which operation.
+    pub operation: Operation,
+    /// Numbers that are not encrypted.
+    pub plain: Option<Vec<f64>>,
+    /// Of a polynomial, from the constant on.
+    pub coefficients: Option<Vec<f64>>,
+    /// Of a rotation.
+    pub steps: Option<i64>,
+    /// Whether a product is rescaled at once.
+    pub scale_stable: bool,
+}
+
+/// A request that was checked, ready for the engine.
+pub struct PlannedOperation {
+    task: Task,
+    /// What is known of the result.
+    pub result: ResultFacts,
+}
+
+/// What is known of a result before it is computed.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultFacts {
+    /// Its level: multiplications that it still allows.
+    pub level: usize,
+    /// Its exact scale.
+    pub scale: f64,
+    /// Bound on the absolute values in its slots.
+    pub value_bound: f64,
+    /// Variance of its noise.
+    pub variance: f64,
+    /// `noise_budget_remaining`: percent, to one decimal (readings C11).
+    pub budget_percent: f64,
+    /// Bits behind the binary point that are right in every slot, to one decimal.
+    pub precision_bits: f64,
+    /// Of a bootstrap: whether its precision is below what is promised.
+    pub degraded: bool,
+}
+
+/// How an operation on numbers ended.
+pub enum NumbersEnd {
+    /// With its result's words.
+    Completed {
+        /// `[2][primes of the level][N]`.
+        words: Vec<u32>,
+        /// Wall time of the computation.
+        compute: Duration,
+    },
+    /// By [`Engine::cancel`].
+    Cancelled,
+    /// Without a result.
+    Failed(RunError),
+}
+
+impl OpenNumbersKey {
+    /// The key's parameters.
+    pub fn params(&self) -> &Params {
+        &self.key.params
+    }
+
+    /// Bytes of the words of a ciphertext at the full level.
+    pub fn ciphertext_words_bytes(&self) -> u64 {
+        let params = self.params();
+        (8 * params.level(params.level_max()).primes.len() * params.n()) as u64
+    }
+
+    /// Bytes of a result's container.
+    pub fn result_bytes(&self, facts: &ResultFacts) -> u64 {
+        container::ciphertext_bytes(self.params(), facts.level, container::Form::Whole) as u64
+    }
+
+    /// Checks a request on the containers of its ciphertexts and makes its plan (readings C5 to C14). CPU work of milliseconds.
+    ///
+    /// # Errors
+    /// What is wrong with the request. Nothing was computed.
+    pub fn plan(&self, asked: &Asked, containers: &[Arc<Zeroizing<Vec<u8>>>]) -> Result<PlannedOperation, ApiError> {
+        let mut ciphertexts: Vec<(Operand, Arc<Vec<u32>>)> = Vec::with_capacity(containers.len());
+        for (at, bytes) in containers.iter().enumerate() {
+            // an operation may take a ciphertext twice
+            if let Some(same) = containers[..at].iter().position(|before| Arc::ptr_eq(before, bytes)) {
+                ciphertexts.push(ciphertexts[same].clone());
+                continue;
+            }
+            let read = container::read_ciphertext(bytes, self.params(), self.fingerprint);
+            let Ciphertext { level, scale, noise, words } = read.map_err(ApiError::internal)?;
+            ciphertexts.push((Operand { level, scale, noise }, Arc::new(words)));
+        }
+        let (operands, words): (Vec<Operand>, Vec<_>) = ciphertexts.into_iter().unzip();
+        let request = Request {
+            operation: asked.operation,
+            operands: &operands,
+            plain: asked.plain.as_deref(),
+            coefficients: asked.coefficients.as_deref(),
+            steps: asked.steps,
+            scale_stable: asked.scale_stable,
+            parts: &self.key.parts,
+        };
+        let plan = operation::plan(&self.plaintexts, self.params(), &request).map_err(told)?;
+        let output = plan.outputs().next().ok_or_else(|| ApiError::internal("a plan without a result"))?;
+        let result = facts(self.params(), asked.operation, (output.level, output.scale, output.noise));
+        let task = Task::numbers(plan, words, &self.key);
+        let task = task.map_err(|kind| ApiError::internal(format!("a plan needs {kind:?}, which was checked")))?;
+        Ok(PlannedOperation { task, result })
+    }
+
+    /// A result's container. CPU work of milliseconds.
+    pub fn write(&self, facts: &ResultFacts, words: Vec<u32>) -> Vec<u8> {
+        let noise = Noise { value_bound: facts.value_bound, variance: facts.variance };
+        let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
+        container::write_ciphertext(&ciphertext, self.params(), self.fingerprint)
+    }
+}
+
+impl Engine {
+    /// Opens a key of an account for work. CPU work of tenths of a second for large parameters.
+    ///
+    /// # Errors
+    /// 503 when the engine has no room for another key.
+    pub fn open_numbers(&self, stored: StoredNumbersKey, share: Share) -> Result<OpenNumbersKey, ApiError> {
+        let (key, fingerprint) = (stored.key.clone(), stored.head.fingerprint);
+        let plaintexts = Plaintexts::new(&key.params);
+        let session = self.inner.open(stored, share.account, share.weight).map_err(refused)?;
+        Ok(OpenNumbersKey { engine: self.clone(), session, key, fingerprint, plaintexts })
+    }
+
+    /// Begins an operation. Its end comes through the receiver; an operation that is not completed at the deadline fails.
+    pub fn start_numbers(
+        &self,
+        key: &OpenNumbersKey,
+        planned: PlannedOperation,
+        deadline: Instant,
+    ) -> Result<(EngineOperation, oneshot::Receiver<NumbersEnd>), RunError> {
+        let (tell, hears) = oneshot::channel();
+        let told = move |outcome: Result<engine::Done, engine::Failed>| {
+            let end = match outcome {
+                Ok(done) => NumbersEnd::Completed { words: done.results.words, compute: done.compute },
+                Err(engine::Failed { error: engine::Error::Cancelled, .. }) => NumbersEnd::Cancelled,
+                Err(failed) => NumbersEnd::Failed(failed.error.into()),
+            };
+            // the receiver may be gone
+            drop(tell.send(end));
+        };
+        let operation = self.inner.submit(key.session, planned.task, Some(deadline), Box::new(told))?;
+        Ok((operation, hears))
+    }
+}
+
+fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f64, Noise)) -> ResultFacts {
+    let Budget { percent, precision_bits, .. } = noise.budget(params, level, scale);
+    let tenths = |value: f64| (value * 10.0).floor() / 10.0;
+    ResultFacts {
+        level,
+        scale,
+        value_bound: noise.value_bound,
+        variance: noise.variance,
+        budget_percent: tenths(percent),
+        // numbers of JSON are finite: without any noise all bits of a double are right
+        precision_bits: tenths(precision_bits.clamp(-1074.0, 1074.0)),
+        degraded: operation == Operation::Bootstrap && precision_bits < BOOTSTRAP_PRECISION_MIN,
+    }
+}
+
+/// The answer to a request that is refused.
+fn told(refusal: Refusal) -> ApiError {
+    let message = refusal.to_string();
+    let code = match refusal {
+        Refusal::Invalid(_) => Code::InvalidParams,
+        Refusal::MissingPlain(_) => Code::MissingPlainOperand,
+        Refusal::TooManyCoefficients(_) => Code::PolynomialTooLarge,
+        Refusal::MismatchedLevel(_) => Code::MismatchedLevel,
+        Refusal::BudgetExhausted(_) => Code::NoiseBudgetExhausted,
+    };
+    ApiError::new(code, message)
+}
+
+/// The part that a record's words name.
+fn part_kind(word: &str, element: u32) -> Result<PartKind, ApiError> {
+    match word {
+        "relinearization" => Ok(PartKind::Relinearization),
+        "galois" => Ok(PartKind::Galois(element)),
+        "to-sparse" => Ok(PartKind::ToSparse),
+        "from-sparse" => Ok(PartKind::FromSparse),
+        other => Err(ApiError::internal(format!("a row on record is of the kind {other}"))),
+    }
+}
