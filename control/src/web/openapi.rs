@@ -343,6 +343,13 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "uploadCiphertext" => &[&[InvalidCiphertext, MismatchedKey, KeyNotFound, QuotaExceeded], SECRET, BODY],
         "listCiphertexts" => &[&[InvalidRequest, KeyNotFound]],
         "getCiphertext" | "deleteCiphertext" => &[&[CiphertextNotFound]],
+        "compute" | "computeNamed" => &[
+            &[InvalidOperation, InvalidParams, MissingPlainOperand, PolynomialTooLarge, MismatchedKey, MismatchedLevel],
+            &[NoiseBudgetExhausted, KeyNotFound, CiphertextNotFound, QuotaExceeded, TrialOpsExhausted, Conflict],
+            BODY,
+            &[RateLimited],
+        ],
+        "getComputeOperation" | "cancelComputeOperation" => &[&[OperationNotFound]],
         "getIssuerMetadata" | "getOpenIdConfiguration" | "getKeySet" => &[&[NotFound]],
         "logIn" | "refreshTokens" | "resetPassword" => &[SIGN_IN, BODY, &[BruteForceLockout]],
         "setUp" => &[SIGN_IN, &[Conflict], BODY, &[BruteForceLockout]],
