@@ -205,6 +205,7 @@ impl App {
             open_keys: OpenKeys::new(),
             operations: RunningOperations::default(),
             billing: config.billing,
+            allow_sk_in_response: config.allow_sk_in_response,
             clock,
             store,
             engine,

@@ -44,7 +44,8 @@ pub struct SessionsConfig {
     #[arg(env = "ANGO_SESSION_TTL_S", default_value = "3600", value_parser = seconds(1..=WEEK_S))]
     pub ttl: Duration,
     // readings G8
-    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations. Set false in production.
+    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations, and POST /keys/generate make one that it
+    /// overwrites at once. Set false in production.
     #[arg(env = "ANGO_ALLOW_SERVER_HELD_KEY", default_value = "true")]
     pub allow_server_held_key: bool,
 }
@@ -107,6 +108,8 @@ pub struct Compute {
     /// Operations on numbers in progress.
     pub(crate) operations: RunningOperations,
     pub(crate) billing: BillingConfig,
+    /// Whether a generated secret key is in the answer (readings K9).
+    pub(crate) allow_sk_in_response: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) trials: Arc<Trials>,
     pub(crate) offload: Offload,

@@ -136,7 +136,7 @@ pub struct Config {
     #[arg(env = "SERVICE_AUDIT_LOG", value_parser = audit_log)]
     pub audit_log: Option<PathBuf>,
     // readings K9
-    /// Whether key generation may return a secret key, for local tests. No endpoint uses it yet.
+    /// Whether POST /keys/generate returns the secret key, for local tests.
     #[arg(env = "SERVICE_ALLOW_SK_IN_RESPONSE", default_value = "false")]
     pub allow_sk_in_response: bool,
     /// Logging.

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::caller::Level;
-use crate::compute::keys::uploads;
+use crate::compute::keys::{generate, uploads};
 use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
 use crate::web::cors::{self, CorsOrigins};
@@ -77,6 +77,8 @@ fn api(
         .routes(any_key(routes!(circuits::operation, circuits::cancel)))
         .routes(any_key(routes!(circuits::read_handle, circuits::delete_handle)))
         .routes(any_key(routes!(keys::upload)))
+        .routes(any_key(routes!(generate::generate)))
+        .routes(any_key(routes!(generate::download)))
         .routes(any_key(routes!(uploads::create)))
         .routes(any_key(routes!(uploads::show, uploads::delete)))
         .routes(any_key(routes!(uploads::put_public)))

@@ -22,6 +22,7 @@ mod faults;
 mod folding;
 mod gate_handles;
 mod gates;
+mod generated_keys;
 mod health;
 mod hostile;
 mod idempotency;

@@ -108,6 +108,49 @@ pub struct UploadedKey {
     pub warnings: Vec<String>,
 }
 
+/// `POST /keys/generate`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GenerateKey {
+    /// `rns-ckks` (the default) or `ckks`, which means the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// The key's parameters.
+    #[serde(deserialize_with = "objects::one")]
+    pub params: EncryptionParams,
+}
+
+/// A key that the service generated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GeneratedKey {
+    /// The key's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "key_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub key_id: EncryptionKeyId,
+    /// The public key, base64.
+    #[cfg_attr(feature = "openapi", schema(content_encoding = "base64"))]
+    pub public_key: String,
+    /// The secret key, base64. Null unless the operator of a service for local tests allows it.
+    pub secret_key: Option<String>,
+    /// The evaluation key, base64: relinearization, and rotations by powers of two. Null above 64 MB.
+    pub eval_key: Option<String>,
+    /// Where an evaluation key above 64 MB can be downloaded for an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eval_key_url: Option<String>,
+    /// The key's parameters, complete.
+    pub params: KeyParams,
+    /// Numbers in a ciphertext: half of `poly_degree`.
+    pub slot_count: u64,
+    /// When the key was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// False: the secret key was on the server for a moment.
+    pub blind_guarantee: bool,
+    /// What to know about these parameters, such as a low precision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
 /// A key of the account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

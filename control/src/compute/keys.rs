@@ -1,5 +1,6 @@
 //! Encryption keys for arithmetic (specification, Encryption keys; readings section 8).
 
+pub mod generate;
 pub(super) mod material;
 mod rows;
 pub mod uploads;
@@ -18,7 +19,9 @@ use axum::extract::{FromRef, FromRequest, Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
-use store::{Added, EncryptionKey, KeyMade, KeyRowRecord, NewEncryptionKey, NewKeyHead, NewKeyMaterial, NewPublicKey};
+use store::{
+    Added, EncryptionKey, KeptAnswer, KeyMade, KeyRowRecord, NewEncryptionKey, NewKeyHead, NewKeyMaterial, NewPublicKey,
+};
 use zeroize::Zeroizing;
 
 use crate::access::api_key::invalid_key;
@@ -35,7 +38,9 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
-use material::{MaterialDigest, Owner, check_pair, put_public_key, put_row, read_recorded_params, recorded_params};
+use material::{
+    MaterialDigest, Owner, PutPublicKey, check_pair, put_public_key, put_row, read_recorded_params, recorded_params,
+};
 use rows::{Cut, RowCutter};
 use wanted::{SECURITY_WARNING, WantedKey, security_warning};
 
@@ -143,14 +148,38 @@ async fn keep_whole(
         let message = "the evaluation key ends before the rows that its head announces";
         return Err(ApiError::new(Code::InvalidParams, message).at("eval_key", "cut short"));
     }
+    let now = compute.clock.now();
+    let key_id = ids::encryption_key(now);
+    let (answer, kept) = claim.keep(uploaded(&key_id, wanted, head.params(), now)?).await?;
+    let whole = WholeKey { material_id, public, head, records };
+    book(compute, caller, wanted, &key_id, (&whole, "upload"), now, kept.as_ref()).await?;
+    Ok(answer)
+}
+
+/// A key whose objects are all in the vault.
+struct WholeKey<'a> {
+    material_id: &'a str,
+    public: PutPublicKey,
+    head: EvaluationKeyHead,
+    records: Vec<KeyRowRecord>,
+}
+
+/// Makes a whole key, and keeps the answer that tells of it. `source`: `upload` or `generate`.
+async fn book(
+    compute: &Compute,
+    caller: &Caller,
+    wanted: &WantedKey,
+    key_id: &api::EncryptionKeyId,
+    (WholeKey { material_id, public, head, records }, source): (&WholeKey<'_>, &str),
+    now: Timestamp,
+    kept: Option<&KeptAnswer>,
+) -> Result<(), ApiError> {
     let params = recorded_params(head.params())?;
     let fingerprint = head.fingerprint();
     let mut digest = MaterialDigest::new(&public.sha256, &params, &fingerprint);
     records.iter().for_each(|row: &KeyRowRecord| digest.add(row));
     let digest = digest.finish();
-    let now = compute.clock.now();
-    let (key_id, limits) = (ids::encryption_key(now), compute.limits.of(caller.plan));
-    let (answer, kept) = claim.keep(uploaded(&key_id, wanted, head.params(), now)?).await?;
+    let keys_max = compute.limits.of(caller.plan).encryption_keys;
     let material =
         NewKeyMaterial { material_id, account_id: caller.account.as_str(), node_id: compute.vault.place(), now: now.0 };
     let of_public = NewPublicKey {
@@ -166,25 +195,25 @@ async fn keep_whole(
         rows: head.rows().into(),
         bytes: KEY_HEAD_BYTES as i64,
     };
-    let new = new_key(&key_id, caller, wanted, material_id, (&digest, None), limits.encryption_keys, now);
+    let new =
+        NewEncryptionKey { source, ..new_key(key_id, caller, wanted, material_id, (&digest, None), keys_max, now) };
     let made = compute.store.write(async |tx| {
         tx.insert_key_material(&material).await?;
         let added = [
             tx.put_public_key(material_id, &of_public, now.0).await?,
             tx.put_key_head(material_id, &of_head).await?,
-            tx.add_key_rows(material_id, of_head.bytes, &records).await?,
+            tx.add_key_rows(material_id, of_head.bytes, records).await?,
         ];
         if added != [Added::Done; 3] {
             return Err(ApiError::internal("a new material was not as new"));
         }
-        check_made(tx.insert_encryption_key(&new).await?, caller, limits.encryption_keys)?;
+        check_made(tx.insert_encryption_key(&new).await?, caller, keys_max)?;
         // the event key_created belongs into this transaction, once there is an outbox
-        Ok(tx.keep(kept.as_ref()).await?)
+        Ok(tx.keep(kept).await?)
     });
     made.await?;
     // of equal uploads the second's objects are dropped (readings K19)
-    compute.vault.erase_dropped().await?;
-    Ok(answer)
+    Ok(compute.vault.erase_dropped().await?)
 }
 
 /// The key that is about to be made.

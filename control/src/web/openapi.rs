@@ -18,7 +18,8 @@ use utoipa::openapi::schema::{ComponentsBuilder, Object, ObjectBuilder, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    ContactBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, ServerBuilder,
+    ContactBuilder, Deprecated, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr,
+    ServerBuilder,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -117,6 +118,9 @@ pub fn document(mut document: OpenApi) -> OpenApi {
             take_idempotency_key(operation);
         }
         for operation in operations(item) {
+            if operation.operation_id.as_deref().is_some_and(|id| DEPRECATED.contains(&id)) {
+                operation.deprecated = Some(Deprecated::True);
+            }
             complete(operation);
             for content in json_bodies(operation) {
                 content.example = schema_name(content).and_then(|name| examples.get(name).cloned());
@@ -125,6 +129,9 @@ pub fn document(mut document: OpenApi) -> OpenApi {
     }
     document
 }
+
+/// Operations that work and are not recommended any more (readings K9).
+const DEPRECATED: [&str; 1] = ["generateKey"];
 
 /// An example of each type of body, by the name of its schema.
 fn examples() -> BTreeMap<String, Value> {
@@ -331,6 +338,8 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "getHandle" => &[&[QuotaExceeded], HANDLE],
         "deleteHandle" => &[HANDLE],
         "uploadKey" => &[&[InvalidParams, InsufficientSecurity, QuotaExceeded], SECRET, BODY],
+        "generateKey" => &[&[InvalidParams, InsufficientSecurity, FeatureDisabled, QuotaExceeded], BODY],
+        "downloadEvaluationKey" => &[&[KeyNotFound, NotFound]],
         "createKeyUpload" => &[&[InvalidParams, InsufficientSecurity, QuotaExceeded], SECRET, BODY],
         "getKeyUpload" => &[&[NotFound]],
         "deleteKeyUpload" => &[&[NotFound, Conflict]],

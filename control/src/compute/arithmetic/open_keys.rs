@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{OpenNumbersKey, StoredNumbersKey, StoredRow};
 use crate::compute::engine::{Share, memory_bytes};
-use crate::compute::keys::material::{Owner, read_row};
+use crate::compute::keys::material::{Owner, all_rows, read_row, stored_row};
 use crate::compute::keys::params_and_fingerprint;
 use crate::web::error::ApiError;
 
@@ -28,8 +28,6 @@ const IDLE: Duration = Duration::from_secs(10 * 60);
 const MEMORY_OF_KEY: u64 = 128 << 20;
 /// Keys that may be open on a small machine.
 const OPEN_MIN: u64 = 64;
-/// Rows that are read from the database together.
-const ROWS_READ: i64 = 1000;
 
 /// The open keys of a node.
 pub struct OpenKeys {
@@ -97,21 +95,7 @@ impl OpenKeys {
 /// Opens a key: its rows stay in the vault until a device needs them.
 async fn open(compute: &Compute, caller: &Caller, record: &EncryptionKey) -> Result<Arc<OpenNumbersKey>, ApiError> {
     compute.vault.check_place(&record.node_id)?;
-    let mut rows = Vec::new();
-    loop {
-        let read = compute.store.key_rows(&record.material_id, rows.len() as i64, ROWS_READ).await?;
-        let is_last = (read.len() as i64) < ROWS_READ;
-        rows.extend(read);
-        if is_last {
-            break;
-        }
-    }
-    let stored_row = |row: &store::KeyRowRecord| StoredRow {
-        kind: row.kind.clone(),
-        element: row.element as u32,
-        level: row.level as usize,
-        row_index: row.row_index,
-    };
+    let rows = all_rows(compute, &record.material_id).await?;
     let stored: Vec<StoredRow> = rows.iter().map(stored_row).collect();
     let (vault, owner, runtime) = (compute.vault.clone(), Owner::from(caller), Handle::current());
     let (material_id, place) = (record.material_id.clone(), record.node_id.clone());

@@ -18,7 +18,7 @@ pub use containers::{
 };
 pub use engine::ckks::Params;
 pub use running::{
-    Asked, NumbersEnd, OpenNumbersKey, Operation, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow,
+    Asked, NumbersEnd, OpenNumbersKey, Operation, PlannedOperation, ResultFacts, StoredNumbersKey, StoredRow, key_head,
 };
 
 /// Degrees below this are for testing (readings K16).

@@ -9,9 +9,12 @@ use zeroize::Zeroizing;
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts};
+use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
 use crate::compute::vault::{Shelf, Vault};
 use crate::web::error::ApiError;
+
+/// Rows that are read from the database together.
+const ROWS_READ: i64 = 1000;
 
 /// On whose behalf a material is put into the vault.
 #[derive(Clone)]
@@ -111,6 +114,29 @@ pub async fn read_row(
     at: (&str, &str),
 ) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
     vault.read(Shelf::Keys, &owner.payer, &owner.account, row_label(material_id, row_index), at).await
+}
+
+/// The records of all rows of a material, in order.
+pub async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
+    let mut rows = Vec::new();
+    loop {
+        let read = compute.store.key_rows(material_id, rows.len() as i64, ROWS_READ).await?;
+        let is_last = (read.len() as i64) < ROWS_READ;
+        rows.extend(read);
+        if is_last {
+            return Ok(rows);
+        }
+    }
+}
+
+/// A row as the engine knows it.
+pub fn stored_row(row: &KeyRowRecord) -> StoredRow {
+    StoredRow {
+        kind: row.kind.clone(),
+        element: row.element as u32,
+        level: row.level as usize,
+        row_index: row.row_index,
+    }
 }
 
 /// Refuses two keys that are not of one secret key and of the same parameters.

@@ -37,19 +37,23 @@ impl WantedKey {
             return Err(ApiError::new(Code::InvalidParams, "scheme must be rns-ckks or ckks").at("scheme", "unknown"));
         }
         let wanted = WantedKey { scheme, params, environment };
-        let level = wanted.level()?;
+        wanted.made()?;
+        Ok(wanted)
+    }
+
+    /// The parameters of a key that is made as the request says: secure ones where a level is asked for.
+    pub fn made(&self) -> Result<Params, ApiError> {
+        let (level, environment) = (self.level()?, self.environment);
         if environment == Environment::Live && level == Some(SecurityLevel::Testing) {
             let message = "live keys need a security_level of 128-bit at least; use a test key for testing parameters";
             return Err(ApiError::new(Code::InsufficientSecurity, message).at("params.security_level", "testing"));
         }
-        // whether there are such parameters at all, and secure ones where a level is asked for
         let asked = match (level, environment) {
             (Some(level), _) => level,
             (None, Environment::Live) => SecurityLevel::Bits128,
             (None, _) => SecurityLevel::Testing,
         };
-        numbers::params_of(wanted.shape(), asked, wanted.params.bootstrap.unwrap_or(false))?;
-        Ok(wanted)
+        numbers::params_of(self.shape(), asked, self.params.bootstrap.unwrap_or(false))
     }
 
     /// Refuses a key that is not as the request says (readings K7), or not secure enough.

@@ -101,6 +101,21 @@ impl KeySource for StoredNumbersKey {
     }
 }
 
+/// What stands before the rows of a stored key.
+///
+/// # Errors
+/// When a record names no kind of part.
+pub fn key_head(params: &Params, fingerprint: [u8; 8], stored: &[StoredRow]) -> Result<Vec<u8>, ApiError> {
+    let mut parts: Vec<(PartKind, usize)> = Vec::new();
+    for row in stored {
+        let part = (part_kind(&row.kind, row.element)?, row.level);
+        if parts.last() != Some(&part) {
+            parts.push(part);
+        }
+    }
+    Ok(container::write_key_head(params, fingerprint, &parts))
+}
+
 /// A key for numbers in the engine. It is closed when this is dropped.
 pub struct OpenNumbersKey {
     engine: Engine,
