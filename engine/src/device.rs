@@ -122,7 +122,7 @@ impl Device {
         }
     }
 
-    /// A device that works only when all others have failed.
+    /// A device that works when all others have failed, and for keys that no other can hold.
     pub fn stand_in<B: Schemes>(backend: B) -> Device {
         Device { stand_in: true, ..Device::new(backend) }
     }

@@ -81,7 +81,7 @@ pub struct DeviceState {
     pub info: DeviceInfo,
     /// Whether it takes work now.
     pub in_service: bool,
-    /// Whether it works only when no other does.
+    /// Whether it works only when no other does, and for keys that no other can hold.
     pub stand_in: bool,
     /// Why it was taken out of service.
     pub failure: Option<String>,
@@ -105,7 +105,8 @@ struct Opened {
 }
 
 impl Engine {
-    /// Opens the devices of this machine and starts on them. Beside GPUs the CPU stands in, should they all fail.
+    /// Opens the devices of this machine and starts on them. Beside GPUs the CPU stands in: should they all fail, and for
+    /// keys that they cannot hold, such as keys for numbers.
     pub fn start(config: Config, choice: Choice) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref());
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));

@@ -47,7 +47,7 @@ use crate::residency::PartState;
 use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
 use circuits::CircuitBooks;
-use devices::DeviceBooks;
+use devices::{DeviceBooks, largest};
 use work::units_of;
 
 /// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
@@ -107,6 +107,8 @@ struct SessionBooks {
     /// Where the last load failed, if none succeeded since.
     load_failed_on: Option<DeviceId>,
     closing: bool,
+    /// No device but stand-ins can hold its key.
+    apart: bool,
 }
 
 /// Consecutive rows of an operation, in their session's queue.
@@ -142,6 +144,8 @@ struct Totals {
     queued_rows: usize,
     queued_cost: u64,
     key_bytes: u64,
+    /// Sessions that only stand-ins serve.
+    apart: u64,
     circuits: u64,
     circuit_rows: usize,
     circuit_bytes: u64,
@@ -203,13 +207,16 @@ impl Scheduler {
     /// Figures of the moment.
     pub fn usage(&self) -> Usage {
         let in_service = || self.devices_in_service().map(|device| &self.devices[device.0]);
+        // a stand-in counts while it holds keys that no other device can hold
+        let idle = |at: usize| !self.in_service(DeviceId(at)) && self.devices[at].residency.bytes() == 0;
+        let holding = (0..self.devices.len()).filter(|&at| !idle(at)).map(|at| &self.devices[at]);
         Usage {
             sessions: self.sessions.len() as u64,
             operations: self.operations.len() as u64,
             queued_rows: self.totals.queued_rows as u64,
             running_rows: self.devices.iter().map(DeviceBooks::running_rows).sum::<usize>() as u64,
             resident_bytes: self.devices.iter().map(|device| device.residency.bytes()).sum(),
-            resident_bytes_max: in_service().map(|device| device.residency.bytes_max()).sum(),
+            resident_bytes_max: holding.map(|device| device.residency.bytes_max()).sum(),
             arena_bytes: self.devices.iter().map(DeviceBooks::arena_bytes).sum(),
             circuits: self.totals.circuits,
             devices_in_service: in_service().count() as u64,
@@ -277,6 +284,9 @@ impl Scheduler {
             self.commands.push(Command::RefuseSession { session, error });
             return;
         }
+        let apart = self.is_apart(&opened.device_bytes);
+        let opened = SessionBooks { apart, ..opened };
+        self.totals.apart += u64::from(apart);
         self.totals.key_bytes += opened.host_bytes;
         self.fair.add(session, account, weight);
         let before = self.sessions.insert(session, opened);
@@ -287,9 +297,10 @@ impl Scheduler {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
-        let largest = |parts: &[u64]| parts.iter().copied().max().unwrap_or(0);
-        let needs =
-            self.devices_in_service().map(|DeviceId(at)| (largest(&device_bytes[at]), &self.devices[at].limits));
+        let apart = self.is_apart(device_bytes);
+        let serves = |&at: &usize| self.in_service(DeviceId(at)) || (apart && self.devices[at].failure.is_none());
+        let serving = (0..self.devices.len()).filter(serves);
+        let needs = serving.map(|at| (largest(&device_bytes[at]), &self.devices[at].limits));
         let Some((bytes, limits)) = needs.clone().next() else { return Err(self.no_device_serves()) };
         if needs.clone().all(|(bytes, limits)| bytes > limits.resident_bytes_max) {
             Err(Error::KeyTooLarge { bytes, bytes_max: limits.resident_bytes_max })
@@ -384,6 +395,7 @@ impl Scheduler {
         }
         if gone {
             let erased = self.sessions.remove(&session).expect("the session is open");
+            self.totals.apart -= u64::from(erased.apart);
             self.totals.key_bytes -= erased.host_bytes;
             self.fair.remove(session);
             self.commands.push(Command::Erase(session));
@@ -407,6 +419,7 @@ impl SessionBooks {
             gathers_until: None,
             load_failed_on: None,
             closing: false,
+            apart: false,
         }
     }
 }

@@ -13,6 +13,7 @@ use tests::TestServer;
 use tests::http::Request;
 
 use crate::client::{Account, BATCH, CIRCUITS, GATE};
+use crate::numbers::{Numbers, assert_near};
 
 /// A card that computes as the processor does, until it falls off the bus.
 struct Card {
@@ -141,4 +142,27 @@ async fn without_another_device_a_lost_card_is_a_clear_error_that_costs_nothing(
     let session = account.show().await;
     assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(1), &json!(0.1)));
     assert_eq!(health(&server).await["status"], "degraded");
+}
+
+#[tokio::test]
+async fn numbers_are_computed_on_the_processor_of_a_node_whose_cards_compute_gates_only() {
+    let (card, batches_left) = Card::that_lasts(1000);
+    let server = TestServer::on(vec![EngineDevice::new(card), EngineDevice::stand_in(Cpu::open())]).await;
+    let numbers = Numbers::new(&server).await;
+    let a = numbers.encrypted(&[1.5, -2.0]).await;
+    let told = numbers.compute("multiply", &[&a, &a], json!({"scale_stable": true})).await.ok(200);
+    assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &[2.25, 4.0]);
+    assert_eq!(batches_left.load(Ordering::SeqCst), 1000);
+    // gates are the card's all the while
+    let account = Account::open(&server, Preset::Fast128).await;
+    let gate = account.gate("NAND", true, Some(true), None);
+    account.post(GATE, &gate).await.ok(200);
+    assert_eq!(batches_left.load(Ordering::SeqCst), 999);
+    assert_eq!(health(&server).await["gpu_name"], "a frail card");
+    // without a processor that stands in, a key for numbers has no device
+    let (card, _) = Card::that_lasts(1);
+    let server = TestServer::on(vec![EngineDevice::new(card)]).await;
+    let numbers = Numbers::new(&server).await;
+    let a = numbers.encrypted(&[1.0]).await;
+    numbers.compute("negate", &[&a], json!({})).await.error(400, "INVALID_PARAMS");
 }

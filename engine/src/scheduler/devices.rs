@@ -327,6 +327,11 @@ impl DeviceBooks {
     }
 }
 
+/// Bytes of the largest part of a key.
+pub(super) fn largest(parts: &[u64]) -> u64 {
+    parts.iter().copied().max().unwrap_or(0)
+}
+
 /// Which devices take work.
 impl Scheduler {
     /// Healthy, and no stand-in unless all others have failed.
@@ -336,17 +341,32 @@ impl Scheduler {
         device.failure.is_none() && (!device.limits.stand_in || needed())
     }
 
+    /// Whether a device may be given work of this session: a stand-in also has the sessions whose key no other device holds, such as
+    /// keys for numbers where all others are cards that do not compute on numbers.
+    pub(super) fn serves(&self, session: SessionId, device: DeviceId) -> bool {
+        self.in_service(device) || (self.sessions[&session].apart && self.devices[device.0].failure.is_none())
+    }
+
+    /// Whether a key whose parts have these sizes is too large for every device but stand-ins.
+    pub(super) fn is_apart(&self, device_bytes: &[Vec<u64>]) -> bool {
+        let holds = |(device, parts): (&DeviceBooks, &Vec<u64>)| {
+            !device.limits.stand_in && largest(parts) <= device.limits.resident_bytes_max
+        };
+        !self.devices.iter().zip(device_bytes).any(holds)
+    }
+
     pub(super) fn devices_in_service(&self) -> impl Iterator<Item = DeviceId> + Clone + '_ {
         (0..self.devices.len()).map(DeviceId).filter(|&device| self.in_service(device))
     }
 
-    /// Devices in service that can hold these parts of the session's key together.
+    /// Devices that serve the session and can hold these parts of its key together.
     pub(super) fn devices_for<'a>(
         &'a self,
         session: SessionId,
         key: &'a [PartId],
     ) -> impl Iterator<Item = DeviceId> + Clone + 'a {
-        self.devices_in_service().filter(move |&device| self.fits(session, key, device))
+        let devices = (0..self.devices.len()).map(DeviceId);
+        devices.filter(move |&device| self.serves(session, device) && self.fits(session, key, device))
     }
 
     /// Whether a device can hold these parts of the session's key together.
@@ -365,9 +385,11 @@ impl Scheduler {
     }
 
     pub(super) fn devices_that_take_work(&self) -> impl Iterator<Item = DeviceId> + '_ {
-        self.devices_in_service().filter(|device| {
-            let device = &self.devices[device.0];
-            device.has_place() || device.open_call().is_some()
+        let (devices, any_apart) = ((0..self.devices.len()).map(DeviceId), self.totals.apart > 0);
+        devices.filter(move |&id| {
+            let device = &self.devices[id.0];
+            let serves = self.in_service(id) || (any_apart && device.failure.is_none());
+            serves && (device.has_place() || device.open_call().is_some())
         })
     }
 

@@ -17,7 +17,7 @@ impl Scheduler {
         // loading for ever. Where batches have all places, the next one is its own.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
-            && self.in_service(device)
+            && self.serves(session, device)
             && self.key_state(session, device) == PartState::Resident
         {
             if self.devices[device.0].has_place() {
@@ -73,9 +73,7 @@ impl Scheduler {
     /// The session that a device is reserved for, if the session still waits for it.
     fn reservation(&self, device: DeviceId) -> Option<SessionId> {
         let reserved = self.devices[device.0].reserved_for;
-        reserved.filter(|&session| {
-            self.in_service(device) && self.fair.is_ready(session) && self.has_work_for(session, device)
-        })
+        reserved.filter(|&session| self.fair.is_ready(session) && self.has_work_for(session, device))
     }
 
     /// Chooses the device whose next free call is reserved for a ready session that no device can serve now: one that has room
@@ -89,7 +87,8 @@ impl Scheduler {
             PartState::Absent => !self.could_hold_next(session, id),
             PartState::Loading | PartState::Evicting => true,
         };
-        let free = self.devices_in_service().filter(|id| reserved[id.0].is_none());
+        let devices = (0..self.devices.len()).map(DeviceId);
+        let free = devices.filter(|id| reserved[id.0].is_none());
         // what is behind a load waits for its end, and does not keep others from running beside it
         let may_wait_for =
             |id: DeviceId| self.devices[id.0].loading.is_none() || self.key_state(session, id) == PartState::Resident;
@@ -195,7 +194,7 @@ impl Scheduler {
             Some(circuit) => self.may_run_on(session, circuit, device),
             None => waiting.failed_on != Some(device) || self.devices_for(session, key).all(|other| other == device),
         };
-        may_run && self.fits(session, key, device)
+        may_run && self.serves(session, device) && self.fits(session, key, device)
     }
 
     fn load(&mut self, session: SessionId, device: DeviceId) {

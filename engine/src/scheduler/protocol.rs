@@ -52,7 +52,7 @@ pub struct DeviceLimits {
     /// operands and results of its running batches took. Empty arenas that are kept for later lists hold at most a quarter of
     /// this bound together.
     pub arena_bytes_max: u64,
-    /// Works only when no other does.
+    /// Works when no other does, and for keys that no other can hold.
     pub stand_in: bool,
 }
 

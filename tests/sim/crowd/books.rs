@@ -121,10 +121,23 @@ impl Books {
         all().any(|other| other == device) && (!stands_in(device) || all().all(stands_in))
     }
 
-    /// Devices in service that can hold so many bytes of a key.
-    fn devices_for(&self, bytes: impl Fn(DeviceId) -> u64) -> Vec<DeviceId> {
+    /// Whether the device is given work of the session.
+    pub fn serves(&self, session: SessionId, device: DeviceId) -> bool {
+        self.takes(&self.sessions[&session].device_bytes, device)
+    }
+
+    /// Whether the device is given work of a session whose key's parts have these sizes: in service, or a stand-in while the key is
+    /// too large for all others.
+    fn takes(&self, device_bytes: &[Vec<u64>], device: DeviceId) -> bool {
+        let mut others = self.limits.devices.iter().zip(device_bytes).filter(|(limits, _)| !limits.stand_in);
+        let apart = others.all(|(limits, parts)| parts.iter().any(|&bytes| bytes > limits.resident_bytes_max));
+        self.in_service(device) || (apart && !self.lost.contains(&device))
+    }
+
+    /// Devices that take a session's work and can hold so many bytes of its key.
+    fn devices_for(&self, device_bytes: &[Vec<u64>], bytes: impl Fn(DeviceId) -> u64) -> Vec<DeviceId> {
         let fits = |id: DeviceId| bytes(id) <= self.limits.devices[id.0].resident_bytes_max;
-        (0..self.limits.devices.len()).map(DeviceId).filter(|&id| self.in_service(id) && fits(id)).collect()
+        (0..self.limits.devices.len()).map(DeviceId).filter(|&id| self.takes(device_bytes, id) && fits(id)).collect()
     }
 
     /// Size of these parts of a session's key on a device.
@@ -134,13 +147,14 @@ impl Books {
     }
 
     fn serviceable(&self, session: SessionId, key: &[PartId]) -> bool {
-        !self.devices_for(|device| self.bytes_of(session, key, device)).is_empty()
+        let device_bytes = &self.sessions[&session].device_bytes;
+        !self.devices_for(device_bytes, |device| self.bytes_of(session, key, device)).is_empty()
     }
 
     pub fn opened(&mut self, session: SessionId, opened: ObservedSession, refusal: Option<&Error>) {
-        let nobody = !(0..self.limits.devices.len()).any(|at| self.in_service(DeviceId(at)));
+        let nobody = !(0..self.limits.devices.len()).any(|at| self.takes(&opened.device_bytes, DeviceId(at)));
         let largest = |device: DeviceId| opened.device_bytes[device.0].iter().copied().max().expect("a key has parts");
-        let too_large = self.devices_for(largest).is_empty();
+        let too_large = self.devices_for(&opened.device_bytes, largest).is_empty();
         let full = self.key_bytes() + opened.host_bytes > self.limits.key_bytes_max;
         match refusal {
             None => {
@@ -210,7 +224,8 @@ impl Books {
             let bytes = (self.list_slots_max(*id) + levels.slots) as u64 * slot_bytes;
             bytes <= self.limits.devices[id.0].arena_bytes_max
         };
-        let devices = self.devices_for(|device| self.bytes_of(session, key, device));
+        let device_bytes = &self.sessions[&session].device_bytes;
+        let devices = self.devices_for(device_bytes, |device| self.bytes_of(session, key, device));
         rows > self.limits.circuit_rows_max.min(self.limits.session_circuit_rows_max)
             || levels.host_bytes > self.limits.circuit_bytes_max.min(self.limits.session_circuit_bytes_max)
             || (!devices.is_empty() && !devices.iter().any(fits))
@@ -252,7 +267,7 @@ impl Books {
     }
 
     pub fn started(&mut self, batch: &Batch) {
-        assert!(self.in_service(batch.device), "{:?} works, but is not in service", batch.device);
+        assert!(self.serves(batch.session, batch.device), "{:?} works, but is not in service", batch.device);
         let mut size = 0;
         for part in &batch.parts {
             let operation = self.operations.get_mut(&part.operation).expect("what starts has not ended");

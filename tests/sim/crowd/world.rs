@@ -71,6 +71,7 @@ impl Tally {
             "dead device",
             "lost device",
             "stand-in works",
+            "stand-in works beside others",
             "nobody serves",
             "hang",
             "never answers",
@@ -185,7 +186,7 @@ impl World {
             match command {
                 Command::RefuseSession { .. } | Command::Refuse { .. } => {} // the client has read it
                 Command::Load { device, session, parts } => {
-                    assert!(self.books.in_service(device), "{device:?} is told to load, but is not in service");
+                    assert!(self.books.serves(session, device), "{device:?} is told to load, but does not serve");
                     self.order(device, Order::Load(session, parts));
                 }
                 Command::Evict { device, session, part } => {
@@ -244,7 +245,8 @@ impl World {
             self.tally.see("batch with circuits and lists");
         }
         if self.books.limits.devices[batch.device.0].stand_in {
-            self.tally.see("stand-in works");
+            let alone = self.books.in_service(batch.device);
+            self.tally.see(if alone { "stand-in works" } else { "stand-in works beside others" });
         }
     }
 

@@ -152,6 +152,32 @@ fn a_stand_in_gets_work_when_the_last_of_the_others_is_lost() {
 }
 
 #[test]
+fn a_stand_in_has_the_sessions_whose_key_no_other_device_holds() {
+    let mut limits = limits();
+    limits.devices.push(DeviceLimits { stand_in: true, ..limits.devices[0].clone() });
+    let mut desk = Desk::with(limits, &[A]);
+    // as a card says of a key for numbers
+    assert_eq!(desk.feed(opening(B, 10, vec![u64::MAX, KEY])), []);
+    desk.submit(A, op(1), &[1; 8]);
+    let on_card = run_of(&desk.feed(loaded(A)));
+    let commands = desk.submit(B, op(2), &[1; 8]);
+    assert_eq!(commands, [load_on_two(B)], "beside what the card computes");
+    let beside = run_of(&desk.feed(Event::Loaded { device: TWO, session: B }));
+    assert_eq!((on_card.device, beside.device), (ONE, TWO));
+    // what the card can hold waits for the card
+    assert_eq!(desk.submit(A, op(3), &[1; 8]), []);
+    assert_eq!(finished(&desk.done(&beside)), [op(2)]);
+    let next = desk.done(&on_card);
+    assert_eq!(finished(&next), [op(1)]);
+    let runs = next.iter().filter(|command| matches!(command, Command::Run { device: ONE, .. }));
+    assert_eq!(runs.count(), 1, "{next:?}");
+    assert_eq!(desk.scheduler.usage().devices_in_service, 1);
+    // and a key that nothing holds is refused
+    let refused = desk.feed(opening(C, 10, vec![u64::MAX, u64::MAX]));
+    assert!(matches!(refused[..], [Command::RefuseSession { error: Error::KeyTooLarge { .. }, .. }]), "{refused:?}");
+}
+
+#[test]
 fn four_circuits_of_a_million_gates_of_one_session_leave_room_for_others() {
     let config = crate::Config::default();
     let mut limits = limits();
