@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::ckks::{PartKind, rotations};
+use client::ckks::{Params, ParamsLiteral, PartKind, evaluation_key_parts, rotations};
 use control::caller::{Plan, Role};
 use serde_json::{Value, json};
 use tests::TestServer;
@@ -313,6 +313,37 @@ async fn p24_a_cancelled_operation_is_not_charged_and_leaves_nothing() {
     }
     assert_eq!(numbers.record().await["operation_count"], operations.len());
     assert_eq!(objects(&server, "ciphertexts"), 1 + operations.len());
+}
+
+#[tokio::test]
+async fn c14_a_bootstrap_gives_all_levels_back_with_the_precision_it_says() {
+    let server = TestServer::start().await;
+    let literal = ParamsLiteral { bootstrap: true, ..testing(64, 3).literal() };
+    let params = Params::new(literal).unwrap();
+    let key = server.key(Role::Developer).await;
+    let numbers = Numbers::with_parts(&server, key, &params, &evaluation_key_parts(&params)).await;
+    let values: Vec<f64> = (0..params.slots()).map(|slot| (slot as f64 / 16.0).sin()).collect();
+    let mut at = numbers.encrypted_within(&values, 1.0).await;
+    for _ in 0..3 {
+        at = numbers.compute("rescale", &[&at], json!({})).await.ok(200)["result_ciphertext_id"].clone();
+    }
+    numbers.compute("multiply", &[&at, &at], json!({"scale_stable": true})).await.error(400, "NOISE_BUDGET_EXHAUSTED");
+    let answer = numbers.compute("bootstrap", &[&at], json!({})).await;
+    let told = answer.ok(200);
+    assert_eq!((&told["bootstrap_applied"], &told["bootstrap_degraded"]), (&json!(true), &json!(false)));
+    assert_eq!((&told["bootstrap_effective_degree"], &told["levels_remaining"]), (&json!(3), &json!(3)));
+    assert_eq!((&told["cost_units"], told["cost_jpy"].to_string().as_str()), (&json!(50), "0.015"));
+    let precision = told["precision_bits"].as_f64().unwrap();
+    assert!(precision > 15.0, "{told}");
+    let within = |found: &[f64], expected: &dyn Fn(f64) -> f64, bits: f64| {
+        let error =
+            found.iter().zip(&values).map(|(found, value)| (found - expected(*value)).abs()).fold(0.0, f64::max);
+        assert!(error < (-bits).exp2(), "{error} is more than 2^-{bits}");
+    };
+    within(&numbers.decrypted(&told["result_ciphertext_id"]).await, &|value| value, precision);
+    let refreshed = &told["result_ciphertext_id"];
+    let squared = numbers.compute("multiply", &[refreshed, refreshed], json!({"scale_stable": true})).await.ok(200);
+    within(&numbers.decrypted(&squared["result_ciphertext_id"]).await, &|value| value * value, precision - 2.0);
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ impl<'s> Numbers<'s> {
     ) -> Numbers<'s> {
         let secret = SecretKey::generate(params);
         let public_key = container::write_public_key(&secret.public_key(params.level_max()));
-        let eval_key: Vec<u8> = secret.evaluation_key(parts).unwrap().flatten().collect();
+        let eval_key: Vec<u8> = secret.evaluation_key(parts).flatten().collect();
         let literal = params.literal();
         let body = json!({
             "public_key": base64(&public_key),

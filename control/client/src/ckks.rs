@@ -8,10 +8,11 @@ mod key_rows;
 mod public_key;
 mod record;
 mod secret_key;
+mod sparse_secret;
 #[cfg(test)]
 mod tests;
 
-pub use key_rows::{KeyRows, power_of_two_steps, rotations};
+pub use key_rows::{KeyRows, evaluation_key_parts, power_of_two_steps, rotations};
 pub use public_key::Encryptor;
 pub use record::Flooding;
 pub use secret_key::{Decrypted, SecretKey};

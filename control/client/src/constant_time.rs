@@ -140,7 +140,7 @@ fn containers_under_valgrind() {
 
 fn small_key_of_numbers() -> ckks::SecretKey {
     let security = ckks::SecurityLevel::Testing;
-    let literal = ckks::ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 2, security, bootstrap: false };
+    let literal = ckks::ParamsLiteral { poly_degree: 64, scale_bits: 40, max_depth: 2, security, bootstrap: true };
     ckks::SecretKey::generate_from(&ckks::Params::new(literal).expect("parameters"), &mut secret_generator())
 }
 
@@ -166,8 +166,9 @@ fn numbers_under_valgrind() {
 fn keys_of_numbers_under_valgrind() {
     assert!(runs_on_valgrind());
     let secret = small_key_of_numbers();
-    for kind in [ckks::PartKind::Relinearization, ckks::PartKind::Galois(5)] {
-        for row in secret.part(kind, 2).expect("a part without bootstrapping") {
+    use ckks::PartKind::{FromSparse, Galois, Relinearization, ToSparse};
+    for (kind, level) in [(Relinearization, 2), (Galois(5), 2), (ToSparse, 0), (FromSparse, 2)] {
+        for row in secret.part(kind, level) {
             black_box(ckks::container::write_row(secret.params(), &row));
         }
     }

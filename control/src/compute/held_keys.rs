@@ -21,9 +21,7 @@ mod held {
     impl HeldNumbersKey {
         /// Makes a secret key. `None`: this build holds no keys.
         pub fn generate(params: &Params) -> Option<HeldNumbersKey> {
-            let level = params.level_max();
-            let mut parts = vec![(ckks::PartKind::Relinearization, level)];
-            parts.extend(ckks::rotations(params, &ckks::power_of_two_steps(params, false), level));
+            let parts = ckks::evaluation_key_parts(params);
             Some(HeldNumbersKey { secret: ckks::SecretKey::generate(params), parts })
         }
 
@@ -37,7 +35,7 @@ mod held {
             container::write_key_head(self.secret.params(), self.secret.fingerprint(), &self.parts)
         }
 
-        /// Parts of the evaluation key: relinearization, rotations by powers of two (readings K18).
+        /// Parts of the evaluation key: relinearization, rotations by powers of two (readings K18), bootstrapping.
         pub fn parts(&self) -> usize {
             self.parts.len()
         }
@@ -46,8 +44,7 @@ mod held {
         pub fn rows(&self, part: usize) -> Vec<Vec<u8>> {
             let (kind, level) = self.parts[part];
             let params = self.secret.params();
-            let rows = self.secret.part(kind, level).into_iter().flatten();
-            rows.map(|row| container::write_row(params, &row)).collect()
+            self.secret.part(kind, level).map(|row| container::write_row(params, &row)).collect()
         }
 
         /// The secret key's container.

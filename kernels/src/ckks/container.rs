@@ -130,11 +130,11 @@ fn seed_of(bytes: &[u8]) -> [u8; SEED_BYTES] {
     bytes.try_into().expect("the seed's bytes")
 }
 
-/// A level of the parameters.
-fn check_level(params: &Params, level: u8) -> Result<usize, Error> {
-    match usize::from(level) <= params.level_max() {
+/// A level up to the highest one.
+fn check_level(level: u8, highest: usize) -> Result<usize, Error> {
+    match usize::from(level) <= highest {
         true => Ok(usize::from(level)),
-        false => Err(Error::Params(format!("the highest level is {}, found {level}", params.level_max()))),
+        false => Err(Error::Params(format!("the highest level is {highest}, found {level}"))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of an evaluation key (docs/wire-format.md 17), made one at a time: a whole key may be gigabytes.
 
 use chacha20::ChaCha20Rng;
-use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, ciphertext, rotation};
+use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, bootstrap, ciphertext, rotation};
 use kernels::modular::Modulus;
 use kernels::xof;
 use zeroize::Zeroizing;
@@ -27,13 +27,24 @@ pub struct KeyRows<'a> {
 }
 
 impl<'a> KeyRows<'a> {
-    pub(super) fn new(key: &'a SecretKey, kind: PartKind, level: usize) -> Option<KeyRows<'a>> {
+    pub(super) fn new(key: &'a SecretKey, kind: PartKind, level: usize) -> KeyRows<'a> {
         let (params, n) = (key.params(), key.params().n());
+        let has_sparse = key.sparse.len() == n;
+        assert!(
+            has_sparse || !matches!(kind, PartKind::ToSparse | PartKind::FromSparse),
+            "no levels for bootstrapping"
+        );
         let image = match kind {
-            PartKind::Relinearization => None,
             // under the image of the inverse: the automorphism follows the switch and gives back the secret itself
-            PartKind::Galois(element) => Some(image(&key.secret, inverse(element, n))),
-            PartKind::ToSparse | PartKind::FromSparse => return None,
+            PartKind::Galois(element) => image(&key.secret, inverse(element, n)),
+            _ => Zeroizing::default(),
+        };
+        // the secret of the rows, and the one that the part switches from: of a relinearization its square
+        let (of_rows, of_source) = match kind {
+            PartKind::Relinearization => (&key.secret, &key.secret),
+            PartKind::Galois(_) => (&*image, &key.secret),
+            PartKind::ToSparse => (&key.sparse, &key.secret),
+            PartKind::FromSparse => (&key.secret, &key.sparse),
         };
         let primes = params.key_primes(level);
         let mut under = Zeroizing::new(vec![0; primes.len() * n]);
@@ -44,18 +55,15 @@ impl<'a> KeyRows<'a> {
             let (under, from) = (&mut under[at * n..][..n], &mut from[at * n..][..n]);
             let modulus = params.primes()[prime];
             let special = product(modulus, specials);
-            key.context.transformed(prime, &key.secret, from);
-            match &image {
-                Some(image) => key.context.transformed(prime, image, under),
-                None => {
-                    under.copy_from_slice(from);
-                    from.iter_mut().for_each(|s| *s = modulus.mul(*s, *s));
-                }
+            key.context.transformed(prime, of_rows, under);
+            key.context.transformed(prime, of_source, from);
+            if kind == PartKind::Relinearization {
+                from.iter_mut().for_each(|s| *s = modulus.mul(*s, *s));
             }
             from.iter_mut().for_each(|word| *word = modulus.mul(*word, special));
         }
         let digits = params.digits(kind, level);
-        Some(KeyRows { key, kind, level, digits, primes, under, from, next: 0, rng: secret_generator() })
+        KeyRows { key, kind, level, digits, primes, under, from, next: 0, rng: secret_generator() }
     }
 
     /// The row of this digit. By itself, so that scripts/constant-time finds it by its name.
@@ -98,6 +106,23 @@ impl Iterator for KeyRows<'_> {
 }
 
 impl ExactSizeIterator for KeyRows<'_> {}
+
+/// The parts of an evaluation key for everything: products, rotations by any number of slots, and bootstrapping where the parameters
+/// have levels for it; all at the highest level that each may need.
+pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
+    let level = params.level_max();
+    let mut parts = vec![(PartKind::Relinearization, level)];
+    parts.extend(rotations(params, &power_of_two_steps(params, false), level));
+    if params.literal().bootstrap {
+        for (kind, level) in bootstrap::parts(params) {
+            match parts.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, highest)) => *highest = level.max(*highest),
+                None => parts.push((kind, level)),
+            }
+        }
+    }
+    parts
+}
 
 /// Rotations to the left of which every other is made: the powers of two below the number of slots. With the opposite ones too
 /// (`signed`) a rotation takes about half as many.

@@ -6,7 +6,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
 use kernels::ckks::container;
 use kernels::ckks::encode::{Centred, Rounded};
-use kernels::ckks::{Ciphertext, Noise, Params, PartKind, PublicKey, SeededCiphertext, ciphertext};
+use kernels::ckks::{Ciphertext, Noise, Params, PartKind, PublicKey, SeededCiphertext, bootstrap, ciphertext};
 use kernels::container::Error;
 use kernels::security::ERROR_STD;
 use kernels::xof;
@@ -17,6 +17,7 @@ use super::EncryptError;
 use super::context::Context;
 use super::key_rows::KeyRows;
 use super::record::{Flooding, Record, widest_primes};
+use super::sparse_secret::sparse_secret;
 use crate::gaussian;
 use crate::secret_key::{are_ternary, secret_generator, ternary};
 
@@ -30,6 +31,8 @@ pub struct SecretKey {
     fingerprint: [u8; 8],
     /// `[N]`, each -1, 0 or 1.
     pub(super) secret: Vec<i8>,
+    /// `[N]`, the sparse secret of bootstrapping; empty where the parameters have no levels for it.
+    pub(super) sparse: Vec<i8>,
 }
 
 /// Numbers of a ciphertext, with what is known of their errors.
@@ -68,7 +71,7 @@ impl SecretKey {
         let secret = (0..params.n()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint: [u8; 8] = public_bytes();
         fingerprint[0] |= 1; // all zero is no name
-        SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret }
+        SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret, sparse: sparse_of(params, rng) }
     }
 
     /// Its parameters.
@@ -129,23 +132,27 @@ impl SecretKey {
         PublicKey { params: self.params().clone(), fingerprint: self.fingerprint, level, seed, body }
     }
 
-    /// The rows of a part of the evaluation key that serves levels up to `level`, one after another. `None` for the parts of
-    /// bootstrapping.
+    /// The rows of a part of the evaluation key that serves levels up to `level`, one after another. The parts to and from the sparse
+    /// secret belong together: both must come from this value or a clone of it.
     ///
     /// # Panics
-    /// Above the highest level, and for what is no Galois element.
-    pub fn part(&self, kind: PartKind, level: usize) -> Option<KeyRows<'_>> {
+    /// Above the highest level, for what is no Galois element, and for parts of bootstrapping where the parameters have no levels for
+    /// it.
+    pub fn part(&self, kind: PartKind, level: usize) -> KeyRows<'_> {
         KeyRows::new(self, kind, level)
     }
 
     /// The head and the rows of an evaluation key of these parts, by kind and level, as bytes in pieces: what a file or an upload is
-    /// made of. `None` for the parts of bootstrapping.
-    pub fn evaluation_key(&self, parts: &[(PartKind, usize)]) -> Option<impl Iterator<Item = Vec<u8>>> {
+    /// made of.
+    ///
+    /// # Panics
+    /// As [`SecretKey::part`].
+    pub fn evaluation_key(&self, parts: &[(PartKind, usize)]) -> impl Iterator<Item = Vec<u8>> {
         let params = self.params();
-        let rows: Option<Vec<KeyRows<'_>>> = parts.iter().map(|&(kind, level)| self.part(kind, level)).collect();
         let head = container::write_key_head(params, self.fingerprint, parts);
-        let rows = rows?.into_iter().flatten().map(|row| container::write_row(params, &row));
-        Some(std::iter::once(head).chain(rows))
+        // a part's secrets are prepared when its first row is asked for
+        let rows = parts.to_vec().into_iter().flat_map(|(kind, level)| self.part(kind, level));
+        std::iter::once(head).chain(rows.map(move |row| container::write_row(params, &row)))
     }
 
     /// The numbers of a ciphertext, with the precision that its noise record promises. To keep: before they are shown to others, take
@@ -252,12 +259,21 @@ impl SecretKey {
     pub fn from_bytes(bytes: &[u8]) -> Result<SecretKey, Error> {
         let (params, fingerprint, secret) = container::open_secret_key(bytes)?;
         let secret = secret.iter().map(|&s| s as i8).collect();
-        let key = SecretKey { context: Arc::new(Context::new(&params)), fingerprint, secret };
+        let sparse = sparse_of(&params, &mut secret_generator());
+        let key = SecretKey { context: Arc::new(Context::new(&params)), fingerprint, secret, sparse };
         match are_ternary(&key.secret) {
             true => Ok(key),
             false => Err(Error::Malformed("a coefficient of the secret key is out of range".into())),
         }
     }
+}
+
+/// A fresh sparse secret, if the parameters have levels for bootstrapping.
+fn sparse_of(params: &Params, rng: &mut ChaCha20Rng) -> Vec<i8> {
+    if !params.literal().bootstrap {
+        return Vec::new();
+    }
+    std::mem::take(&mut *sparse_secret(params.n(), bootstrap::sparse_weight(params.n()), rng))
 }
 
 /// `row -= a b`, all transformed.

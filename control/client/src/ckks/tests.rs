@@ -48,6 +48,27 @@ fn numbers_survive_encryption_with_the_predicted_precision_at_every_degree_and_l
 }
 
 #[test]
+fn a_whole_evaluation_key_has_each_part_once_and_those_of_bootstrapping_where_there_are_levels() {
+    let without = params(64, 40, 3);
+    let kinds = |params: &Params| evaluation_key_parts(params).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&without).len(), 1 + 5);
+    let with = Params::new(ParamsLiteral { bootstrap: true, ..without.literal() }).unwrap();
+    let found = kinds(&with);
+    assert!(found.contains(&PartKind::ToSparse) && found.contains(&PartKind::FromSparse) && found.len() > 8);
+    assert!(found.iter().enumerate().all(|(at, kind)| !found[..at].contains(kind)));
+    // what bootstrapping needs is there at its level
+    let whole = evaluation_key_parts(&with);
+    for (kind, level) in kernels::ckks::bootstrap::parts(&with) {
+        assert!(whole.iter().any(|&(of, highest)| of == kind && highest >= level), "{kind:?}");
+    }
+    let key = SecretKey::generate(&with);
+    assert_eq!(key.sparse.iter().filter(|&&s| s != 0).count(), 16);
+    let read = SecretKey::from_bytes(&key.to_bytes()).unwrap();
+    assert!(read == key && read.sparse != key.sparse, "the sparse secret is of one evaluation key");
+    assert!(SecretKey::generate(&without).sparse.is_empty());
+}
+
+#[test]
 fn every_scale_carries_numbers_up_to_the_bound_that_has_room() {
     for (scale_bits, max_depth) in [(10, 2), (25, 14), (45, 6), (50, 14)] {
         let params = params(256, scale_bits, max_depth);
@@ -94,7 +115,7 @@ fn rows_of_keys_multiply_and_rotate_within_the_predicted_error() {
         let key = SecretKey::generate(&params);
         let evaluator = Evaluator::new(&params, Isa::available()[0], 2);
         let load = |kind: PartKind| {
-            let rows = key.part(kind, key_level).unwrap();
+            let rows = key.part(kind, key_level);
             let digits = params.digits(kind, key_level);
             let primes = params.key_primes(key_level);
             let mut part = evaluator.room_for_part(&digits, &primes).unwrap();
@@ -194,13 +215,12 @@ fn encryptions_and_keys_are_fresh_every_time() {
     let key = SecretKey::generate(&params);
     let [one, two] = [(); 2].map(|()| key.encrypt(&[0.0; 32], 1.0).unwrap());
     assert!(one.seed != two.seed && one.body != two.body);
-    let rows: Vec<KeyRow> = key.part(PartKind::Relinearization, 1).unwrap().collect();
+    let rows: Vec<KeyRow> = key.part(PartKind::Relinearization, 1).collect();
     assert_eq!(rows.len(), params.digits(PartKind::Relinearization, 1).len());
     assert!(
         rows.iter().enumerate().all(|(at, row)| rows[..at].iter().all(|other| other.header.seed != row.header.seed))
     );
     assert!(SecretKey::generate(&params) != key);
-    assert!(key.part(PartKind::ToSparse, 0).is_none());
 }
 
 #[test]
@@ -217,7 +237,7 @@ fn keys_and_ciphertexts_survive_their_containers() {
     let mut parts = vec![(PartKind::Relinearization, 2)];
     parts.extend(rotations(&params, &power_of_two_steps(&params, true), 1));
     assert_eq!(parts.len(), 1 + 13, "7 powers of two, and the opposites of all but half a turn");
-    let bytes: Vec<u8> = key.evaluation_key(&parts).unwrap().flatten().collect();
+    let bytes: Vec<u8> = key.evaluation_key(&parts).flatten().collect();
     let head = container::read_key_head(&bytes).unwrap();
     assert_eq!((head.fingerprint, &head.params), (key.fingerprint(), &params));
     let mut rest = &bytes[container::KEY_HEAD_BYTES..];
@@ -275,7 +295,7 @@ fn how_long_keys_take() {
     let key = SecretKey::generate(&params);
     for kind in [PartKind::Relinearization, PartKind::Galois(5), PartKind::Galois(25)] {
         let begun = Instant::now();
-        let rows = key.part(kind, 14).unwrap().map(|row| container::write_row(&params, &row).len());
+        let rows = key.part(kind, 14).map(|row| container::write_row(&params, &row).len());
         let (rows, bytes) = rows.fold((0, 0), |(rows, bytes), more| (rows + 1, bytes + more));
         println!("{kind:?}: {rows} rows of {} bytes in {:?}", bytes / rows, begun.elapsed());
     }

@@ -116,7 +116,7 @@ pub fn ciphertext_bytes_max(params: &Params) -> u64 {
 /// (readings K4).
 pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     const BOOTSTRAP_PARTS: u64 = 128;
-    let part = container::part_bytes(params, ROTATION, params.level_max()) as u64;
+    let part = container::part_bytes(params, ROTATION, params.raised_level()) as u64;
     let parts =
         2 * u64::from(params.slots().ilog2()) + 4 + if params.literal().bootstrap { BOOTSTRAP_PARTS } else { 0 };
     parts * part + KEY_HEAD_BYTES as u64

@@ -94,7 +94,7 @@ pub fn read_ciphertext(bytes: &[u8], params: &Params, fingerprint: [u8; 8]) -> R
     let &[level, form, 0, 0] = kind else {
         return Err(Error::Malformed("the bytes behind the form are not zero".into()));
     };
-    let level = check_level(params, level)?;
+    let level = check_level(level, params.level_max())?;
     let (floats, rest) = split(rest, FLOAT_BYTES)?;
     let (scale, noise) = read_floats(floats, params, level)?;
     let primes = &params.level(level).primes;

@@ -68,7 +68,7 @@ pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
     let rows = u32::from_le_bytes(rows.try_into().expect("four bytes"));
     let bytes = announced.checked_sub(first as u64);
     let least = row_bytes(&params, 0) as u64;
-    let most = row_bytes(&params, params.level_max() as u8) as u64;
+    let most = row_bytes(&params, params.raised_level() as u8) as u64;
     let possible = |bytes: &u64| rows > 0 && (u64::from(rows) * least..=u64::from(rows) * most).contains(bytes);
     let Some(bytes) = bytes.filter(possible) else {
         return Err(Error::Malformed(format!("{rows} rows of {least} to {most} bytes are not {announced} bytes")));
@@ -107,7 +107,8 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     let [code, level, digit, digits] = bytes[..4].try_into().expect("four bytes");
     let element = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
     let kind = kind_of(params, code, element)?;
-    let at = check_level(params, level)?;
+    // bootstrapping has parts above the level of fresh ciphertexts
+    let at = check_level(level, params.raised_level())?;
     if kind == PartKind::ToSparse && at > 0 {
         return Err(Error::Params("a switch to the sparse secret is secure at level 0 only".into()));
     }

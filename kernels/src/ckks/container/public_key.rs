@@ -39,7 +39,7 @@ pub fn read_public_key(bytes: &[u8]) -> Result<PublicKey, Error> {
     let &[level, 0, 0, 0] = level else {
         return Err(Error::Malformed("the bytes behind the level are not zero".into()));
     };
-    let level = check_level(&params, level)?;
+    let level = check_level(level, params.level_max())?;
     let (seed, rest) = split(rest, SEED_BYTES)?;
     let mut body = Vec::new();
     read_rows(&params, &params.level(level).primes, rest, &mut body)?;
