@@ -316,6 +316,29 @@ async fn p24_a_cancelled_operation_is_not_charged_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
+    let server = TestServer::start().await;
+    let numbers = Numbers::new(&server).await;
+    let a = numbers.encrypted_within(&A, 1e6).await;
+    let square = async |more: Value| numbers.compute("multiply", &[&a, &a], more).await;
+    let careful = square(json!({"scale_stable": true})).await.ok(200);
+    let promised = square(json!({"scale_stable": true, "result_bound": 9.0})).await.ok(200);
+    // 10^24 has no room at the next level, 81 has
+    let again = async |told: &Value| {
+        let id = &told["result_ciphertext_id"];
+        numbers.compute("multiply", &[id, id], json!({"scale_stable": true})).await
+    };
+    again(&careful).await.error(400, "NOISE_BUDGET_EXHAUSTED");
+    let told = again(&promised).await.ok(200);
+    let found = numbers.decrypted(&told["result_ciphertext_id"]).await;
+    assert!(found.iter().zip(A).all(|(found, a)| (found - a.powi(4)).abs() < 1e-3), "{:?}", &found[..4]);
+    for bound in [json!(0), json!(-1.0)] {
+        square(json!({"result_bound": bound})).await.error(400, "INVALID_PARAMS");
+    }
+    square(json!({"result_bound": "9"})).await.error(422, "VALIDATION_ERROR");
+}
+
+#[tokio::test]
 async fn c14_a_bootstrap_gives_all_levels_back_with_the_precision_it_says() {
     let server = TestServer::start().await;
     let literal = ParamsLiteral { bootstrap: true, ..testing(64, 3).literal() };

@@ -14,7 +14,7 @@ pub const CIPHERTEXT_IDS_MAX: usize = 16;
 pub const PLAIN_NUMBERS_MAX: usize = 16384;
 
 /// `POST /compute` and `POST /compute/{operation}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ComputeRequest {
     /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or `bootstrap`.
@@ -48,6 +48,11 @@ pub struct ComputeRequest {
     /// For `rotate`: slots by which the numbers move to the left; a negative number moves them to the right.
     #[serde(default, deserialize_with = "numbers::some_integer", skip_serializing_if = "Option::is_none")]
     pub rotation_steps: Option<i64>,
+    /// A promise: no number of the result is larger in magnitude. Without it the bound is that which follows from the bounds of the
+    /// ciphertexts, which is far too careful for a sum of many products. A lower bound leaves more of the noise budget. If the promise
+    /// does not hold, results of later operations may be wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_bound: Option<f64>,
     /// Whether the answer has the result itself besides its id. True when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_ciphertext: Option<bool>,

@@ -53,7 +53,8 @@ impl JsonBody for ComputeRequest {
 /// `1, 2, 3, 4, 0, 0, 0, 0`, the vector `[5, 6]` is `5, 6, 0, 0, 0, 0, 0, 0`, and the result begins with `17, 39`.
 ///
 /// A product takes a level; `rescale`, or `scale_stable` at once, gives it the scale of the next level. `poly-eval` takes
-/// ceil(log2(degree + 1)) levels, `matmul` two. An operation whose result would not decrypt is refused with
+/// ceil(log2(degree + 1)) levels, `matmul` two. Polynomials are most precise where the numbers are within 1: powers of larger ones
+/// enlarge the error too. An operation whose result would not decrypt is refused with
 /// `NOISE_BUDGET_EXHAUSTED` and costs nothing.
 ///
 /// The result is kept under its id, and the answer has it too unless `return_ciphertext` is false. When the account's ciphertexts

@@ -38,9 +38,12 @@ pub async fn prepare(
     operation: Operation,
     request: ComputeRequest,
 ) -> Result<Prepared, ApiError> {
-    let ComputeRequest {
-        key_id, ciphertext_ids, plain_operand, polynomial_coeffs, scale_stable, rotation_steps, ..
-    } = request;
+    let ComputeRequest { key_id, ciphertext_ids, plain_operand, polynomial_coeffs, .. } = request;
+    let ComputeRequest { scale_stable, rotation_steps, result_bound, .. } = request;
+    if result_bound.is_some_and(|bound| bound <= 0.0) {
+        let message = "result_bound is a number above 0";
+        return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
+    }
     let (wanted, found) = (operation.operands(), ciphertext_ids.len());
     if wanted != found {
         // readings C5
@@ -73,6 +76,7 @@ pub async fn prepare(
         coefficients: polynomial_coeffs,
         steps: rotation_steps,
         scale_stable: scale_stable.unwrap_or(false),
+        result_bound,
     };
     let planning = key.clone();
     let planned = compute.offload.run(payer, move || planning.plan(&asked, &containers)).await??;

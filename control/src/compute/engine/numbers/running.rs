@@ -144,6 +144,8 @@ pub struct Asked {
     pub steps: Option<i64>,
     /// Whether a product is rescaled at once.
     pub scale_stable: bool,
+    /// What the client promises of the result's magnitude.
+    pub result_bound: Option<f64>,
 }
 
 /// A request that was checked, ready for the engine.
@@ -232,7 +234,9 @@ impl OpenNumbersKey {
         };
         let plan = operation::plan(&self.plaintexts, self.params(), &request).map_err(told)?;
         let output = plan.outputs().next().ok_or_else(|| ApiError::internal("a plan without a result"))?;
-        let result = facts(self.params(), asked.operation, (output.level, output.scale, output.noise));
+        let value_bound = output.noise.value_bound.min(asked.result_bound.unwrap_or(f64::INFINITY));
+        let noise = Noise { value_bound, ..output.noise };
+        let result = facts(self.params(), asked.operation, (output.level, output.scale, noise));
         let task = Task::numbers(plan, words, &self.key);
         let task = task.map_err(|kind| ApiError::internal(format!("a plan needs {kind:?}, which was checked")))?;
         Ok(PlannedOperation { task, result })
