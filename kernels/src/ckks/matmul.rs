@@ -61,7 +61,12 @@ pub fn multiply(
         let of_stage = rotations(slots).into_iter().filter(|(_, of)| *of == down);
         let sums = of_stage.fold(value, |value, (steps, _)| {
             let rotated = rotate(builder, value, steps);
-            builder.add(value, rotated)
+            let sum = builder.add(value, rotated);
+            // in each slot the errors of two different slots meet, which do not depend on each other
+            let scales = [value, rotated].map(|term| builder.scale(term));
+            let noise = builder.noise(value).add_independent(builder.noise(rotated), scales, builder.params().n());
+            builder.set_noise(sum, noise);
+            sum
         });
         // what is added is 0 where it matters, which the sums' bounds do not know
         let noise = Noise { value_bound, ..builder.noise(sums) };
