@@ -12,7 +12,7 @@ mod sparse_secret;
 #[cfg(test)]
 mod tests;
 
-pub use key_rows::{KeyRows, evaluation_key_parts, power_of_two_steps, rotations};
+pub use key_rows::{KeyRows, evaluation_key_parts, matrix_product_parts, power_of_two_steps, rotations};
 pub use public_key::Encryptor;
 pub use record::Flooding;
 pub use secret_key::{Decrypted, SecretKey};

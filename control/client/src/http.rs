@@ -1,6 +1,7 @@
-//! The gate-session endpoints of a node, from the client's side. Ciphertexts travel as the service's base64 text.
+//! The endpoints of a node, from the client's side. Ciphertexts travel as the service's base64 text.
 
 pub mod circuits;
+pub mod numbers;
 
 use std::net::IpAddr;
 use std::sync::Once;
@@ -255,7 +256,7 @@ struct Ask<'a> {
     method: Method,
     path: &'a str,
     /// Beside those of all requests and of the body.
-    headers: &'a [(HeaderName, &'static str)],
+    headers: &'a [(HeaderName, &'a str)],
     body: Option<Body>,
 }
 

@@ -1,0 +1,160 @@
+//! Numbers: encryption keys, ciphertexts and operations.
+
+use std::io;
+
+use api::ciphertexts::Ciphertext;
+use api::compute::{ComputeOperation, ComputeRequest};
+use api::encryption_keys::{
+    CreateKeyUpload, DeletedEncryptionKey, EncryptionKeyRecord, EncryptionParams, KeyUploadStatus, UploadedKey,
+};
+use api::{CiphertextId, EncryptionKeyId};
+use kernels::ckks::{Params, container as numbers};
+use kernels::container::Error as ContainerError;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, CONTENT_RANGE};
+
+use super::{Ask, Body, Client, Error, read};
+
+const OCTET_STREAM: &str = "application/octet-stream";
+/// Bytes of an evaluation key that are sent as one part. A row more may be in it.
+const PART_BYTES: usize = 8 << 20;
+/// How often a part is sent whose answer does not come.
+const ATTEMPTS: usize = 4;
+
+impl Client {
+    /// Uploads a public key and an evaluation key. `pieces`: the head of the evaluation key, then its rows, as
+    /// [`crate::ckks::SecretKey::evaluation_key`] gives them; a part of them is in memory at a time. `progress` hears how many bytes
+    /// the node has.
+    ///
+    /// A part that gets no answer is sent again from where the node has it.
+    ///
+    /// # Errors
+    /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Settings`] when a piece cannot be read; as all requests.
+    pub async fn upload_key(
+        &self,
+        params: &Params,
+        public_key: Vec<u8>,
+        pieces: impl Iterator<Item = io::Result<Vec<u8>>>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<UploadedKey, Error> {
+        if matches!(numbers::read_public_key(&public_key), Err(ContainerError::SecretKey)) {
+            return Err(Error::SecretKey);
+        }
+        let request = CreateKeyUpload { scheme: None, params: named(params) };
+        let begun: KeyUploadStatus = self.ask(Method::POST, "keys/uploads", Some(&request)).await.and_then(read)?;
+        let path = format!("keys/uploads/{}", begun.upload_id.as_str());
+        let body = Body { content_type: OCTET_STREAM, bytes: public_key.into() };
+        let public = format!("{path}/public-key");
+        self.send(Ask { method: Method::PUT, path: &public, headers: &[], body: Some(body) }).await?;
+        let (mut part, mut sent, mut is_head) = (Vec::new(), 0, true);
+        for piece in pieces {
+            let piece =
+                piece.map_err(|error| Error::Settings(format!("the evaluation key cannot be read: {error}")))?;
+            if std::mem::take(&mut is_head) && matches!(numbers::read_key_head(&piece), Err(ContainerError::SecretKey))
+            {
+                return Err(Error::SecretKey);
+            }
+            part.extend_from_slice(&piece);
+            if part.len() >= PART_BYTES {
+                sent = self.send_part(&path, sent, std::mem::take(&mut part)).await?;
+                progress(sent);
+            }
+        }
+        if !part.is_empty() {
+            progress(self.send_part(&path, sent, part).await?);
+        }
+        self.ask::<()>(Method::POST, &format!("{path}/complete"), None).await.and_then(read)
+    }
+
+    /// Sends a part of an evaluation key that begins at this byte; where the next one begins.
+    async fn send_part(&self, upload: &str, begin: u64, part: Vec<u8>) -> Result<u64, Error> {
+        let (path, end) = (format!("{upload}/eval-key"), begin + part.len() as u64);
+        let bytes = bytes::Bytes::from(part);
+        let (mut from, mut attempt) = (begin, 1);
+        loop {
+            let range = format!("bytes {from}-{}/*", end - 1);
+            let body = Some(Body { content_type: OCTET_STREAM, bytes: bytes.slice((from - begin) as usize..) });
+            let headers = &[(CONTENT_RANGE, range.as_str())];
+            let error = match self.send(Ask { method: Method::PUT, path: &path, headers, body }).await {
+                Ok(_) => return Ok(end),
+                Err(Error::Transport(error)) if attempt < ATTEMPTS => Error::Transport(error),
+                Err(error) => return Err(error),
+            };
+            // how much of it has come?
+            let status: KeyUploadStatus = self.ask::<()>(Method::GET, upload, None).await.and_then(read)?;
+            (from, attempt) = match status.eval_key_bytes {
+                come if come == end => return Ok(end),
+                come if (from..end).contains(&come) => (come, attempt + 1),
+                _ => return Err(error),
+            };
+        }
+    }
+
+    /// A key's record.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `KEY_NOT_FOUND`; as all requests.
+    pub async fn encryption_key(&self, key: &EncryptionKeyId) -> Result<EncryptionKeyRecord, Error> {
+        self.ask::<()>(Method::GET, &format!("keys/{}", key.as_str()), None).await.and_then(read)
+    }
+
+    /// Deletes a key and its ciphertexts.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `KEY_NOT_FOUND`; as all requests.
+    pub async fn delete_encryption_key(&self, key: &EncryptionKeyId) -> Result<DeletedEncryptionKey, Error> {
+        self.ask::<()>(Method::DELETE, &format!("keys/{}", key.as_str()), None).await.and_then(read)
+    }
+
+    /// Uploads a ciphertext under a key; its id.
+    ///
+    /// # Errors
+    /// [`Error::SecretKey`] for a secret key, which is not sent; as all requests.
+    pub async fn upload_ciphertext(&self, key: &EncryptionKeyId, ciphertext: Vec<u8>) -> Result<CiphertextId, Error> {
+        if matches!(numbers::open_secret_key(&ciphertext), Ok(_) | Err(ContainerError::SecretKey)) {
+            return Err(Error::SecretKey);
+        }
+        let path = format!("ciphertexts?key_id={}", key.as_str());
+        let body = Some(Body { content_type: OCTET_STREAM, bytes: ciphertext.into() });
+        let answer = self.send(Ask { method: Method::POST, path: &path, headers: &[], body }).await?;
+        read::<Ciphertext>(answer).map(|told| told.ciphertext_id)
+    }
+
+    /// The bytes of a ciphertext that the node keeps.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `CIPHERTEXT_NOT_FOUND`; as all requests.
+    pub async fn ciphertext(&self, ciphertext: &CiphertextId) -> Result<Vec<u8>, Error> {
+        let path = format!("ciphertexts/{}", ciphertext.as_str());
+        self.send(Ask { method: Method::GET, path: &path, headers: &[(ACCEPT, OCTET_STREAM)], body: None }).await
+    }
+
+    /// Deletes a ciphertext that the node keeps.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `CIPHERTEXT_NOT_FOUND`; as all requests.
+    pub async fn delete_ciphertext(&self, ciphertext: &CiphertextId) -> Result<(), Error> {
+        self.ask::<()>(Method::DELETE, &format!("ciphertexts/{}", ciphertext.as_str()), None).await.map(drop)
+    }
+
+    /// Runs an operation on numbers, which the request names, and waits for its end.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with what is wrong with the request, `NOISE_BUDGET_EXHAUSTED` where its result would not decrypt; nothing
+    /// was charged. As all requests.
+    pub async fn compute(&self, request: &ComputeRequest) -> Result<ComputeOperation, Error> {
+        self.ask(Method::POST, "compute", Some(request)).await.and_then(read)
+    }
+}
+
+/// Parameters as the API names them.
+fn named(params: &Params) -> EncryptionParams {
+    let literal = params.literal();
+    EncryptionParams {
+        poly_degree: literal.poly_degree as u64,
+        scale_bits: Some(literal.scale_bits.into()),
+        security_level: Some(literal.security.name().to_owned()),
+        max_depth: Some(literal.max_depth.into()),
+        bootstrap: Some(literal.bootstrap),
+    }
+}
