@@ -229,3 +229,82 @@ fn the_demo_computes_a_circuit_and_leaves_nothing_behind() {
     assert!(shell.refusal("demo --circuit adder2.txt 1").contains("the circuit has 2"));
     assert_eq!(fs::read_dir(shell.path("tmp")).unwrap().count(), 0);
 }
+
+#[test]
+fn vectors_of_numbers_are_encrypted_computed_with_and_decrypted() {
+    let node = Node::start();
+    let shell = &node.shell;
+    let facts = shell
+        .json("client numbers keygen --poly-degree 4096 --scale-bits 30 --max-depth 2 --security-level testing --json");
+    assert_eq!(facts["slot_count"], 2048);
+    #[cfg(unix)]
+    assert_eq!(mode(&shell.path("ango-numbers/secret.key")), 0o600);
+    assert!(shell.refusal("client numbers keygen").contains("--force"));
+    shell.run("client numbers encrypt 1.5,-2.5 --out a.ct");
+    shell.run("client numbers encrypt 4,2 --out b.ct");
+    assert!(shell.run("client numbers decrypt a.ct").starts_with("1.50"));
+    let read = |text: &str| text.split(',').map(|number| number.parse::<f64>().unwrap()).collect::<Vec<_>>();
+    let near = |text: &str, expected: &[f64]| {
+        let found = read(text);
+        assert!(found.len() == expected.len(), "{text}");
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-2), "{text}");
+    };
+    // in one step, with keys that are uploaded and deleted
+    near(&shell.run("client numbers run --multiply --input 1.5,-2.5 --input 4,2"), &[6.0, -5.0]);
+    // in steps, with a key that stays on the node
+    let key = shell.run("client numbers key upload");
+    assert!(key.starts_with("key_"), "{key}");
+    shell.run(&format!("client numbers run --key {key} --multiply --input @a.ct --input @b.ct --out product.ct"));
+    near(&shell.run("client numbers decrypt product.ct"), &[6.0, -5.0]);
+    let told = shell.json(&format!("client numbers run --key {key} --rotate -1 --input @product.ct --count 3 --json"));
+    assert_eq!((&told["operation"], &told["levels_remaining"]), (&Value::from("rotate"), &Value::from(1)));
+    near(
+        &told["values"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(","),
+        &[0.0, 6.0, -5.0],
+    );
+    near(
+        &shell.run(&format!("client numbers run --key {key} --polynomial 1,0,1 --input @a.ct --count 2")),
+        &[3.25, 7.25],
+    );
+    near(&shell.run(&format!("client numbers run --key {key} --add-plain 10 --input @a.ct --count 2")), &[11.5, -2.5]);
+    let shown = shell.run(&format!("client numbers key show {key}"));
+    assert!(shown.contains("operations   4") && shown.contains("ciphertexts  0"), "{shown}");
+    // what the node refuses is told in a line
+    let refused = shell.refusal(&format!("client numbers run --key {key} --bootstrap --input @a.ct"));
+    assert!(refused.contains("INVALID_PARAMS"), "{refused}");
+    shell.run(&format!("client numbers key delete {key}"));
+    assert!(shell.refusal(&format!("client numbers key show {key}")).contains("KEY_NOT_FOUND"));
+    for (line, words) in [
+        ("client numbers encrypt 1,x --out c.ct", "`x` is not a number"),
+        ("client numbers encrypt 5 --bound 4 --out c.ct", "above the bound"),
+        ("client numbers encrypt 1 --out a.ct", "--force"),
+        ("client numbers encrypt 1 --keys elsewhere --out c.ct", "keygen"),
+        ("client numbers decrypt ango-numbers/secret.key", "secret key"),
+        ("client numbers keygen --out other --poly-degree 4096 --max-depth 9", "max_depth"),
+        ("client numbers run --multiply --input 1", "takes 2 ciphertexts"),
+    ] {
+        let refused = shell.refusal(line);
+        assert!(refused.contains(words), "{line}: {refused}");
+    }
+}
+
+#[test]
+fn the_demonstration_of_numbers_predicts_what_plain_arithmetic_does() {
+    let shell = Shell::new();
+    fs::write(
+        shell.path("two.csv"),
+        "name,temperature_c,vibration_mm_s,hours_k,load_pct\na,62,2.6,4.8,64\nb,70,3.1,2.0,80\n",
+    )
+    .unwrap();
+    let report = shell.json("demo --ckks --csv two.csv --json");
+    assert_eq!((&report["correct"], &report["operations"]), (&Value::from(true), &Value::from(4)));
+    assert!(report["security_bits"].as_u64().unwrap() >= 128);
+    assert!(report["precision_bits"].as_f64().unwrap() > 15.0, "{report}");
+    for row in report["rows"].as_array().unwrap() {
+        for outcome in 0..3 {
+            let [found, plain] = ["decrypted", "plain"].map(|of| row[of][outcome].as_f64().unwrap());
+            assert!((found - plain).abs() < 1e-4, "{row}");
+        }
+    }
+    assert!(shell.refusal("demo --ckks --csv missing.csv").contains("missing.csv"));
+}

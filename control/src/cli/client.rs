@@ -4,12 +4,13 @@
 mod encrypt;
 mod keys;
 mod node;
+mod numbers;
 mod run;
 mod session;
 
 use clap::{Args, Subcommand};
 
-/// Make keys, encrypt, decrypt, and run gates and circuits on a node.
+/// Make keys, encrypt, decrypt, and run gates and circuits on a node; `numbers` does the same with vectors of numbers.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
     #[command(subcommand)]
@@ -23,6 +24,7 @@ enum Command {
     Decrypt(encrypt::DecryptArgs),
     Session(session::SessionArgs),
     Run(run::RunArgs),
+    Numbers(numbers::NumbersArgs),
 }
 
 /// Does what the command line asks.
@@ -36,5 +38,6 @@ pub async fn run(args: ClientArgs) -> anyhow::Result<()> {
         Command::Decrypt(args) => encrypt::decrypt(args),
         Command::Session(args) => session::session(args).await,
         Command::Run(args) => run::run(args).await,
+        Command::Numbers(args) => numbers::numbers(args).await,
     }
 }

@@ -1,6 +1,8 @@
 //! `ango demo`: a circuit on encrypted bits from end to end, node and client in one process, HTTP between them.
 
-use std::path::Path;
+mod numbers;
+
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -17,7 +19,8 @@ use crate::caller::{Environment, Plan, Role};
 use crate::compute::engine::BackendChoice;
 use crate::config::Config;
 
-/// Start a node, compute a circuit on encrypted numbers over HTTP, decrypt the result and check it. Removes everything at its end.
+/// Start a node, compute a circuit on encrypted bits or a model on encrypted numbers over HTTP, decrypt the result and check it.
+/// Removes everything at its end.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, aes_128.
@@ -35,6 +38,13 @@ pub struct DemoArgs {
     /// Where gates are computed: auto, cuda, wgpu or cpu.
     #[arg(long, env = "ANGO_BACKEND", default_value = "auto")]
     backend: BackendChoice,
+    /// Instead of a circuit, put a table of numbers through an encrypted model (CKKS).
+    #[arg(long, conflicts_with_all = ["circuit", "inputs", "numbers", "preset"])]
+    ckks: bool,
+    /// With --ckks: a CSV file with the columns of the table that comes with ango: a name, temperature_c, vibration_mm_s, hours_k,
+    /// load_pct.
+    #[arg(long, value_name = "FILE", requires = "ckks")]
+    csv: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -61,12 +71,32 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         print!("{}", netlists::LICENCE);
         return Ok(());
     }
+    if args.ckks {
+        return run_numbers(&args).await;
+    }
     let netlist = load_netlist(&args.circuit)?;
     let texts = if args.numbers.is_empty() { &args.inputs } else { &args.numbers };
     let inputs = inputs(texts, netlist.circuit().input_widths())?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
 
-    let report = in_folder(folder.path(), &args, &netlist, &inputs).await;
+    let report =
+        with_node(folder.path(), &args, async |client| demonstrate(client, &args, &netlist, &inputs).await).await;
+    folder.close().context("the temporary folder could not be removed")?;
+    let report = report?;
+    if args.json {
+        println!("{}", report.json());
+    } else {
+        report.print();
+    }
+    report.check()
+}
+
+/// Runs the demonstration of numbers.
+async fn run_numbers(args: &DemoArgs) -> anyhow::Result<()> {
+    let table = numbers::PumpTable::read(args.csv.as_deref())?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let demonstrate = async |client: &http::Client| numbers::demonstrate(client, &table, |text| args.note(text)).await;
+    let report = with_node(folder.path(), args, demonstrate).await;
     folder.close().context("the temporary folder could not be removed")?;
     let report = report?;
     if args.json {
@@ -90,12 +120,11 @@ fn inputs(texts: &[String], widths: &[usize]) -> anyhow::Result<Vec<Vec<bool>>> 
 }
 
 /// A node on this folder, for as long as the demonstration takes.
-async fn in_folder(
+async fn with_node<T>(
     folder: &Path,
     args: &DemoArgs,
-    netlist: &Netlist,
-    inputs: &[Vec<bool>],
-) -> anyhow::Result<DemoReport> {
+    demonstrate: impl AsyncFnOnce(&http::Client) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let mut config = Config::in_folder(folder.join("data"));
     config.compute.backend = args.backend;
     let node = App::start(config).await?;
@@ -104,7 +133,7 @@ async fn in_folder(
     args.note(&format!("a node for this demonstration: {}, computing on {}", node.url(), node.device_name));
     let client = http::Client::new(&node.url(), &key)?;
     let report = tokio::select! {
-        report = demonstrate(&client, args, netlist, inputs) => report,
+        report = demonstrate(&client) => report,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     node.shutdown().await;

@@ -1,4 +1,4 @@
-//! How far a circuit is: a bar on a terminal, a few lines elsewhere. Both on the error stream, results have the other.
+//! How far a circuit or a file is: a bar on a terminal, a few lines elsewhere. Both on the error stream, results have the other.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -42,6 +42,33 @@ impl GateProgress {
         if step > shown.replace(step) {
             eprintln!("{} of {} gates", now.gates_done, now.gates_total);
         }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Shows how many bytes of a whole were written or sent: a bar on a terminal, nothing elsewhere.
+pub struct ByteProgress {
+    bar: ProgressBar,
+}
+
+impl ByteProgress {
+    /// At the beginning of `bytes_total`.
+    pub fn new(bytes_total: u64) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(bytes_total), target);
+        let template = "{bar:40} {bytes}/{total_bytes}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well-formed"));
+        Self { bar }
+    }
+
+    /// Shows how many there are.
+    pub fn update(&self, bytes: u64) {
+        self.bar.set_position(bytes);
     }
 
     /// Takes the bar away.

@@ -1,0 +1,81 @@
+//! `ango client numbers encrypt` and `decrypt`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use client::ckks::container;
+
+use super::keys::{KeysArgs, read_ciphertext};
+use super::{bound, numbers_of, padded, show};
+use crate::cli::files::{self, FileReaders};
+
+/// Encrypt numbers into one file.
+#[derive(Debug, Args)]
+pub struct EncryptArgs {
+    /// The numbers, separated by commas; zeros follow up to the number of slots. A single `-` reads them from standard input, which,
+    /// unlike an argument, other users of the machine cannot see.
+    #[arg(allow_hyphen_values = true)]
+    numbers: String,
+    #[command(flatten)]
+    keys: KeysArgs,
+    /// What no number exceeds in magnitude. When omitted, the largest magnitude, and 1 at least: the node sees it.
+    #[arg(long, value_name = "NUMBER")]
+    bound: Option<f64>,
+    /// File that gets the ciphertext.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Decrypt files of ciphertexts and print their numbers, a file a line.
+#[derive(Debug, Args)]
+pub struct DecryptArgs {
+    /// Files of ciphertexts.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    keys: KeysArgs,
+    /// How many numbers to print. When omitted, up to the last one that is not 0.
+    #[arg(long)]
+    count: Option<usize>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn encrypt(args: EncryptArgs) -> anyhow::Result<()> {
+    let numbers = numbers_of(&args.numbers)?;
+    let key = args.keys.secret()?;
+    let bound = bound(&numbers, args.bound)?;
+    let ciphertext = key.encrypt(&padded(numbers, key.params().slots())?, bound)?;
+    let bytes = container::write_seeded_ciphertext(&ciphertext, key.params(), key.fingerprint());
+    files::write(&args.out, &bytes, FileReaders::Shared, args.force)
+}
+
+pub fn decrypt(args: DecryptArgs) -> anyhow::Result<()> {
+    let key = args.keys.secret()?;
+    let mut results = Vec::with_capacity(args.files.len());
+    for path in &args.files {
+        let bytes = read_ciphertext(path)?;
+        let ciphertext = container::read_ciphertext(&bytes, key.params(), key.fingerprint())
+            .with_context(|| format!("cannot decrypt {}", path.display()))?;
+        results.push((path, key.decrypt(&ciphertext)));
+    }
+    if args.json {
+        let results = results.iter().map(|(path, decrypted)| {
+            let count = args.count.unwrap_or(decrypted.values.len()).min(decrypted.values.len());
+            let values = &decrypted.values[..count];
+            serde_json::json!({"file": path, "values": values, "precision_bits": decrypted.precision_bits})
+        });
+        println!("{}", serde_json::json!({ "results": results.collect::<Vec<_>>() }));
+    } else {
+        for (path, decrypted) in &results {
+            println!("{}", show(&decrypted.values, decrypted.error_bound, args.count).join(","));
+            eprintln!("{}: {:.1} bits of precision", path.display(), decrypted.precision_bits);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! `ango client numbers keygen` and `key`: keys in files and on a node.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use api::EncryptionKeyId;
+use api::encryption_keys::UploadedKey;
+use clap::{Args, Subcommand};
+use client::ckks::container::{self, KEY_HEAD_BYTES, ROW_HEADER_BYTES};
+use client::ckks::{Params, ParamsLiteral, SecretKey, SecurityLevel, evaluation_key_parts, matrix_product_parts};
+use client::http;
+use zeroize::Zeroizing;
+
+use crate::cli::client::node::NodeArgs;
+use crate::cli::files::{self, FileReaders};
+use crate::cli::progress::ByteProgress;
+
+/// Bytes of a secret key's file at most: a byte for each of 32,768 coefficients, and a header.
+const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
+/// Bytes of a public key's file at most.
+const PUBLIC_KEY_BYTES_MAX: usize = 8 << 20;
+
+/// Make the keys of numbers: the secret key, which stays here, the public key, and the evaluation key, which a node computes with.
+#[derive(Debug, Args)]
+pub struct KeygenArgs {
+    /// Degree of the ring: 4096, 8192, 16384 or 32768; 64 and 256 for testing. A ciphertext holds half as many numbers.
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    poly_degree: usize,
+    /// Bits of the scale, 10 to 50.
+    #[arg(long, value_name = "BITS", default_value_t = 40)]
+    scale_bits: u32,
+    /// Multiplications in a row, 1 to 14.
+    #[arg(long, value_name = "LEVELS", default_value_t = 3)]
+    max_depth: u32,
+    /// testing, 128-bit, 192-bit or 256-bit.
+    #[arg(long, value_name = "LEVEL", default_value = "128-bit", value_parser = parse_level)]
+    security_level: SecurityLevel,
+    /// Leave room for bootstrapping, and make its keys: with degrees 64 and 256.
+    #[arg(long)]
+    bootstrap: bool,
+    /// Folder that gets secret.key (mode 0600), public.key and evaluation.key.
+    #[arg(long, value_name = "DIR", default_value = "ango-numbers")]
+    out: PathBuf,
+    /// Replace existing keys. What was encrypted under them cannot be decrypted any more.
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_level(name: &str) -> Result<SecurityLevel, String> {
+    let all = [SecurityLevel::Testing, SecurityLevel::Bits128, SecurityLevel::Bits192, SecurityLevel::Bits256];
+    let names = all.map(SecurityLevel::name).join(", ");
+    all.into_iter().find(|level| level.name() == name).ok_or_else(|| format!("not one of {names}"))
+}
+
+pub fn keygen(args: KeygenArgs) -> anyhow::Result<()> {
+    let literal = ParamsLiteral {
+        poly_degree: args.poly_degree,
+        scale_bits: args.scale_bits,
+        max_depth: args.max_depth,
+        security: args.security_level,
+        bootstrap: args.bootstrap,
+    };
+    let params = Params::new(literal)?;
+    let paths = KeyFiles { folder: args.out };
+    let all = [paths.secret(), paths.public(), paths.evaluation()];
+    if let Some(path) = all.iter().find(|path| !args.force && path.exists()) {
+        bail!("{} exists already; --force replaces it", path.display());
+    }
+    let mut folder = DirBuilder::new();
+    folder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+    folder.create(&paths.folder).with_context(|| format!("cannot make the folder {}", paths.folder.display()))?;
+    let key = SecretKey::generate(&params);
+    files::write(&paths.secret(), &key.to_bytes(), FileReaders::Private, args.force)?;
+    let public = container::write_public_key(&key.public_key(params.level_max()));
+    files::write(&paths.public(), &public, FileReaders::Shared, args.force)?;
+    let mut parts = evaluation_key_parts(&params);
+    parts.extend(matrix_product_parts(&params));
+    let total = parts.iter().map(|&(kind, level)| container::part_bytes(&params, kind, level)).sum::<usize>();
+    let progress = ByteProgress::new((KEY_HEAD_BYTES + total) as u64);
+    let write = || {
+        let mut file = BufWriter::new(File::create(paths.evaluation())?);
+        let mut written = 0;
+        for piece in key.evaluation_key(&parts) {
+            file.write_all(&piece)?;
+            written += piece.len() as u64;
+            progress.update(written);
+        }
+        file.into_inner()?.sync_all().map(|()| written)
+    };
+    let evaluation_bytes = write().with_context(|| format!("cannot write {}", paths.evaluation().display()))?;
+    progress.finish();
+    if args.json {
+        let facts = serde_json::json!({
+            "security_bits": params.security_bits(),
+            "slot_count": params.slots(),
+            "secret_key": paths.secret(),
+            "public_key": paths.public(),
+            "public_key_bytes": public.len(),
+            "evaluation_key": paths.evaluation(),
+            "evaluation_key_bytes": evaluation_bytes,
+        });
+        println!("{facts}");
+    } else {
+        println!("secret key      {}: keep it, and keep it here", paths.secret().display());
+        println!("public key      {} ({} bytes)", paths.public().display(), public.len());
+        println!("evaluation key  {} ({evaluation_bytes} bytes): for nodes", paths.evaluation().display());
+        println!("security        {} bits; {} numbers in a ciphertext", params.security_bits(), params.slots());
+    }
+    Ok(())
+}
+
+/// Where the keys of numbers are.
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// Folder of the keys.
+    #[arg(long, value_name = "DIR", default_value = "ango-numbers")]
+    keys: PathBuf,
+}
+
+impl KeysArgs {
+    /// Reads the secret key.
+    pub fn secret(&self) -> anyhow::Result<SecretKey> {
+        let path = self.files().secret();
+        if !path.exists() {
+            bail!(
+                "there is no {}: `ango client numbers keygen` makes keys, or name their folder by --keys",
+                path.display()
+            );
+        }
+        let bytes = Zeroizing::new(files::read(&path, SECRET_KEY_BYTES_MAX)?);
+        SecretKey::from_bytes(&bytes)
+            .with_context(|| format!("{} is not a usable secret key of numbers", path.display()))
+    }
+
+    /// Uploads the public key and the evaluation key.
+    pub async fn upload(&self, client: &http::Client) -> anyhow::Result<UploadedKey> {
+        let files = self.files();
+        let public = files::read(&files.public(), PUBLIC_KEY_BYTES_MAX)?;
+        let key = container::read_public_key(&public)
+            .with_context(|| format!("{} is not a usable public key of numbers", files.public().display()))?;
+        let path = files.evaluation();
+        let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let progress = ByteProgress::new(file.metadata()?.len());
+        let pieces = pieces_of(key.params.clone(), BufReader::new(file));
+        let uploaded = client.upload_key(&key.params, public, pieces, |sent| progress.update(sent)).await?;
+        progress.finish();
+        Ok(uploaded)
+    }
+
+    fn files(&self) -> KeyFiles {
+        KeyFiles { folder: self.keys.clone() }
+    }
+}
+
+struct KeyFiles {
+    folder: PathBuf,
+}
+
+impl KeyFiles {
+    fn secret(&self) -> PathBuf {
+        self.folder.join("secret.key")
+    }
+
+    fn public(&self) -> PathBuf {
+        self.folder.join("public.key")
+    }
+
+    fn evaluation(&self) -> PathBuf {
+        self.folder.join("evaluation.key")
+    }
+}
+
+/// The head and the rows of an evaluation key that is read from somewhere: one piece in memory at a time.
+fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
+    let mut is_head = true;
+    std::iter::from_fn(move || {
+        let mut piece = vec![0; if std::mem::take(&mut is_head) { KEY_HEAD_BYTES } else { ROW_HEADER_BYTES }];
+        let whole = piece.len() == KEY_HEAD_BYTES;
+        match from.read(&mut piece[..1]) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => return Some(Err(error)),
+        }
+        let rest = |from: &mut dyn Read, piece: &mut Vec<u8>| {
+            from.read_exact(&mut piece[1..])?;
+            if !whole {
+                let level = piece[1];
+                if usize::from(level) > params.raised_level() {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a row of a level that the key has not"));
+                }
+                piece.resize(container::row_bytes(&params, level), 0);
+                from.read_exact(&mut piece[ROW_HEADER_BYTES..])?;
+            }
+            Ok(())
+        };
+        Some(rest(&mut from, &mut piece).map(|()| piece))
+    })
+}
+
+/// Upload, look at and delete an encryption key on a node.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    #[command(subcommand)]
+    command: KeyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyCommand {
+    /// Upload the public key and the evaluation key, and print the key's id.
+    Upload {
+        #[command(flatten)]
+        node: NodeArgs,
+        #[command(flatten)]
+        keys: KeysArgs,
+        /// Print the node's answer as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a key's figures.
+    Show {
+        #[command(flatten)]
+        node: NodeArgs,
+        #[command(flatten)]
+        key: KeyIdArgs,
+        /// Print the node's answer as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a key and its ciphertexts from the node.
+    Delete {
+        #[command(flatten)]
+        node: NodeArgs,
+        #[command(flatten)]
+        key: KeyIdArgs,
+    },
+}
+
+/// A key on a node.
+#[derive(Debug, Args)]
+pub struct KeyIdArgs {
+    /// The key's id.
+    #[arg(env = "ANGO_KEY", value_parser = parse_key_id)]
+    key_id: EncryptionKeyId,
+}
+
+/// An id of an encryption key.
+pub fn parse_key_id(text: &str) -> Result<EncryptionKeyId, String> {
+    text.parse().map_err(|_| "not the id of an encryption key (key_ and 26 characters)".to_owned())
+}
+
+pub async fn key(args: KeyArgs) -> anyhow::Result<()> {
+    match args.command {
+        KeyCommand::Upload { node, keys, json } => {
+            let uploaded = keys.upload(&node.client()?).await?;
+            uploaded.warnings.iter().for_each(|warning| eprintln!("ango: {warning}"));
+            if json {
+                println!("{}", serde_json::to_string(&uploaded)?);
+            } else {
+                println!("{}", uploaded.key_id.as_str());
+            }
+        }
+        KeyCommand::Show { node, key, json } => {
+            let record = node.client()?.encryption_key(&key.key_id).await?;
+            if json {
+                println!("{}", serde_json::to_string(&record)?);
+            } else {
+                println!(
+                    "parameters   degree {}, scale of {} bits, depth {}",
+                    record.params.poly_degree, record.params.scale_bits, record.params.max_depth
+                );
+                println!("security     {} bits", record.params.security_bits);
+                println!("ciphertexts  {}", record.ciphertext_count);
+                println!("operations   {}", record.operation_count);
+            }
+        }
+        KeyCommand::Delete { node, key } => {
+            node.client()?.delete_encryption_key(&key.key_id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a file with a ciphertext. The caller checks them.
+pub fn read_ciphertext(path: &Path) -> anyhow::Result<Vec<u8>> {
+    /// Bytes of a ciphertext at most: two polynomials of 32,768 residues modulo 881 bits.
+    const CIPHERTEXT_BYTES_MAX: usize = 8 << 20;
+    files::read(path, CIPHERTEXT_BYTES_MAX)
+}

@@ -1,0 +1,223 @@
+//! `ango client numbers run`: one operation on encrypted numbers.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use api::EncryptionKeyId;
+use api::compute::{ComputeOperation, ComputeRequest};
+use clap::{ArgGroup, Args};
+use client::ckks::{SecretKey, container};
+use client::http::{self, from_base64};
+
+use super::keys::{KeysArgs, parse_key_id, read_ciphertext};
+use super::{bound, numbers_of, padded, parse_numbers, show};
+use crate::cli::client::node::NodeArgs;
+use crate::cli::files::{self, FileReaders};
+
+/// Run one operation on a node.
+///
+/// Numbers are encrypted here and the result is decrypted here, with the secret key. With ciphertext files as inputs and --out for
+/// the result the secret key is not needed.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args([
+    "add", "multiply", "negate", "rescale", "rotate", "add_plain", "multiply_plain", "polynomial", "matmul", "bootstrap",
+]))]
+pub struct RunArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// The sum of two inputs.
+    #[arg(long)]
+    add: bool,
+    /// The product of two inputs.
+    #[arg(long)]
+    multiply: bool,
+    /// The negative.
+    #[arg(long)]
+    negate: bool,
+    /// One level down.
+    #[arg(long)]
+    rescale: bool,
+    /// The numbers moved to the left by so many slots; negative: to the right.
+    #[arg(long, value_name = "STEPS", allow_hyphen_values = true)]
+    rotate: Option<i64>,
+    /// The sum with these numbers, which the node sees.
+    #[arg(long, value_name = "NUMBERS", allow_hyphen_values = true)]
+    add_plain: Option<String>,
+    /// The product with these numbers, which the node sees.
+    #[arg(long, value_name = "NUMBERS", allow_hyphen_values = true)]
+    multiply_plain: Option<String>,
+    /// A polynomial of each number: its coefficients, the constant first.
+    #[arg(long, value_name = "COEFFICIENTS", allow_hyphen_values = true)]
+    polynomial: Option<String>,
+    /// A square matrix, row after row, times a vector.
+    #[arg(long)]
+    matmul: bool,
+    /// All levels anew.
+    #[arg(long)]
+    bootstrap: bool,
+    /// Leave a product at the scale of both factors together, to be rescaled later.
+    #[arg(long)]
+    unscaled: bool,
+    /// An input: numbers separated by commas, or @FILE of a ciphertext. Repeat it for each input.
+    #[arg(long = "input", value_name = "NUMBERS|@FILE", required = true, allow_hyphen_values = true)]
+    inputs: Vec<String>,
+    /// A promise: no number of the result is larger in magnitude.
+    #[arg(long, value_name = "NUMBER")]
+    result_bound: Option<f64>,
+    /// Write the result's ciphertext to this file instead of decrypting it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    keys: KeysArgs,
+    /// Id of a key on the node to use. When omitted, the run uploads the keys and deletes them.
+    #[arg(long, env = "ANGO_KEY", value_parser = parse_key_id)]
+    key: Option<EncryptionKeyId>,
+    /// How many numbers to print. When omitted, up to the last one that is not 0.
+    #[arg(long)]
+    count: Option<usize>,
+    /// Replace an output file that exists.
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl RunArgs {
+    fn operation(&self) -> &'static str {
+        let named = [
+            (self.add, "add"),
+            (self.multiply, "multiply"),
+            (self.negate, "negate"),
+            (self.rescale, "rescale"),
+            (self.rotate.is_some(), "rotate"),
+            (self.add_plain.is_some(), "add-plain"),
+            (self.multiply_plain.is_some(), "multiply-plain"),
+            (self.polynomial.is_some(), "poly-eval"),
+            (self.matmul, "matmul"),
+        ];
+        named.into_iter().find(|(given, _)| *given).map_or("bootstrap", |(_, name)| name)
+    }
+}
+
+/// An input that is ready to be sent.
+enum Input {
+    Numbers(Vec<f64>),
+    Ciphertext(Vec<u8>),
+}
+
+pub async fn run(args: RunArgs) -> anyhow::Result<()> {
+    let inputs = args.inputs.iter().map(|text| match text.strip_prefix('@') {
+        Some(path) => read_ciphertext(path.as_ref()).map(Input::Ciphertext),
+        None => numbers_of(text).map(Input::Numbers),
+    });
+    let inputs: Vec<Input> = inputs.collect::<anyhow::Result<_>>()?;
+    let needs_key = args.out.is_none() || inputs.iter().any(|input| matches!(input, Input::Numbers(_)));
+    let secret = if needs_key { Some(args.keys.secret()?) } else { None };
+    let mut ciphertexts = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        ciphertexts.push(match (input, &secret) {
+            (Input::Ciphertext(bytes), _) => bytes,
+            (Input::Numbers(numbers), Some(key)) => encrypted(key, numbers)?,
+            (Input::Numbers(_), None) => bail!("numbers as input need the secret key"),
+        });
+    }
+    let client = args.node.client()?;
+    let done = match &args.key {
+        Some(key) => compute(&args, &client, key, ciphertexts).await?,
+        None => {
+            let uploaded = args.keys.upload(&client).await?;
+            let done = compute(&args, &client, &uploaded.key_id, ciphertexts).await;
+            // deleted in any case: the node's copy of the key is of no more use
+            let deleted = client.delete_encryption_key(&uploaded.key_id).await;
+            let done = done?;
+            deleted.context("the key could not be deleted from the node")?;
+            done
+        }
+    };
+    print(&args, secret.as_ref(), &done)
+}
+
+fn encrypted(key: &SecretKey, numbers: Vec<f64>) -> anyhow::Result<Vec<u8>> {
+    let bound = bound(&numbers, None)?;
+    let ciphertext = key.encrypt(&padded(numbers, key.params().slots())?, bound)?;
+    Ok(container::write_seeded_ciphertext(&ciphertext, key.params(), key.fingerprint()))
+}
+
+/// Uploads the inputs, computes, and deletes what it left on the node.
+async fn compute(
+    args: &RunArgs,
+    client: &http::Client,
+    key: &EncryptionKeyId,
+    ciphertexts: Vec<Vec<u8>>,
+) -> anyhow::Result<ComputeOperation> {
+    let plain = args.add_plain.as_ref().or(args.multiply_plain.as_ref());
+    let plain_operand = match plain {
+        Some(text) => {
+            let slots = client.encryption_key(key).await?.slot_count as usize;
+            Some(padded(parse_numbers(text)?, slots)?)
+        }
+        None => None,
+    };
+    let mut ids = Vec::with_capacity(ciphertexts.len());
+    for ciphertext in ciphertexts {
+        ids.push(client.upload_ciphertext(key, ciphertext).await?);
+    }
+    let request = ComputeRequest {
+        operation: Some(args.operation().to_owned()),
+        key_id: key.as_str().to_owned(),
+        ciphertext_ids: ids.iter().map(|id| id.as_str().to_owned()).collect(),
+        plain_operand,
+        polynomial_coeffs: args.polynomial.as_deref().map(parse_numbers).transpose()?,
+        scale_stable: Some(!args.unscaled),
+        rotation_steps: args.rotate,
+        result_bound: args.result_bound,
+        return_ciphertext: None,
+    };
+    let done = client.compute(&request).await;
+    let result = done.as_ref().ok().and_then(|done| done.result_ciphertext_id.clone());
+    for id in ids.into_iter().chain(result) {
+        // one that was evicted meanwhile is gone already
+        let _ = client.delete_ciphertext(&id).await;
+    }
+    Ok(done?)
+}
+
+fn print(args: &RunArgs, secret: Option<&SecretKey>, done: &ComputeOperation) -> anyhow::Result<()> {
+    let bytes = from_base64(done.result_ciphertext.as_deref().context("the node's answer has no result")?)?;
+    let mut facts = serde_json::json!({
+        "operation": done.operation,
+        "noise_budget_remaining": done.noise_budget_remaining,
+        "levels_remaining": done.levels_remaining,
+        "precision_bits": done.precision_bits,
+        "compute_time_ms": done.compute_time_ms,
+        "cost_jpy": done.cost_jpy,
+    });
+    match (&args.out, secret) {
+        (Some(path), _) => {
+            files::write(path, &bytes, FileReaders::Shared, args.force)?;
+            facts["out"] = serde_json::json!(path);
+        }
+        (None, Some(key)) => {
+            let decrypted = key.decrypt(&container::read_ciphertext(&bytes, key.params(), key.fingerprint())?);
+            let count = args.count.unwrap_or(decrypted.values.len()).min(decrypted.values.len());
+            facts["values"] = serde_json::json!(decrypted.values[..count]);
+            if !args.json {
+                println!("{}", show(&decrypted.values, decrypted.error_bound, args.count).join(","));
+            }
+        }
+        (None, None) => bail!("the result is decrypted with the secret key"),
+    }
+    if args.json {
+        println!("{facts}");
+    } else {
+        eprintln!(
+            "{} levels and {}% of the noise budget left, {:.1} bits of precision, {} yen",
+            done.levels_remaining,
+            done.noise_budget_remaining,
+            done.precision_bits,
+            serde_json::to_string(&done.cost_jpy)?
+        );
+    }
+    Ok(())
+}
