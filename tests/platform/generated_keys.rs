@@ -51,6 +51,24 @@ async fn k9_a_generated_key_works_and_its_secret_is_nowhere() {
     }
 }
 
+#[tokio::test]
+async fn k18_a_generated_key_bootstraps_where_its_parameters_have_levels_for_it() {
+    let server = TestServer::start().await;
+    let key = server.key(Role::Developer).await;
+    let mut body = small();
+    body["params"]["bootstrap"] = json!(true);
+    let told = generated(&server, &key, &body).await.ok(200);
+    assert_eq!(told["params"]["bootstrap"], true);
+    let public_key = container::read_public_key(&bytes(&told["public_key"])).unwrap();
+    let (params, fingerprint) = (public_key.params.clone(), public_key.fingerprint);
+    let ciphertext = Encryptor::new(public_key).encrypt(&vec![0.5; params.slots()], 1.0).unwrap();
+    let ciphertext = container::write_ciphertext(&ciphertext, &params, fingerprint);
+    let id = upload(&server, &key, &told["key_id"], &ciphertext).await;
+    let body = json!({"key_id": told["key_id"], "ciphertext_ids": [id]});
+    let done = server.send(Request::post(format!("{COMPUTE}/bootstrap"), &body).key(&key)).await.ok(200);
+    assert_eq!(done["bootstrap_applied"], true);
+}
+
 async fn upload(server: &TestServer, key: &str, key_id: &Value, bytes: &[u8]) -> Value {
     let path = format!("/api/v1/ciphertexts?key_id={}", key_id.as_str().unwrap());
     let request = Request::new("POST", path).body(OCTETS, bytes).key(key);

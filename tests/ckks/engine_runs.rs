@@ -1,0 +1,86 @@
+//! What the engine does with operations on numbers, whatever they compute.
+
+use engine::ckks::operation::Operation;
+use engine::{Error, NumbersKey, Task};
+use std::sync::Arc;
+
+use crate::party::{More, Party, engine, numbers};
+use crate::{STABLE, params, parts};
+
+#[test]
+fn sessions_of_several_keys_compute_side_by_side() {
+    let engine = engine();
+    let parties: Vec<Party> = [(64, 3), (256, 3), (256, 5)]
+        .into_iter()
+        .map(|(n, depth)| {
+            let params = params(n, depth, false);
+            Party::new(engine.clone(), &params, &parts(&params))
+        })
+        .collect();
+    let inputs: Vec<_> = parties.iter().map(|party| party.encrypt(&numbers(party.params().slots(), 9))).collect();
+    let begun: Vec<_> = (0..8)
+        .flat_map(|_| parties.iter().zip(&inputs))
+        .map(|(party, input)| {
+            let of = [&input.ciphertext, &input.ciphertext];
+            let plan = party.plan(Operation::Multiply, &of, STABLE).unwrap();
+            party.begin(plan, &of).1
+        })
+        .collect();
+    // the same words each time: a plan is a function of its inputs and its key
+    let words: Vec<Vec<u32>> = begun.into_iter().map(|end| end.recv().unwrap().unwrap().results.words).collect();
+    for (at, found) in words.iter().enumerate() {
+        assert!(*found == words[at % parties.len()], "operation {at}");
+    }
+    assert!(words[1] != words[2]);
+}
+
+#[test]
+fn an_operation_that_is_cancelled_ends_without_a_result_and_the_next_one_runs() {
+    let params = params(4096, 7, false);
+    let party = Party::new(engine(), &params, &parts(&params));
+    let x = party.encrypt(&numbers(params.slots(), 8));
+    let coefficients = [0.1; 65];
+    let more = More { coefficients: Some(&coefficients), ..STABLE };
+    let plan = party.plan(Operation::PolyEval, &[&x.ciphertext], more).unwrap();
+    assert!(plan.level_ends().len() > 7, "it runs in levels");
+    let first = party.begin(plan.clone(), &[&x.ciphertext]);
+    let second = party.begin(plan, &[&x.ciphertext]);
+    party.engine.cancel(second.0);
+    let failed = second.1.recv().unwrap().unwrap_err();
+    assert_eq!(failed.error, Error::Cancelled);
+    assert!(first.1.recv().unwrap().is_ok());
+    assert_eq!(party.engine.progress(second.0), None);
+    let usage = party.engine.usage();
+    assert_eq!((usage.operations, usage.queued_rows), (0, 0));
+}
+
+#[test]
+fn a_plan_whose_part_the_key_has_not_is_told_by_its_part() {
+    let params = params(64, 3, false);
+    let party = Party::new(engine(), &params, &parts(&params));
+    let x = party.encrypt(&numbers(params.slots(), 8));
+    let of = [&x.ciphertext, &x.ciphertext];
+    let plan = party.plan(Operation::Multiply, &of, STABLE).unwrap();
+    let needed = plan.parts()[0].0;
+    let without = NumbersKey { params: params.clone(), parts: party.key.parts[1..].to_vec() };
+    let words = Arc::new(x.ciphertext.words.clone());
+    assert_eq!(Task::numbers(plan, vec![words.clone(), words], &without).err(), Some(needed));
+}
+
+#[test]
+fn a_closed_session_ends_what_waits() {
+    let params = params(4096, 7, false);
+    let party = Party::new(engine(), &params, &parts(&params));
+    let x = party.encrypt(&numbers(params.slots(), 8));
+    let coefficients = [0.1; 65];
+    let more = More { coefficients: Some(&coefficients), ..STABLE };
+    let plan = party.plan(Operation::PolyEval, &[&x.ciphertext], more).unwrap();
+    let begun: Vec<_> = (0..4).map(|_| party.begin(plan.clone(), &[&x.ciphertext]).1).collect();
+    let (tell, erased) = std::sync::mpsc::channel();
+    party.engine.close(party.session, Box::new(move || tell.send(()).expect("the test waits")));
+    let ends: Vec<_> =
+        begun.into_iter().map(|end| end.recv().unwrap().map_err(|failed| failed.error).map(drop)).collect();
+    assert_eq!(ends[3], Err(Error::Gone), "{ends:?}");
+    erased.recv().unwrap();
+    assert_eq!(party.engine.usage().resident_bytes, 0);
+}

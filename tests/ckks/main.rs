@@ -1,0 +1,227 @@
+//! Encrypted numbers against plain arithmetic in double precision: keys and ciphertexts of the client, operations of the engine, the
+//! precision that was predicted. At every degree.
+
+mod engine_runs;
+mod party;
+
+use client::ckks::{
+    Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, matrix_product_parts, power_of_two_steps,
+    rotations,
+};
+use engine::ckks::operation::{Operation, Refusal};
+use party::{Encrypted, More, Party, engine, numbers};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+fn params(poly_degree: usize, max_depth: u32, bootstrap: bool) -> Params {
+    let security = SecurityLevel::Testing;
+    Params::new(ParamsLiteral { poly_degree, scale_bits: 40, max_depth, security, bootstrap }).unwrap()
+}
+
+/// Relinearization, rotations by powers of two, and those of matrix products.
+fn parts(params: &Params) -> Vec<(PartKind, usize)> {
+    let level = params.level_max();
+    let mut parts = vec![(PartKind::Relinearization, level)];
+    parts.extend(rotations(params, &power_of_two_steps(params, false), level));
+    parts.extend(matrix_product_parts(params));
+    parts
+}
+
+const STABLE: More<'static> = More { plain: None, coefficients: None, steps: None, scale_stable: true };
+
+fn zip(a: &Encrypted, b: &Encrypted, of: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    a.expected.iter().zip(&b.expected).map(|(&a, &b)| of(a, b)).collect()
+}
+
+fn map(a: &Encrypted, of: impl Fn(f64) -> f64) -> Vec<f64> {
+    a.expected.iter().map(|&a| of(a)).collect()
+}
+
+fn turned(values: &[f64], steps: i64) -> Vec<f64> {
+    let slots = values.len() as i64;
+    (0..slots).map(|slot| values[(slot + steps).rem_euclid(slots) as usize]).collect()
+}
+
+fn horner(coefficients: &[f64], x: f64) -> f64 {
+    coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * x + coefficient)
+}
+
+/// All operations at a degree.
+fn check_operations(poly_degree: usize) {
+    let params = params(poly_degree, 3, false);
+    let party = Party::new(engine(), &params, &parts(&params));
+    let slots = params.slots();
+    let (a, b) = (party.encrypt(&numbers(slots, 1)), party.encrypt(&numbers(slots, 2)));
+    let plain = numbers(slots, 3);
+    party.check_precision(&a, "encryption");
+    let sum = party.check(Operation::Add, &[&a, &b], STABLE, zip(&a, &b, |a, b| a + b));
+    let product = party.check(Operation::Multiply, &[&a, &b], STABLE, zip(&a, &b, |a, b| a * b));
+    assert_eq!((sum.ciphertext.level, product.ciphertext.level), (3, 2));
+    party.check(Operation::Multiply, &[&a, &a], STABLE, map(&a, |a| a * a));
+    // a product that is not rescaled, and is later (C13)
+    let unscaled = party.check(Operation::Multiply, &[&a, &b], More::default(), product.expected.clone());
+    let rescaled = party.check(Operation::Rescale, &[&unscaled], STABLE, product.expected.clone());
+    assert_eq!(rescaled.ciphertext.level, 2);
+    let mixed = party.run(Operation::Add, &[&a.ciphertext, &unscaled.ciphertext], STABLE);
+    assert!(matches!(mixed, Err(Refusal::MismatchedLevel(_))));
+    party.check(Operation::Add, &[&product, &rescaled], STABLE, map(&product, |x| 2.0 * x));
+    let with_plain = More { plain: Some(&plain), ..STABLE };
+    let pairs = |of: fn(f64, f64) -> f64| a.expected.iter().zip(&plain).map(|(&a, &b)| of(a, b)).collect::<Vec<_>>();
+    party.check(Operation::AddPlain, &[&a], with_plain, pairs(|a, b| a + b));
+    party.check(Operation::MultiplyPlain, &[&a], with_plain, pairs(|a, b| a * b));
+    party.check(Operation::Negate, &[&a], STABLE, map(&a, |a| -a));
+    party.check(Operation::Rescale, &[&a], STABLE, a.expected.clone());
+    // C8, K10: to the left, to the right, by steps that powers of two make up, and not at all
+    for steps in [1, -1, 5, 0, slots as i64, 1 << 31] {
+        let more = More { steps: Some(steps), ..STABLE };
+        party.check(Operation::Rotate, &[&a], more, turned(&a.expected, steps));
+    }
+    // C9: three levels hold degree 7
+    let coefficients = [0.25, -0.5, 0.125, 1.0, -0.75, 0.5, 0.25, -1.0];
+    let more = More { coefficients: Some(&coefficients), ..STABLE };
+    let value = party.check(Operation::PolyEval, &[&a], more, map(&a, |a| horner(&coefficients, a)));
+    // C12: and nothing more
+    let refused = party.run(Operation::Multiply, &[&value.ciphertext; 2], STABLE);
+    assert!(matches!(refused, Err(Refusal::BudgetExhausted(_))));
+    let too_high = More { coefficients: Some(&[0.1; 9]), ..STABLE };
+    assert!(matches!(party.run(Operation::PolyEval, &[&a.ciphertext], too_high), Err(Refusal::BudgetExhausted(_))));
+    check_matrix_product(&party);
+}
+
+/// C10: the product stands in the first slots; the others mean nothing.
+fn check_matrix_product(party: &Party) {
+    let slots = party.params().slots();
+    let d = 1 << (slots.ilog2() / 2);
+    let matrix = party.encrypt(&numbers(slots, 4));
+    let mut vector = numbers(d, 5);
+    vector.resize(slots, 0.0);
+    let vector = party.encrypt(&vector);
+    let row = |row: usize| (0..d).map(|j| matrix.expected[row * d + j] * vector.expected[j]).sum();
+    let expected: Vec<f64> = (0..d).map(row).collect();
+    let product = party.run(Operation::Matmul, &[&matrix.ciphertext, &vector.ciphertext], STABLE).unwrap();
+    assert_eq!(product.level, 1);
+    let found = party.secret.decrypt(&product);
+    let errors = found.values.iter().zip(&expected).map(|(found, expected)| (found - expected).abs());
+    let error = errors.fold(0.0, f64::max);
+    assert!(error < found.error_bound, "a matrix product: an error of {error}, predicted {}", found.error_bound);
+    assert!(error < 1e-4, "{error}");
+}
+
+#[test]
+fn all_operations_are_as_precise_as_predicted_at_degree_64() {
+    check_operations(64);
+}
+
+#[test]
+fn all_operations_are_as_precise_as_predicted_at_degree_256() {
+    check_operations(256);
+}
+
+#[test]
+fn all_operations_are_as_precise_as_predicted_at_degree_4096() {
+    check_operations(4096);
+}
+
+#[test]
+fn all_operations_are_as_precise_as_predicted_at_degree_8192() {
+    check_operations(8192);
+}
+
+#[test]
+fn all_operations_are_as_precise_as_predicted_at_degree_16384() {
+    check_operations(16384);
+}
+
+#[test]
+fn all_operations_are_as_precise_as_predicted_at_degree_32768() {
+    check_operations(32768);
+}
+
+#[test]
+fn polynomials_of_every_degree_up_to_64_are_as_precise_as_predicted() {
+    let params = params(256, 7, false);
+    let party = Party::new(engine(), &params, &parts(&params));
+    let x = party.encrypt(&numbers(params.slots(), 6));
+    for degree in 0..=64 {
+        let coefficients = numbers(degree + 1, degree as u64);
+        let more = More { coefficients: Some(&coefficients), ..STABLE };
+        let value = party.check(Operation::PolyEval, &[&x], more, map(&x, |x| horner(&coefficients, x)));
+        let levels = (degree as f64 + 1.0).log2().ceil() as usize;
+        assert_eq!(value.ciphertext.level, 7 - levels, "degree {degree} (readings C9)");
+    }
+}
+
+#[test]
+fn c14_bootstrapping_gives_the_levels_back_and_keeps_the_numbers_as_precise_as_predicted() {
+    for poly_degree in [64, 256] {
+        let params = params(poly_degree, 3, true);
+        let party = Party::new(engine(), &params, &evaluation_key_parts(&params));
+        let mut x = party.encrypt(&numbers(params.slots(), 7));
+        // down to the last level, and back, twice
+        for _ in 0..2 {
+            while x.ciphertext.level > 0 {
+                x = party.check(Operation::Multiply, &[&x, &x], STABLE, map(&x, |x| x * x));
+            }
+            x = party.check(Operation::Bootstrap, &[&x], STABLE, x.expected.clone());
+            assert_eq!(x.ciphertext.level, 3);
+        }
+        let product = party.check(Operation::Multiply, &[&x, &x], STABLE, map(&x, |x| x * x));
+        assert!(party.secret.decrypt(&product.ciphertext).precision_bits > 12.0);
+    }
+}
+
+/// Operations drawn at random, on results of each other, until levels or room for the numbers end.
+fn check_random_circuit(poly_degree: usize, seed: u64) {
+    const OPERATIONS: usize = 16;
+    let params = params(poly_degree, 6, false);
+    let party = Party::new(engine(), &params, &parts(&params));
+    let slots = params.slots();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut pool: Vec<Encrypted> = (0..3).map(|at| party.encrypt(&numbers(slots, seed + at))).collect();
+    let mut refused = 0;
+    for at in 0..OPERATIONS {
+        let a = pool[rng.next_u32() as usize % pool.len()].clone();
+        // a partner of its level: others are refused (C13)
+        let partners: Vec<&Encrypted> = pool.iter().filter(|b| b.ciphertext.level == a.ciphertext.level).collect();
+        let b = partners[rng.next_u32() as usize % partners.len()].clone();
+        let plain = numbers(slots, seed + 100 + at as u64);
+        let with_plain = More { plain: Some(&plain), ..STABLE };
+        let steps = i64::from(rng.next_u32() as i32);
+        let of_plain =
+            |of: fn(f64, f64) -> f64| a.expected.iter().zip(&plain).map(|(&a, &b)| of(a, b)).collect::<Vec<_>>();
+        let (operation, operands, more, expected) = match rng.next_u32() % 7 {
+            0 => (Operation::Add, vec![&a, &b], STABLE, zip(&a, &b, |a, b| a + b)),
+            1 | 2 => (Operation::Multiply, vec![&a, &b], STABLE, zip(&a, &b, |a, b| a * b)),
+            3 => (Operation::AddPlain, vec![&a], with_plain, of_plain(|a, b| a + b)),
+            4 => (Operation::MultiplyPlain, vec![&a], with_plain, of_plain(|a, b| a * b)),
+            5 => (Operation::Negate, vec![&a], STABLE, map(&a, |a| -a)),
+            _ => {
+                let more = More { steps: Some(steps), ..STABLE };
+                (Operation::Rotate, vec![&a], more, turned(&a.expected, steps))
+            }
+        };
+        let ciphertexts: Vec<_> = operands.iter().map(|encrypted| &encrypted.ciphertext).collect();
+        match party.run(operation, &ciphertexts, more) {
+            Ok(ciphertext) => {
+                let result = Encrypted { ciphertext, expected };
+                let found = party.secret.decrypt(&result.ciphertext);
+                let errors = found.values.iter().zip(&result.expected).map(|(a, b)| (a - b).abs());
+                let error = errors.fold(0.0, f64::max);
+                let bound = found.error_bound;
+                assert!(error < bound, "seed {seed}, operation {at}, {operation:?}: {error} is above {bound}");
+                pool.push(result);
+            }
+            Err(Refusal::BudgetExhausted(_)) => refused += 1,
+            Err(other) => panic!("{operation:?}: {other}"),
+        }
+    }
+    assert!(refused < OPERATIONS / 2, "{refused} operations were refused");
+}
+
+#[test]
+fn random_circuits_are_as_precise_as_predicted() {
+    for seed in [11, 22, 33] {
+        check_random_circuit(256, seed);
+    }
+    check_random_circuit(4096, 44);
+}

@@ -1,0 +1,162 @@
+//! A client with a key, and an engine that computes for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, mpsc};
+
+use client::ckks::{Ciphertext, Decrypted, Params, PartKind, SecretKey};
+use engine::ckks::operation::{self, Operand, Operation, Refusal, Request};
+use engine::ckks::plaintexts::Plaintexts;
+use engine::ckks::{PartShape, Plan};
+use engine::{
+    AccountId, Config, Done, Engine, Failed, KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, OperationId,
+    PartId, SessionId, SwitchingKeyRow, Task,
+};
+use kernels::cpu::Cpu;
+
+/// A key's parts in memory.
+struct HeldParts {
+    key: Arc<NumbersKey>,
+    rows: HashMap<u32, Arc<Vec<SwitchingKeyRow>>>,
+}
+
+impl KeySource for HeldParts {
+    fn params(&self) -> KeyParams {
+        KeyParams::Numbers(self.key.clone())
+    }
+
+    fn host_bytes(&self) -> u64 {
+        0
+    }
+
+    fn fetch(&self, part: PartId) -> Result<KeyPart, String> {
+        let Some(shape): Option<PartShape> = self.key.shape(part) else {
+            return Ok(KeyPart::Tables(self.key.params.clone()));
+        };
+        Ok(KeyPart::Numbers(NumbersPart { shape, rows: self.rows[&part.0].clone() }))
+    }
+}
+
+/// An engine on this machine's processor.
+pub fn engine() -> Engine {
+    Engine::with_backend(Config::default(), Cpu::open()).expect("an engine")
+}
+
+/// A client's side and its session.
+pub struct Party {
+    pub secret: SecretKey,
+    pub plaintexts: Plaintexts,
+    pub key: Arc<NumbersKey>,
+    pub engine: Engine,
+    pub session: SessionId,
+}
+
+/// A ciphertext and what it must decrypt to.
+#[derive(Clone)]
+pub struct Encrypted {
+    pub ciphertext: Ciphertext,
+    pub expected: Vec<f64>,
+}
+
+/// What an operation takes beside ciphertexts.
+#[derive(Clone, Copy, Default)]
+pub struct More<'a> {
+    pub plain: Option<&'a [f64]>,
+    pub coefficients: Option<&'a [f64]>,
+    pub steps: Option<i64>,
+    pub scale_stable: bool,
+}
+
+impl Party {
+    /// With these parts of an evaluation key.
+    pub fn new(engine: Engine, params: &Params, parts: &[(PartKind, usize)]) -> Party {
+        let secret = SecretKey::generate(params);
+        let key = Arc::new(NumbersKey { params: params.clone(), parts: parts.to_vec() });
+        let rows_of = |&(kind, level): &(PartKind, usize)| {
+            let rows = secret.part(kind, level);
+            let rows =
+                rows.map(|mut row| SwitchingKeyRow { seed: row.header.seed, body: std::mem::take(&mut row.body) });
+            Arc::new(rows.collect::<Vec<_>>())
+        };
+        let rows = (1..).zip(parts.iter().map(rows_of)).collect();
+        let held = HeldParts { key: key.clone(), rows };
+        let session = engine.open(held, AccountId(1), 1).expect("room for a key");
+        Party { secret, plaintexts: Plaintexts::new(params), key, engine, session }
+    }
+
+    pub fn params(&self) -> &Params {
+        &self.key.params
+    }
+
+    /// Encrypts numbers within 1.
+    pub fn encrypt(&self, values: &[f64]) -> Encrypted {
+        let seeded = self.secret.encrypt(values, 1.0).expect("numbers within 1");
+        Encrypted { ciphertext: seeded.expand(self.params()), expected: values.to_vec() }
+    }
+
+    /// The plan of an operation.
+    pub fn plan(&self, operation: Operation, of: &[&Ciphertext], more: More<'_>) -> Result<Plan, Refusal> {
+        let operands: Vec<Operand> = of
+            .iter()
+            .map(|ciphertext| Operand { level: ciphertext.level, scale: ciphertext.scale, noise: ciphertext.noise })
+            .collect();
+        let More { plain, coefficients, steps, scale_stable } = more;
+        let parts = &self.key.parts;
+        let request = Request { operation, operands: &operands, plain, coefficients, steps, scale_stable, parts };
+        operation::plan(&self.plaintexts, self.params(), &request)
+    }
+
+    /// Begins a plan on the engine.
+    pub fn begin(&self, plan: Plan, of: &[&Ciphertext]) -> (OperationId, mpsc::Receiver<Result<Done, Failed>>) {
+        let inputs = of.iter().map(|ciphertext| Arc::new(ciphertext.words.clone())).collect();
+        let task = Task::numbers(plan, inputs, &self.key).expect("the parts that a plan names");
+        let (tell, hears) = mpsc::channel();
+        let told = move |outcome| drop(tell.send(outcome));
+        (self.engine.submit(self.session, task, None, Box::new(told)).expect("room for an operation"), hears)
+    }
+
+    /// Runs an operation; its result with the noise that the plan predicts.
+    pub fn run(&self, operation: Operation, of: &[&Ciphertext], more: More<'_>) -> Result<Ciphertext, Refusal> {
+        let plan = self.plan(operation, of, more)?;
+        let output = plan.outputs().next().expect("a result").clone();
+        let (_, end) = self.begin(plan, of);
+        let done = end.recv().expect("an end").expect("a result");
+        let words = done.results.words;
+        Ok(Ciphertext { level: output.level, scale: output.scale, noise: output.noise, words })
+    }
+
+    /// Runs an operation that must not be refused, and checks its result; `expected` is of plain arithmetic.
+    #[track_caller]
+    pub fn check(&self, operation: Operation, of: &[&Encrypted], more: More<'_>, expected: Vec<f64>) -> Encrypted {
+        let ciphertexts: Vec<&Ciphertext> = of.iter().map(|encrypted| &encrypted.ciphertext).collect();
+        let ciphertext = self.run(operation, &ciphertexts, more).unwrap_or_else(|why| panic!("{operation:?}: {why}"));
+        let result = Encrypted { ciphertext, expected };
+        self.check_precision(&result, operation.name());
+        result
+    }
+
+    /// The error of every slot is below what was predicted, and the prediction no more careful than by some bits.
+    #[track_caller]
+    pub fn check_precision(&self, encrypted: &Encrypted, what: &str) {
+        let Decrypted { values, error_bound, .. } = self.secret.decrypt(&encrypted.ciphertext);
+        let errors = values.iter().zip(&encrypted.expected).map(|(found, expected)| (found - expected).abs());
+        let error = errors.fold(0.0, f64::max);
+        let n = self.params().n();
+        assert!(error < error_bound, "{what} at {n}: an error of {error}, predicted {error_bound}");
+        let careful = (error_bound / error).log2();
+        assert!(careful < CAREFUL_BITS, "{what} at {n}: the prediction is {careful:.1} bits too careful");
+    }
+}
+
+/// Bits by which a prediction may be too careful: it counts 22 deviations, takes errors of operands for dependent, and numbers for as
+/// large as their bound.
+const CAREFUL_BITS: f64 = 16.0;
+
+/// Numbers within 1 that look random.
+pub fn numbers(count: usize, seed: u64) -> Vec<f64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
