@@ -7,6 +7,7 @@ use control::caller::{Plan, Role};
 use serde_json::{Value, json};
 use tests::TestServer;
 use tests::http::Request;
+use tests::s3::S3;
 
 use crate::client::{OCTETS, bytes};
 use crate::encryption_keys::objects;
@@ -451,4 +452,32 @@ async fn keys_and_ciphertexts_are_computed_with_after_a_restart() {
     let numbers = Numbers { server: &server, key, key_id, secret };
     let told = numbers.compute("rotate", &[&a], json!({"rotation_steps": 1})).await.ok(200);
     assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &A[1..]);
+}
+
+#[tokio::test]
+async fn another_node_of_the_database_computes_with_a_bucket_and_says_where_to_ask_without() {
+    let Some((one, other)) = TestServer::pair(|_| ()).await else { return };
+    let numbers = Numbers::new(&one).await;
+    let a = numbers.encrypted(&A).await;
+    let request = numbers.request("negate", &[&a], json!({})).key(&numbers.key);
+    let refused = other.send(request.clone()).await;
+    assert!(refused.header("retry-after").is_some());
+    refused.error(503, "SERVICE_UNAVAILABLE");
+    // the record of an operation is every node's
+    let told = numbers.compute("negate", &[&a], json!({})).await.ok(200);
+    let path = format!("{COMPUTE}/{}", told["op_id"].as_str().unwrap());
+    assert_eq!(other.send(Request::get(path).key(&numbers.key)).await.ok(200)["status"], "completed");
+
+    let Some(bucket) = S3::start() else { return };
+    let Some((one, other)) = TestServer::pair(|config| config.bucket = Some(bucket.config())).await else { return };
+    let numbers = Numbers::new(&one).await;
+    let a = numbers.encrypted(&A).await;
+    let request = numbers.request("negate", &[&a], json!({})).key(&numbers.key);
+    let told = other.send(request.clone()).await.ok(200);
+    assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &A.map(|number| -number));
+    // K15: a key that is deleted on one node is closed on the other
+    other.metric_becomes("ango_sessions", |sessions| sessions == 1.0).await;
+    numbers.send(Request::delete(format!("/api/v1/keys/{}", numbers.key_id))).await.ok(200);
+    other.send(request).await.error(404, "KEY_NOT_FOUND");
+    other.metric_becomes("ango_sessions", |sessions| sessions == 0.0).await;
 }

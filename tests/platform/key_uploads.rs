@@ -270,3 +270,49 @@ async fn an_upload_is_its_account_s_counts_as_a_key_and_ends_by_itself_or_by_its
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn a_large_key_that_comes_in_drops_takes_the_memory_of_a_few_rows() {
+    let server = TestServer::start().await;
+    let key = server.key(Role::Developer).await;
+    let numbers = NumbersKey::testing(16384, 40, 8, 1);
+    let (whole, row) = (numbers.evaluation_key(3), numbers.rows(0)[0].len());
+    assert!(whole.len() > 20 << 20, "{}", whole.len());
+    let upload = Upload::begin(&server, &key, &numbers).await;
+    let request = Request::new("PUT", format!("{}/eval-key", upload.path)).key(&key);
+    let request = request.header("Content-Type", OCTETS).header("Content-Length", &whole.len().to_string());
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(request.head().as_bytes()).await.unwrap();
+    let mut most = 0.0f64;
+    for (at, drop) in whole.chunks(10_007).enumerate() {
+        stream.write_all(drop).await.unwrap();
+        if at % 200 == 0 {
+            most = most.max(server.metric("ango_body_bytes").await);
+        }
+    }
+    let answer = Response::read(&mut stream).await;
+    assert_eq!(answer.ok(200)["eval_key_bytes"], whole.len());
+    assert!(most > 0.0 && most < 24.0 * row as f64, "{most} bytes for rows of {row}");
+}
+
+#[tokio::test]
+async fn many_uploads_at_once_become_as_many_keys() {
+    const UPLOADS_AT_ONCE: usize = 50;
+    let server = TestServer::start().await;
+    let key = server.key(Role::Developer).await;
+    let upload = async |fingerprint: usize| {
+        let numbers = NumbersKey::testing(64, 30, 2, 1 + fingerprint as u8);
+        let upload = Upload::begin(&server, &key, &numbers).await;
+        upload.public(numbers.public_key()).await.ok(200);
+        let whole = numbers.evaluation_key(2);
+        let middle = HEAD + numbers.rows(2)[0].len();
+        upload.part(&whole, 0, middle).await.ok(200);
+        upload.part(&whole, middle, whole.len()).await.ok(200);
+        upload.complete().await.ok(200)["key_id"].as_str().unwrap().to_owned()
+    };
+    let all = futures_util::future::join_all((0..UPLOADS_AT_ONCE).map(upload)).await;
+    let distinct: std::collections::HashSet<&String> = all.iter().collect();
+    assert_eq!(distinct.len(), UPLOADS_AT_ONCE);
+    let told = server.send(Request::get(format!("{KEYS}?limit=1")).key(&key)).await.ok(200);
+    assert_eq!(told["total_count"], UPLOADS_AT_ONCE);
+}
