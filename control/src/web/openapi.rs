@@ -480,7 +480,7 @@ mod tests {
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
-        // four of users, ten of encryption keys, four of ciphertexts
-        assert_eq!(operations_seen, 53);
+        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers
+        assert_eq!(operations_seen, 59);
     }
 }
