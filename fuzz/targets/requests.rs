@@ -1,11 +1,11 @@
-//! Any body at the gate-session endpoints of a running node, over HTTP: an answer of the specification, never a 500 or
+//! Any body at the gate-session endpoints and at those of operations on numbers of a running node, over HTTP: an answer of the specification, never a 500 or
 //! a panic, and the same answer whether the body comes whole or in pieces.
 //!
 //! So are any headers and any cursor: `Authorization`, `Idempotency-Key`, `X-Forwarded-For` and the query, with zero bytes
 //! between them.
 //!
 //! The first byte chooses the endpoint, the second the size of the pieces. In the body `$S` stands for a session that
-//! is open and `$C` for a ciphertext of it; where bare words are taken, the first zero byte ends their head.
+//! is open and `$C` for a ciphertext of it, `$E` for an encryption key and `$N` for a ciphertext of numbers under it; where bare words are taken, the first zero byte ends their head.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use api::octets;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use client::ckks::{Encryptor, container};
 use client::{SecretKey, bundle};
 use control::admin;
 use control::app::{App, Running};
@@ -33,30 +34,35 @@ use tokio::time::timeout;
 
 const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
+/// Of bodies, and one of heads.
+const ENDPOINTS: u8 = 12;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 fuzz_target!(|bytes: &[u8]| {
     let [endpoint, piece, body @ ..] = bytes else { return };
-    if endpoint % 10 == 9 {
+    if endpoint % ENDPOINTS == 9 {
         static OF_HEADS: OnceLock<Node> = OnceLock::new();
         return OF_HEADS.get_or_init(Node::start).heads(body);
     }
     static OF_BODIES: OnceLock<Node> = OnceLock::new();
     let node = OF_BODIES.get_or_init(Node::start);
     let session = &node.session;
-    let (path, content_type) = match endpoint % 10 {
-        0 => ("gate".to_owned(), JSON),
-        1 => ("batch".to_owned(), JSON),
-        2 => ("eval-session".to_owned(), JSON),
-        3 => ("eval-session".to_owned(), OCTETS),
-        4 => (format!("session/{session}/encrypt"), JSON),
-        5 => (format!("session/{session}/decrypt"), JSON),
-        6 => ("circuits".to_owned(), JSON),
-        7 => ("circuits".to_owned(), OCTETS),
-        _ => ("batch".to_owned(), OCTETS),
+    let (path, content_type) = match endpoint % ENDPOINTS {
+        0 => ("tfhe/gate".to_owned(), JSON),
+        1 => ("tfhe/batch".to_owned(), JSON),
+        2 => ("tfhe/eval-session".to_owned(), JSON),
+        3 => ("tfhe/eval-session".to_owned(), OCTETS),
+        4 => (format!("tfhe/session/{session}/encrypt"), JSON),
+        5 => (format!("tfhe/session/{session}/decrypt"), JSON),
+        6 => ("tfhe/circuits".to_owned(), JSON),
+        7 => ("tfhe/circuits".to_owned(), OCTETS),
+        10 => ("compute".to_owned(), JSON),
+        11 => ("keys/upload".to_owned(), JSON),
+        _ => ("tfhe/batch".to_owned(), OCTETS),
     };
     let body = replaced(&replaced(body, b"$S", session.as_bytes()), b"$C", node.ciphertext.as_bytes());
-    let body = if endpoint % 10 > 6 { framed(&body) } else { body };
+    let body = replaced(&replaced(&body, b"$E", node.key_id.as_bytes()), b"$N", node.numbers.as_bytes());
+    let body = if [7, 8].contains(&(endpoint % ENDPOINTS)) { framed(&body) } else { body };
     let whole = node.post(&path, content_type, &body, body.len());
     let pieces = node.post(&path, content_type, &body, usize::from(*piece) + 1);
     assert_eq!(outcome(&whole), outcome(&pieces));
@@ -99,6 +105,9 @@ struct Node {
     api_key: String,
     session: String,
     ciphertext: String,
+    key_id: String,
+    /// The id of a ciphertext under that key.
+    numbers: String,
     /// Kept: the node ends with the process.
     _running: Running,
     _folder: TempDir,
@@ -124,13 +133,28 @@ impl Node {
             api_key,
             session: String::new(),
             ciphertext: STANDARD.encode(&bundle::encrypt(&secret, &[true])[0]),
+            key_id: String::new(),
+            numbers: String::new(),
             _running: running,
             _folder: folder,
         };
         let key = write_evaluation_key(&secret.evaluation_key());
-        let (status, answer) = node.post("eval-session", OCTETS, &key, key.len());
+        let (status, answer) = node.post("tfhe/eval-session", OCTETS, &key, key.len());
         assert_eq!(status, 201, "{answer}");
         node.session = answer["session_id"].as_str().expect("a session").to_owned();
+        let params = br#"{"params":{"poly_degree":64,"scale_bits":40,"max_depth":3}}"#;
+        let (status, answer) = node.post("keys/generate", JSON, params, params.len());
+        assert_eq!(status, 200, "{answer}");
+        node.key_id = answer["key_id"].as_str().expect("a key").to_owned();
+        let public_key = STANDARD.decode(answer["public_key"].as_str().expect("a public key")).expect("base64");
+        let public_key = container::read_public_key(&public_key).expect("a public key");
+        let (params, fingerprint) = (public_key.params.clone(), public_key.fingerprint);
+        let numbers = Encryptor::new(public_key).encrypt(&[0.5; 32], 1.0).expect("numbers within 1");
+        let numbers = container::write_ciphertext(&numbers, &params, fingerprint);
+        let path = format!("ciphertexts?key_id={}", node.key_id);
+        let (status, answer) = node.post(&path, OCTETS, &numbers, numbers.len());
+        assert_eq!(status, 201, "{answer}");
+        node.numbers = answer["ciphertext_id"].as_str().expect("an id").to_owned();
         node
     }
 
@@ -176,7 +200,7 @@ impl Node {
             false => format!("Content-Length: {}", body.len()),
         };
         let mut request = format!(
-            "POST /api/v1/tfhe/{path} HTTP/1.1\r\nHost: fuzz\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+            "POST /api/v1/{path} HTTP/1.1\r\nHost: fuzz\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
              Content-Type: {content_type}\r\n{length}\r\n\r\n",
             self.api_key
         )

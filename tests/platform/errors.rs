@@ -85,6 +85,11 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         | Code::KeyNotFound
         | Code::InsufficientSecurity
         | Code::MismatchedKey
+        | Code::MismatchedLevel
+        | Code::NoiseBudgetExhausted
+        | Code::InvalidOperation
+        | Code::MissingPlainOperand
+        | Code::PolynomialTooLarge
         | Code::FeatureDisabled
         | Code::InvalidSessionToken
         | Code::InvalidCredentials
@@ -99,12 +104,6 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         | Code::BillingPortalDisabled
         | Code::AccountSuspended
         | Code::InvalidSignature => return Later,
-        // arithmetic
-        Code::MismatchedLevel
-        | Code::NoiseBudgetExhausted
-        | Code::InvalidOperation
-        | Code::MissingPlainOperand
-        | Code::PolynomialTooLarge => return Later,
         // webhooks
         Code::WebhookNotFound
         | Code::DeliveryNotFound
