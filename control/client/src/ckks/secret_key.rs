@@ -151,7 +151,7 @@ impl SecretKey {
         let params = self.params();
         let head = container::write_key_head(params, self.fingerprint, parts);
         // a part's secrets are prepared when its first row is asked for
-        let rows = parts.to_vec().into_iter().flat_map(|(kind, level)| self.part(kind, level));
+        let rows = parts.iter().flat_map(|&(kind, level)| self.part(kind, level));
         std::iter::once(head).chain(rows.map(move |row| container::write_row(params, &row)))
     }
 
