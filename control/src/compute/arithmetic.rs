@@ -131,9 +131,8 @@ pub async fn run(
     Json { value: request, .. }: Json<ComputeRequest>,
 ) -> Result<Response, ApiError> {
     let Some(name) = &request.operation else {
-        return Err(
-            ApiError::new(Code::ValidationError, "the body must name the operation").at("operation", "required")
-        );
+        let message = "the body must name the operation";
+        return Err(ApiError::new(Code::InvalidOperation, message).at("operation", "required"));
     };
     let operation = named(name)?;
     begin((compute, web), caller, claim, deadline, &headers, (operation, request)).await
