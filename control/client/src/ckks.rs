@@ -5,6 +5,7 @@
 
 mod context;
 mod key_rows;
+mod parts;
 mod public_key;
 mod record;
 mod secret_key;
@@ -12,7 +13,8 @@ mod sparse_secret;
 #[cfg(test)]
 mod tests;
 
-pub use key_rows::{KeyRows, evaluation_key_parts, matrix_product_parts, power_of_two_steps, rotations};
+pub use key_rows::{KeyRows, evaluation_key_parts, power_of_two_steps, rotations};
+pub use parts::matrix_product_parts;
 pub use public_key::Encryptor;
 pub use record::Flooding;
 pub use secret_key::{Decrypted, SecretKey};

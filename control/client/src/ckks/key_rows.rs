@@ -1,7 +1,7 @@
 //! Rows of an evaluation key (docs/wire-format.md 17), made one at a time: a whole key may be gigabytes.
 
 use chacha20::ChaCha20Rng;
-use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, bootstrap, ciphertext, matmul, rotation};
+use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, bootstrap, ciphertext, rotation};
 use kernels::modular::Modulus;
 use kernels::xof;
 use zeroize::Zeroizing;
@@ -122,14 +122,6 @@ pub fn evaluation_key_parts(params: &Params) -> Vec<(PartKind, usize)> {
         }
     }
     parts
-}
-
-/// The parts for those rotations of a matrix product (readings C10) that are no powers of two, at the level of each. Without them a
-/// product composes each of several others and takes about three times as long.
-pub fn matrix_product_parts(params: &Params) -> Vec<(PartKind, usize)> {
-    let special = matmul::rotations(params.slots()).into_iter().filter(|(steps, _)| !(*steps as u64).is_power_of_two());
-    let of = special.filter_map(|(steps, down)| Some((steps, params.level_max().checked_sub(down)?)));
-    of.flat_map(|(steps, level)| rotations(params, &[steps], level)).collect()
 }
 
 /// Rotations to the left of which every other is made: the powers of two below the number of slots. With the opposite ones too
