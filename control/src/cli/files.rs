@@ -51,7 +51,7 @@ fn create(path: &Path, bytes: &[u8], readers: FileReaders) -> std::io::Result<()
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     #[cfg(not(unix))]
-    let _ = access;
+    let _ = readers;
     let mut file = options.open(path)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| remove(path))
 }

@@ -11,22 +11,23 @@ use api::{CiphertextId, EncryptionKeyId};
 use kernels::ckks::{Params, container as numbers};
 use kernels::container::Error as ContainerError;
 use reqwest::Method;
-use reqwest::header::{ACCEPT, CONTENT_RANGE};
+use reqwest::header::{ACCEPT, CONTENT_RANGE, HeaderName};
 
 use super::{Ask, Body, Client, Error, read};
 
 const OCTET_STREAM: &str = "application/octet-stream";
 /// Bytes of an evaluation key that are sent as one part. A row more may be in it.
 const PART_BYTES: usize = 8 << 20;
-/// How often a part is sent whose answer does not come.
+/// How often a request is sent to which no answer comes.
 const ATTEMPTS: usize = 4;
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl Client {
     /// Uploads a public key and an evaluation key. `pieces`: the head of the evaluation key, then its rows, as
     /// [`crate::ckks::SecretKey::evaluation_key`] gives them; a part of them is in memory at a time. `progress` hears how many bytes
     /// the node has.
     ///
-    /// A part that gets no answer is sent again from where the node has it.
+    /// A part that gets no answer is sent again from where the node has it. An upload that fails is given up.
     ///
     /// # Errors
     /// [`Error::SecretKey`] for a secret key, which is not sent; [`Error::Settings`] when a piece cannot be read; as all requests.
@@ -35,17 +36,37 @@ impl Client {
         params: &Params,
         public_key: Vec<u8>,
         pieces: impl Iterator<Item = io::Result<Vec<u8>>>,
-        mut progress: impl FnMut(u64),
+        progress: impl FnMut(u64),
     ) -> Result<UploadedKey, Error> {
         if matches!(numbers::read_public_key(&public_key), Err(ContainerError::SecretKey)) {
             return Err(Error::SecretKey);
         }
         let request = CreateKeyUpload { scheme: None, params: named(params) };
         let begun: KeyUploadStatus = self.ask(Method::POST, "keys/uploads", Some(&request)).await.and_then(read)?;
-        let path = format!("keys/uploads/{}", begun.upload_id.as_str());
-        let body = Body { content_type: OCTET_STREAM, bytes: public_key.into() };
-        let public = format!("{path}/public-key");
-        self.send(Ask { method: Method::PUT, path: &public, headers: &[], body: Some(body) }).await?;
+        let upload = format!("keys/uploads/{}", begun.upload_id.as_str());
+        let key = async {
+            self.send_pair(&upload, public_key, pieces, progress).await?;
+            self.complete(&upload, begun.upload_id.as_str()).await
+        };
+        let key = key.await;
+        if key.is_err() {
+            // an open upload counts as a key of the plan until it ends; where it cannot be given up, an hour does it
+            let _ = self.ask::<()>(Method::DELETE, &upload, None).await;
+        }
+        key
+    }
+
+    /// Sends both keys of an upload.
+    async fn send_pair(
+        &self,
+        upload: &str,
+        public_key: Vec<u8>,
+        pieces: impl Iterator<Item = io::Result<Vec<u8>>>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let body = Some(Body { content_type: OCTET_STREAM, bytes: public_key.into() });
+        let path = format!("{upload}/public-key");
+        self.send(Ask { method: Method::PUT, path: &path, headers: &[], body }).await?;
         let (mut part, mut sent, mut is_head) = (Vec::new(), 0, true);
         for piece in pieces {
             let piece =
@@ -56,37 +77,60 @@ impl Client {
             }
             part.extend_from_slice(&piece);
             if part.len() >= PART_BYTES {
-                sent = self.send_part(&path, sent, std::mem::take(&mut part)).await?;
+                sent = self.send_part(upload, sent, std::mem::take(&mut part)).await?;
                 progress(sent);
             }
         }
         if !part.is_empty() {
-            progress(self.send_part(&path, sent, part).await?);
+            progress(self.send_part(upload, sent, part).await?);
         }
-        self.ask::<()>(Method::POST, &format!("{path}/complete"), None).await.and_then(read)
+        Ok(())
     }
 
     /// Sends a part of an evaluation key that begins at this byte; where the next one begins.
     async fn send_part(&self, upload: &str, begin: u64, part: Vec<u8>) -> Result<u64, Error> {
         let (path, end) = (format!("{upload}/eval-key"), begin + part.len() as u64);
         let bytes = bytes::Bytes::from(part);
-        let (mut from, mut attempt) = (begin, 1);
+        // requests without an answer since the last one that brought the upload further
+        let (mut from, mut unanswered) = (begin, 0);
         loop {
             let range = format!("bytes {from}-{}/*", end - 1);
             let body = Some(Body { content_type: OCTET_STREAM, bytes: bytes.slice((from - begin) as usize..) });
             let headers = &[(CONTENT_RANGE, range.as_str())];
             let error = match self.send(Ask { method: Method::PUT, path: &path, headers, body }).await {
                 Ok(_) => return Ok(end),
-                Err(Error::Transport(error)) if attempt < ATTEMPTS => Error::Transport(error),
+                Err(Error::Transport(error)) if unanswered + 1 < ATTEMPTS => {
+                    unanswered += 1;
+                    Error::Transport(error)
+                }
+                // the node still took rows of the request without an answer when it told how much has come
+                Err(error @ Error::Refused { status: 409, .. }) if unanswered > 0 => error,
                 Err(error) => return Err(error),
             };
-            // how much of it has come?
+            let is_conflict = matches!(error, Error::Refused { .. });
             let status: KeyUploadStatus = self.ask::<()>(Method::GET, upload, None).await.and_then(read)?;
-            (from, attempt) = match status.eval_key_bytes {
+            from = match status.eval_key_bytes {
                 come if come == end => return Ok(end),
-                come if (from..end).contains(&come) => (come, attempt + 1),
+                come if come == from && !is_conflict => from,
+                come if (from + 1..end).contains(&come) => {
+                    unanswered = 1;
+                    come
+                }
                 _ => return Err(error),
             };
+        }
+    }
+
+    /// Makes the upload a key. Asked again where no answer comes: its `Idempotency-Key` makes it have its effect once.
+    async fn complete(&self, upload: &str, idempotency_key: &str) -> Result<UploadedKey, Error> {
+        let path = format!("{upload}/complete");
+        let mut unanswered = 0;
+        loop {
+            let headers = &[(IDEMPOTENCY_KEY, idempotency_key)];
+            match self.send(Ask { method: Method::POST, path: &path, headers, body: None }).await {
+                Err(Error::Transport(_)) if unanswered + 1 < ATTEMPTS => unanswered += 1,
+                answer => return answer.and_then(read),
+            }
         }
     }
 
@@ -158,3 +202,6 @@ fn named(params: &Params) -> EncryptionParams {
         bootstrap: Some(literal.bootstrap),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,9 @@ const KEY: &str = "svc_test_0123456789abcdef0123456789abcdef";
 const ENVELOPE: &str = r#"{"error":{"code":"SESSION_EXPIRED","message":"the session has ended","request_id":"req_1",
     "documentation_url":"http://x/docs/errors/SESSION_EXPIRED"}}"#;
 
-/// Answers requests in turn with `answers` (status line and headers, body) and keeps what it was asked.
-async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<Mutex<Vec<String>>>) {
+/// Answers requests in turn with `answers` (status line and headers, body) and keeps what it was asked. Where there is no status line
+/// it hangs up.
+pub(super) async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -20,6 +21,9 @@ async fn node(answers: Vec<(&'static str, String)>) -> (Client, Arc<Mutex<Vec<St
             let (mut stream, _) = listener.accept().await.unwrap();
             let request = read_request(&mut stream).await;
             log.lock().unwrap().push(request);
+            if head.is_empty() {
+                continue;
+            }
             let answer =
                 format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
             // a client that refuses a long answer hangs up before its end
