@@ -18,7 +18,7 @@ use scratch::Pool;
 pub use switch::Decomposed;
 
 use super::params::Params;
-use crate::cpu::automorphism::{Permutation, swap_order};
+use crate::cpu::automorphism::swap_order;
 use crate::cpu::ntt::{NttTables, forward_all, inverse_all};
 use crate::cpu::simd::Isa;
 use crate::cpu::{for_each, pointwise};
@@ -233,7 +233,7 @@ impl Evaluator {
         let mut sums = self.pool.rows(out.len());
         let mut rows: Vec<&mut [u32]> = sums.chunks_exact_mut(n).collect();
         self.divide(&division, &switched, Some(switch::Addend::First(first)), &mut rows)?;
-        let permutation = Permutation::of(&self.tables[0], element);
+        let permutation = self.constants.permutation(&self.tables[0], element);
         let mut both: Vec<(&[u32], &mut [u32])> =
             sums.chunks_exact(n).zip(out.iter_mut().map(|row| &mut row[..])).collect();
         for_each(self.threads, &mut both, |(sum, out)| {

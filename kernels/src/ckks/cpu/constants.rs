@@ -1,10 +1,12 @@
-//! Constants of divisions and of digits, made when they are first needed.
+//! Constants of divisions, digits and automorphisms, made when they are first needed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::ckks::params::Params;
+use crate::cpu::automorphism::Permutation;
 use crate::cpu::base_convert::Conversion;
+use crate::cpu::ntt::NttTables;
 use crate::modular::Modulus;
 use crate::ring::Root;
 
@@ -17,7 +19,13 @@ pub(super) struct Constants {
     divisions: Mutex<HashMap<(usize, usize, bool), Arc<Division>>>,
     raise: OnceLock<Arc<Conversion>>,
     digits: Mutex<HashMap<LevelAndDigits, Arc<Vec<Digit>>>>,
+    /// By Galois element.
+    permutations: Mutex<HashMap<u32, Arc<Permutation>>>,
 }
+
+/// Permutations that are kept at most, 128 kB each at the largest degree: more than the rotations by powers of two in both
+/// directions.
+const PERMUTATIONS_MAX: usize = 64;
 
 /// A division of a polynomial by the product `g` of primes that it loses ([`crate::ckks::Chain::divided`]), rounded, after a multiplication by the product `e` of primes
 /// that it gains and by a whole number.
@@ -98,6 +106,15 @@ impl Constants {
         let digits = Arc::new(digits.collect::<Vec<_>>());
         made.insert((level, of_key.to_vec()), digits.clone());
         digits
+    }
+
+    /// The permutation of `X -> X^element`. To make it takes up to a fifteenth of a rotation.
+    pub(super) fn permutation(&self, tables: &NttTables, element: u32) -> Arc<Permutation> {
+        let mut made = self.permutations.lock().expect("no thread panics with the lock");
+        if made.len() >= PERMUTATIONS_MAX && !made.contains_key(&element) {
+            made.clear();
+        }
+        made.entry(element).or_insert_with(|| Arc::new(Permutation::of(tables, element))).clone()
     }
 }
 
