@@ -108,7 +108,7 @@ impl Constants {
         digits
     }
 
-    /// The permutation of `X -> X^element`. To make it takes up to a fifteenth of a rotation.
+    /// The permutation of `X -> X^element`.
     pub(super) fn permutation(&self, tables: &NttTables, element: u32) -> Arc<Permutation> {
         let mut made = self.permutations.lock().expect("no thread panics with the lock");
         if made.len() >= PERMUTATIONS_MAX && !made.contains_key(&element) {
