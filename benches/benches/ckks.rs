@@ -13,6 +13,7 @@ use kernels::ckks::{
     Arithmetic, KeyedSteps, Params, ParamsLiteral, PartKind, PartShape, PlannedSteps, SecurityLevel, SeededRow,
     polynomial, rotation,
 };
+use kernels::cpu::memory::Words;
 use kernels::cpu::ntt::{NttTables, forward_all, inverse_all};
 use kernels::cpu::{Cpu, Isa};
 use kernels::modular::Modulus;
@@ -92,8 +93,10 @@ fn operations(c: &mut Criterion) {
             let relinearization = part(&evaluator, &params, PartKind::Relinearization);
             let turn = part(&evaluator, &params, PartKind::Galois(rotation::element(n, 1)));
             let primes = &params.level(top).primes;
-            let rows = |seed: u32| -> Vec<Vec<u32>> {
-                primes.iter().chain(primes).map(|&at| words(n, seed + at as u32, params.primes()[at].q())).collect()
+            // in memory as the engine has them
+            let rows = |seed: u32| -> Vec<Words> {
+                let row = |&at: &usize| Words::copy_of(&words(n, seed + at as u32, params.primes()[at].q()));
+                primes.iter().chain(primes).map(row).collect::<Result<_, _>>().expect("memory")
             };
             let (a, b) = (rows(1), rows(2));
             let (a, b): (Vec<&[u32]>, Vec<&[u32]>) =

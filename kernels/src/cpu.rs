@@ -6,7 +6,7 @@ pub mod automorphism;
 pub mod base_convert;
 pub(crate) mod gadget;
 mod host_memory;
-pub(crate) mod memory;
+pub mod memory;
 pub mod mul_add;
 pub mod ntt;
 pub(crate) mod pointwise;

@@ -143,7 +143,7 @@ impl Evaluator {
     ) -> Result<()> {
         let (primes, n) = (&self.params.level(level).primes, self.params.n());
         let count = primes.len();
-        let mut products = self.pool.rows(3 * count);
+        let mut products = self.pool.rows(3 * count)?;
         let mut rows: Vec<&mut [u32]> = products.chunks_exact_mut(n).collect();
         let mut of_primes: Vec<(usize, [&mut [u32]; 3])> = Vec::with_capacity(count);
         let mut last = rows.split_off(2 * count).into_iter();
@@ -176,7 +176,7 @@ impl Evaluator {
         let conversion = self.constants.raise(params);
         let mut sources = Vec::new();
         for polynomial in a.chunks_exact(bottom.len()) {
-            let mut rows = self.pool.rows(bottom.len() + 1);
+            let mut rows = self.pool.rows(bottom.len() + 1)?;
             for ((&prime, source), row) in bottom.iter().zip(polynomial).zip(rows.chunks_exact_mut(n)) {
                 row.copy_from_slice(source);
                 inverse_all(&self.tables[prime], row);
@@ -230,7 +230,7 @@ impl Evaluator {
         let switched = self.key_product(level, key, decomposed, second)?;
         let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
         let division = self.constants.division(&self.params, level, level, true, 1);
-        let mut sums = self.pool.rows(out.len());
+        let mut sums = self.pool.rows(out.len())?;
         let mut rows: Vec<&mut [u32]> = sums.chunks_exact_mut(n).collect();
         self.divide(&division, &switched, Some(switch::Addend::First(first)), &mut rows)?;
         let permutation = self.constants.permutation(&self.tables[0], element);

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use crate::cpu::ahead::Ahead;
+use crate::cpu::memory::Words;
 use crate::cpu::simd::{Isa, Simd};
 use crate::ring::{Ring, Root};
 
@@ -22,8 +23,8 @@ pub struct NttTables {
     isa: Isa,
     ring: Arc<Ring>,
     /// For the last stages, for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
-    lane_roots: Vec<u32>,
-    lane_inverse_roots: Vec<u32>,
+    lane_roots: Words,
+    lane_inverse_roots: Words,
 }
 
 impl NttTables {
@@ -62,7 +63,7 @@ impl NttTables {
     }
 }
 
-fn lane_roots(roots: &[Root], lanes: usize) -> Vec<u32> {
+fn lane_roots(roots: &[Root], lanes: usize) -> Words {
     let vectors = roots.len() / lanes;
     let mut out = Vec::with_capacity(2 * vectors * lanes);
     for first in (0..vectors).step_by(lanes) {
@@ -74,7 +75,8 @@ fn lane_roots(roots: &[Root], lanes: usize) -> Vec<u32> {
             }
         }
     }
-    out
+    // a vector that lies across two cache lines takes twice as long to load
+    Words::copy_of(&out).expect("memory for tables")
 }
 
 /// `x w mod q` in `[0, 2q)`, any `x`; Shoup's product with the companion of `w`.
@@ -427,6 +429,11 @@ unsafe fn forward_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
 }
 
 #[inline(always)]
+unsafe fn forward_row_ahead<S: Simd>(tables: &NttTables, row: &mut [u32], words: &[u32]) {
+    unsafe { S::ntt_forward(tables, row, &mut ahead_of::<S>(words, 1, row.len())) };
+}
+
+#[inline(always)]
 unsafe fn inverse_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
         unsafe { S::ntt_inverse(tables, row) };
@@ -435,6 +442,9 @@ unsafe fn inverse_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
 
 crate::cpu::simd::dispatch! {
     fn dispatch_forward = forward_rows(tables: &NttTables, rows: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_forward_ahead = forward_row_ahead(tables: &NttTables, row: &mut [u32], words: &[u32])
 }
 crate::cpu::simd::dispatch! {
     fn dispatch_inverse = inverse_rows(tables: &NttTables, rows: &mut [u32])
@@ -447,6 +457,15 @@ crate::cpu::simd::dispatch! {
 pub fn forward_all(tables: &NttTables, rows: &mut [u32]) {
     assert!(rows.len().is_multiple_of(tables.polynomial_size()), "whole rows");
     dispatch_forward(tables.isa, tables, rows);
+}
+
+/// `forward` of one row of `N` words, while `words`, which are read soon, are called into the cache.
+///
+/// # Panics
+/// When the row has another length.
+pub(crate) fn forward_ahead(tables: &NttTables, row: &mut [u32], words: &[u32]) {
+    assert_eq!(row.len(), tables.polynomial_size(), "a row");
+    dispatch_forward_ahead(tables.isa, tables, row, words);
 }
 
 /// `inverse` over `[rows][N]` words; the result is `N` times the coefficients.

@@ -1,19 +1,23 @@
 //! Rows for intermediate results, used again: making them anew would clear as many bytes as an operation computes.
 
 use std::ops::{Deref, DerefMut};
-
 use std::sync::Mutex;
+
+use crate::cpu::memory::Words;
+use crate::error::Result;
 
 /// Free buffers, the largest last.
 pub(super) struct Pool {
     polynomial_size: usize,
-    free: Mutex<Vec<Vec<u32>>>,
+    free: Mutex<Vec<Words>>,
 }
 
-/// Some rows; their words are whatever the last user left. Public values only: nothing here is overwritten.
+/// Some rows, aligned to cache lines; their words are whatever the last user left. Public values only: nothing is overwritten between
+/// users.
 pub(super) struct Buffer<'a> {
     pool: &'a Pool,
-    words: Vec<u32>,
+    /// `None` only while it is dropped.
+    words: Option<Words>,
     len: usize,
 }
 
@@ -26,37 +30,40 @@ impl Pool {
     }
 
     /// So many rows.
-    pub(super) fn rows(&self, rows: usize) -> Buffer<'_> {
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub(super) fn rows(&self, rows: usize) -> Result<Buffer<'_>> {
         let len = rows * self.polynomial_size;
         let mut free = self.free.lock().expect("no thread panics with the lock");
-        // the smallest that is large enough, or the largest
-        let at = free.partition_point(|buffer| buffer.len() < len).min(free.len().saturating_sub(1));
-        let mut words = if free.is_empty() { Vec::new() } else { free.remove(at) };
-        drop(free);
-        if words.len() < len {
-            words.resize(len, 0);
+        let at = free.partition_point(|buffer| buffer.len() < len);
+        let found = (at < free.len()).then(|| free.remove(at));
+        if found.is_none() && free.len() >= KEPT_MAX {
+            // all are too small: the new one takes the place of the smallest
+            free.remove(0);
         }
-        Buffer { pool: self, words, len }
+        drop(free);
+        let words = found.map_or_else(|| Words::zeroed(len), Ok)?;
+        Ok(Buffer { pool: self, words: Some(words), len })
     }
 }
 
 impl Deref for Buffer<'_> {
     type Target = [u32];
     fn deref(&self) -> &[u32] {
-        &self.words[..self.len]
+        &self.words.as_deref().expect("it is not dropped yet")[..self.len]
     }
 }
 
 impl DerefMut for Buffer<'_> {
     fn deref_mut(&mut self) -> &mut [u32] {
-        &mut self.words[..self.len]
+        &mut self.words.as_deref_mut().expect("it is not dropped yet")[..self.len]
     }
 }
 
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
-        let words = std::mem::take(&mut self.words);
-        let Ok(mut free) = self.pool.free.lock() else { return };
+        let (Some(words), Ok(mut free)) = (self.words.take(), self.pool.free.lock()) else { return };
         if free.len() < KEPT_MAX {
             let at = free.partition_point(|buffer| buffer.len() < words.len());
             free.insert(at, words);

@@ -6,7 +6,7 @@ use super::constants::{Digit, Division};
 use super::key::LoadedPart;
 use super::scratch::Buffer;
 use super::{Evaluator, Rows, RowsMut};
-use crate::cpu::ntt::{forward_all, inverse_all};
+use crate::cpu::ntt::{forward_ahead, forward_all, inverse_all};
 use crate::cpu::{for_each, gadget, pointwise};
 use crate::error::Result;
 
@@ -30,8 +30,11 @@ impl Evaluator {
     pub fn decompose(&self, level: usize, key: &LoadedPart, x: Rows<'_>) -> Result<Decomposed<'_>> {
         let n = self.params.n();
         let digits = self.constants.digits(&self.params, level, &key.digits);
-        let mut rows: Vec<(&Digit, Buffer<'_>)> =
-            digits.iter().map(|digit| (digit, self.pool.rows(digit.sources.len() + 1))).collect();
+        let room = |digit| -> Result<(&Digit, Buffer<'_>)> {
+            let digit: &Digit = digit;
+            Ok((digit, self.pool.rows(digit.sources.len() + 1)?))
+        };
+        let mut rows = digits.iter().map(room).collect::<Result<Vec<_>>>()?;
         let primes = &self.params.level(level).primes;
         for_each(self.threads, &mut rows, |(digit, rows)| {
             for (&at, row) in digit.sources.iter().zip(rows.chunks_exact_mut(n)) {
@@ -58,19 +61,22 @@ impl Evaluator {
         let of_level = &self.params.level(level).primes;
         let primes: Vec<usize> =
             of_level.iter().copied().chain(chain.ciphertext_primes()..chain.primes.len()).collect();
-        let mut out = self.pool.rows(2 * primes.len());
+        let mut out = self.pool.rows(2 * primes.len())?;
         let (first, second) = out.split_at_mut(primes.len() * n);
         let mut targets: Vec<(usize, [&mut [u32]; 2])> =
             first.chunks_exact_mut(n).zip(second.chunks_exact_mut(n)).map(|(b, a)| [b, a]).enumerate().collect();
         for_each(self.threads, &mut targets, |(target, [b, a])| {
             let prime = primes[*target];
-            let mut converted = self.pool.rows(decomposed.digits.len());
-            for ((digit, rows), out) in
-                decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(n))
+            let mut converted = self.pool.rows(decomposed.digits.len())?;
+            // memory is slower than the transforms: the key comes while they compute
+            let of_prime = key.of_prime(prime);
+            let ahead = of_prime.chunks(of_prime.len().div_ceil(decomposed.digits.len()));
+            for (((digit, rows), out), ahead) in
+                decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(n)).zip(ahead)
             {
                 if let Some(place) = digit.targets[*target] {
                     digit.conversion.convert(self.isa, rows, place, out);
-                    forward_all(&self.tables[prime], out);
+                    forward_ahead(&self.tables[prime], out, ahead);
                 }
             }
             let row = |(digit, row)| -> (usize, &[u32]) {
@@ -80,7 +86,7 @@ impl Evaluator {
             };
             let digits: Vec<(usize, &[u32])> =
                 decomposed.digits.iter().zip(converted.chunks_exact(n)).map(row).collect();
-            gadget::product(self.isa, self.params.primes()[prime], &digits, key.of_prime(prime), [b, a]);
+            gadget::product(self.isa, self.params.primes()[prime], &digits, of_prime, [b, a]);
             Ok(())
         })?;
         drop(targets);
@@ -108,7 +114,8 @@ impl Evaluator {
         if division.lost.is_empty() {
             return self.multiply_by_factor(division, x, out);
         }
-        let mut lost: Vec<Buffer<'_>> = (0..x.len() / from).map(|_| self.pool.rows(division.lost.len() + 1)).collect();
+        let rows = |_| self.pool.rows(division.lost.len() + 1);
+        let mut lost: Vec<Buffer<'_>> = (0..x.len() / from).map(rows).collect::<Result<_>>()?;
         for (polynomial, rows) in lost.iter_mut().enumerate() {
             let mut places: Vec<(usize, &mut [u32])> =
                 rows.chunks_exact_mut(n).take(division.lost.len()).enumerate().collect();
@@ -132,7 +139,7 @@ impl Evaluator {
             let (polynomial, target) = (*at / to, *at % to);
             let remaining = &division.to[target];
             let modulus = self.params.primes()[remaining.prime];
-            let mut quotient = self.pool.rows(1);
+            let mut quotient = self.pool.rows(1)?;
             division.conversion.convert(self.isa, &lost[polynomial], target, &mut quotient);
             forward_all(&self.tables[remaining.prime], &mut quotient);
             match remaining.at {
