@@ -22,6 +22,7 @@ use crate::access::passwords::Passwords;
 use crate::access::session_token::{Issuer, SessionTokens};
 use crate::access::trials::Trials;
 use crate::access::{Access, users};
+use crate::billing::ledger::Ledger;
 use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
@@ -119,7 +120,6 @@ impl App {
         let node_id = data_dir.node_id()?;
         // this node's requests of an earlier process are gone
         store.release_claims_of(&node_id).await?;
-        store.give_back_lost_trial_operations(&node_id).await?;
         let database_id = store.database_id().await?;
         if let Some(bucket) = &config.bucket {
             match blobs::claim(bucket, &database_id).await {
@@ -170,6 +170,10 @@ impl App {
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
 
         let (in_flight, unfinished) = (InFlight::new(), InFlight::new());
+        let rate = config.billing.usd_jpy;
+        let ledger = Ledger::new(store.clone(), sessions.node_id.clone(), rate, clock.clone(), unfinished.clone());
+        let ledger = Arc::new(ledger);
+        ledger.give_back_lost().await?;
         let limits = Limits::new(clock.clone(), config.plan_limits, store.clone(), &secrets, cache_store.clone());
         let web = Arc::new(Web {
             clock: clock.clone(),
@@ -194,7 +198,7 @@ impl App {
             session_tokens: SessionTokens::new(store.clone(), issuer, config.believed_for),
             passwords: Passwords::new(telemetry.clone()),
             limits: Arc::new(limits),
-            trials: Arc::new(Trials::new(store.clone(), unfinished.clone())),
+            trials: Arc::new(Trials::new(store.clone())),
             token_pepper: users::token_pepper(&secrets),
             refresh_seal: Seal::new(&secrets.key(Purpose::RefreshTokens)),
             cache_store,
@@ -204,7 +208,7 @@ impl App {
             vault: Arc::new(vault),
             open_keys: OpenKeys::new(),
             operations: RunningOperations::default(),
-            billing: config.billing,
+            ledger,
             allow_sk_in_response: config.allow_sk_in_response,
             clock,
             store,

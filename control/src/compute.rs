@@ -24,7 +24,7 @@ use store::Store;
 use self::engine::{Engine, GATES_MAX, KeyStore, PORT_BITS_MAX, memory_bytes};
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
-use crate::billing::units::BillingConfig;
+use crate::billing::ledger::Ledger;
 use crate::clock::Clock;
 use crate::in_flight::InFlight;
 use crate::parsers::{megabytes, megabytes_or_auto, number, seconds};
@@ -107,7 +107,7 @@ pub struct Compute {
     pub(crate) open_keys: OpenKeys,
     /// Operations on numbers in progress.
     pub(crate) operations: RunningOperations,
-    pub(crate) billing: BillingConfig,
+    pub(crate) ledger: Arc<Ledger>,
     /// Whether a generated secret key is in the answer (readings K9).
     pub(crate) allow_sk_in_response: bool,
     pub(crate) limits: Arc<Limits>,

@@ -2,7 +2,7 @@
 
 use api::{
     AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
-    UploadId, UsageId, UserId,
+    TransferId, UploadId, UsageId, UserId,
 };
 
 use zeroize::Zeroizing;
@@ -56,6 +56,11 @@ pub fn request(now: Timestamp) -> RequestId {
 /// A new usage row's id.
 pub fn usage(now: Timestamp) -> UsageId {
     UsageId::from_bits(time_ordered(now))
+}
+
+/// A new transfer's id.
+pub fn transfer(now: Timestamp) -> TransferId {
+    TransferId::from_bits(time_ordered(now))
 }
 
 /// A new circuit run's id.

@@ -137,7 +137,16 @@ async fn a18_a_rotated_trial_key_keeps_its_end_and_its_count() {
     let old = server.key(Role::Trial).await;
     let store = server.running().store();
     let account = store.api_keys().await.unwrap()[0].account_id.clone();
-    assert!(store.take_trial_operations(&account, 7, 10).await.unwrap());
+    let reservation = NewReservation {
+        transfer_id: "t_1".to_owned(),
+        account_id: account.clone(),
+        node_id: "node_1".to_owned(),
+        month: 1,
+        usd_milli_jpy: 1000,
+        created_at: 5,
+        wanted: Wanted::TrialOperations { count: 7, max: 10 },
+    };
+    assert!(matches!(store.reserve(reservation).await.unwrap(), Reserved::Made(_)));
     let before = store.trial(&account).await.unwrap().unwrap();
     server.clock.advance(HOUR / 6);
     let rotated = server.send(rotate(&old)).await.ok(200);

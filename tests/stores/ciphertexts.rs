@@ -75,6 +75,7 @@ fn completed(op_id: &str, result: NewCiphertext) -> Unit {
         ciphertext: Some(result),
         arithmetic_charge: Some(ArithmeticUsage {
             usage_id: format!("use_{op_id}"),
+            transfer_id: None,
             account_id: "acct_1".to_owned(),
             key_id: "key_1".to_owned(),
             environment: Environment::Test,

@@ -12,8 +12,8 @@ use super::*;
 /// What a caller asks for.
 #[derive(Clone, Debug)]
 enum Asked {
-    Take(String, i64),
-    GiveBack(String, i64),
+    GiveBack(String, String),
+    Reserve(NewReservation),
     Submit(Box<Unit>),
     Claim(NewClaim),
     Release([u8; 32], [u8; 16]),
@@ -25,12 +25,13 @@ impl Asked {
         let kind = |error: Error| match error {
             Error::ClaimLost => "claim lost",
             Error::OperationEnded => "ended",
+            Error::ReservationLost => "lost",
             _ => "refused",
         };
         let of = |result: Result<()>| result.map_or_else(kind, |()| "done").to_owned();
         match self {
-            Asked::Take(account, count) => store.take_trial_operations(&account, count, 10).await.unwrap().to_string(),
-            Asked::GiveBack(account, count) => of(store.give_back_trial_operations(&account, count).await),
+            Asked::GiveBack(transfer, account) => of(store.void_reservation(&transfer, &account, 20).await),
+            Asked::Reserve(reservation) => format!("{:?}", store.reserve(reservation).await.unwrap()),
             Asked::Submit(unit) => of(store.submit(*unit).await),
             Asked::Claim(claim) => match store.claim(claim).await {
                 Ok(claimed) => format!("{claimed:?}"),
@@ -61,7 +62,7 @@ async fn one_after_another(store: &Store, asked: Vec<Asked>) -> Vec<String> {
     answers
 }
 
-/// Two trials of ten operations, with three sessions.
+/// Two trials of ten operations, with three sessions, and a cap on what one of them spends.
 async fn furnish(store: &Store) {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
         let (role, environment, expires_at) = (Role::Trial, Environment::Trial, Some(1000));
@@ -73,6 +74,8 @@ async fn furnish(store: &Store) {
     for n in 1..=3 {
         open(store, &session(&[n; 32], "acct_1")).await;
     }
+    let budget = Budget { cap_nano_usd: 20_000_000, ..budget("acct_1") };
+    store.write(async |tx| tx.set_budget(&budget).await).await.unwrap();
 }
 
 /// All that can be seen of what was done.
@@ -84,22 +87,36 @@ async fn seen(store: &Store) -> String {
     }
     for account in ["acct_1", "acct_2"] {
         seen += &format!(" {}", store.trial(account).await.unwrap().unwrap().operations_used);
+        seen += &format!(" {:?}", store.used_in_month(account, 1).await.unwrap());
     }
+    let audit = store.audit_ledger().await.unwrap();
+    assert_eq!(audit.findings, []);
+    seen += &format!(" {audit:?}");
     for n in 0..12 {
         seen += &format!(" {:?}", store.circuit_operation("acct_1", &format!("op_{n}")).await.unwrap());
     }
     seen
 }
 
-struct Dice(ChaCha8Rng);
+struct Dice {
+    random: ChaCha8Rng,
+    /// Transfers that were asked for, with who pays.
+    transfers: Vec<(String, String)>,
+}
 
 impl Dice {
     fn below(&mut self, count: u32) -> u8 {
-        (self.0.next_u32() % count) as u8
+        (self.random.next_u32() % count) as u8
     }
 
     fn one_in(&mut self, count: u32) -> bool {
         self.below(count) == 0
+    }
+
+    /// One of the last transfers.
+    fn transfer(&mut self) -> Option<(String, String)> {
+        let back = usize::from(self.below(8));
+        self.transfers.iter().rev().nth(back).cloned()
     }
 
     fn kept(&mut self, now: i64) -> KeptAnswer {
@@ -110,15 +127,41 @@ impl Dice {
     /// Operations and units; some fail: for want of a session, of a claim, or because they were done before.
     fn effects(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
-        for _ in 0..self.below(5) {
-            let (account, count) = (format!("acct_{}", 1 + self.below(2)), i64::from(1 + self.below(4)));
-            asked.push(if self.one_in(3) { Asked::GiveBack(account, count) } else { Asked::Take(account, count) });
+        for _ in 0..self.below(3) {
+            asked.extend(self.transfer().map(|(transfer, account)| Asked::GiveBack(transfer, account)));
+        }
+        for at in 0..self.below(6) {
+            let (transfer_id, account_id) = (format!("t_{now}_{at}"), format!("acct_{}", 1 + self.below(2)));
+            let wanted = match self.below(3) {
+                0 => Wanted::TrialOperations { count: i64::from(1 + self.below(4)), max: 10 },
+                1 => Wanted::MilliYen(i64::from(self.below(9)) * 100),
+                _ => Wanted::Fcu {
+                    fcu: i64::from(self.below(30)),
+                    allowance: Some(200),
+                    beyond: if self.one_in(2) { BeyondAllowance::Refused } else { BeyondAllowance::Charged(2_000) },
+                },
+            };
+            self.transfers.push((transfer_id.clone(), account_id.clone()));
+            let usd_milli_jpy = 150_000 + i64::from(self.below(2));
+            asked.push(Asked::Reserve(NewReservation {
+                usd_milli_jpy,
+                ..reservation(&transfer_id, &account_id, wanted)
+            }));
         }
         let all_fine = self.one_in(2);
         for at in 0..self.below(20) {
             let digest = [1 + self.below(if all_fine { 3 } else { 4 }); 32];
             let id = if all_fine { format!("use_{now}_{at}") } else { format!("use_{}", self.below(200)) };
             let mut unit = charge(usage(&id, &digest));
+            if self.one_in(2)
+                && let Some((transfer_id, account_id)) = self.transfer()
+            {
+                unit.posting = Some(Posting { transfer_id, account_id, at: now });
+            }
+            if self.one_in(2) {
+                let operations = vec![("gate_and".to_owned(), 1), (format!("op_{}", self.below(3)), 2)];
+                unit.counts = Some(OperationCounts { account_id: "acct_1".to_owned(), month: 1, operations });
+            }
             if !all_fine && self.one_in(2) {
                 unit.keep = Some(self.kept(now));
             }
@@ -154,7 +197,7 @@ async fn groups_do_what_is_done_one_after_another(kind: Kind) {
     };
     furnish(&grouped).await;
     furnish(&single).await;
-    let mut dice = Dice(ChaCha8Rng::seed_from_u64(7));
+    let mut dice = Dice { random: ChaCha8Rng::seed_from_u64(7), transfers: Vec::new() };
     for now in 0..60 {
         for asked in [dice.claims(now), dice.effects(now)] {
             let expected = one_after_another(&single, asked.clone()).await;

@@ -28,6 +28,7 @@ mod ciphertexts;
 mod encryption_keys;
 mod groups;
 mod kept_answers;
+mod ledger;
 mod limits;
 mod pages;
 mod trials;
@@ -85,6 +86,11 @@ fn charge(usage: GateUsage) -> Unit {
     Unit { charge: Some(usage), ..Unit::default() }
 }
 
+fn posting(transfer_id: &str, account_id: &str) -> Unit {
+    let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
+    Unit { posting: Some(Posting { transfer_id, account_id, at: 20 }), ..Unit::default() }
+}
+
 fn begin(operation: NewCircuitOperation) -> Unit {
     Unit { operation: Some(operation), ..Unit::default() }
 }
@@ -93,9 +99,34 @@ fn ended(op_id: &str, status: OperationStatus, ended_at: i64) -> Unit {
     Unit { operation_end: Some(end(op_id, status, ended_at)), ..begin(operation(op_id)) }
 }
 
+fn budget(account_id: &str) -> Budget {
+    Budget {
+        account_id: account_id.to_owned(),
+        cap_nano_usd: 10_000_000,
+        hard_cap: true,
+        allow_soft_overage: true,
+        alert_email: String::new(),
+        updated_at: 5,
+    }
+}
+
+/// In month 1, at 150 yen a dollar.
+fn reservation(transfer_id: &str, account_id: &str, wanted: Wanted) -> NewReservation {
+    NewReservation {
+        transfer_id: transfer_id.to_owned(),
+        account_id: account_id.to_owned(),
+        node_id: "node_1".to_owned(),
+        month: 1,
+        usd_milli_jpy: 150_000,
+        created_at: 10,
+        wanted,
+    }
+}
+
 fn usage(usage_id: &str, session_digest: &[u8; 32]) -> GateUsage {
     GateUsage {
         usage_id: usage_id.to_owned(),
+        transfer_id: None,
         session_digest: *session_digest,
         account_id: "acct_1".to_owned(),
         environment: Environment::Live,

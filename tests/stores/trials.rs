@@ -82,33 +82,23 @@ on_both! {
 
     async fn a14_operations_of_a_trial_are_counted_up_to_their_bound(store: Store) {
         store.insert_trial_key(&trial_key(&[1; 32], "ak_1", "acct_1"), &[7; 52], WINDOW).await.unwrap();
-        assert!(store.take_trial_operations("acct_1", 7, 10).await.unwrap());
-        assert!(!store.take_trial_operations("acct_1", 4, 10).await.unwrap());
-        assert!(store.take_trial_operations("acct_1", 3, 10).await.unwrap());
-        store.give_back_trial_operations("acct_1", 4).await.unwrap();
-        assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 6 }));
-        assert!(!store.take_trial_operations("acct_2", 1, 10).await.unwrap());
-    }
-
-    async fn a14_operations_that_a_node_lost_with_its_process_are_given_back(store: Store) {
-        for (digest, key_id, account) in [([1; 32], "ak_1", "acct_1"), ([2; 32], "ak_2", "acct_2")] {
-            store.insert_trial_key(&trial_key(&digest, key_id, account), &[7; 52], WINDOW).await.unwrap();
-            assert!(store.take_trial_operations(account, 9, 10).await.unwrap());
-        }
-        open(&store, &session(&[1; 32], "acct_1")).await;
-        store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
-        let charged = store.gate_usage_totals("acct_1").await.unwrap().0;
-        assert!((1..9).contains(&charged));
-        let used = async |account| store.trial(account).await.unwrap().unwrap().operations_used;
-        // not by another node, nor while one of another node may be under way
-        assert_eq!(store.give_back_lost_trial_operations("node_2").await.unwrap(), 0);
-        let elsewhere = NewGateSession { node_id: "node_2", ..session(&[2; 32], "acct_1") };
-        open(&store, &elsewhere).await;
-        assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 0);
-        store.end_gate_session(&[2; 32], SessionEnd::Lost, 15).await.unwrap();
-        assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 1);
-        assert_eq!((used("acct_1").await, used("acct_2").await), (charged, 9));
-        assert_eq!(store.give_back_lost_trial_operations("node_1").await.unwrap(), 0);
+        let take = async |transfer: &str, account: &str, count| {
+            let wanted = Wanted::TrialOperations { count, max: 10 };
+            store.reserve(reservation(transfer, account, wanted)).await.unwrap()
+        };
+        let made = |trial_operations| Reserved::Made(Amounts { trial_operations, ..Amounts::default() });
+        assert_eq!(take("t_1", "acct_1", 7).await, made(7));
+        assert_eq!(take("t_2", "acct_1", 4).await, Reserved::TrialExhausted);
+        assert_eq!(take("t_3", "acct_1", 3).await, made(3));
+        store.void_reservation("t_1", "acct_1", 20).await.unwrap();
+        assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 3 }));
+        assert_eq!(take("t_4", "acct_2", 1).await, Reserved::TrialExhausted);
+        // given back once, and not at all when they were done
+        store.void_reservation("t_1", "acct_1", 20).await.unwrap();
+        store.submit(posting("t_3", "acct_1")).await.unwrap();
+        store.void_reservation("t_3", "acct_1", 20).await.unwrap();
+        assert_eq!(store.trial("acct_1").await.unwrap(), Some(Trial { expires_at: 100, operations_used: 3 }));
+        assert_eq!(store.audit_ledger().await.unwrap().findings, []);
     }
 
     async fn a12_an_ended_trial_is_erased_when_its_sessions_are_closed(store: Store) {
@@ -120,6 +110,8 @@ on_both! {
         store.submit(begin(operation("op_1"))).await.unwrap();
         let counted = Settlement { subject: "acct_1".into(), day: 1, month: 1, day_spent: 3, month_spent: 3, ..Settlement::default() };
         store.settle_requests(std::slice::from_ref(&counted)).await.unwrap();
+        let wanted = Wanted::TrialOperations { count: 1, max: 10 };
+        store.reserve(reservation("t_1", "acct_1", wanted)).await.unwrap();
         assert!(store.ended_trials(99, 10).await.unwrap().is_empty());
         store.revoke_lineage("acct_2", 15).await.unwrap();
         assert_eq!(store.ended_trials(16, 10).await.unwrap(), ["acct_2"]);
@@ -130,6 +122,8 @@ on_both! {
         assert!(store.erase_trial("acct_1", 20, 100).await.unwrap());
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
         assert!(store.circuit_operation("acct_1", "op_1").await.unwrap().is_none());
+        let audit = store.audit_ledger().await.unwrap();
+        assert_eq!((audit.transfers, audit.open, audit.findings), (0, 0, vec![]));
         let none = Settlement { day_spent: 0, month_spent: 0, ..counted };
         assert_eq!(store.settle_requests(&[none]).await.unwrap(), [Settled::default()]);
         assert!(store.api_key(&[1; 32]).await.unwrap().is_none() && store.trial("acct_1").await.unwrap().is_none());

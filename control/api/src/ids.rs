@@ -137,6 +137,10 @@ open_id!(
     RequestId, "req_"
 );
 open_id!(
+    /// What pays for work: one transfer of the ledger.
+    TransferId, "xfr_"
+);
+open_id!(
     /// One line of the usage record.
     UsageId, "use_"
 );

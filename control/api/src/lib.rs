@@ -29,7 +29,7 @@ pub use accounts::{Environment, KeyStatus, Plan, Role};
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
 pub use ids::{
     AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
-    UploadId, UsageId, UserId,
+    TransferId, UploadId, UsageId, UserId,
 };
 pub use money::{MicroYen, MilliYen, NanoUsd};
 pub use words::Word;

@@ -8,7 +8,7 @@ use crate::compute::engine::numbers::Operation;
 use crate::parsers::parsed;
 
 /// The list price of one compute unit: 0.000002 US dollars.
-const NANO_USD_OF_UNIT: i64 = 2000;
+pub const NANO_USD_OF_UNIT: i64 = 2000;
 
 /// Settings of prices.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::AccountId;
 use store::{GateUsage, Store, Unit};
 
+use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::tariff::Price;
-use crate::caller::Environment;
 use crate::clock::Timestamp;
 use crate::compute::engine::Gate;
 use crate::ids;
@@ -19,10 +18,8 @@ use crate::web::error::ApiError;
 pub struct ChargeTo {
     /// Digest of its session's id.
     pub digest: [u8; 32],
-    /// Owner.
-    pub account: AccountId,
-    /// Environment of the key that asked.
-    pub environment: Environment,
+    /// Who pays.
+    pub paid_by: PaidBy,
 }
 
 /// Completed gates and their price.
@@ -38,20 +35,22 @@ pub struct Charge<'a> {
 }
 
 impl Charge<'_> {
-    /// Writes the usage row in one step with the rest of the unit, then counts the gates.
+    /// Writes the usage row and posts the reservation in one step with the rest of the unit, then counts the gates.
     pub async fn book(
         &self,
         now: Timestamp,
         telemetry: &Telemetry,
         store: &Store,
         to: &ChargeTo,
+        reservation: &Reservation,
         unit: Unit,
     ) -> Result<(), ApiError> {
         let charge = GateUsage {
             usage_id: ids::usage(now).as_str().to_owned(),
+            transfer_id: reservation.transfer_id(),
             session_digest: to.digest,
-            account_id: to.account.as_str().to_owned(),
-            environment: to.environment,
+            account_id: to.paid_by.account.as_str().to_owned(),
+            environment: to.paid_by.environment,
             gates: total(self.counts) as i64,
             by_gate: by_gate(self.counts)?,
             bootstrap_ops: self.price.bootstrap_ops as i64,
@@ -60,7 +59,9 @@ impl Charge<'_> {
             compute_us: microseconds(self.compute),
             created_at: now.0,
         };
-        store.submit(Unit { charge: Some(charge), ..unit }).await?;
+        let (posting, counts) = (reservation.posting(now), reservation.counts(named(self.counts)));
+        store.submit(Unit { charge: Some(charge), posting, counts, ..unit }).await?;
+        reservation.keep();
         telemetry.gates_charged(self.counts.iter().map(|(gate, count)| (gate.name(), *count)));
         Ok(())
     }
@@ -73,6 +74,11 @@ pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
         *counts.entry(*gate).or_default() += 1;
     }
     counts.into_iter().collect()
+}
+
+/// Counts by the names of operations.
+fn named(counts: &[(Gate, u64)]) -> Vec<(String, i64)> {
+    counts.iter().map(|(gate, count)| (format!("gate_{}", gate.name().to_lowercase()), *count as i64)).collect()
 }
 
 /// Gates altogether.

@@ -43,6 +43,11 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
         {
             tracing::warn!(cause = %error, "other nodes may take this one's sessions to be lost: the database failed");
         }
+        if looks % RENEW_LOOKS == 0
+            && let Err(error) = give_back_forsaken(&compute).await
+        {
+            tracing::warn!(cause = %error, "what nodes reserved that are gone stays reserved: the database failed");
+        }
         if looks % FORGET_LOOKS == 0
             && let Err(error) = forget(&compute).await
         {
@@ -52,6 +57,13 @@ pub async fn keep(compute: Arc<Compute>, mut stopped: watch::Receiver<bool>) {
             tracing::warn!(code = error.code.as_str(), "sessions that were deleted on other nodes are not known");
         }
     }
+}
+
+/// Gives back what nodes reserved whose lease ended a lease ago. A node whose clock stood still that long finds its reservations voided,
+/// and what it then completes is neither answered nor charged.
+async fn give_back_forsaken(compute: &Compute) -> Result<(), store::Error> {
+    let silent_since = Timestamp(compute.clock.now().0 - LEASE.as_micros() as i64);
+    compute.ledger.give_back_forsaken(silent_since).await
 }
 
 /// Removes what nodes left behind that do not come back: their leases, and the records of sessions that none of them ended.

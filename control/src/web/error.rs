@@ -106,6 +106,10 @@ impl From<store::Error> for ApiError {
         if matches!(error, store::Error::OperationEnded) {
             return Self::internal(error);
         }
+        if matches!(error, store::Error::ReservationLost) {
+            tracing::error!("this node was taken for lost while it worked: its clock or the database stood still");
+            return Self::unavailable("database", "the node lost touch with the database; nothing was charged");
+        }
         tracing::error!(cause = %error, "database failed");
         Self::unavailable("database", "the database did not answer").retry_after(Duration::from_secs(2))
     }

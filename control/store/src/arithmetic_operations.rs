@@ -93,6 +93,8 @@ from_row!(ArithmeticOperationRecord {
 pub struct ArithmeticUsage {
     /// `use_...`
     pub usage_id: String,
+    /// The transfer that paid for it, if there was something to pay.
+    pub transfer_id: Option<String>,
     /// Owner.
     pub account_id: String,
     /// Its key.
@@ -194,7 +196,7 @@ pub(crate) async fn charge_all(tx: &mut Tx, mut charges: Vec<&ArithmeticUsage>) 
         let sql = "UPDATE encryption_keys SET operation_count = operation_count + 1 WHERE key_id = $1";
         tx.execute(sql, values![&charge.key_id]).await?;
         let sql = "INSERT INTO arithmetic_usage (usage_id, account_id, key_id, environment, operation, fcu, cost_nano_usd, \
-             usd_milli_jpy, compute_us, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+             usd_milli_jpy, compute_us, created_at, transfer_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         let of = values![
             &charge.usage_id,
             &charge.account_id,
@@ -205,7 +207,8 @@ pub(crate) async fn charge_all(tx: &mut Tx, mut charges: Vec<&ArithmeticUsage>) 
             charge.cost_nano_usd,
             charge.usd_milli_jpy,
             charge.compute_us,
-            charge.created_at
+            charge.created_at,
+            charge.transfer_id.as_deref()
         ];
         tx.execute(sql, of).await?;
     }

@@ -142,6 +142,8 @@ pub enum SessionOpened {
 pub struct GateUsage {
     /// `use_...`
     pub usage_id: String,
+    /// The transfer that paid for it, if there was something to pay.
+    pub transfer_id: Option<String>,
     /// Its session.
     pub session_digest: [u8; 32],
     /// Owner.
@@ -422,9 +424,9 @@ async fn insert_usage(tx: &mut Tx, charges: &[&GateUsage]) -> Result<()> {
         let integers = |of: fn(&GateUsage) -> i64| charges.iter().map(|charge| of(charge)).collect::<Vec<_>>();
         let sessions: Vec<&[u8]> = charges.iter().map(|charge| &charge.session_digest[..]).collect();
         let sql = "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
-             bootstraps_done, cost_milli_yen, compute_us, created_at) \
+             bootstraps_done, cost_milli_yen, compute_us, created_at, transfer_id) \
              SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], \
-             $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])";
+             $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[])";
         let values = values![
             texts(|charge| &charge.usage_id),
             sessions,
@@ -437,13 +439,14 @@ async fn insert_usage(tx: &mut Tx, charges: &[&GateUsage]) -> Result<()> {
             integers(|charge| charge.cost_milli_yen),
             integers(|charge| charge.compute_us),
             integers(|charge| charge.created_at),
+            charges.iter().map(|charge| charge.transfer_id.as_deref()).collect::<Vec<_>>(),
         ];
         return tx.execute(sql, values).await.map(drop);
     }
     for charge in charges {
         let sql = "INSERT INTO gate_usage (usage_id, session_digest, account_id, environment, gates, by_gate, bootstrap_ops, \
-             bootstraps_done, cost_milli_yen, compute_us, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+             bootstraps_done, cost_milli_yen, compute_us, created_at, transfer_id) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
         let values = values![
             &charge.usage_id,
             &charge.session_digest,
@@ -456,6 +459,7 @@ async fn insert_usage(tx: &mut Tx, charges: &[&GateUsage]) -> Result<()> {
             charge.cost_milli_yen,
             charge.compute_us,
             charge.created_at,
+            charge.transfer_id.as_deref(),
         ];
         tx.execute(sql, values).await?;
     }

@@ -17,8 +17,10 @@ pub mod gate_sessions;
 pub mod kept_answers;
 pub mod key_materials;
 pub mod key_uploads;
+pub mod ledger;
 pub mod lockouts;
 pub mod nodes;
+pub mod operation_counts;
 pub mod pages;
 pub mod password_links;
 pub mod request_counts;
@@ -61,7 +63,12 @@ pub use gate_sessions::{
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use key_materials::{Added, KEY_OBJECTS, KeyMaterial, KeyRowRecord, NewKeyHead, NewKeyMaterial, NewPublicKey};
 pub use key_uploads::{KeyUpload, NewKeyUpload};
+pub use ledger::{
+    Amounts, AuditFinding, AuditReport, BeyondAllowance, Budget, LostReservation, NewReservation, Posting, Reserved,
+    Spend, UsedInMonth, Wanted,
+};
 pub use lockouts::{Locked, Lockout, LockoutKind};
+pub use operation_counts::OperationCounts;
 pub use pages::PageRows;
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
@@ -104,6 +111,9 @@ pub enum Error {
     /// A ciphertext does not fit into the account's budget, though those went that were to go for it; nothing was done.
     #[error("there is no room for the ciphertext")]
     NoRoom,
+    /// The reservation that pays for the work is not open any more: its node was taken for lost. Nothing was done.
+    #[error("the reservation was voided")]
+    ReservationLost,
     /// The transaction failed that this write shared with others; none of them was done.
     #[error(transparent)]
     OfGroup(Arc<Error>),

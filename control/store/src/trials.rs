@@ -2,7 +2,6 @@
 
 use crate::api_keys::{NewApiKey, insert};
 use crate::database::{Tx, from_row, locking, values};
-use crate::writers::{Job, Waiting, Work};
 use crate::{Result, Store};
 
 /// A trial that is not erased yet.
@@ -95,31 +94,6 @@ impl Store {
         self.db.fetch_optional(sql, values![account_id]).await
     }
 
-    /// Counts operations of a trial before they begin. False: that would be more than `max`, and nothing was counted.
-    pub async fn take_trial_operations(&self, account_id: &str, count: i64, max: i64) -> Result<bool> {
-        self.writers.submit(TrialOperations { account_id: account_id.to_owned(), count, max }).await
-    }
-
-    /// Takes back operations that were counted and not completed.
-    pub async fn give_back_trial_operations(&self, account_id: &str, count: i64) -> Result<()> {
-        let back = TrialOperations { account_id: account_id.to_owned(), count: -count, max: i64::MAX };
-        self.writers.submit(back).await.map(drop)
-    }
-
-    /// Takes back operations that an earlier process of this node counted and did not complete: of its trials only what was
-    /// charged is used. A trial with sessions on other nodes stays as it is, since its operations may be theirs. Returns how
-    /// many trials got something back.
-    pub async fn give_back_lost_trial_operations(&self, node_id: &str) -> Result<u64> {
-        let sql = "UPDATE trials SET operations_used = \
-             (SELECT CAST(COALESCE(SUM(gates), 0) AS BIGINT) FROM gate_usage u WHERE u.account_id = trials.account_id) \
-             WHERE account_id IN (SELECT account_id FROM gate_sessions WHERE node_id = $1) \
-             AND NOT EXISTS (SELECT 1 FROM gate_sessions s WHERE s.account_id = trials.account_id \
-             AND s.node_id <> $1 AND s.state = 'active') \
-             AND operations_used > \
-             (SELECT COALESCE(SUM(gates), 0) FROM gate_usage u WHERE u.account_id = trials.account_id)";
-        self.db.execute(sql, values![node_id]).await
-    }
-
     /// Accounts of trials that have expired or have no key left, the oldest first.
     pub async fn ended_trials(&self, now: i64, limit: i64) -> Result<Vec<String>> {
         let sql = "SELECT account_id FROM trials t WHERE t.expires_at <= $1 OR NOT EXISTS (SELECT 1 FROM api_keys k \
@@ -151,6 +125,10 @@ impl Store {
             "DELETE FROM circuit_operations WHERE account_id = $1",
             "DELETE FROM gate_sessions WHERE account_id = $1",
             "DELETE FROM circuits WHERE account_id = $1",
+            "DELETE FROM open_reservations WHERE account_id = $1",
+            "DELETE FROM transfers WHERE account_id = $1",
+            "DELETE FROM operation_counts WHERE account_id = $1",
+            "DELETE FROM ledger_accounts WHERE account_id = $1",
             "DELETE FROM kept_answers WHERE account_id = $1",
             "DELETE FROM request_counts WHERE subject = $1",
             "DELETE FROM api_keys WHERE account_id = $1",
@@ -161,43 +139,6 @@ impl Store {
         tx.execute("UPDATE accounts SET erased_at = $2 WHERE account_id = $1", values![account_id, now]).await?;
         tx.commit().await?;
         Ok(true)
-    }
-}
-
-/// Operations that a trial counts, or gives back where `count` is negative.
-#[derive(Clone, Debug)]
-pub(crate) struct TrialOperations {
-    account_id: String,
-    count: i64,
-    /// What its operations may be afterwards.
-    max: i64,
-}
-
-impl Work for TrialOperations {
-    /// Whether they were counted.
-    type Answer = bool;
-
-    fn shard(&self) -> &[u8] {
-        self.account_id.as_bytes()
-    }
-
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::Operations(waiting)
-    }
-
-    async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<bool>> {
-        // those of one trial stay in their order
-        let mut order: Vec<usize> = (0..works.len()).collect();
-        order.sort_by_key(|&at| &works[at].account_id);
-        let mut counted = vec![false; works.len()];
-        for at in order {
-            let TrialOperations { account_id, count, max } = works[at];
-            let sql = "UPDATE trials SET operations_used = operations_used + $2 \
-                 WHERE account_id = $1 AND operations_used BETWEEN $3 AND $4";
-            let (lowest, highest) = (-count, max.saturating_sub(*count));
-            counted[at] = tx.execute(sql, values![account_id, *count, lowest, highest]).await? == 1;
-        }
-        Ok(counted)
     }
 }
 

@@ -10,6 +10,8 @@ use crate::circuit_operations::{CircuitOperationEnd, NewCircuitOperation, begin_
 use crate::database::Tx;
 use crate::gate_sessions::{GateUsage, charge_all};
 use crate::kept_answers::{KeptAnswer, keep_all};
+use crate::ledger::{Posting, post_all};
+use crate::operation_counts::{OperationCounts, count_all};
 use crate::writers::{Job, Waiting, Work};
 use crate::{Result, Store};
 
@@ -32,6 +34,10 @@ pub struct Unit {
     /// Adds to a session's totals and writes the usage row. A session that ended meanwhile is charged too: the work was
     /// completed (readings P24). No such session, or a usage row of that id, fails the unit.
     pub charge: Option<GateUsage>,
+    /// Posts the transfer that pays for the work. One that is not open fails the unit ([`crate::Error::ReservationLost`]).
+    pub posting: Option<Posting>,
+    /// Counts completed operations of a month.
+    pub counts: Option<OperationCounts>,
     /// Puts an answer in the place of its claim. A lost claim fails the unit ([`crate::Error::ClaimLost`]).
     pub keep: Option<KeptAnswer>,
 }
@@ -51,6 +57,7 @@ impl Work for Unit {
 
     fn shard(&self) -> &[u8] {
         match self {
+            Unit { posting: Some(posting), .. } => posting.account_id.as_bytes(),
             Unit { charge: Some(charge), .. } => charge.account_id.as_bytes(),
             Unit { arithmetic_charge: Some(charge), .. } => charge.account_id.as_bytes(),
             Unit { arithmetic: Some(operation), .. } => operation.account_id.as_bytes(),
@@ -66,7 +73,8 @@ impl Work for Unit {
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // in the order of locks: runs, operations, caches and keys, sessions, kept answers
+        // in the order of locks: ledgers, runs, operations, caches and keys, sessions, counts, kept answers
+        post_all(tx, units.iter().filter_map(|unit| unit.posting.as_ref()).collect()).await?;
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;
         arithmetic_operations::begin_all(tx, units.iter().filter_map(|unit| unit.arithmetic.as_ref())).await?;
@@ -75,6 +83,7 @@ impl Work for Unit {
         let charges = units.iter().filter_map(|unit| unit.arithmetic_charge.as_ref()).collect();
         arithmetic_operations::charge_all(tx, charges).await?;
         charge_all(tx, units.iter().filter_map(|unit| unit.charge.as_ref()).collect()).await?;
+        count_all(tx, units.iter().filter_map(|unit| unit.counts.as_ref())).await?;
         keep_all(tx, units.iter().filter_map(|unit| unit.keep.as_ref()).collect()).await?;
         Ok(vec![(); units.len()])
     }

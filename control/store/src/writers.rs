@@ -8,9 +8,10 @@
 //! undone and each work runs in a transaction of its own: the others are committed, and its caller gets its error. A
 //! commit that fails, or a database that does not answer, fails all of the group, and none has an effect.
 //!
-//! Locks are taken in one order by all writers and nodes, and within a table by the rows' keys: trials, runs of
-//! circuits, operations, caches of ciphertexts and their keys, sessions, kept answers.
+//! Locks are taken in one order by all writers and nodes, and within a table by the rows' keys: ledgers, trials, runs
+//! of circuits, operations, caches of ciphertexts and their keys, sessions, counts of operations, kept answers.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::database::{Database, Tx};
 use crate::kept_answers::{NewClaim, Release};
-use crate::trials::TrialOperations;
+use crate::ledger::{self, NewReservation, Reserved, Voiding};
 use crate::units::Unit;
 use crate::{Error, Result};
 
@@ -59,7 +60,8 @@ pub(crate) struct Waiting<W: Work> {
 /// An entry of a writer's queue.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Operations(Waiting<TrialOperations>),
+    Reservation(Box<Waiting<NewReservation>>),
+    Voiding(Waiting<Voiding>),
     Unit(Box<Waiting<Unit>>),
     Claim(Waiting<NewClaim>),
     Release(Waiting<Release>),
@@ -124,7 +126,8 @@ async fn write_groups(db: Database, mut queue: mpsc::Receiver<Job>) {
 /// What goes into one commit, by kind, in the order in which the kinds run.
 #[derive(Default)]
 struct Group {
-    operations: Vec<Waiting<TrialOperations>>,
+    reservations: Vec<Waiting<NewReservation>>,
+    voidings: Vec<Waiting<Voiding>>,
     units: Vec<Waiting<Unit>>,
     claims: Vec<Waiting<NewClaim>>,
     releases: Vec<Waiting<Release>>,
@@ -132,7 +135,8 @@ struct Group {
 
 /// The answers to the works of a group, by kind, in their order.
 struct GroupAnswers {
-    operations: Vec<bool>,
+    reservations: Vec<Reserved>,
+    voidings: Vec<()>,
     units: Vec<()>,
     claims: Vec<crate::Claimed>,
     releases: Vec<()>,
@@ -141,7 +145,8 @@ struct GroupAnswers {
 impl Group {
     fn add(&mut self, job: Job) {
         match job {
-            Job::Operations(waiting) => waiting.begin_in(&mut self.operations),
+            Job::Reservation(waiting) => waiting.begin_in(&mut self.reservations),
+            Job::Voiding(waiting) => waiting.begin_in(&mut self.voidings),
             Job::Unit(waiting) => waiting.begin_in(&mut self.units),
             Job::Claim(waiting) => waiting.begin_in(&mut self.claims),
             Job::Release(waiting) => waiting.begin_in(&mut self.releases),
@@ -149,7 +154,15 @@ impl Group {
     }
 
     fn len(&self) -> usize {
-        self.operations.len() + self.units.len() + self.claims.len() + self.releases.len()
+        self.reservations.len() + self.voidings.len() + self.units.len() + self.claims.len() + self.releases.len()
+    }
+
+    /// The accounts whose ledger it needs.
+    fn ledgers(&self) -> BTreeSet<&str> {
+        let voidings = self.voidings.iter().map(|waiting| waiting.work.account());
+        let reservations = self.reservations.iter().map(|waiting| waiting.work.account_id.as_str());
+        let units = self.units.iter().filter_map(|waiting| waiting.work.posting.as_ref());
+        voidings.chain(reservations).chain(units.map(|posting| posting.account_id.as_str())).collect()
     }
 
     /// Writes the group and answers its callers.
@@ -175,8 +188,12 @@ impl Group {
     }
 
     async fn run(&self, tx: &mut Tx) -> Result<GroupAnswers> {
+        // all at once, in order: the works below lock some of them each
+        ledger::lock(tx, self.ledgers()).await?;
         Ok(GroupAnswers {
-            operations: run(tx, &self.operations).await?,
+            // first what is given back, so that it can be reserved
+            voidings: run(tx, &self.voidings).await?,
+            reservations: run(tx, &self.reservations).await?,
             units: run(tx, &self.units).await?,
             claims: run(tx, &self.claims).await?,
             releases: run(tx, &self.releases).await?,
@@ -186,14 +203,16 @@ impl Group {
     /// Writes each work in a transaction of its own, until the database fails.
     async fn write_one_by_one(self, db: &Database) {
         let mut down = None;
-        write_each(db, self.operations, &mut down).await;
+        write_each(db, self.voidings, &mut down).await;
+        write_each(db, self.reservations, &mut down).await;
         write_each(db, self.units, &mut down).await;
         write_each(db, self.claims, &mut down).await;
         write_each(db, self.releases, &mut down).await;
     }
 
     fn answer(self, answers: GroupAnswers) {
-        answer(self.operations, answers.operations);
+        answer(self.voidings, answers.voidings);
+        answer(self.reservations, answers.reservations);
         answer(self.units, answers.units);
         answer(self.claims, answers.claims);
         answer(self.releases, answers.releases);
@@ -201,7 +220,8 @@ impl Group {
 
     fn fail(self, error: Error) {
         let error = Arc::new(error);
-        fail(self.operations, &error);
+        fail(self.voidings, &error);
+        fail(self.reservations, &error);
         fail(self.units, &error);
         fail(self.claims, &error);
         fail(self.releases, &error);
@@ -269,7 +289,7 @@ async fn write_alone<W: Work>(db: &Database, work: &W) -> Result<W::Answer> {
 /// that the database does not take, or a deadlock.
 fn concerns_one_work(error: &Error) -> bool {
     match error {
-        Error::ClaimLost | Error::OperationEnded | Error::KeyGone | Error::NoRoom => true,
+        Error::ClaimLost | Error::OperationEnded | Error::KeyGone | Error::NoRoom | Error::ReservationLost => true,
         Error::Database(sqlx::Error::RowNotFound | sqlx::Error::Encode(_)) => true,
         Error::Database(sqlx::Error::Database(cause)) => {
             let class = |class| cause.code().is_some_and(|code| code.len() == 5 && code.starts_with(class));

@@ -66,6 +66,7 @@ async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
 fn charge(usage_id: &str) -> Unit {
     let usage = GateUsage {
         usage_id: usage_id.to_owned(),
+        transfer_id: None,
         session_digest: [1; 32],
         account_id: "acct_1".to_owned(),
         environment: Environment::Live,

@@ -12,6 +12,8 @@ use tests::database::{Kind, new_store};
 /// Tables that stay small, and what an operator alone asks for: these may be read as a whole.
 const SMALL: &[&str] = &[
     "nodes",
+    // work that is under way
+    "open_reservations",
     "signing_keys",
     "retired_signing_keys",
     "server_secret",
@@ -42,8 +44,12 @@ const WHOLE: &[&str] = &[
     "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
     // trials live for half an hour
     "FROM trials t",
-    // once a start
-    "UPDATE trials SET operations_used = (SELECT",
+    // an operator's audit
+    "FROM transfers",
+    "FROM ledger_balances",
+    "FROM trials t",
+    "FROM gate_usage u",
+    "FROM arithmetic_usage u",
     // hourly, over sessions that ended long ago: an index over `gates_used` would make every charge dearer
     "DELETE FROM gate_sessions WHERE COALESCE",
 ];
@@ -97,6 +103,7 @@ fn unit(n: u8) -> Unit {
         }),
         charge: Some(GateUsage {
             usage_id: format!("use_{n}"),
+            transfer_id: Some(format!("t_{n}")),
             session_digest: [1 + n % 2; 32],
             account_id,
             environment: Environment::Live,
@@ -112,7 +119,25 @@ fn unit(n: u8) -> Unit {
         arithmetic_end: None,
         ciphertext: None,
         arithmetic_charge: None,
+        posting: Some(Posting { transfer_id: format!("t_{n}"), account_id: "acct_1".to_owned(), at: 6 }),
+        counts: Some(OperationCounts {
+            account_id: "acct_1".to_owned(),
+            month: 1,
+            operations: vec![("gate_and".to_owned(), 1), ("gate_or".to_owned(), 1)],
+        }),
         keep: Some(KeptAnswer { digest: [n; 32], claim: [n; 16], answer: vec![1], blob: None, held_until: 100 }),
+    }
+}
+
+fn reservation(n: u8, account: &str, wanted: Wanted) -> NewReservation {
+    NewReservation {
+        transfer_id: format!("t_{n}"),
+        account_id: account.to_owned(),
+        node_id: "node_1".to_owned(),
+        month: 1,
+        usd_milli_jpy: 1000,
+        created_at: 5,
+        wanted,
     }
 }
 
@@ -209,6 +234,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             ciphertext: Some(ciphertext),
             arithmetic_charge: Some(ArithmeticUsage {
                 usage_id: format!("use_a{n}"),
+                transfer_id: None,
                 account_id: account_id.to_owned(),
                 key_id: key_id.clone(),
                 environment: Environment::Test,
@@ -261,8 +287,9 @@ async fn tour(store: &Store) -> store::Result<()> {
     let window = TrialWindow { network: &[3; 32], keys_max: 5, length: 50 };
     store.insert_trial_key(&new_key(&[3; 32], "ak_3", "acct_3", Environment::Trial), &[1; 52], window).await?;
     store.trial_keys("svc_test_0123456", 10).await?;
-    assert!(store.take_trial_operations("acct_3", 1, 10).await?);
-    store.give_back_trial_operations("acct_3", 1).await?;
+    let trial = |n| reservation(n, "acct_3", Wanted::TrialOperations { count: 1, max: 10 });
+    store.reserve(trial(9)).await?;
+    store.void_reservation("t_9", "acct_3", 9).await?;
     store.api_key(&[1; 32]).await?;
     store.keys_used(&[("acct_1".to_owned(), 9)]).await?;
     for n in 1..=2 {
@@ -287,6 +314,14 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;
     // alone, and as groups
+    let fcu = Wanted::Fcu { fcu: 1, allowance: Some(0), beyond: BeyondAllowance::Charged(1) };
+    store.reserve(reservation(1, "acct_1", fcu)).await?;
+    let of = |n, account| store.reserve(reservation(n, account, Wanted::MilliYen(1)));
+    let (two, three, four, five) = tokio::join!(of(2, "acct_1"), of(3, "acct_1"), of(4, "acct_2"), of(5, "acct_2"));
+    two.and(three).and(four).and(five)?;
+    let (four, five) =
+        tokio::join!(store.void_reservation("t_4", "acct_2", 9), store.void_reservation("t_5", "acct_2", 9));
+    four.and(five)?;
     store.claim(claim(1)).await?;
     store.submit(unit(1)).await?;
     let (two, three) = tokio::join!(store.claim(claim(2)), store.claim(claim(3)));
@@ -297,6 +332,20 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.release_claim(&[9; 32], &[9; 16]).await?;
     store.circuit_operation("acct_1", "op_1").await?;
     store.usage_between("acct_1", 0, 9).await?;
+    store.used_in_month("acct_1", 1).await?;
+    let budget = Budget {
+        account_id: "acct_1".to_owned(),
+        cap_nano_usd: 1,
+        hard_cap: true,
+        allow_soft_overage: true,
+        alert_email: String::new(),
+        updated_at: 5,
+    };
+    store.write(async |tx| tx.set_budget(&budget).await).await?;
+    store.budget("acct_1").await?;
+    store.reservations_of_node("node_1", 9).await?;
+    store.forsaken_reservations(5, 9).await?;
+    store.audit_ledger().await?;
     store.gate_usage_totals("acct_1").await?;
     store.circuits_page("acct_1", None, 9).await?;
     store.netlist("acct_1", "none").await?;
@@ -339,7 +388,6 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.ended_trials(1000, 9).await?;
     store.erase_trial("acct_3", 1000, 1000).await?;
     store.forget_erased_accounts(5).await?;
-    store.give_back_lost_trial_operations("node_1").await?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use store::{ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeti
 use tokio::sync::{oneshot, watch};
 
 use super::prepare::Prepared;
-use crate::access::trials::CountedOperations;
+use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::units::UnitPrice;
 use crate::billing::usage::{microseconds, milliseconds};
 use crate::budget::Payer;
@@ -151,8 +151,9 @@ async fn submit(
     if !reply.waits {
         compute.operations.check_background(&caller.account)?;
     }
-    let counted = compute.trials.take(&caller.account, caller.environment, 1).await?;
     let created_at = compute.clock.now();
+    let price = UnitPrice::of(operation, compute.ledger.rate());
+    let reservation = compute.ledger.reserve_units(&PaidBy::from(&caller), &price, created_at).await?;
     let op_id = ids::operation(created_at);
     let (engine, end) = compute.engine.start_numbers(&key, planned, deadline).map_err(|error| match error {
         RunError::Api(error) => error,
@@ -162,9 +163,8 @@ async fn submit(
     compute
         .operations
         .begin(op_id.clone(), RunningOperation { engine, account, in_background, ended: watch::Sender::new(false) });
-    let price = UnitPrice::of(operation, compute.billing.usd_jpy);
     let operation = OperationContext {
-        counted,
+        reservation,
         _running: compute.unfinished.enter(),
         compute,
         caller,
@@ -207,8 +207,8 @@ struct Submitted {
 
 /// What an operation needs from its start to its end.
 struct OperationContext {
-    /// The operation, if it is a trial's. Dropped before `_running`: what is given back is waited for too.
-    counted: CountedOperations,
+    /// What pays for it. Dropped before `_running`: what is given back is waited for too.
+    reservation: Reservation,
     /// Counts it among what must end before the node stops.
     _running: Guard,
     compute: Arc<Compute>,
@@ -252,7 +252,7 @@ impl OperationContext {
         };
         drop(reserved);
         if let Err(error) = &finished {
-            self.counted.give_back().await;
+            self.reservation.give_back().await;
             if !self.reply.waits {
                 self.end_uncharged(error).await;
             }
@@ -287,7 +287,7 @@ impl OperationContext {
         let booked = self.book(&result).await;
         match &booked {
             Ok(_) => {
-                self.counted.keep();
+                self.reservation.keep();
                 self.compute.telemetry.operation_charged(self.operation.name(), self.price.units, compute);
             }
             Err(_) => vault.take_back(Shelf::Ciphertexts, [result.object]).await,
@@ -318,6 +318,8 @@ impl OperationContext {
                 }),
                 ciphertext: Some(self.new_ciphertext(result, bytes_max, evicted, now)),
                 arithmetic_charge: Some(self.usage(result.compute, now)),
+                posting: self.reservation.posting(now),
+                counts: self.reservation.counts(vec![(self.operation.name().to_owned(), 1)]),
                 keep,
                 ..Unit::default()
             };
@@ -435,6 +437,7 @@ impl OperationContext {
     fn usage(&self, compute: Duration, now: Timestamp) -> ArithmeticUsage {
         ArithmeticUsage {
             usage_id: ids::usage(now).as_str().to_owned(),
+            transfer_id: self.reservation.transfer_id(),
             account_id: self.caller.account.as_str().to_owned(),
             key_id: self.record.key_id.clone(),
             environment: self.caller.environment,

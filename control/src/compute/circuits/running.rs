@@ -12,7 +12,7 @@ use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Un
 use tokio::sync::oneshot;
 
 use super::prepare::{Prepared, RunRequest, prepare};
-use crate::access::trials::CountedOperations;
+use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::tariff::{self, Price};
 use crate::billing::usage::{self, Charge, ChargeTo, milliseconds};
 use crate::caller::Caller;
@@ -90,7 +90,7 @@ async fn submit(
     let session = compute.sessions.find(&caller.account, &given.request.session_id).await?;
     let prepared = prepare(compute, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
-    let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
     // the session itself is not held while gates run: its end must not wait for them
     drop(session);
 
@@ -99,7 +99,9 @@ async fn submit(
     let by_gate = usage::by_gate(&counts)?;
     let gates = usage::total(&counts);
     compute.limits.count_gates(&quota, gates, created_at).await?;
-    let counted = compute.trials.take(&charge_to.account, charge_to.environment, gates).await?;
+    // all of it before the first gate: no cap cuts a run off in the middle
+    let price = tariff::price_of(counts.iter().copied());
+    let reservation = compute.ledger.reserve_gates(&charge_to.paid_by, gates, &price, created_at).await?;
     let run = Arc::new(Run::new(ids::operation(created_at), record_room));
     bench.begin(run.clone()).map_err(|refused| match refused {
         NotTaken::Closed => gone(&bench),
@@ -121,7 +123,8 @@ async fn submit(
     };
     run.engine.get_or_init(|| operation);
     let job = RunContext {
-        counted,
+        reservation,
+        price,
         _running: compute.unfinished.enter(),
         compute: compute.clone(),
         charge_to,
@@ -184,8 +187,9 @@ fn gone(bench: &Workbench) -> ApiError {
 
 /// What a run needs from its start to its end.
 struct RunContext {
-    /// Its gates, if they are of a trial. Dropped before `_running`: what is given back is waited for too.
-    counted: CountedOperations,
+    /// What pays for it. Dropped before `_running`: what is given back is waited for too.
+    reservation: Reservation,
+    price: Price,
     /// Counts it among what must end before the node stops.
     _running: Guard,
     compute: Arc<Compute>,
@@ -215,14 +219,13 @@ impl RunContext {
         bootstraps: u64,
     ) -> Result<Option<Response>, ApiError> {
         let total = usage::total(&self.counts);
-        let price = tariff::price_of(self.counts.iter().copied());
         // before the record says so: a client that reads `completed` finds the results
         let Some(outputs) = self.shelve(&results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
         };
-        let charge = Charge { counts: &self.counts, price: &price, bootstraps, compute };
+        let charge = Charge { counts: &self.counts, price: &self.price, bootstraps, compute };
         let booked = async {
-            let operation = self.operation(OperationStatus::Completed, total, Some((&price, compute)));
+            let operation = self.operation(OperationStatus::Completed, total, Some((&self.price, compute)));
             let (answer, kept) = self.answer(operation, outputs.clone(), room).await?;
             self.book(&charge, kept).await?;
             Ok(answer)
@@ -230,9 +233,6 @@ impl RunContext {
         let answer = booked.await;
         if answer.is_err() {
             self.take_back(&outputs);
-        }
-        if answer.is_ok() {
-            self.counted.keep();
         }
         answer
     }
@@ -263,14 +263,14 @@ impl RunContext {
     /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
     /// the client, if it waits.
     async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
-        self.counted.give_back().await;
+        self.reservation.give_back().await;
         self.end_uncharged(OperationStatus::Cancelled, usage::total(&done), None).await;
         ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
     }
 
     /// Puts a failure on record, if the run is; the same failure.
     async fn failed(&self, error: ApiError) -> ApiError {
-        self.counted.give_back().await;
+        self.reservation.give_back().await;
         if self.reply.is_none() {
             let cause = (error.code.as_str().to_owned(), error.message.clone());
             self.end_uncharged(OperationStatus::Failed, 0, Some(cause)).await;
@@ -310,7 +310,10 @@ impl RunContext {
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, ..Unit::default() };
         match done {
             0 => Ok(self.compute.store.submit(unit).await?),
-            _ => charge.book(now, &self.compute.telemetry, &self.compute.store, &self.charge_to, unit).await,
+            _ => {
+                let (telemetry, store) = (&self.compute.telemetry, &self.compute.store);
+                charge.book(now, telemetry, store, &self.charge_to, &self.reservation, unit).await
+            }
         }
     }
 
@@ -353,7 +356,7 @@ impl RunContext {
     fn as_new(&self) -> NewCircuitOperation {
         NewCircuitOperation {
             op_id: self.run.op_id.as_str().to_owned(),
-            account_id: self.charge_to.account.as_str().to_owned(),
+            account_id: self.charge_to.paid_by.account.as_str().to_owned(),
             session_digest: self.charge_to.digest,
             gates_total: usage::total(&self.counts) as i64,
             by_gate: self.by_gate.clone(),

@@ -8,6 +8,7 @@ use api::{Code, HandleId};
 use axum::response::Response;
 use store::Unit;
 
+use crate::billing::ledger::PaidBy;
 use crate::billing::tariff;
 use crate::billing::usage::{self, Charge, ChargeTo};
 use crate::budget::Payer;
@@ -97,7 +98,7 @@ pub async fn run(
     let key = *session.key;
     let payer = Payer::from(&caller);
     // the session itself is not held while gates run: its end must not wait for them
-    let charge_to = ChargeTo { digest: session.digest, account: caller.account, environment: caller.environment };
+    let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
         CircuitOutputs::Handles => {
@@ -122,20 +123,22 @@ pub async fn run(
     let in_flight = compute.in_flight.enter();
     let running = tokio::spawn(async move {
         let _in_flight = in_flight;
-        let counted = compute.trials.take(&charge_to.account, charge_to.environment, gates.len() as u64).await?;
+        let price = tariff::price(gates.iter().copied());
+        let paid_by = &charge_to.paid_by;
+        let reservation =
+            compute.ledger.reserve_gates(paid_by, gates.len() as u64, &price, compute.clock.now()).await?;
         let run = compute.engine.run(&key, program, deadline).await;
         let (outcome, kept_results) = match run.and_then(|outcome| KeptResults::of(outcome, shelf)) {
             Ok(done) => done,
             Err(error) => {
-                counted.give_back().await;
+                reservation.give_back().await;
                 return Err(match error {
                     RunError::Api(error) => error,
-                    RunError::Gone => compute.sessions.gone(&charge_to.account, &session_id).await,
+                    RunError::Gone => compute.sessions.gone(&paid_by.account, &session_id).await,
                 });
             }
         };
         let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
-        let price = tariff::price(gates.iter().copied());
         compute.telemetry.queued(outcome.waited);
         let (counts, bootstraps, took) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
@@ -144,10 +147,8 @@ pub async fn run(
         let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { compute.offload.finish(payer, write).await? }?;
         let (answer, keep) = claim.keep(answer).await?;
         let charge = Charge { counts: &counts, price: &price, bootstraps, compute: took };
-        charge
-            .book(compute.clock.now(), &compute.telemetry, &compute.store, &charge_to, Unit { keep, ..Unit::default() })
-            .await?;
-        counted.keep();
+        let (now, unit) = (compute.clock.now(), Unit { keep, ..Unit::default() });
+        charge.book(now, &compute.telemetry, &compute.store, &charge_to, &reservation, unit).await?;
         if let Some(kept) = kept_results {
             kept.stay();
         }

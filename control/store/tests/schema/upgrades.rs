@@ -146,6 +146,28 @@ const ROWS: &[(i64, &str)] = &[
         "INSERT INTO arithmetic_usage (usage_id, account_id, key_id, environment, operation, fcu, cost_nano_usd, \
          usd_milli_jpy, compute_us, created_at) VALUES ('use_1', 'acct_1', 'key_1', 'live', 'add', 1, 2000, 150000, 2, 6)",
     ),
+    (22, "INSERT INTO ledger_accounts (account_id) VALUES ('acct_1')"),
+    (
+        22,
+        "INSERT INTO transfers (transfer_id, phase, account_id, month, usd_milli_jpy, trial_operations, fcu, nano_usd, milli_yen, \
+         node_id, created_at) VALUES ('xfr_1', 'pending', 'acct_1', 1, 2, 3, 4, 5, 6, 'node_1', 7)",
+    ),
+    (
+        22,
+        "INSERT INTO open_reservations (transfer_id, account_id, month, usd_milli_jpy, trial_operations, fcu, nano_usd, milli_yen, \
+         node_id, created_at) VALUES ('xfr_1', 'acct_1', 1, 2, 3, 4, 5, 6, 'node_1', 7)",
+    ),
+    (
+        22,
+        "INSERT INTO ledger_balances (account_id, month, usd_milli_jpy, fcu, fcu_reserved, nano_usd, nano_usd_reserved, milli_yen, \
+         milli_yen_reserved) VALUES ('acct_1', 1, 2, 3, 4, 5, 6, 7, 8)",
+    ),
+    (22, "INSERT INTO operation_counts (account_id, month, operation, count) VALUES ('acct_1', 1, 'add', 2)"),
+    (
+        22,
+        "INSERT INTO budgets (account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at) \
+         VALUES ('acct_1', 1, TRUE, FALSE, 'a@b', 2)",
+    ),
 ];
 
 /// A statement of [`ROWS`] for a database.

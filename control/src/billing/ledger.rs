@@ -1,0 +1,275 @@
+//! Who pays for work is decided before it begins: operations of trials, compute units and yen are reserved, then posted with what the
+//! work brought, or given back (readings A14, P5-P8, P24).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use api::{AccountId, Code};
+use store::{BeyondAllowance, LostReservation, NewReservation, OperationCounts, Posting, Reserved, Store, Wanted};
+
+use crate::access::limits::Period;
+use crate::access::trials;
+use crate::billing::plans::{allowance, beyond_allowance, pays_for_gates};
+use crate::billing::tariff::Price;
+use crate::billing::units::{UnitPrice, UsdRate};
+use crate::caller::{Caller, Environment, Plan};
+use crate::clock::{Clock, Timestamp};
+use crate::ids;
+use crate::in_flight::InFlight;
+use crate::web::error::ApiError;
+
+/// Reservations that are given back at once.
+const LOST_AT_ONCE: i64 = 256;
+
+/// The ledger, as this node writes it.
+pub struct Ledger {
+    store: Store,
+    node_id: String,
+    rate: UsdRate,
+    clock: Clock,
+    /// What must end before the node stops: reservations that are given back.
+    unfinished: InFlight,
+}
+
+/// Who pays.
+#[derive(Clone, Debug)]
+pub struct PaidBy {
+    /// The account.
+    pub account: AccountId,
+    /// Environment of the key that asked.
+    pub environment: Environment,
+    /// The account's plan.
+    pub plan: Plan,
+}
+
+impl From<&Caller> for PaidBy {
+    fn from(caller: &Caller) -> Self {
+        PaidBy { account: caller.account.clone(), environment: caller.environment, plan: caller.plan }
+    }
+}
+
+/// What work will cost, taken before it began. It is given back on drop unless [`Reservation::keep`] was called.
+pub struct Reservation {
+    ledger: Arc<Ledger>,
+    account: AccountId,
+    /// The month in which the work was accepted (readings P10).
+    month: i64,
+    /// Work of a trial is not counted by name (readings P5).
+    is_of_trial: bool,
+    /// None where there is nothing to pay.
+    transfer_id: Option<String>,
+    settled: AtomicBool,
+}
+
+impl Ledger {
+    /// The ledger of this database; the node waits for `unfinished` before it stops.
+    pub fn new(store: Store, node_id: String, rate: UsdRate, clock: Clock, unfinished: InFlight) -> Ledger {
+        Ledger { store, node_id, rate, clock, unfinished }
+    }
+
+    /// The rate of the moment.
+    pub fn rate(&self) -> UsdRate {
+        self.rate
+    }
+
+    /// Reserves the price of gates; a trial's operations, each gate as one (readings A14).
+    pub async fn reserve_gates(
+        self: &Arc<Self>,
+        by: &PaidBy,
+        gates: u64,
+        price: &Price,
+        now: Timestamp,
+    ) -> Result<Reservation, ApiError> {
+        let wanted = match by.environment {
+            Environment::Trial => trial_operations(gates),
+            environment => {
+                let pays = pays_for_gates(by.plan, environment) && price.cost.0 > 0;
+                pays.then_some(Wanted::MilliYen(price.cost.0))
+            }
+        };
+        self.reserve(by, wanted, now).await
+    }
+
+    /// Reserves the compute units of an operation; of a trial one operation.
+    pub async fn reserve_units(
+        self: &Arc<Self>,
+        by: &PaidBy,
+        price: &UnitPrice,
+        now: Timestamp,
+    ) -> Result<Reservation, ApiError> {
+        let wanted = match by.environment {
+            Environment::Trial => trial_operations(1),
+            environment => Some(Wanted::Fcu {
+                fcu: price.units as i64,
+                allowance: allowance(by.plan).map(|units| units as i64),
+                beyond: beyond_allowance(by.plan, environment),
+            }),
+        };
+        self.reserve(by, wanted, now).await
+    }
+
+    async fn reserve(
+        self: &Arc<Self>,
+        by: &PaidBy,
+        wanted: Option<Wanted>,
+        now: Timestamp,
+    ) -> Result<Reservation, ApiError> {
+        let month = Period::of(now).month;
+        let mut reservation = Reservation {
+            ledger: self.clone(),
+            account: by.account.clone(),
+            month,
+            is_of_trial: by.environment == Environment::Trial,
+            transfer_id: None,
+            settled: AtomicBool::new(true),
+        };
+        let Some(wanted) = wanted else { return Ok(reservation) };
+        let transfer_id = ids::transfer(now).as_str().to_owned();
+        // from here on: a caller that leaves while the database answers may have reserved
+        reservation.transfer_id = Some(transfer_id.clone());
+        reservation.settled = AtomicBool::new(false);
+        let new = NewReservation {
+            transfer_id,
+            account_id: by.account.as_str().to_owned(),
+            node_id: self.node_id.clone(),
+            month,
+            usd_milli_jpy: self.rate.0,
+            created_at: now.0,
+            wanted,
+        };
+        let refused = match self.store.reserve(new).await? {
+            Reserved::Made(_) => return Ok(reservation),
+            Reserved::TrialExhausted => self.trial_exhausted(&by.account, wanted).await?,
+            Reserved::QuotaExceeded { fcu } => quota_exceeded(by.plan, fcu, wanted),
+            Reserved::CapReached { cap_nano_usd } => cap_reached(cap_nano_usd),
+        };
+        reservation.keep();
+        Err(refused)
+    }
+
+    async fn trial_exhausted(&self, account: &AccountId, wanted: Wanted) -> Result<ApiError, ApiError> {
+        let wanted = if let Wanted::TrialOperations { count, .. } = wanted { count } else { 0 };
+        let max = trials::OPERATIONS_MAX;
+        let trial = self.store.trial(account.as_str()).await?;
+        let left = trial.map_or(0, |trial| max.saturating_sub(trial.operations_used.unsigned_abs()));
+        let message = match left {
+            0 => format!("the trial key has used its {max} operations"),
+            _ => format!(
+                "the request has {wanted} operations, the trial key has {left} of its {max} left; nothing was done"
+            ),
+        };
+        Ok(ApiError::new(Code::TrialOpsExhausted, message))
+    }
+
+    /// Gives back what an earlier process of this node reserved: its work is gone.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn give_back_lost(&self) -> Result<(), store::Error> {
+        loop {
+            let lost = self.store.reservations_of_node(&self.node_id, LOST_AT_ONCE).await?;
+            if lost.is_empty() {
+                return Ok(());
+            }
+            tracing::info!(reservations = lost.len(), "reservations of an earlier process of this node are given back");
+            self.void_all(&lost).await?;
+        }
+    }
+
+    /// Gives back what nodes reserved that have not said since `silent_since` that they are there.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn give_back_forsaken(&self, silent_since: Timestamp) -> Result<(), store::Error> {
+        let lost = self.store.forsaken_reservations(silent_since.0, LOST_AT_ONCE).await?;
+        if !lost.is_empty() {
+            tracing::warn!(reservations = lost.len(), "reservations of nodes that are gone are given back");
+        }
+        self.void_all(&lost).await
+    }
+
+    async fn void_all(&self, lost: &[LostReservation]) -> Result<(), store::Error> {
+        for LostReservation { transfer_id, account_id } in lost {
+            self.store.void_reservation(transfer_id, account_id, self.clock.now().0).await?;
+        }
+        Ok(())
+    }
+
+    async fn give_back(&self, account: &AccountId, transfer_id: &str) {
+        let now = self.clock.now();
+        if let Err(error) = self.store.void_reservation(transfer_id, account.as_str(), now.0).await {
+            tracing::error!(%error, account = account.as_str(), transfer_id, "a reservation was not given back");
+        }
+    }
+}
+
+impl Reservation {
+    /// Its transfer, where there is something to pay: for the usage row.
+    pub fn transfer_id(&self) -> Option<String> {
+        self.transfer_id.clone()
+    }
+
+    /// The step of a unit that posts it.
+    pub fn posting(&self, now: Timestamp) -> Option<Posting> {
+        let account_id = self.account.as_str().to_owned();
+        self.transfer_id.clone().map(|transfer_id| Posting { transfer_id, account_id, at: now.0 })
+    }
+
+    /// The step of a unit that counts completed operations by name.
+    pub fn counts(&self, operations: Vec<(String, i64)>) -> Option<OperationCounts> {
+        let account_id = self.account.as_str().to_owned();
+        (!self.is_of_trial && !operations.is_empty()).then(|| OperationCounts {
+            account_id,
+            month: self.month,
+            operations,
+        })
+    }
+
+    /// It was posted: it stays.
+    pub fn keep(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    /// The work failed: nothing is charged. One that was posted all the same stays posted.
+    pub async fn give_back(&self) {
+        if let Some(transfer_id) = &self.transfer_id
+            && !self.settled.swap(true, Ordering::Relaxed)
+        {
+            self.ledger.give_back(&self.account, transfer_id).await;
+        }
+    }
+}
+
+impl Drop for Reservation {
+    /// The client went away before the work began, or a task panicked.
+    fn drop(&mut self) {
+        let Some(transfer_id) = self.transfer_id.take().filter(|_| !*self.settled.get_mut()) else { return };
+        let (ledger, account) = (self.ledger.clone(), self.account.clone());
+        let unfinished = ledger.unfinished.enter();
+        tokio::spawn(async move {
+            ledger.give_back(&account, &transfer_id).await;
+            drop(unfinished);
+        });
+    }
+}
+
+fn trial_operations(count: u64) -> Option<Wanted> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    (count > 0).then_some(Wanted::TrialOperations { count, max: trials::OPERATIONS_MAX as i64 })
+}
+
+fn quota_exceeded(plan: Plan, used: i64, wanted: Wanted) -> ApiError {
+    let wanted = if let Wanted::Fcu { fcu, .. } = wanted { fcu } else { 0 };
+    let allowance = allowance(plan).unwrap_or_default();
+    let message = format!(
+        "the operation takes {wanted} compute units; {used} of the {allowance} that the plan has in a month are used or reserved"
+    );
+    debug_assert_eq!(beyond_allowance(plan, Environment::Live), BeyondAllowance::Refused);
+    ApiError::new(Code::QuotaExceeded, message)
+}
+
+fn cap_reached(cap_nano_usd: i64) -> ApiError {
+    let dollars = cap_nano_usd as f64 / 1e9;
+    let message = format!("the operation would pass the monthly cap of {dollars} USD; nothing was done");
+    ApiError::new(Code::BudgetHardCapHit, message)
+}

@@ -1,0 +1,71 @@
+//! The ledger: what accounts reserved, used and owe (readings P1, P5-P9).
+//!
+//! A transfer is reserved before the work that it pays for begins, and posted in one transaction with what the work brought
+//! ([`crate::Unit`]), or voided. Its rows are only ever added. Balances are the sums of the rows, written with them.
+//!
+//! Whoever reserves or settles locks the account first. So a cap is compared with all that came before, and requests at the same time
+//! cannot pass it. A cap in dollars is compared exactly ([`Spend`]), which no statement in 64-bit integers can do: the comparison is in
+//! Rust, under the lock.
+
+mod audit;
+mod balances;
+mod reserve;
+mod rows;
+mod settle;
+mod spend;
+
+use std::collections::BTreeSet;
+
+use api::words;
+
+use crate::Result;
+use crate::database::{Tx, values};
+
+pub use audit::{AuditFinding, AuditReport};
+pub use balances::{Balance, Budget, UsedInMonth};
+pub use reserve::{BeyondAllowance, NewReservation, Reserved, Wanted};
+pub use rows::Amounts;
+pub use settle::{LostReservation, Posting};
+pub use spend::Spend;
+
+pub(crate) use settle::{Voiding, post_all};
+
+/// The month of transfers that belong to none: operations of a trial.
+pub const NO_MONTH: i64 = 0;
+
+/// What became of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferPhase {
+    /// Reserved.
+    Pending,
+    /// Charged: the work was completed.
+    Posted,
+    /// Given back.
+    Voided,
+}
+
+words!(TransferPhase, "phase of a transfer", {
+    Pending = "pending",
+    Posted = "posted",
+    Voided = "voided",
+});
+
+/// Locks the ledger of these accounts until the transaction ends, in the order of their ids. On SQLite a transaction is the only one
+/// that writes.
+pub(crate) async fn lock(tx: &mut Tx, accounts: BTreeSet<&str>) -> Result<()> {
+    if accounts.is_empty() {
+        return Ok(());
+    }
+    let ids = || accounts.iter().map(|account| Some(*account)).collect::<Vec<_>>();
+    if !tx.has_arrays() {
+        return Ok(());
+    }
+    let locked =
+        "SELECT account_id FROM ledger_accounts WHERE account_id = ANY($1) ORDER BY account_id FOR NO KEY UPDATE";
+    if (tx.execute(locked, values![ids()]).await? as usize) < accounts.len() {
+        let sql = "INSERT INTO ledger_accounts (account_id) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING";
+        tx.execute(sql, values![ids()]).await?;
+        tx.execute(locked, values![ids()]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Whether the ledger adds up: balances are the sums of transfers, and usage rows say what was posted for them.
+
+use crate::database::values;
+use crate::{Result, Store};
+
+/// What an audit looked at, and what does not add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditReport {
+    /// Transfers, by their pending rows.
+    pub transfers: i64,
+    /// Balances.
+    pub balances: i64,
+    /// Reservations that are neither posted nor voided.
+    pub open: i64,
+    /// What does not add up, at most 100 of each kind.
+    pub findings: Vec<AuditFinding>,
+}
+
+/// Something that does not add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditFinding {
+    /// The account.
+    pub account_id: String,
+    /// What is wrong.
+    pub what: &'static str,
+    /// The transfer, or the month and the rate.
+    pub of: String,
+}
+
+/// Each query gives account and object of what is wrong.
+const CHECKS: [(&str, &str); 7] = [
+    (
+        "a transfer was posted and voided",
+        "SELECT a.account_id, a.transfer_id FROM transfers a JOIN transfers b ON a.transfer_id = b.transfer_id \
+         WHERE a.phase = 'posted' AND b.phase = 'voided' LIMIT 100",
+    ),
+    (
+        "the end of a transfer differs from its beginning",
+        "SELECT e.account_id, e.transfer_id FROM transfers e LEFT JOIN transfers p \
+         ON p.transfer_id = e.transfer_id AND p.phase = 'pending' WHERE e.phase <> 'pending' AND \
+         (p.account_id IS NULL OR p.account_id <> e.account_id OR p.month <> e.month OR p.usd_milli_jpy <> e.usd_milli_jpy \
+         OR p.trial_operations <> e.trial_operations OR p.fcu <> e.fcu OR p.nano_usd <> e.nano_usd \
+         OR p.milli_yen <> e.milli_yen) LIMIT 100",
+    ),
+    (
+        "a transfer without an end is not open, or one with an end is",
+        "SELECT p.account_id, p.transfer_id FROM transfers p LEFT JOIN open_reservations o ON o.transfer_id = p.transfer_id \
+         LEFT JOIN transfers e ON e.transfer_id = p.transfer_id AND e.phase <> 'pending' \
+         WHERE p.phase = 'pending' AND (o.transfer_id IS NULL) = (e.transfer_id IS NULL) LIMIT 100",
+    ),
+    (
+        "a balance is not the sum of its transfers",
+        "SELECT account_id, CAST(month AS TEXT) || ' at ' || CAST(usd_milli_jpy AS TEXT) FROM ( \
+         SELECT account_id, month, usd_milli_jpy, fcu, nano_usd, milli_yen, fcu_reserved, nano_usd_reserved, \
+         milli_yen_reserved FROM ledger_balances UNION ALL \
+         SELECT account_id, month, usd_milli_jpy, -fcu, -nano_usd, -milli_yen, 0, 0, 0 FROM transfers \
+         WHERE phase = 'posted' AND month > 0 UNION ALL \
+         SELECT account_id, month, usd_milli_jpy, 0, 0, 0, -fcu, -nano_usd, -milli_yen FROM open_reservations \
+         WHERE month > 0) t GROUP BY account_id, month, usd_milli_jpy HAVING SUM(fcu) <> 0 OR SUM(nano_usd) <> 0 \
+         OR SUM(milli_yen) <> 0 OR SUM(fcu_reserved) <> 0 OR SUM(nano_usd_reserved) <> 0 \
+         OR SUM(milli_yen_reserved) <> 0 LIMIT 100",
+    ),
+    (
+        "a trial's operations are not those of its transfers",
+        "SELECT account_id, 'trial' FROM trials t WHERE operations_used < \
+         (SELECT COALESCE(SUM(CASE phase WHEN 'pending' THEN trial_operations WHEN 'voided' THEN -trial_operations ELSE 0 END), 0) \
+         FROM transfers x WHERE x.account_id = t.account_id) LIMIT 100",
+    ),
+    (
+        "gates were charged another amount than their transfer's",
+        "SELECT u.account_id, u.usage_id FROM gate_usage u LEFT JOIN transfers x \
+         ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
+         (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.milli_yen <> u.cost_milli_yen)) \
+         LIMIT 100",
+    ),
+    (
+        "an operation used another number of compute units than its transfer's",
+        "SELECT u.account_id, u.usage_id FROM arithmetic_usage u LEFT JOIN transfers x \
+         ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
+         (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.fcu <> u.fcu)) LIMIT 100",
+    ),
+];
+
+impl Store {
+    /// Adds all transfers up: seconds for each million of them. Nodes may go on meanwhile.
+    pub async fn audit_ledger(&self) -> Result<AuditReport> {
+        let sql = "SELECT (SELECT COUNT(*) FROM transfers WHERE phase = 'pending'), (SELECT COUNT(*) FROM ledger_balances), \
+             (SELECT COUNT(*) FROM open_reservations)";
+        let (transfers, balances, open): (i64, i64, i64) = self.db.fetch_one(sql, values![]).await?;
+        let mut report = AuditReport { transfers, balances, open, findings: Vec::new() };
+        for (what, sql) in CHECKS {
+            let rows: Vec<(String, String)> = self.db.fetch_all(sql, values![]).await?;
+            report.findings.extend(rows.into_iter().map(|(account_id, of)| AuditFinding { account_id, what, of }));
+        }
+        Ok(report)
+    }
+}

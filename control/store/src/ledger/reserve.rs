@@ -1,0 +1,195 @@
+//! Reservations: what work will cost, taken before it begins (readings A14, P6, P8).
+
+use std::collections::BTreeSet;
+
+use super::balances::{Book, Changes, Standing};
+use super::rows::{self, TransferRow};
+use super::{Amounts, NO_MONTH, TransferPhase, lock};
+use crate::database::{Tx, values};
+use crate::writers::{Job, Waiting, Work};
+use crate::{Result, Store};
+
+/// A reservation that is wanted.
+#[derive(Clone, Debug)]
+pub struct NewReservation {
+    /// The transfer's id: that of the operation or usage row that it pays for.
+    pub transfer_id: String,
+    /// Who pays.
+    pub account_id: String,
+    /// The node that works on it.
+    pub node_id: String,
+    /// The month in which the work was accepted (readings P10): months since year 0.
+    pub month: i64,
+    /// The rate of the moment: thousandths of a yen for a dollar.
+    pub usd_milli_jpy: i64,
+    /// Now, in microseconds since 1970.
+    pub created_at: i64,
+    /// What it is for.
+    pub wanted: Wanted,
+}
+
+/// What a reservation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Operations of a trial.
+    TrialOperations {
+        /// How many.
+        count: i64,
+        /// How many the trial may have altogether.
+        max: i64,
+    },
+    /// Compute units.
+    Fcu {
+        /// How many.
+        fcu: i64,
+        /// How many the account has in this month without paying for each; `None`: any number.
+        allowance: Option<i64>,
+        /// What those beyond it are.
+        beyond: BeyondAllowance,
+    },
+    /// Gates that are paid for in yen: thousandths of a yen.
+    MilliYen(i64),
+}
+
+/// What compute units beyond the allowance are (readings P5, P6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeyondAllowance {
+    /// Refused.
+    Refused,
+    /// Counted only.
+    Free,
+    /// Paid for: billionths of a dollar each.
+    Charged(i64),
+}
+
+/// How a reservation went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// These amounts are reserved.
+    Made(Amounts),
+    /// The trial has too few operations left, or has ended; nothing was reserved. So it is with the others.
+    TrialExhausted,
+    /// It would pass the allowance.
+    QuotaExceeded {
+        /// Compute units that are used or reserved.
+        fcu: i64,
+    },
+    /// What the account spends would pass its cap.
+    CapReached {
+        /// Billionths of a dollar.
+        cap_nano_usd: i64,
+    },
+}
+
+impl Store {
+    /// Reserves what work will cost. Durable when this returns.
+    pub async fn reserve(&self, reservation: NewReservation) -> Result<Reserved> {
+        self.writers.submit(reservation).await
+    }
+}
+
+impl NewReservation {
+    fn book(&self) -> Book<'_> {
+        let month = if matches!(self.wanted, Wanted::TrialOperations { .. }) { NO_MONTH } else { self.month };
+        (&self.account_id, month)
+    }
+
+    /// What would be reserved, or why nothing is. Trials are decided in their own rows.
+    fn amounts(&self, standing: &Standing) -> Reserved {
+        let mut amounts = Amounts::default();
+        match self.wanted {
+            Wanted::TrialOperations { count, .. } => amounts.trial_operations = count,
+            Wanted::MilliYen(milli_yen) => amounts.milli_yen = milli_yen,
+            Wanted::Fcu { fcu, allowance, beyond } => {
+                let used = standing.fcu(self.book());
+                let left = allowance.map_or(fcu, |allowance| allowance.saturating_sub(used).clamp(0, fcu));
+                amounts.fcu = fcu;
+                match beyond {
+                    BeyondAllowance::Refused if left < fcu => return Reserved::QuotaExceeded { fcu: used },
+                    BeyondAllowance::Charged(each) => amounts.nano_usd = each.saturating_mul(fcu - left),
+                    _ => {}
+                }
+            }
+        }
+        // what costs nothing is not held up by a cap
+        if (amounts.nano_usd > 0 || amounts.milli_yen > 0)
+            && let Some(cap_nano_usd) = standing.cap(&self.account_id)
+        {
+            let mut spend = standing.spend(self.book());
+            spend.add(amounts.nano_usd, amounts.milli_yen, self.usd_milli_jpy);
+            if !spend.is_at_most(cap_nano_usd) {
+                return Reserved::CapReached { cap_nano_usd };
+            }
+        }
+        Reserved::Made(amounts)
+    }
+
+    fn row(&self, amounts: Amounts) -> TransferRow {
+        TransferRow {
+            transfer_id: self.transfer_id.clone(),
+            account_id: self.account_id.clone(),
+            month: self.book().1,
+            usd_milli_jpy: self.usd_milli_jpy,
+            trial_operations: amounts.trial_operations,
+            fcu: amounts.fcu,
+            nano_usd: amounts.nano_usd,
+            milli_yen: amounts.milli_yen,
+            node_id: self.node_id.clone(),
+            created_at: self.created_at,
+        }
+    }
+}
+
+impl Work for NewReservation {
+    type Answer = Reserved;
+
+    fn shard(&self) -> &[u8] {
+        self.account_id.as_bytes()
+    }
+
+    fn job(waiting: Waiting<Self>) -> Job {
+        Job::Reservation(Box::new(waiting))
+    }
+
+    async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<Reserved>> {
+        lock(tx, works.iter().map(|work| work.account_id.as_str()).collect()).await?;
+        let of_months: BTreeSet<Book<'_>> =
+            works.iter().map(|work| work.book()).filter(|(_, month)| *month != NO_MONTH).collect();
+        let mut standing = Standing::read(tx, &of_months).await?;
+        let (mut answers, mut made, mut changes) = (Vec::with_capacity(works.len()), Vec::new(), Changes::default());
+        for work in works {
+            let mut answer = work.amounts(&standing);
+            if let Reserved::Made(amounts) = answer {
+                match work.wanted {
+                    Wanted::TrialOperations { count, max } => {
+                        if !take_trial_operations(tx, &work.account_id, count, max).await? {
+                            answer = Reserved::TrialExhausted;
+                        }
+                    }
+                    _ if standing.reserve(work.book(), work.usd_milli_jpy, amounts) => {
+                        changes.reserve(&work.account_id, work.month, work.usd_milli_jpy, amounts);
+                    }
+                    // numbers that no account reaches
+                    _ => answer = Reserved::CapReached { cap_nano_usd: i64::MAX },
+                }
+            }
+            if let Reserved::Made(amounts) = answer {
+                made.push(work.row(amounts));
+            }
+            answers.push(answer);
+        }
+        if !made.is_empty() {
+            rows::append(tx, TransferPhase::Pending, &made).await?;
+            rows::open(tx, &made).await?;
+            changes.add(tx).await?;
+        }
+        Ok(answers)
+    }
+}
+
+/// Counts operations of a trial. False: that would be more than `max`, or there is no such trial; nothing was counted.
+async fn take_trial_operations(tx: &mut Tx, account_id: &str, count: i64, max: i64) -> Result<bool> {
+    let sql =
+        "UPDATE trials SET operations_used = operations_used + $2 WHERE account_id = $1 AND operations_used <= $3";
+    Ok(tx.execute(sql, values![account_id, count, max.saturating_sub(count)]).await? == 1)
+}

@@ -1,0 +1,138 @@
+//! The end of reservations: posted with what the work brought, or voided (readings P24).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::balances::Changes;
+use super::rows::{self, TransferRow, transfer_columns};
+use super::{NO_MONTH, TransferPhase, lock};
+use crate::database::{Tx, values};
+use crate::writers::{Job, Waiting, Work};
+use crate::{Error, Result, Store};
+
+/// The end of a reservation whose work was completed: a step of a unit.
+#[derive(Clone, Debug)]
+pub struct Posting {
+    /// The transfer.
+    pub transfer_id: String,
+    /// Who pays.
+    pub account_id: String,
+    /// Now, in microseconds since 1970.
+    pub at: i64,
+}
+
+/// The end of a reservation whose work was not completed.
+#[derive(Clone, Debug)]
+pub(crate) struct Voiding {
+    transfer_id: String,
+    account_id: String,
+    at: i64,
+}
+
+/// A reservation that its node will not settle any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostReservation {
+    /// The transfer.
+    pub transfer_id: String,
+    /// Who would have paid.
+    pub account_id: String,
+}
+
+impl Store {
+    /// Gives back what was reserved. One that was settled before stays as it is.
+    pub async fn void_reservation(&self, transfer_id: &str, account_id: &str, at: i64) -> Result<()> {
+        let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
+        self.writers.submit(Voiding { transfer_id, account_id, at }).await
+    }
+
+    /// Reservations of an earlier process of this node, some at a time.
+    pub async fn reservations_of_node(&self, node_id: &str, limit: i64) -> Result<Vec<LostReservation>> {
+        let sql =
+            "SELECT transfer_id, account_id FROM open_reservations WHERE node_id = $1 ORDER BY transfer_id LIMIT $2";
+        Ok(lost(self.db.fetch_all(sql, values![node_id, limit]).await?))
+    }
+
+    /// Reservations of nodes that have not said that they are there since `silent_since`, some at a time. Work that began later is not
+    /// among them: a node that has just started may not have said so yet.
+    pub async fn forsaken_reservations(&self, silent_since: i64, limit: i64) -> Result<Vec<LostReservation>> {
+        let sql = "SELECT transfer_id, account_id FROM open_reservations o WHERE created_at < $1 AND NOT EXISTS \
+             (SELECT 1 FROM nodes n WHERE n.node_id = o.node_id AND n.lease_until >= $1) ORDER BY transfer_id LIMIT $2";
+        Ok(lost(self.db.fetch_all(sql, values![silent_since, limit]).await?))
+    }
+}
+
+fn lost(rows: Vec<(String, String)>) -> Vec<LostReservation> {
+    rows.into_iter().map(|(transfer_id, account_id)| LostReservation { transfer_id, account_id }).collect()
+}
+
+impl Voiding {
+    /// Who would have paid.
+    pub fn account(&self) -> &str {
+        &self.account_id
+    }
+}
+
+impl Work for Voiding {
+    type Answer = ();
+
+    fn shard(&self) -> &[u8] {
+        self.account_id.as_bytes()
+    }
+
+    fn job(waiting: Waiting<Self>) -> Job {
+        Job::Voiding(waiting)
+    }
+
+    async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<()>> {
+        lock(tx, works.iter().map(|work| work.account_id.as_str()).collect()).await?;
+        let ends: BTreeMap<&str, i64> = works.iter().map(|work| (work.transfer_id.as_str(), work.at)).collect();
+        settle(tx, TransferPhase::Voided, &ends).await?;
+        Ok(vec![(); works.len()])
+    }
+}
+
+/// Posts transfers. One that is not open fails the group ([`Error::ReservationLost`]).
+pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()> {
+    if postings.is_empty() {
+        return Ok(());
+    }
+    lock(tx, postings.iter().map(|posting| posting.account_id.as_str()).collect::<BTreeSet<_>>()).await?;
+    let ends: BTreeMap<&str, i64> = postings.iter().map(|posting| (posting.transfer_id.as_str(), posting.at)).collect();
+    match settle(tx, TransferPhase::Posted, &ends).await? {
+        settled if settled == postings.len() => Ok(()),
+        _ => Err(Error::ReservationLost),
+    }
+}
+
+/// Ends those that are open; how many. `ends`: the moment of each.
+async fn settle(tx: &mut Tx, phase: TransferPhase, ends: &BTreeMap<&str, i64>) -> Result<usize> {
+    let mut closed: Vec<TransferRow> = Vec::with_capacity(ends.len());
+    if tx.has_arrays() && ends.len() > 1 {
+        let ids: Vec<Option<&str>> = ends.keys().map(|id| Some(*id)).collect();
+        let sql = concat!("DELETE FROM open_reservations WHERE transfer_id = ANY($1) RETURNING ", transfer_columns!());
+        closed = tx.fetch_all(sql, values![ids]).await?;
+    } else {
+        for id in ends.keys() {
+            let sql = concat!("DELETE FROM open_reservations WHERE transfer_id = $1 RETURNING ", transfer_columns!());
+            closed.extend(tx.fetch_optional::<TransferRow>(sql, values![*id]).await?);
+        }
+    }
+    let posted = phase == TransferPhase::Posted;
+    let mut changes = Changes::default();
+    for row in &mut closed {
+        row.created_at = ends[row.transfer_id.as_str()];
+        let amounts = row.amounts();
+        if row.month != NO_MONTH {
+            changes.settle(&row.account_id, row.month, row.usd_milli_jpy, amounts, posted);
+        }
+        if amounts.trial_operations > 0 && !posted {
+            // the trial may have been erased meanwhile
+            let sql = "UPDATE trials SET operations_used = operations_used - $2 WHERE account_id = $1";
+            tx.execute(sql, values![&row.account_id, amounts.trial_operations]).await?;
+        }
+    }
+    if !closed.is_empty() {
+        rows::append(tx, phase, &closed).await?;
+        changes.apply(tx).await?;
+    }
+    Ok(closed.len())
+}

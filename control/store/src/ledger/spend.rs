@@ -1,0 +1,105 @@
+//! What an account spends, compared exactly with a cap (readings P8, P9).
+
+use num_bigint::BigUint;
+
+/// Billionths of a dollar in a dollar.
+const NANO: i128 = 1_000_000_000;
+
+/// A sum of money in dollars and yen, each amount in yen with the rate of its time. It is kept unrounded: 15 gates of 0.1 yen at 150 yen
+/// a dollar are 0.01 dollars, though none of them is a whole number of billionths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spend {
+    nano_usd: i128,
+    /// Thousandths of a yen, and the rate in thousandths of a yen for a dollar, which is not 0.
+    yen: Vec<(i128, i128)>,
+}
+
+impl Spend {
+    /// Adds amounts: none is negative. Yen without a rate do not come about.
+    pub fn add(&mut self, nano_usd: i64, milli_yen: i64, usd_milli_jpy: i64) {
+        self.nano_usd += i128::from(nano_usd);
+        if milli_yen > 0 && usd_milli_jpy > 0 {
+            let (milli_yen, rate) = (i128::from(milli_yen), i128::from(usd_milli_jpy));
+            match self.yen.iter_mut().find(|(_, of)| *of == rate) {
+                Some((sum, _)) => *sum += milli_yen,
+                None => self.yen.push((milli_yen, rate)),
+            }
+        }
+    }
+
+    /// Whether it is at most this many billionths of a dollar.
+    pub fn is_at_most(&self, cap_nano_usd: i64) -> bool {
+        let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
+        let left = i128::from(cap_nano_usd) - self.nano_usd - whole;
+        // each fraction is below 1
+        let fractions: Vec<(u128, u128)> = self
+            .yen
+            .iter()
+            .map(|(milli_yen, rate)| ((milli_yen * NANO % rate).unsigned_abs(), rate.unsigned_abs()))
+            .filter(|(numerator, _)| *numerator > 0)
+            .collect();
+        match left {
+            ..0 => false,
+            left if left >= fractions.len() as i128 => true,
+            left => {
+                let product = |without: usize| -> BigUint {
+                    let others = fractions.iter().enumerate().filter(|(at, _)| *at != without);
+                    others.map(|(_, (_, rate))| BigUint::from(*rate)).product()
+                };
+                let sum: BigUint =
+                    fractions.iter().enumerate().map(|(at, (numerator, _))| product(at) * *numerator).sum();
+                sum <= product(usize::MAX) * left.unsigned_abs()
+            }
+        }
+    }
+
+    /// Billionths of a dollar, to the nearest: for showing.
+    pub fn nano_usd(&self) -> i64 {
+        let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
+        let fraction = |&(milli_yen, rate): &(i128, i128)| (milli_yen * NANO % rate) as f64 / rate as f64;
+        let fractions: f64 = self.yen.iter().map(fraction).sum();
+        i64::try_from(self.nano_usd + whole + fractions.round() as i128).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spend(nano_usd: i64, yen: &[(i64, i64)]) -> Spend {
+        let mut spend = Spend::default();
+        spend.add(nano_usd, 0, 0);
+        yen.iter().for_each(|&(milli_yen, rate)| spend.add(0, milli_yen, rate));
+        spend
+    }
+
+    #[test]
+    fn p8_the_fifteenth_gate_of_a_tenth_of_a_yen_fits_under_a_cent() {
+        assert!(spend(0, &[(100, 150_000); 15]).is_at_most(10_000_000));
+        assert!(!spend(0, &[(100, 150_000); 16]).is_at_most(10_000_000));
+        assert!(!spend(1, &[(100, 150_000); 15]).is_at_most(10_000_000));
+        assert_eq!(spend(0, &[(100, 150_000); 15]).nano_usd(), 10_000_000);
+    }
+
+    #[test]
+    fn p8_fractions_at_several_rates_are_compared_exactly() {
+        // 1/3 + 1/7 + 11/21 of a billionth is a whole one: rates of 3, 7 and 21 dollars to the milli-yen
+        let (third, seventh, rest) = ((1, 3_000_000_000), (1, 7_000_000_000), (11, 21_000_000_000));
+        let whole = spend(5, &[third, seventh, rest]);
+        assert!(whole.is_at_most(6) && !whole.is_at_most(5));
+        assert_eq!(whole.nano_usd(), 6);
+        let more = spend(5, &[third, seventh, rest, (1, 99_999_999_999)]);
+        assert!(!more.is_at_most(6) && more.is_at_most(7));
+        assert!(spend(0, &[]).is_at_most(0));
+        assert!(!spend(i64::MAX, &[(i64::MAX, 1000)]).is_at_most(i64::MAX));
+    }
+
+    #[test]
+    fn p8_thirty_rates_of_a_month_are_compared_exactly() {
+        // each 1/(1000 n) dollars
+        let yen: Vec<(i64, i64)> = (1..=30).map(|n| (1, 1000 * n)).collect();
+        let sum = spend(0, &yen);
+        // 10^6 times the 30th harmonic number, 3.994987130920...
+        assert!(sum.is_at_most(3_994_988) && !sum.is_at_most(3_994_987));
+    }
+}

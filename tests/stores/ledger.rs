@@ -1,0 +1,169 @@
+//! The ledger: no cap is passed, nothing is charged twice, and everything adds up.
+
+use tokio::task::JoinSet;
+
+use super::*;
+
+const GATE: Wanted = Wanted::MilliYen(100);
+
+fn units(fcu: i64, allowance: i64, beyond: BeyondAllowance) -> Wanted {
+    Wanted::Fcu { fcu, allowance: Some(allowance), beyond }
+}
+
+fn made(fcu: i64, nano_usd: i64, milli_yen: i64) -> Reserved {
+    Reserved::Made(Amounts { trial_operations: 0, fcu, nano_usd, milli_yen })
+}
+
+async fn set_budget(store: &Store, budget: &Budget) {
+    store.write(async |tx| tx.set_budget(budget).await).await.unwrap();
+}
+
+async fn reserve(store: &Store, transfer_id: &str, wanted: Wanted) -> Reserved {
+    store.reserve(reservation(transfer_id, "acct_1", wanted)).await.unwrap()
+}
+
+async fn spent(store: &Store) -> i64 {
+    store.used_in_month("acct_1", 1).await.unwrap().spend.nano_usd()
+}
+
+/// All that is spent adds up.
+async fn audited(store: &Store) -> AuditReport {
+    let report = store.audit_ledger().await.unwrap();
+    assert_eq!(report.findings, []);
+    report
+}
+
+on_both! {
+    async fn p8_two_hundred_gates_at_once_stop_exactly_at_the_cap(store: Store) {
+        // 15 gates of 0.1 yen at 150 yen a dollar are a cent
+        set_budget(&store, &budget("acct_1")).await;
+        let mut asked = JoinSet::new();
+        for n in 0..200 {
+            let store = store.clone();
+            asked.spawn(async move {
+                let transfer = format!("t_{n}");
+                match reserve(&store, &transfer, GATE).await {
+                    Reserved::Made(_) => store.submit(posting(&transfer, "acct_1")).await.map(|()| true).unwrap(),
+                    refused => {
+                        assert_eq!(refused, Reserved::CapReached { cap_nano_usd: 10_000_000 });
+                        false
+                    }
+                }
+            });
+        }
+        let passed = asked.join_all().await.into_iter().filter(|&passed| passed).count();
+        assert_eq!((passed, spent(&store).await), (15, 10_000_000));
+        assert_eq!(audited(&store).await.transfers, 15);
+    }
+
+    async fn p8_what_is_reserved_counts_until_it_is_given_back(store: Store) {
+        set_budget(&store, &budget("acct_1")).await;
+        assert_eq!(reserve(&store, "t_1", Wanted::MilliYen(1_500)).await, made(0, 0, 1_500));
+        assert_eq!(spent(&store).await, 0);
+        assert_eq!(reserve(&store, "t_2", Wanted::MilliYen(1)).await, Reserved::CapReached { cap_nano_usd: 10_000_000 });
+        // what costs nothing is not held up
+        assert_eq!(reserve(&store, "t_3", units(5, 10, BeyondAllowance::Charged(2_000))).await, made(5, 0, 0));
+        // neither another month nor another account is
+        let other = NewReservation { month: 2, ..reservation("t_4", "acct_1", GATE) };
+        assert_eq!(store.reserve(other).await.unwrap(), made(0, 0, 100));
+        assert_eq!(store.reserve(reservation("t_5", "acct_2", GATE)).await.unwrap(), made(0, 0, 100));
+        store.void_reservation("t_1", "acct_1", 20).await.unwrap();
+        assert_eq!(reserve(&store, "t_6", Wanted::MilliYen(1_500)).await, made(0, 0, 1_500));
+        assert_eq!(audited(&store).await.open, 4);
+    }
+
+    async fn p7_a_cap_blocks_when_it_is_hard_or_soft_overage_is_not_allowed(store: Store) {
+        for (hard_cap, allow_soft_overage, blocks) in
+            [(true, true, true), (true, false, true), (false, false, true), (false, true, false)]
+        {
+            set_budget(&store, &Budget { hard_cap, allow_soft_overage, ..budget("acct_1") }).await;
+            let transfer = format!("t_{hard_cap}_{allow_soft_overage}");
+            let refused = reserve(&store, &transfer, Wanted::MilliYen(1_501)).await;
+            assert_eq!(matches!(refused, Reserved::CapReached { .. }), blocks, "{hard_cap} {allow_soft_overage}");
+        }
+        // without a budget nothing blocks
+        let free = store.reserve(reservation("t_free", "acct_2", Wanted::MilliYen(1 << 40))).await.unwrap();
+        assert_eq!(free, made(0, 0, 1 << 40));
+    }
+
+    async fn p21_a_cap_below_what_is_spent_blocks_at_once(store: Store) {
+        assert_eq!(reserve(&store, "t_1", Wanted::MilliYen(3_000)).await, made(0, 0, 3_000));
+        store.submit(posting("t_1", "acct_1")).await.unwrap();
+        set_budget(&store, &budget("acct_1")).await;
+        assert_eq!(reserve(&store, "t_2", Wanted::MilliYen(1)).await, Reserved::CapReached { cap_nano_usd: 10_000_000 });
+        assert_eq!(spent(&store).await, 20_000_000);
+    }
+
+    async fn p6_units_beyond_the_allowance_are_refused_free_or_charged(store: Store) {
+        assert_eq!(reserve(&store, "t_1", units(8, 10, BeyondAllowance::Refused)).await, made(8, 0, 0));
+        assert_eq!(reserve(&store, "t_2", units(3, 10, BeyondAllowance::Refused)).await, Reserved::QuotaExceeded { fcu: 8 });
+        assert_eq!(reserve(&store, "t_3", units(3, 10, BeyondAllowance::Charged(2_000))).await, made(3, 2_000, 0));
+        assert_eq!(reserve(&store, "t_4", units(3, 10, BeyondAllowance::Free)).await, made(3, 0, 0));
+        assert_eq!(reserve(&store, "t_5", units(3, 10, BeyondAllowance::Charged(2_000))).await, made(3, 6_000, 0));
+        let unlimited = Wanted::Fcu { fcu: 1 << 40, allowance: None, beyond: BeyondAllowance::Charged(2_000) };
+        assert_eq!(reserve(&store, "t_6", unlimited).await, made(1 << 40, 0, 0));
+        store.submit(posting("t_3", "acct_1")).await.unwrap();
+        let used = store.used_in_month("acct_1", 1).await.unwrap();
+        assert_eq!((used.fcu, used.overage_nano_usd), (3, 2_000));
+        audited(&store).await;
+    }
+
+    async fn amounts_that_overflow_are_refused_and_nothing_is_counted(store: Store) {
+        assert_eq!(reserve(&store, "t_1", Wanted::MilliYen(i64::MAX)).await, made(0, 0, i64::MAX));
+        assert!(matches!(reserve(&store, "t_2", Wanted::MilliYen(1)).await, Reserved::CapReached { .. }));
+        store.submit(posting("t_1", "acct_1")).await.unwrap();
+        assert!(matches!(reserve(&store, "t_3", Wanted::MilliYen(1)).await, Reserved::CapReached { .. }));
+        let dear = units(i64::MAX, 0, BeyondAllowance::Charged(2_000));
+        assert_eq!(reserve(&store, "t_4", dear).await, made(i64::MAX, i64::MAX, 0));
+        assert!(matches!(reserve(&store, "t_5", units(1, 0, BeyondAllowance::Charged(1))).await, Reserved::CapReached { .. }));
+        assert_eq!(store.audit_ledger().await.unwrap().transfers, 2);
+    }
+
+    async fn p24_a_transfer_is_settled_once(store: Store) {
+        assert_eq!(reserve(&store, "t_1", GATE).await, made(0, 0, 100));
+        store.submit(posting("t_1", "acct_1")).await.unwrap();
+        store.void_reservation("t_1", "acct_1", 20).await.unwrap();
+        assert!(matches!(store.submit(posting("t_1", "acct_1")).await, Err(Error::ReservationLost)));
+        assert!(matches!(store.submit(posting("t_none", "acct_1")).await, Err(Error::ReservationLost)));
+        assert_eq!(reserve(&store, "t_2", GATE).await, made(0, 0, 100));
+        store.void_reservation("t_2", "acct_1", 20).await.unwrap();
+        let unit = Unit { posting: posting("t_2", "acct_1").posting, ..begin(operation("op_1")) };
+        assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)));
+        // the unit's other steps were not done
+        assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap(), None);
+        assert_eq!(spent(&store).await, 666_667);
+        assert_eq!(audited(&store).await.open, 0);
+    }
+
+    async fn p8_reservations_of_nodes_that_are_gone_are_found(store: Store) {
+        store.renew_lease("node_1", 100).await.unwrap();
+        store.renew_lease("node_2", 50).await.unwrap();
+        for (transfer, node, created_at) in
+            [("t_1", "node_1", 10), ("t_2", "node_2", 10), ("t_3", "node_3", 10), ("t_4", "node_3", 70)]
+        {
+            let of_node = NewReservation { node_id: node.to_owned(), created_at, ..reservation(transfer, "acct_1", GATE) };
+            assert_eq!(store.reserve(of_node).await.unwrap(), made(0, 0, 100));
+        }
+        let ids = |lost: Vec<LostReservation>| lost.into_iter().map(|lost| lost.transfer_id).collect::<Vec<_>>();
+        assert_eq!(ids(store.forsaken_reservations(60, 9).await.unwrap()), ["t_2", "t_3"]);
+        assert_eq!(ids(store.forsaken_reservations(60, 1).await.unwrap()), ["t_2"]);
+        assert_eq!(ids(store.reservations_of_node("node_3", 9).await.unwrap()), ["t_3", "t_4"]);
+    }
+
+    async fn an_audit_finds_what_does_not_add_up(store: Store) {
+        assert_eq!(reserve(&store, "t_1", GATE).await, made(0, 0, 100));
+        store.submit(posting("t_1", "acct_1")).await.unwrap();
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        open(&store, &session(&[1; 32], "acct_1")).await;
+        // a usage row that says another price than what was posted for it
+        let dearer = GateUsage { transfer_id: Some("t_1".to_owned()), cost_milli_yen: 101, ..usage("use_1", &[1; 32]) };
+        store.submit(charge(dearer)).await.unwrap();
+        let found = store.audit_ledger().await.unwrap().findings;
+        let expected = AuditFinding {
+            account_id: "acct_1".to_owned(),
+            what: "gates were charged another amount than their transfer's",
+            of: "use_1".to_owned(),
+        };
+        assert_eq!(found, [expected]);
+    }
+}
