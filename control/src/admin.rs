@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod keys;
+pub mod ledger;
 pub mod lockouts;
 pub mod signing_key;
 pub mod usage;

@@ -22,6 +22,7 @@ use crate::access::passwords::Passwords;
 use crate::access::session_token::{Issuer, SessionTokens};
 use crate::access::trials::Trials;
 use crate::access::{Access, users};
+use crate::billing::Billing;
 use crate::billing::ledger::Ledger;
 use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::budget::Budget;
@@ -232,7 +233,8 @@ impl App {
             database_probe: Probe::new("database", health::DATABASE_SLOW),
             cache_store_probe: Probe::new("cache store", health::CACHE_STORE_SLOW),
         });
-        let areas = Areas { web, access, compute, docs };
+        let billing = Arc::new(Billing { clock: compute.clock.clone(), store: compute.store.clone() });
+        let areas = Areas { web, access, billing, compute, docs };
 
         fail_point::watch();
         // before the first request, so that lockouts of the last start still hold

@@ -15,6 +15,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
+use crate::billing::{Billing, budget, usage};
 use crate::caller::Level;
 use crate::compute::keys::{generate, uploads};
 use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
@@ -28,6 +29,7 @@ use crate::web::{Web, edge, idempotency, openapi};
 pub struct Areas {
     pub(crate) web: Arc<Web>,
     pub(crate) access: Arc<Access>,
+    pub(crate) billing: Arc<Billing>,
     pub(crate) compute: Arc<Compute>,
     pub(crate) docs: Arc<Docs>,
 }
@@ -100,8 +102,10 @@ fn api(
         .routes(writers(routes!(arithmetic::status, arithmetic::cancel)))
         // account_admin
         .routes(billing(routes!(gates::list)))
+        .routes(billing(routes!(budget::show, budget::set)))
         // users of the dashboard, by their session token
         .routes(users(routes!(sign_in::change_password)))
+        .routes(users(routes!(usage::show)))
         .routes(users(routes!(user_keys::log_out)))
         .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
         .routes(users(routes!(user_keys::revoke_key)))

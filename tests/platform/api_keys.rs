@@ -10,6 +10,7 @@ use control::caller::{Environment, Role};
 use control::clock::Timestamp;
 use control::config::{Config, ServerSecret};
 use serde_json::{Value, json};
+use store::{NewReservation, Reserved, Wanted};
 use tests::TestServer;
 use tests::database::Kind;
 use tests::http::{Request, Response};

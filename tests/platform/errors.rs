@@ -76,6 +76,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "broken")).await
         }
         Code::QuotaExceeded
+        | Code::BudgetHardCapHit
         | Code::SessionExpired
         | Code::RateLimited
         | Code::BruteForceLockout
@@ -97,7 +98,6 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         | Code::ServiceUnavailable => return Elsewhere,
         // billing
         Code::InvalidPlan
-        | Code::BudgetHardCapHit
         | Code::NoPaymentMethod
         | Code::ProviderUnavailable
         | Code::ReturnUrlNotAllowed

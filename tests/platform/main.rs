@@ -4,6 +4,7 @@
 mod api_keys;
 mod auth;
 mod bad_input;
+mod billing;
 mod cache_store;
 mod ciphertexts;
 mod circuits;

@@ -4,6 +4,7 @@
 //! specification; names on the wire are the specification's. With the feature `openapi` every type also describes itself.
 
 pub mod accounts;
+pub mod billing;
 pub mod ciphertexts;
 pub mod circuits;
 pub mod compute;

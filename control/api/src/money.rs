@@ -86,7 +86,8 @@ impl utoipa::ToSchema for MilliYen {
     }
 }
 
-/// Billionths of a US dollar: the ledger's unit for compute units (readings P1).
+/// Billionths of a US dollar: the ledger's unit for compute units (readings P1). On the wire a number of dollars with up to nine
+/// decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NanoUsd(pub i64);
 
@@ -96,11 +97,52 @@ pub struct NanoUsd(pub i64);
 pub struct MicroYen(pub i64);
 
 impl NanoUsd {
+    /// A number of dollars, to the nearest billionth; `None` beyond nine billion dollars.
+    pub fn of_dollars(dollars: f64) -> Option<NanoUsd> {
+        let nano = (dollars * 1e9).round();
+        (nano.is_finite() && nano.abs() <= 9e18).then_some(NanoUsd(nano as i64))
+    }
+
     /// At a rate in thousandths of a yen a dollar, to the nearest millionth of a yen; halves go up.
     pub fn at_rate(self, usd_milli_jpy: i64) -> MicroYen {
         // 10^-9 dollars times 10^-3 yen a dollar
         let exact = i128::from(self.0) * i128::from(usd_milli_jpy);
         MicroYen(i64::try_from((exact + 500_000).div_euclid(1_000_000)).unwrap_or(i64::MAX))
+    }
+}
+
+impl Serialize for NanoUsd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 % 1_000_000_000 == 0 {
+            return serializer.serialize_i64(self.0 / 1_000_000_000);
+        }
+        // exact up to a million dollars: 15 digits
+        serializer.serialize_f64(self.0 as f64 / 1e9)
+    }
+}
+
+impl<'de> Deserialize<'de> for NanoUsd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let dollars = f64::deserialize(deserializer)?;
+        NanoUsd::of_dollars(dollars).ok_or_else(|| D::Error::custom("not an amount of dollars"))
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for NanoUsd {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::Number)
+            .description(Some("US dollars, with up to nine decimals."))
+            .examples([0.01])
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for NanoUsd {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Dollars".into()
     }
 }
 
@@ -186,6 +228,21 @@ mod tests {
         assert_eq!(NanoUsd(2000).at_rate(150_123), MicroYen(300), "300.246");
         assert_eq!(NanoUsd(2000).at_rate(149_750), MicroYen(300), "299.5");
         assert_eq!(NanoUsd(i64::MAX).at_rate(i64::MAX), MicroYen(i64::MAX));
+    }
+
+    #[test]
+    fn dollars_print_without_float_noise_and_read_back() {
+        for (nano, text) in [
+            (0, "0"),
+            (2_000, "2e-6"),
+            (10_000_000, "0.01"),
+            (9_000_000_000, "9"),
+            (123_456_789_012_345, "123456.789012345"),
+        ] {
+            assert_eq!(serde_json::to_string(&NanoUsd(nano)).unwrap(), text);
+            assert_eq!(serde_json::from_str::<NanoUsd>(text).unwrap(), NanoUsd(nano));
+        }
+        assert!(serde_json::from_str::<NanoUsd>("1e10").is_err());
     }
 
     #[test]

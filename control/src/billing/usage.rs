@@ -1,103 +1,53 @@
-//! Completed gates as a row of the usage record (readings G14, P3).
+//! What an account used in this month (specification, Billing; readings P3, P33).
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
 
-use store::{GateUsage, Store, Unit};
+use api::NanoUsd;
+use api::billing::Usage;
+use axum::Json;
+use axum::extract::State;
+use store::UsedInMonth;
 
-use crate::billing::ledger::{PaidBy, Reservation};
-use crate::billing::tariff::Price;
+use super::Billing;
+use crate::access::limits::Period;
+use crate::billing::plans::{allowance, monthly_price_cents};
+use crate::billing::units::NANO_USD_OF_UNIT;
+use crate::caller::{Caller, Plan, UNLIMITED};
 use crate::clock::Timestamp;
-use crate::compute::engine::Gate;
-use crate::ids;
-use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 
-/// The account and session that an operation is charged to.
-#[derive(Clone, Debug)]
-pub struct ChargeTo {
-    /// Digest of its session's id.
-    pub digest: [u8; 32],
-    /// Who pays.
-    pub paid_by: PaidBy,
+/// Billionths of a dollar in a cent.
+const NANO_USD_OF_CENT: i64 = 10_000_000;
+
+/// What the account used in this month (UTC), and what that costs.
+#[utoipa::path(
+    get,
+    path = "/api/v1/billing/usage",
+    operation_id = "getUsage",
+    tag = "Billing",
+    responses((status = 200, description = "The usage.", body = Usage))
+)]
+pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Usage>, ApiError> {
+    let period = Period::of(billing.clock.now());
+    let used = billing.store.used_in_month(caller.account.as_str(), period.month).await?;
+    Ok(Json(usage(period, caller.plan, used)))
 }
 
-/// Completed gates and their price.
-pub struct Charge<'a> {
-    /// How many of each kind.
-    pub counts: &'a [(Gate, u64)],
-    /// What they cost.
-    pub price: &'a Price,
-    /// Bootstraps really done.
-    pub bootstraps: u64,
-    /// Wall time of the evaluation.
-    pub compute: Duration,
-}
-
-impl Charge<'_> {
-    /// Writes the usage row and posts the reservation in one step with the rest of the unit, then counts the gates.
-    pub async fn book(
-        &self,
-        now: Timestamp,
-        telemetry: &Telemetry,
-        store: &Store,
-        to: &ChargeTo,
-        reservation: &Reservation,
-        unit: Unit,
-    ) -> Result<(), ApiError> {
-        let charge = GateUsage {
-            usage_id: ids::usage(now).as_str().to_owned(),
-            transfer_id: reservation.transfer_id(),
-            session_digest: to.digest,
-            account_id: to.paid_by.account.as_str().to_owned(),
-            environment: to.paid_by.environment,
-            gates: total(self.counts) as i64,
-            by_gate: by_gate(self.counts)?,
-            bootstrap_ops: self.price.bootstrap_ops as i64,
-            bootstraps_done: self.bootstraps as i64,
-            cost_milli_yen: self.price.cost.0,
-            compute_us: microseconds(self.compute),
-            created_at: now.0,
-        };
-        let (posting, counts) = (reservation.posting(now), reservation.counts(named(self.counts)));
-        store.submit(Unit { charge: Some(charge), posting, counts, ..unit }).await?;
-        reservation.keep();
-        telemetry.gates_charged(self.counts.iter().map(|(gate, count)| (gate.name(), *count)));
-        Ok(())
+fn usage(period: Period, plan: Plan, used: UsedInMonth) -> Usage {
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    let moment = |seconds: u64| Timestamp(seconds as i64 * 1_000_000).rfc3339();
+    let limit = if plan == Plan::Payg { None } else { allowance(plan) };
+    let by_operation: std::collections::BTreeMap<String, u64> =
+        used.operations.into_iter().map(|(name, operations)| (name, count(operations))).collect();
+    Usage {
+        period_start: moment(period.month_start_s()),
+        period_end: moment(period.month_reset_s()),
+        monthly_fcu_limit: limit.unwrap_or(UNLIMITED),
+        monthly_fcu_used: count(used.fcu),
+        operations_total: by_operation.values().sum(),
+        by_operation,
+        estimated_cost_usd: NanoUsd(monthly_price_cents(plan) * NANO_USD_OF_CENT + used.spend.nano_usd()),
+        overage_fcu: count(used.overage_nano_usd / NANO_USD_OF_UNIT),
+        overage_cost_usd: NanoUsd(used.overage_nano_usd),
     }
-}
-
-/// How many gates of each kind there are.
-pub fn count(gates: &[Gate]) -> Vec<(Gate, u64)> {
-    let mut counts: BTreeMap<Gate, u64> = BTreeMap::new();
-    for gate in gates {
-        *counts.entry(*gate).or_default() += 1;
-    }
-    counts.into_iter().collect()
-}
-
-/// Counts by the names of operations.
-fn named(counts: &[(Gate, u64)]) -> Vec<(String, i64)> {
-    counts.iter().map(|(gate, count)| (format!("gate_{}", gate.name().to_lowercase()), *count as i64)).collect()
-}
-
-/// Gates altogether.
-pub fn total(counts: &[(Gate, u64)]) -> u64 {
-    counts.iter().map(|(_, count)| count).sum()
-}
-
-/// Counts as they are stored: a JSON object, gate name to count.
-pub fn by_gate(counts: &[(Gate, u64)]) -> Result<String, ApiError> {
-    let named: BTreeMap<&str, u64> = counts.iter().map(|(gate, count)| (gate.name(), *count)).collect();
-    serde_json::to_string(&named).map_err(ApiError::internal)
-}
-
-/// A time as it is stored.
-pub fn microseconds(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// A time as answers tell it: milliseconds with three decimals (readings G12).
-pub fn milliseconds(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1000.0
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use anyhow::ensure;
 use api::{AccountId, KeyId};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -22,6 +23,7 @@ pub enum Admin {
     ListAccounts(ListAccounts),
     SetPlan(SetPlan),
     Usage(Usage),
+    AuditLedger(AuditLedger),
     #[command(flatten)]
     Users(users::Users),
     ListLockouts(ListLockouts),
@@ -84,6 +86,13 @@ pub struct Usage {
     /// Number of months to show, counted back from this one.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=120))]
     months: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Check that the ledger adds up: balances are the sums of transfers, and each charge is what was posted for it. Ends with 1 if not.
+#[derive(Debug, Args)]
+pub struct AuditLedger {
     #[command(flatten)]
     common: Common,
 }
@@ -155,6 +164,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::RevokeKey(args) => revoke_key(args).await,
         Admin::RevokeKeys(args) => revoke_keys(args).await,
         Admin::Usage(args) => usage(args).await,
+        Admin::AuditLedger(args) => audit_ledger(args).await,
         Admin::Backups(command) => backups::run(command).await,
         Admin::ListAccounts(args) => list_accounts(args).await,
         Admin::SetPlan(args) => set_plan(args).await,
@@ -223,6 +233,22 @@ async fn usage(args: Usage) -> anyhow::Result<()> {
     let months = args.common.operator().await?.usage(&args.account, args.months).await?;
     let columns = ["month", "environment", "operations", "gates", "bootstrap_ops", "cost_milli_yen", "compute_s"];
     args.common.list(columns, months.iter().map(|one| json!(one)).collect());
+    Ok(())
+}
+
+async fn audit_ledger(args: AuditLedger) -> anyhow::Result<()> {
+    let facts = args.common.operator().await?.audit_ledger().await?;
+    let line = format!(
+        "{} transfers in {} balances, {} reservations open: {}",
+        facts.transfers,
+        facts.balances,
+        facts.open,
+        if facts.findings.is_empty() { "all adds up" } else { "not all adds up" }
+    );
+    let findings: Vec<String> =
+        facts.findings.iter().map(|one| format!("{}: {} ({})", one.account_id, one.what, one.of)).collect();
+    args.common.done(json!(facts), [vec![line], findings.clone()].concat().join("\n"));
+    ensure!(findings.is_empty(), "{} faults in the ledger", findings.len());
     Ok(())
 }
 

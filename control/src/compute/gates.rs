@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use crate::access::limits::Quota;
-use crate::billing::usage::milliseconds;
+use crate::billing::charge::milliseconds;
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;

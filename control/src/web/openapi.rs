@@ -82,6 +82,10 @@ pub fn frame() -> OpenApi {
                 .description(Some("Encrypted numbers that the service keeps for arithmetic."))
                 .build(),
             TagBuilder::new()
+                .name("Billing")
+                .description(Some("What an account used and spent, and its monthly cap. Months are those of UTC."))
+                .build(),
+            TagBuilder::new()
                 .name("API keys")
                 .description(Some("Trial keys, keys that users of the dashboard make, and rotation of keys."))
                 .build(),
@@ -307,7 +311,7 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
     const BODY: &[Code] = &[PayloadTooLarge, ValidationError];
     const SECRET: &[Code] = &[SecretKeyRejected];
     const SESSION: &[Code] = &[SessionNotFound, SessionExpired];
-    const GATES: &[Code] = &[InvalidGateOp, MissingOperand, InvalidCiphertext, TrialOpsExhausted];
+    const GATES: &[Code] = &[InvalidGateOp, MissingOperand, InvalidCiphertext, TrialOpsExhausted, BudgetHardCapHit];
     const HANDLE: &[Code] = &[SessionNotFound, CiphertextNotFound, SessionExpired];
     const SIGN_IN: &[Code] = &[InvalidRequest, InvalidCredentials, FeatureDisabled];
     match operation_id {
@@ -327,7 +331,8 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "putCircuit" => &[&[InvalidParams, QuotaExceeded, PayloadTooLarge]],
         "getCircuit" | "deleteCircuit" => &[&[NotFound]],
         "runCircuit" => &[
-            &[InvalidParams, InvalidCiphertext, SecretKeyRejected, QuotaExceeded, TrialOpsExhausted, NotFound],
+            &[InvalidParams, InvalidCiphertext, SecretKeyRejected, QuotaExceeded, TrialOpsExhausted, BudgetHardCapHit],
+            &[NotFound],
             HANDLE,
             &[Conflict],
             BODY,
@@ -354,7 +359,15 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "getCiphertext" | "deleteCiphertext" => &[&[CiphertextNotFound]],
         "compute" | "computeNamed" => &[
             &[InvalidOperation, InvalidParams, MissingPlainOperand, PolynomialTooLarge, MismatchedKey, MismatchedLevel],
-            &[NoiseBudgetExhausted, KeyNotFound, CiphertextNotFound, QuotaExceeded, TrialOpsExhausted, Conflict],
+            &[
+                NoiseBudgetExhausted,
+                KeyNotFound,
+                CiphertextNotFound,
+                QuotaExceeded,
+                TrialOpsExhausted,
+                BudgetHardCapHit,
+                Conflict,
+            ],
             BODY,
             &[RateLimited],
         ],
@@ -365,6 +378,8 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "signUp" => &[&[InvalidRequest, FeatureDisabled, Conflict], BODY, &[IpRateLimited]],
         "changePassword" => &[&[InvalidCredentials, FeatureDisabled], BODY],
         "createUserKey" => &[&[InsufficientRole, FeatureDisabled, RateLimited], BODY],
+        "getUsage" | "getBudget" => &[],
+        "setBudget" => &[&[InvalidParams], BODY],
         "revokeUserKey" => &[&[KeyNotFound]],
         unknown => panic!("the errors of {unknown} are not listed"),
     }
@@ -480,7 +495,7 @@ mod tests {
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
-        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers
-        assert_eq!(operations_seen, 59);
+        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers, three of billing
+        assert_eq!(operations_seen, 62);
     }
 }

@@ -44,6 +44,8 @@ const WHOLE: &[&str] = &[
     "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
     // trials live for half an hour
     "FROM trials t",
+    // work that is under way
+    "FROM open_reservations o WHERE",
     // an operator's audit
     "FROM transfers",
     "FROM ledger_balances",

@@ -28,14 +28,23 @@ impl Period {
         ((self.day + 1) * DAY_S).max(0) as u64
     }
 
+    /// When the month begins, in seconds since 1970.
+    pub fn month_start_s(self) -> u64 {
+        first_moment_s(self.month)
+    }
+
     /// When the month ends, in seconds since 1970.
     pub fn month_reset_s(self) -> u64 {
-        let next = self.month + 1;
-        let month = Month::try_from((next % 12 + 1) as u8).expect("one of twelve");
-        let first =
-            Date::from_calendar_date((next / 12) as i32, month, 1).expect("the clock shows a year of four digits");
-        first.midnight().assume_utc().unix_timestamp().max(0) as u64
+        first_moment_s(self.month + 1)
     }
+}
+
+/// When a month begins, in seconds since 1970.
+fn first_moment_s(month: i64) -> u64 {
+    let of_year = Month::try_from((month % 12 + 1) as u8).expect("one of twelve");
+    let first =
+        Date::from_calendar_date((month / 12) as i32, of_year, 1).expect("the clock shows a year of four digits");
+    first.midnight().assume_utc().unix_timestamp().max(0) as u64
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use api::compute::ComputeStatus;
 use api::{Code, OperationId};
 use store::ArithmeticOperationRecord;
 
-use crate::billing::usage::milliseconds;
+use crate::billing::charge::milliseconds;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;

@@ -14,9 +14,9 @@ use store::{ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeti
 use tokio::sync::{oneshot, watch};
 
 use super::prepare::Prepared;
+use crate::billing::charge::{microseconds, milliseconds};
 use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::units::UnitPrice;
-use crate::billing::usage::{microseconds, milliseconds};
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::clock::Timestamp;

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use store::{CircuitKept, CircuitRecord, CircuitsMax, NetlistPlace, NewCircuit};
 
 use super::netlist::{NetlistBounds, read_netlist};
-use crate::billing::usage;
+use crate::billing::charge;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
@@ -78,7 +78,7 @@ pub async fn put(
         bytes,
         sha256: &sha256,
         gates: netlist.gates() as i64,
-        by_gate: &usage::by_gate(&counts)?,
+        by_gate: &charge::by_gate(&counts)?,
         levels: levels as i64,
         input_widths: &widths(netlist.input_widths())?,
         output_widths: &widths(netlist.output_widths())?,

@@ -7,7 +7,7 @@ use api::circuits::{CancelledOperation, CircuitOperation, OperationError, Operat
 use api::{Code, MilliYen, OperationId};
 use store::CircuitOperationRecord;
 
-use crate::billing::usage::milliseconds;
+use crate::billing::charge::milliseconds;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;

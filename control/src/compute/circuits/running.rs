@@ -12,9 +12,9 @@ use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Un
 use tokio::sync::oneshot;
 
 use super::prepare::{Prepared, RunRequest, prepare};
+use crate::billing::charge::{self, Charge, ChargeTo, milliseconds};
 use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::tariff::{self, Price};
-use crate::billing::usage::{self, Charge, ChargeTo, milliseconds};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
@@ -96,8 +96,8 @@ async fn submit(
 
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
     let (created_at, counts, levels) = (compute.clock.now(), circuit.gate_counts.clone(), circuit.levels);
-    let by_gate = usage::by_gate(&counts)?;
-    let gates = usage::total(&counts);
+    let by_gate = charge::by_gate(&counts)?;
+    let gates = charge::total(&counts);
     compute.limits.count_gates(&quota, gates, created_at).await?;
     // all of it before the first gate: no cap cuts a run off in the middle
     let price = tariff::price_of(counts.iter().copied());
@@ -218,7 +218,7 @@ impl RunContext {
         compute: Duration,
         bootstraps: u64,
     ) -> Result<Option<Response>, ApiError> {
-        let total = usage::total(&self.counts);
+        let total = charge::total(&self.counts);
         // before the record says so: a client that reads `completed` finds the results
         let Some(outputs) = self.shelve(&results, &mut room) else {
             return Err(self.failed(gone(&self.bench)).await);
@@ -264,7 +264,7 @@ impl RunContext {
     /// the client, if it waits.
     async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
         self.reservation.give_back().await;
-        self.end_uncharged(OperationStatus::Cancelled, usage::total(&done), None).await;
+        self.end_uncharged(OperationStatus::Cancelled, charge::total(&done), None).await;
         ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
     }
 
@@ -297,7 +297,7 @@ impl RunContext {
             bootstrap_ops: price.bootstrap_ops as i64,
             cost_milli_yen: price.cost.0,
             discounted: price.discounted,
-            compute_us: usage::microseconds(took),
+            compute_us: charge::microseconds(took),
             error: None,
             ended_at: self.compute.clock.now().0,
         }
@@ -305,7 +305,7 @@ impl RunContext {
 
     /// The completed end, its charge and its answer, all or nothing.
     async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
-        let (done, now) = (usage::total(charge.counts), self.compute.clock.now());
+        let (done, now) = (charge::total(charge.counts), self.compute.clock.now());
         let end = self.end(OperationStatus::Completed, done, charge.price, charge.compute);
         let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, ..Unit::default() };
         match done {
@@ -358,7 +358,7 @@ impl RunContext {
             op_id: self.run.op_id.as_str().to_owned(),
             account_id: self.charge_to.paid_by.account.as_str().to_owned(),
             session_digest: self.charge_to.digest,
-            gates_total: usage::total(&self.counts) as i64,
+            gates_total: charge::total(&self.counts) as i64,
             by_gate: self.by_gate.clone(),
             levels: self.levels as i64,
             created_at: self.created_at.0,
@@ -375,7 +375,7 @@ impl RunContext {
             op_id: self.run.op_id.clone(),
             status,
             gates_done,
-            gates_total: usage::total(&self.counts),
+            gates_total: charge::total(&self.counts),
             gates: self.counts.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
             levels: self.levels,
             outputs: None,

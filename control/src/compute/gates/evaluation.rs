@@ -8,9 +8,9 @@ use api::{Code, HandleId};
 use axum::response::Response;
 use store::Unit;
 
+use crate::billing::charge::{self, Charge, ChargeTo};
 use crate::billing::ledger::PaidBy;
 use crate::billing::tariff;
-use crate::billing::usage::{self, Charge, ChargeTo};
 use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
@@ -140,7 +140,7 @@ pub async fn run(
         };
         let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
         compute.telemetry.queued(outcome.waited);
-        let (counts, bootstraps, took) = (usage::count(&gates), outcome.bootstraps, outcome.compute);
+        let (counts, bootstraps, took) = (charge::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
         let ran = EvaluatedGates { gates, key, outcome, price, handle };
         let write = move || (answer.write)(ran, answer.octets);

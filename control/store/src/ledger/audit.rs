@@ -82,6 +82,12 @@ const CHECKS: [(&str, &str); 7] = [
 ];
 
 impl Store {
+    /// How many transfers there are: counts them all.
+    pub async fn transfers(&self) -> Result<i64> {
+        let sql = "SELECT COUNT(*) FROM transfers WHERE phase = 'pending'";
+        self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(transfers,)| transfers)
+    }
+
     /// Adds all transfers up: seconds for each million of them. Nodes may go on meanwhile.
     pub async fn audit_ledger(&self) -> Result<AuditReport> {
         let sql = "SELECT (SELECT COUNT(*) FROM transfers WHERE phase = 'pending'), (SELECT COUNT(*) FROM ledger_balances), \

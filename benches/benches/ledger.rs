@@ -1,0 +1,97 @@
+//! Pairs of reserving and posting a transfer, in a second: on both databases, with few and many transfers there, for many accounts and
+//! for one. Each answer is durable. Callers wait for one another as a node's requests do.
+//!
+//! `cargo bench --workspace --bench ledger [-- ROWS]`: so many transfers are there before the last rows of the table.
+
+use std::time::{Duration, Instant};
+
+use benches::only_once;
+use store::{NewReservation, Posting, Reserved, Store, Unit, Wanted};
+use tests::database::{Kind, new_store};
+use tokio::task::JoinSet;
+
+/// Callers at the same time.
+const CALLERS: usize = 512;
+/// Measured for so long.
+const MEASURED: Duration = Duration::from_secs(10);
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let rows = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(0);
+    println!("| database | transfers before | accounts | pairs a second | slowest pair ms |");
+    println!("|---|---|---|---|---|");
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        runtime.block_on(async {
+            let Some((_folder, store)) = new_store(kind).await else { return };
+            for before in if rows > 0 { vec![0, rows] } else { vec![0] } {
+                for accounts in [1000, 1] {
+                    fill(&store, before).await;
+                    let (pairs, slowest) = measure(&store, accounts, before).await;
+                    println!("| {kind:?} | {before} | {accounts} | {pairs:.0} | {:.1} |", slowest.as_secs_f64() * 1e3);
+                }
+            }
+            assert_eq!(store.audit_ledger().await.expect("an audit").findings, []);
+        });
+    }
+}
+
+/// Pairs a second, and the slowest.
+async fn measure(store: &Store, accounts: usize, before: usize) -> (f64, Duration) {
+    let begun = Instant::now();
+    let length = if only_once() { Duration::ZERO } else { MEASURED };
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let store = store.clone();
+        callers.spawn(async move {
+            let (mut pairs, mut slowest) = (0u32, Duration::ZERO);
+            while pairs == 0 || begun.elapsed() < length {
+                let name = format!("xfr_{:012}_{before}_{accounts}_{caller}", begun.elapsed().as_micros());
+                let started = Instant::now();
+                pair(&store, name, &format!("acct_{}", (caller + 7 * pairs as usize) % accounts)).await;
+                slowest = slowest.max(started.elapsed());
+                pairs += 1;
+            }
+            (pairs, slowest)
+        });
+    }
+    let done = callers.join_all().await;
+    let took = begun.elapsed().as_secs_f64();
+    let pairs: u32 = done.iter().map(|(pairs, _)| pairs).sum();
+    (f64::from(pairs) / took, done.iter().map(|(_, slowest)| *slowest).max().unwrap_or_default())
+}
+
+/// Reserves and posts the price of a gate.
+async fn pair(store: &Store, transfer_id: String, account_id: &str) {
+    let reservation = NewReservation {
+        transfer_id: transfer_id.clone(),
+        account_id: account_id.to_owned(),
+        node_id: "node_1".to_owned(),
+        month: 24_322,
+        usd_milli_jpy: 150_000,
+        created_at: 5,
+        wanted: Wanted::MilliYen(100),
+    };
+    assert!(matches!(store.reserve(reservation).await.expect("a database"), Reserved::Made(_)));
+    let posting = Some(Posting { transfer_id, account_id: account_id.to_owned(), at: 6 });
+    store.submit(Unit { posting, ..Unit::default() }).await.expect("a database");
+}
+
+/// Pairs until so many transfers are there.
+async fn fill(store: &Store, transfers: usize) {
+    let there = store.transfers().await.expect("a database") as usize;
+    let missing = transfers.saturating_sub(there);
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let store = store.clone();
+        callers.spawn(async move {
+            for number in 0..missing / CALLERS {
+                let name = format!("xfr_{number:012}_fill_{caller}");
+                pair(&store, name, &format!("acct_{}", (caller + 7 * number) % 1000)).await;
+                if caller == 0 && number % 2_000 == 1_999 {
+                    eprintln!("{} of {missing} transfers", (number + 1) * CALLERS);
+                }
+            }
+        });
+    }
+    callers.join_all().await;
+}

@@ -1,0 +1,123 @@
+//! The monthly cap on what an account spends (specification, Billing; readings P7, P9, P20-P22).
+
+use std::sync::Arc;
+
+use api::billing::{Budget, SetBudget};
+use api::{Code, NanoUsd};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+
+use super::Billing;
+use crate::access::limits::Period;
+use crate::access::users::normal_email;
+use crate::caller::Caller;
+use crate::web::body::{self, JsonBody};
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// The highest cap (readings P21).
+const CAP_MAX: NanoUsd = NanoUsd(1_000_000_000 * 1_000_000_000);
+/// Percent of the cap at which alerts are due.
+const THRESHOLDS_PERCENT: [u32; 2] = [80, 100];
+
+impl JsonBody for SetBudget {
+    const BYTES_MAX: usize = 8 << 10;
+}
+
+/// The account's monthly cap, and what it has spent.
+#[utoipa::path(
+    get,
+    path = "/api/v1/billing/budget",
+    operation_id = "getBudget",
+    tag = "Billing",
+    responses((status = 200, description = "The budget.", body = Budget))
+)]
+pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Budget>, ApiError> {
+    let budget = billing.store.budget(caller.account.as_str()).await?;
+    Ok(Json(billing.standing(&caller, budget).await?))
+}
+
+/// Set the account's monthly cap in place of the one before.
+///
+/// What is set holds for the next operation. A cap below what is spent already blocks at once, if it blocks.
+#[utoipa::path(
+    post,
+    path = "/api/v1/billing/budget",
+    operation_id = "setBudget",
+    tag = "Billing",
+    request_body = SetBudget,
+    responses((status = 200, description = "The budget.", body = Budget))
+)]
+pub async fn set(
+    State(billing): State<Arc<Billing>>,
+    caller: Caller,
+    claim: Claim,
+    body: body::Json<SetBudget>,
+) -> Result<Response, ApiError> {
+    let SetBudget { monthly_cap_usd, alert_email, hard_cap, allow_soft_overage } = body.value;
+    let budget = store::Budget {
+        account_id: caller.account.as_str().to_owned(),
+        cap_nano_usd: cap(monthly_cap_usd)?.0,
+        hard_cap: hard_cap.unwrap_or(false),
+        allow_soft_overage: allow_soft_overage.unwrap_or(true),
+        alert_email: alert_email.as_deref().map(email).transpose()?.unwrap_or_default(),
+        updated_at: billing.clock.now().0,
+    };
+    let answer = Json(billing.standing(&caller, Some(budget.clone())).await?).into_response();
+    let (answer, kept) = claim.keep(answer).await?;
+    billing
+        .store
+        .write(async |tx| {
+            tx.set_budget(&budget).await?;
+            tx.keep(kept.as_ref()).await
+        })
+        .await?;
+    Ok(answer)
+}
+
+impl Billing {
+    async fn standing(&self, caller: &Caller, budget: Option<store::Budget>) -> Result<Budget, ApiError> {
+        let month = Period::of(self.clock.now()).month;
+        let spend = self.store.used_in_month(caller.account.as_str(), month).await?.spend;
+        let Some(budget) = budget else {
+            // readings P20
+            return Ok(Budget {
+                monthly_cap_usd: NanoUsd(0),
+                current_spend_usd: NanoUsd(spend.nano_usd()),
+                alert_email: String::new(),
+                hard_cap: false,
+                allow_soft_overage: true,
+                alerts_sent: Vec::new(),
+                next_alert_threshold_pct: THRESHOLDS_PERCENT[0],
+            });
+        };
+        let spent = i128::from(spend.nano_usd());
+        let reached = |percent: &&u32| spent * 100 >= i128::from(budget.cap_nano_usd) * i128::from(**percent);
+        let reached: Vec<u32> = THRESHOLDS_PERCENT.iter().filter(reached).copied().collect();
+        Ok(Budget {
+            monthly_cap_usd: NanoUsd(budget.cap_nano_usd),
+            current_spend_usd: NanoUsd(spend.nano_usd()),
+            alert_email: budget.alert_email,
+            hard_cap: budget.hard_cap,
+            allow_soft_overage: budget.allow_soft_overage,
+            alerts_sent: reached.iter().map(|percent| format!("{percent}%")).collect(),
+            next_alert_threshold_pct: if reached.is_empty() { THRESHOLDS_PERCENT[0] } else { THRESHOLDS_PERCENT[1] },
+        })
+    }
+}
+
+/// Readings P21.
+fn cap(dollars: f64) -> Result<NanoUsd, ApiError> {
+    NanoUsd::of_dollars(dollars).filter(|cap| *cap > NanoUsd(0) && *cap <= CAP_MAX).ok_or_else(|| {
+        let message = "monthly_cap_usd must be more than 0 and at most 1000000000";
+        ApiError::new(Code::InvalidParams, message).at("monthly_cap_usd", "out of range")
+    })
+}
+
+/// Readings P32.
+fn email(text: &str) -> Result<String, ApiError> {
+    normal_email(text).ok_or_else(|| {
+        ApiError::new(Code::InvalidRequest, "alert_email is not an e-mail address").at("alert_email", "not an address")
+    })
+}
