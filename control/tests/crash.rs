@@ -59,13 +59,26 @@ impl Place {
         config.database_url = kind.new_url(folder.path())?;
         let (role, plan) = (Role::AccountAdmin, Some(Plan::Enterprise));
         admin::prepare(&config).await.unwrap();
-        let made = admin::create_key(&config, role, Environment::Test, None, plan).await.unwrap();
+        let made = admin::create_key(&config, role, Environment::Live, None, plan).await.unwrap();
         // who has no limit is not counted in the database before the request itself
         let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
         let limits = format!("[plans.anonymous]\n{unlimited}[plans.free]\n{unlimited}");
         std::fs::write(folder.path().join("ango.toml"), limits).unwrap();
         let store = Store::open(&config.database_url).await.unwrap();
         Some(Place { key: made.key.to_string(), account: made.account_id.as_str().to_owned(), folder, config, store })
+    }
+
+    /// All that was reserved is posted or given back, and what the account owes is what its gates cost.
+    async fn audited(&self) {
+        let audit = self.store.audit_ledger().await.unwrap();
+        assert_eq!((audit.open, audit.findings), (0, vec![]));
+        let now = control::clock::Clock::system().now().rfc3339();
+        let (year, month): (i64, i64) = (now[..4].parse().unwrap(), now[5..7].parse().unwrap());
+        let used = self.store.used_in_month(&self.account, 12 * year + month - 1).await.unwrap();
+        let (gates, _, milli_yen) = self.store.gate_usage_totals(&self.account).await.unwrap();
+        // at 150 yen a dollar
+        let cost = (milli_yen as f64 * 1e9 / 150_000.0).round() as i64;
+        assert_eq!((used.spend.nano_usd(), used.operations.values().sum::<i64>()), (cost, gates));
     }
 
     fn orders(&self) -> PathBuf {
@@ -111,6 +124,7 @@ impl Place {
                 std::fs::remove_file(self.orders()).unwrap();
                 node.kill();
                 node = self.start();
+                self.audited().await;
                 check(&node, given, &request, answer).await;
                 if !died {
                     assert!(write > 1, "no write was seen: {request:?}");

@@ -29,6 +29,7 @@ mod encryption_keys;
 mod groups;
 mod kept_answers;
 mod ledger;
+mod ledger_model;
 mod limits;
 mod pages;
 mod trials;

@@ -1,7 +1,8 @@
 //! One way to say SQL to two databases: statements are written once, with `$1` placeholders, and mean the same on both.
 //!
 //! What they may use: text, 64-bit integers, booleans, bytes; `ON CONFLICT`, `RETURNING`; no clock, no sequence, no JSON.
-//! Where the databases differ a statement has two forms ([`Sql`]).
+//! Where the databases differ a statement has two forms ([`Sql`]). Many rows in one statement are one of them: an array for each column
+//! and `unnest` on PostgreSQL, one JSON text and `json_each` on SQLite ([`Column`]).
 //!
 //! SQLite has one connection that writes and some that read: writers wait for that connection in the order in which they
 //! came. On PostgreSQL, whose readers see what was committed before each statement, a transaction first locks what must not
@@ -105,6 +106,44 @@ value_from! {
     Vec<i64>, Integers, value => value;
     Vec<Option<&'a str>>, Texts, value => value;
     Vec<&'a [u8]>, ByteStrings, value => value;
+}
+
+/// A column of rows that are given to one statement.
+#[derive(Clone, Debug)]
+pub(crate) enum Column<'a> {
+    Texts(Vec<&'a str>),
+    Integers(Vec<i64>),
+}
+
+impl<'a> Column<'a> {
+    pub fn texts<T>(rows: &'a [T], of: impl Fn(&'a T) -> &'a str) -> Column<'a> {
+        Column::Texts(rows.iter().map(of).collect())
+    }
+
+    pub fn integers<T>(rows: &[T], of: impl Fn(&T) -> i64) -> Column<'a> {
+        Column::Integers(rows.iter().map(of).collect())
+    }
+
+    fn array(&self) -> Value<'a> {
+        match self {
+            Column::Texts(texts) => Value::Texts(texts.iter().map(|text| Some(*text)).collect()),
+            Column::Integers(integers) => Value::Integers(integers.clone()),
+        }
+    }
+}
+
+/// Rows of columns of one length as JSON: an array of arrays.
+fn rows_json(columns: &[Column<'_>]) -> String {
+    let rows = columns.first().map_or(0, |column| match column {
+        Column::Texts(texts) => texts.len(),
+        Column::Integers(integers) => integers.len(),
+    });
+    let cell = |column: &Column<'_>, row: usize| match column {
+        Column::Texts(texts) => serde_json::Value::from(texts[row]).to_string(),
+        Column::Integers(integers) => integers[row].to_string(),
+    };
+    let row = |row| columns.iter().map(|column| cell(column, row)).collect::<Vec<_>>().join(",");
+    format!("[{}]", (0..rows).map(|at| format!("[{}]", row(at))).collect::<Vec<_>>().join(","))
 }
 
 /// The values of a statement's placeholders, in order.
@@ -361,6 +400,24 @@ impl Tx {
         Ok(on!(&mut self.0, Open::Sqlite(tx), Open::Postgres(tx), sql, values, arguments => {
             sqlx::query_as_with(sql, arguments).fetch_all(&mut **tx).await
         })?)
+    }
+
+    /// Runs a statement with these rows: `$1` to `$n` are arrays on PostgreSQL, `$1` is a JSON text on SQLite.
+    pub(crate) async fn execute_rows(&mut self, sql: Sql, columns: &[Column<'_>]) -> Result<u64> {
+        let json = if self.has_arrays() { String::new() } else { rows_json(columns) };
+        let values = self.of_rows(columns, &json);
+        self.execute(sql, &values).await
+    }
+
+    /// The rows of such a statement.
+    pub(crate) async fn fetch_rows<T: Row>(&mut self, sql: Sql, columns: &[Column<'_>]) -> Result<Vec<T>> {
+        let json = if self.has_arrays() { String::new() } else { rows_json(columns) };
+        let values = self.of_rows(columns, &json);
+        self.fetch_all(sql, &values).await
+    }
+
+    fn of_rows<'a>(&self, columns: &[Column<'a>], json: &'a str) -> Vec<Value<'a>> {
+        if self.has_arrays() { columns.iter().map(Column::array).collect() } else { vec![Value::from(json)] }
     }
 
     /// Locks an account: other transactions that lock it wait until this one ends.

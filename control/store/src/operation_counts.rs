@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Result;
-use crate::database::{Tx, values};
+use crate::database::{Column, Sql, Tx};
 
 /// Completed operations of an account in a month.
 #[derive(Clone, Debug)]
@@ -16,6 +16,12 @@ pub struct OperationCounts {
     pub operations: Vec<(String, i64)>,
 }
 
+macro_rules! on_conflict_add {
+    () => {
+        "ON CONFLICT (account_id, month, operation) DO UPDATE SET count = operation_counts.count + excluded.count"
+    };
+}
+
 /// Adds counts to their rows.
 pub(crate) async fn count_all(tx: &mut Tx, counts: impl Iterator<Item = &OperationCounts>) -> Result<()> {
     // those of equal rows together, and rows in one order
@@ -25,20 +31,27 @@ pub(crate) async fn count_all(tx: &mut Tx, counts: impl Iterator<Item = &Operati
             *sums.entry((account_id, *month, operation)).or_default() += count;
         }
     }
-    if tx.has_arrays() && sums.len() > 1 {
-        let accounts: Vec<Option<&str>> = sums.keys().map(|(account, ..)| Some(*account)).collect();
-        let months: Vec<i64> = sums.keys().map(|(_, month, _)| *month).collect();
-        let operations: Vec<Option<&str>> = sums.keys().map(|(.., operation)| Some(*operation)).collect();
-        let sql = "INSERT INTO operation_counts (account_id, month, operation, count) \
-             SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) \
-             ON CONFLICT (account_id, month, operation) DO UPDATE SET count = operation_counts.count + excluded.count";
-        let of = values![accounts, months, operations, sums.values().copied().collect::<Vec<i64>>()];
-        return tx.execute(sql, of).await.map(drop);
+    if sums.is_empty() {
+        return Ok(());
     }
-    for ((account, month, operation), count) in sums {
-        let sql = "INSERT INTO operation_counts (account_id, month, operation, count) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT (account_id, month, operation) DO UPDATE SET count = operation_counts.count + excluded.count";
-        tx.execute(sql, values![account, month, operation, count]).await?;
-    }
-    Ok(())
+    let sql = Sql {
+        sqlite: concat!(
+            "INSERT INTO operation_counts (account_id, month, operation, count) \
+             SELECT r.value->>0, r.value->>1, r.value->>2, r.value->>3 FROM json_each($1) r WHERE true ",
+            on_conflict_add!()
+        ),
+        postgres: concat!(
+            "INSERT INTO operation_counts (account_id, month, operation, count) \
+             SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) ",
+            on_conflict_add!()
+        ),
+    };
+    let rows: Vec<((&str, i64, &str), i64)> = sums.into_iter().collect();
+    let columns = [
+        Column::texts(&rows, |((account, ..), _)| account),
+        Column::integers(&rows, |((_, month, _), _)| *month),
+        Column::texts(&rows, |((.., operation), _)| operation),
+        Column::integers(&rows, |(_, count)| *count),
+    ];
+    tx.execute_rows(sql, &columns).await.map(drop)
 }

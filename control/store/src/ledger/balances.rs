@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Amounts, Spend};
-use crate::database::{Tx, from_row, values};
+use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::{Result, Store};
 
 /// Sums of an account in a month at a rate.
@@ -85,6 +85,15 @@ macro_rules! budget_columns {
     };
 }
 
+macro_rules! on_conflict_add {
+    () => {
+        "ON CONFLICT (account_id, month, usd_milli_jpy) DO UPDATE SET \
+         fcu_reserved = ledger_balances.fcu_reserved + excluded.fcu_reserved, \
+         nano_usd_reserved = ledger_balances.nano_usd_reserved + excluded.nano_usd_reserved, \
+         milli_yen_reserved = ledger_balances.milli_yen_reserved + excluded.milli_yen_reserved"
+    };
+}
+
 impl Store {
     /// What an account used in a month.
     pub async fn used_in_month(&self, account_id: &str, month: i64) -> Result<UsedInMonth> {
@@ -142,33 +151,26 @@ impl Standing {
     pub async fn read(tx: &mut Tx, books: &BTreeSet<Book<'_>>) -> Result<Standing> {
         let mut standing = Standing::default();
         let accounts: BTreeSet<&str> = books.iter().map(|(account, _)| *account).collect();
-        let (balances, budgets) = if tx.has_arrays() && accounts.len() > 1 {
-            let ids = || accounts.iter().map(|account| Some(*account)).collect::<Vec<_>>();
-            let months: Vec<i64> = books.iter().map(|(_, month)| *month).collect::<BTreeSet<_>>().into_iter().collect();
-            let sql = concat!(
-                "SELECT ",
-                balance_columns!(),
-                " FROM ledger_balances WHERE account_id = ANY($1) AND month = ANY($2)"
-            );
-            let balances: Vec<Balance> = tx.fetch_all(sql, values![ids(), months]).await?;
-            let sql = concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = ANY($1)");
-            (balances, tx.fetch_all::<Budget>(sql, values![ids()]).await?)
-        } else {
-            let (mut balances, mut budgets) = (Vec::new(), Vec::new());
-            for (account, month) in books {
-                let sql = concat!(
-                    "SELECT ",
-                    balance_columns!(),
-                    " FROM ledger_balances WHERE account_id = $1 AND month = $2"
-                );
-                balances.extend(tx.fetch_all::<Balance>(sql, values![*account, *month]).await?);
-            }
-            for account in accounts {
-                let sql = concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = $1");
-                budgets.extend(tx.fetch_optional::<Budget>(sql, values![account]).await?);
-            }
-            (balances, budgets)
+        let books: Vec<Book<'_>> = books.iter().copied().collect();
+        let sql = Sql {
+            sqlite: "SELECT b.account_id, b.month, b.usd_milli_jpy, b.fcu, b.fcu_reserved, b.nano_usd, b.nano_usd_reserved, \
+                 b.milli_yen, b.milli_yen_reserved FROM json_each($1) r CROSS JOIN ledger_balances b \
+                 ON b.account_id = r.value->>0 AND b.month = r.value->>1",
+            postgres: "SELECT b.account_id, b.month, b.usd_milli_jpy, b.fcu, b.fcu_reserved, b.nano_usd, b.nano_usd_reserved, \
+                 b.milli_yen, b.milli_yen_reserved FROM unnest($1::text[], $2::bigint[]) AS r (account_id, month) \
+                 JOIN ledger_balances b ON b.account_id = r.account_id AND b.month = r.month",
         };
+        let of = [Column::texts(&books, |(account, _)| account), Column::integers(&books, |(_, month)| *month)];
+        let balances: Vec<Balance> = tx.fetch_rows(sql, &of).await?;
+        let sql = Sql {
+            sqlite: concat!(
+                "SELECT ",
+                budget_columns!(),
+                " FROM budgets WHERE account_id IN (SELECT r.value->>0 FROM json_each($1) r)"
+            ),
+            postgres: concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = ANY($1::text[])"),
+        };
+        let budgets: Vec<Budget> = tx.fetch_rows(sql, &[Column::Texts(accounts.into_iter().collect())]).await?;
         for balance in balances {
             standing.balances.entry((balance.account_id.clone(), balance.month)).or_default().push(balance);
         }
@@ -244,6 +246,10 @@ impl Changes {
         self.0.entry((account.to_owned(), month, rate)).or_default()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn reserve(&mut self, account: &str, month: i64, rate: i64, amounts: Amounts) {
         let change = self.of(account, month, rate);
         change.reserved = change.reserved.plus(amounts).expect("balances that fit");
@@ -260,99 +266,73 @@ impl Changes {
 
     /// Adds reservations to balances, which are made if they are not there.
     pub async fn add(&self, tx: &mut Tx) -> Result<()> {
-        let sql = concat!(
-            "INSERT INTO ledger_balances (",
-            balance_columns!(),
-            ") ",
-            "VALUES ($1, $2, $3, 0, $4, 0, $5, 0, $6) ON CONFLICT (account_id, month, usd_milli_jpy) DO UPDATE SET \
-             fcu_reserved = ledger_balances.fcu_reserved + excluded.fcu_reserved, \
-             nano_usd_reserved = ledger_balances.nano_usd_reserved + excluded.nano_usd_reserved, \
-             milli_yen_reserved = ledger_balances.milli_yen_reserved + excluded.milli_yen_reserved"
-        );
-        if tx.has_arrays() && self.0.len() > 1 {
-            let sql = concat!(
+        // `WHERE true`: else SQLite would read ON CONFLICT as the condition of a join
+        let sql = Sql {
+            sqlite: concat!(
                 "INSERT INTO ledger_balances (",
                 balance_columns!(),
-                ") ",
-                "SELECT a, m, r, 0, f, 0, n, 0, y FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], \
-                 $5::bigint[], $6::bigint[]) AS t (a, m, r, f, n, y) \
-                 ON CONFLICT (account_id, month, usd_milli_jpy) DO UPDATE SET \
-                 fcu_reserved = ledger_balances.fcu_reserved + excluded.fcu_reserved, \
-                 nano_usd_reserved = ledger_balances.nano_usd_reserved + excluded.nano_usd_reserved, \
-                 milli_yen_reserved = ledger_balances.milli_yen_reserved + excluded.milli_yen_reserved"
-            );
-            let amounts = |of: fn(&Change) -> i64| self.0.values().map(of).collect::<Vec<_>>();
-            let of = values![
-                self.accounts(),
-                self.months(),
-                self.rates(),
-                amounts(|change| change.reserved.fcu),
-                amounts(|change| change.reserved.nano_usd),
-                amounts(|change| change.reserved.milli_yen)
-            ];
-            return tx.execute(sql, of).await.map(drop);
-        }
-        for ((account, month, rate), Change { reserved, .. }) in &self.0 {
-            let of = values![account, *month, *rate, reserved.fcu, reserved.nano_usd, reserved.milli_yen];
-            tx.execute(sql, of).await?;
-        }
-        Ok(())
+                ") SELECT r.value->>0, r.value->>1, r.value->>2, 0, r.value->>3, 0, r.value->>4, 0, r.value->>5 \
+                 FROM json_each($1) r WHERE true ",
+                on_conflict_add!()
+            ),
+            postgres: concat!(
+                "INSERT INTO ledger_balances (",
+                balance_columns!(),
+                ") SELECT a, m, r, 0, f, 0, n, 0, y FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], \
+                 $5::bigint[], $6::bigint[]) AS t (a, m, r, f, n, y) ",
+                on_conflict_add!()
+            ),
+        };
+        let rows = self.rows();
+        let mut columns = keys(&rows);
+        columns.extend([
+            Column::integers(&rows, |(_, change)| change.reserved.fcu),
+            Column::integers(&rows, |(_, change)| change.reserved.nano_usd),
+            Column::integers(&rows, |(_, change)| change.reserved.milli_yen),
+        ]);
+        tx.execute_rows(sql, &columns).await.map(drop)
     }
 
     /// Changes balances that are there.
     pub async fn apply(&self, tx: &mut Tx) -> Result<()> {
-        let mut changed = 0;
-        if tx.has_arrays() && self.0.len() > 1 {
-            let sql = "UPDATE ledger_balances b SET fcu = fcu + f, fcu_reserved = fcu_reserved + fr, nano_usd = nano_usd + n, \
+        let sql = Sql {
+            sqlite: "UPDATE ledger_balances SET fcu = fcu + (r.value->>3), fcu_reserved = fcu_reserved + (r.value->>4), \
+                 nano_usd = nano_usd + (r.value->>5), nano_usd_reserved = nano_usd_reserved + (r.value->>6), \
+                 milli_yen = milli_yen + (r.value->>7), milli_yen_reserved = milli_yen_reserved + (r.value->>8) \
+                 FROM json_each($1) r WHERE account_id = r.value->>0 AND month = r.value->>1 AND usd_milli_jpy = r.value->>2",
+            postgres: "UPDATE ledger_balances b SET fcu = fcu + f, fcu_reserved = fcu_reserved + fr, nano_usd = nano_usd + n, \
                  nano_usd_reserved = nano_usd_reserved + nr, milli_yen = milli_yen + y, \
                  milli_yen_reserved = milli_yen_reserved + yr FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], \
                  $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS t (a, m, r, f, fr, n, nr, y, yr) \
-                 WHERE b.account_id = a AND b.month = m AND b.usd_milli_jpy = r";
-            let amounts = |of: fn(&Change) -> i64| self.0.values().map(of).collect::<Vec<_>>();
-            let of = values![
-                self.accounts(),
-                self.months(),
-                self.rates(),
-                amounts(|change| change.posted.fcu),
-                amounts(|change| change.reserved.fcu),
-                amounts(|change| change.posted.nano_usd),
-                amounts(|change| change.reserved.nano_usd),
-                amounts(|change| change.posted.milli_yen),
-                amounts(|change| change.reserved.milli_yen)
-            ];
-            changed = tx.execute(sql, of).await?;
-        } else {
-            for ((account, month, rate), Change { posted, reserved }) in &self.0 {
-                let sql = "UPDATE ledger_balances SET fcu = fcu + $4, fcu_reserved = fcu_reserved + $5, \
-                     nano_usd = nano_usd + $6, nano_usd_reserved = nano_usd_reserved + $7, milli_yen = milli_yen + $8, \
-                     milli_yen_reserved = milli_yen_reserved + $9 WHERE account_id = $1 AND month = $2 AND usd_milli_jpy = $3";
-                let of = values![
-                    account,
-                    *month,
-                    *rate,
-                    posted.fcu,
-                    reserved.fcu,
-                    posted.nano_usd,
-                    reserved.nano_usd,
-                    posted.milli_yen,
-                    reserved.milli_yen
-                ];
-                changed += tx.execute(sql, of).await?;
-            }
-        }
+                 WHERE b.account_id = a AND b.month = m AND b.usd_milli_jpy = r",
+        };
+        let rows = self.rows();
+        let mut columns = keys(&rows);
+        columns.extend([
+            Column::integers(&rows, |(_, change)| change.posted.fcu),
+            Column::integers(&rows, |(_, change)| change.reserved.fcu),
+            Column::integers(&rows, |(_, change)| change.posted.nano_usd),
+            Column::integers(&rows, |(_, change)| change.reserved.nano_usd),
+            Column::integers(&rows, |(_, change)| change.posted.milli_yen),
+            Column::integers(&rows, |(_, change)| change.reserved.milli_yen),
+        ]);
         // a reservation without a balance: the ledger was changed by hand
-        if changed == self.0.len() as u64 { Ok(()) } else { Err(sqlx::Error::RowNotFound.into()) }
+        let changed = tx.execute_rows(sql, &columns).await?;
+        if changed == rows.len() as u64 { Ok(()) } else { Err(sqlx::Error::RowNotFound.into()) }
     }
 
-    fn accounts(&self) -> Vec<Option<&str>> {
-        self.0.keys().map(|(account, ..)| Some(account.as_str())).collect()
+    fn rows(&self) -> Vec<ChangeRow<'_>> {
+        self.0.iter().map(|(key, change)| (key, *change)).collect()
     }
+}
 
-    fn months(&self) -> Vec<i64> {
-        self.0.keys().map(|(_, month, _)| *month).collect()
-    }
+/// A balance's account, month and rate, and its change.
+type ChangeRow<'a> = (&'a (String, i64, i64), Change);
 
-    fn rates(&self) -> Vec<i64> {
-        self.0.keys().map(|(_, _, rate)| *rate).collect()
-    }
+fn keys<'a>(rows: &'a [ChangeRow<'a>]) -> Vec<Column<'a>> {
+    vec![
+        Column::texts(rows, |((account, ..), _)| account),
+        Column::integers(rows, |((_, month, _), _)| *month),
+        Column::integers(rows, |((.., rate), _)| *rate),
+    ]
 }

@@ -155,7 +155,8 @@ impl Work for NewReservation {
         lock(tx, works.iter().map(|work| work.account_id.as_str()).collect()).await?;
         let of_months: BTreeSet<Book<'_>> =
             works.iter().map(|work| work.book()).filter(|(_, month)| *month != NO_MONTH).collect();
-        let mut standing = Standing::read(tx, &of_months).await?;
+        let mut standing =
+            if of_months.is_empty() { Standing::default() } else { Standing::read(tx, &of_months).await? };
         let (mut answers, mut made, mut changes) = (Vec::with_capacity(works.len()), Vec::new(), Changes::default());
         for work in works {
             let mut answer = work.amounts(&standing);
@@ -181,7 +182,9 @@ impl Work for NewReservation {
         if !made.is_empty() {
             rows::append(tx, TransferPhase::Pending, &made).await?;
             rows::open(tx, &made).await?;
-            changes.add(tx).await?;
+            if !changes.is_empty() {
+                changes.add(tx).await?;
+            }
         }
         Ok(answers)
     }

@@ -2,7 +2,7 @@
 
 use super::TransferPhase;
 use crate::Result;
-use crate::database::{Tx, from_row, values};
+use crate::database::{Column, Sql, Tx, from_row};
 
 /// Amounts of a transfer, each in its own unit. Units are never added to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,91 +84,93 @@ macro_rules! transfer_columns {
         "transfer_id, account_id, month, usd_milli_jpy, trial_operations, fcu, nano_usd, milli_yen, node_id, created_at"
     };
 }
-pub(super) use transfer_columns;
+
+/// The same of rows of JSON.
+macro_rules! transfer_cells {
+    () => {
+        "r.value->>0, r.value->>1, r.value->>2, r.value->>3, r.value->>4, r.value->>5, r.value->>6, r.value->>7, r.value->>8, \
+         r.value->>9"
+    };
+}
+
+/// The same of arrays.
+macro_rules! transfer_arrays {
+    () => {
+        "$1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], \
+         $10::bigint[]"
+    };
+}
 
 /// Adds rows of this phase.
 pub(super) async fn append(tx: &mut Tx, phase: TransferPhase, rows: &[TransferRow]) -> Result<()> {
-    if tx.has_arrays() {
-        let sql = concat!(
-            "INSERT INTO transfers (phase, ",
+    let sql = Sql {
+        sqlite: concat!(
+            "INSERT INTO transfers (",
             transfer_columns!(),
-            ") SELECT $11, * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], \
-             $7::bigint[], $8::bigint[], $9::text[], $10::bigint[])"
-        );
-        return insert_arrays(tx, sql, rows, Some(phase)).await;
-    }
-    for row in rows {
-        let sql = concat!(
-            "INSERT INTO transfers (phase, ",
+            ", phase) SELECT ",
+            transfer_cells!(),
+            ", r.value->>10 FROM json_each($1) r"
+        ),
+        postgres: concat!(
+            "INSERT INTO transfers (",
             transfer_columns!(),
-            ") VALUES ($11, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        );
-        insert_one(tx, sql, row, Some(phase)).await?;
-    }
-    Ok(())
+            ", phase) SELECT * FROM unnest(",
+            transfer_arrays!(),
+            ", $11::text[])"
+        ),
+    };
+    let mut columns = columns(rows);
+    columns.push(Column::texts(rows, |_| phase.as_str()));
+    tx.execute_rows(sql, &columns).await.map(drop)
 }
 
 /// Adds open reservations.
 pub(super) async fn open(tx: &mut Tx, rows: &[TransferRow]) -> Result<()> {
-    if tx.has_arrays() {
-        let sql = concat!(
+    let sql = Sql {
+        sqlite: concat!(
             "INSERT INTO open_reservations (",
             transfer_columns!(),
-            ") SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], \
-             $7::bigint[], $8::bigint[], $9::text[], $10::bigint[])"
-        );
-        return insert_arrays(tx, sql, rows, None).await;
-    }
-    for row in rows {
-        let sql = concat!(
+            ") SELECT ",
+            transfer_cells!(),
+            " FROM json_each($1) r"
+        ),
+        postgres: concat!(
             "INSERT INTO open_reservations (",
             transfer_columns!(),
-            ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        );
-        insert_one(tx, sql, row, None).await?;
-    }
-    Ok(())
+            ") SELECT * FROM unnest(",
+            transfer_arrays!(),
+            ")"
+        ),
+    };
+    tx.execute_rows(sql, &columns(rows)).await.map(drop)
 }
 
-async fn insert_arrays(
-    tx: &mut Tx,
-    sql: &'static str,
-    rows: &[TransferRow],
-    phase: Option<TransferPhase>,
-) -> Result<()> {
-    let texts = |of: fn(&TransferRow) -> &str| rows.iter().map(|row| Some(of(row))).collect::<Vec<_>>();
-    let integers = |of: fn(&TransferRow) -> i64| rows.iter().map(of).collect::<Vec<_>>();
-    let mut values = values![
-        texts(|row| &row.transfer_id),
-        texts(|row| &row.account_id),
-        integers(|row| row.month),
-        integers(|row| row.usd_milli_jpy),
-        integers(|row| row.trial_operations),
-        integers(|row| row.fcu),
-        integers(|row| row.nano_usd),
-        integers(|row| row.milli_yen),
-        texts(|row| &row.node_id),
-        integers(|row| row.created_at)
-    ]
-    .to_vec();
-    values.extend(phase.map(|phase| phase.as_str().into()));
-    tx.execute(sql, &values).await.map(drop)
+/// Takes those of these ids that are open.
+pub(super) async fn close(tx: &mut Tx, transfer_ids: Vec<&str>) -> Result<Vec<TransferRow>> {
+    let sql = Sql {
+        sqlite: concat!(
+            "DELETE FROM open_reservations WHERE transfer_id IN (SELECT r.value->>0 FROM json_each($1) r) RETURNING ",
+            transfer_columns!()
+        ),
+        postgres: concat!(
+            "DELETE FROM open_reservations WHERE transfer_id = ANY($1::text[]) RETURNING ",
+            transfer_columns!()
+        ),
+    };
+    tx.fetch_rows(sql, &[Column::Texts(transfer_ids)]).await
 }
 
-async fn insert_one(tx: &mut Tx, sql: &'static str, row: &TransferRow, phase: Option<TransferPhase>) -> Result<()> {
-    let mut values = values![
-        &row.transfer_id,
-        &row.account_id,
-        row.month,
-        row.usd_milli_jpy,
-        row.trial_operations,
-        row.fcu,
-        row.nano_usd,
-        row.milli_yen,
-        &row.node_id,
-        row.created_at
+fn columns(rows: &[TransferRow]) -> Vec<Column<'_>> {
+    vec![
+        Column::texts(rows, |row| &row.transfer_id),
+        Column::texts(rows, |row| &row.account_id),
+        Column::integers(rows, |row| row.month),
+        Column::integers(rows, |row| row.usd_milli_jpy),
+        Column::integers(rows, |row| row.trial_operations),
+        Column::integers(rows, |row| row.fcu),
+        Column::integers(rows, |row| row.nano_usd),
+        Column::integers(rows, |row| row.milli_yen),
+        Column::texts(rows, |row| &row.node_id),
+        Column::integers(rows, |row| row.created_at),
     ]
-    .to_vec();
-    values.extend(phase.map(|phase| phase.as_str().into()));
-    tx.execute(sql, &values).await.map(drop)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::balances::Changes;
-use super::rows::{self, TransferRow, transfer_columns};
+use super::rows;
 use super::{NO_MONTH, TransferPhase, lock};
 use crate::database::{Tx, values};
 use crate::writers::{Job, Waiting, Work};
@@ -105,17 +105,7 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
 
 /// Ends those that are open; how many. `ends`: the moment of each.
 async fn settle(tx: &mut Tx, phase: TransferPhase, ends: &BTreeMap<&str, i64>) -> Result<usize> {
-    let mut closed: Vec<TransferRow> = Vec::with_capacity(ends.len());
-    if tx.has_arrays() && ends.len() > 1 {
-        let ids: Vec<Option<&str>> = ends.keys().map(|id| Some(*id)).collect();
-        let sql = concat!("DELETE FROM open_reservations WHERE transfer_id = ANY($1) RETURNING ", transfer_columns!());
-        closed = tx.fetch_all(sql, values![ids]).await?;
-    } else {
-        for id in ends.keys() {
-            let sql = concat!("DELETE FROM open_reservations WHERE transfer_id = $1 RETURNING ", transfer_columns!());
-            closed.extend(tx.fetch_optional::<TransferRow>(sql, values![*id]).await?);
-        }
-    }
+    let mut closed = rows::close(tx, ends.keys().copied().collect()).await?;
     let posted = phase == TransferPhase::Posted;
     let mut changes = Changes::default();
     for row in &mut closed {
@@ -132,7 +122,9 @@ async fn settle(tx: &mut Tx, phase: TransferPhase, ends: &BTreeMap<&str, i64>) -
     }
     if !closed.is_empty() {
         rows::append(tx, phase, &closed).await?;
-        changes.apply(tx).await?;
+        if !changes.is_empty() {
+            changes.apply(tx).await?;
+        }
     }
     Ok(closed.len())
 }

@@ -1,0 +1,205 @@
+//! The ledger against a model that adds up all transfers of an account each time: random reservations, ends, caps, rates, months, and nodes that
+//! are gone, on accounts that are at work at the same time.
+
+use std::collections::BTreeMap;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// Accounts, each with a seed of its own.
+const SEEDS: u64 = 1000;
+/// Accounts at work at the same time: their works share commits.
+const AT_ONCE: u64 = 100;
+const STEPS: u32 = 40;
+/// Thousandths of a yen for a dollar. All amounts are whole numbers of the smallest unit, a product of all three and a billion.
+const RATES: [i64; 3] = [150_000, 149_751, 151_003];
+const ALLOWANCE: i64 = 60;
+
+/// What is open or posted.
+#[derive(Clone, Copy)]
+struct Taken {
+    month: i64,
+    rate: i64,
+    fcu: i64,
+    nano_usd: i64,
+    milli_yen: i64,
+    node: u32,
+}
+
+impl Taken {
+    /// In billionths of a dollar divided by all rates.
+    fn spend(&self) -> i128 {
+        let all: i128 = RATES.iter().map(|rate| i128::from(*rate)).product();
+        i128::from(self.nano_usd) * all + i128::from(self.milli_yen) * 1_000_000_000 * (all / i128::from(self.rate))
+    }
+}
+
+struct Model {
+    account: String,
+    random: ChaCha8Rng,
+    open: BTreeMap<String, Taken>,
+    posted: Vec<Taken>,
+    cap: Option<i64>,
+    operations: i64,
+}
+
+impl Model {
+    fn below(&mut self, count: u32) -> u32 {
+        self.random.next_u32() % count
+    }
+
+    fn of_month(&self, month: i64) -> impl Iterator<Item = &Taken> {
+        self.open.values().chain(&self.posted).filter(move |taken| taken.month == month)
+    }
+
+    /// What the ledger has to answer.
+    fn expected(&self, taken: &mut Taken, wanted: Wanted) -> Reserved {
+        match wanted {
+            Wanted::MilliYen(milli_yen) => taken.milli_yen = milli_yen,
+            Wanted::Fcu { fcu, beyond, .. } => {
+                let used: i64 = self.of_month(taken.month).map(|taken| taken.fcu).sum();
+                let over = (used + fcu - ALLOWANCE).clamp(0, fcu);
+                taken.fcu = fcu;
+                match beyond {
+                    BeyondAllowance::Refused if over > 0 => return Reserved::QuotaExceeded { fcu: used },
+                    BeyondAllowance::Charged(each) => taken.nano_usd = each * over,
+                    _ => {}
+                }
+            }
+            Wanted::TrialOperations { .. } => unreachable!("no trial"),
+        }
+        let all: i128 = RATES.iter().map(|rate| i128::from(*rate)).product();
+        let spend: i128 = self.of_month(taken.month).map(Taken::spend).sum::<i128>() + taken.spend();
+        match self.cap {
+            Some(cap) if taken.spend() > 0 && spend > i128::from(cap) * all => {
+                Reserved::CapReached { cap_nano_usd: cap }
+            }
+            _ => made(taken),
+        }
+    }
+
+    async fn step(&mut self, store: &Store, step: u32) {
+        let id = format!("{}_{step}", self.account);
+        let open = |model: &mut Model| -> Option<String> {
+            let count = model.open.len() as u32;
+            let at = if count > 0 { model.below(count) } else { return None };
+            model.open.keys().nth(at as usize).cloned()
+        };
+        match self.below(12) {
+            0..=5 => {
+                let (month, rate) = (1 + i64::from(self.below(2)), RATES[self.below(3) as usize]);
+                let wanted = match self.below(2) {
+                    0 => Wanted::MilliYen(100 * i64::from(self.below(8))),
+                    _ => Wanted::Fcu {
+                        fcu: i64::from(self.below(20)),
+                        allowance: Some(ALLOWANCE),
+                        beyond: match self.below(3) {
+                            0 => BeyondAllowance::Refused,
+                            1 => BeyondAllowance::Free,
+                            _ => BeyondAllowance::Charged(2_000),
+                        },
+                    },
+                };
+                let mut taken = Taken { month, rate, fcu: 0, nano_usd: 0, milli_yen: 0, node: self.below(3) };
+                let expected = self.expected(&mut taken, wanted);
+                let asked = NewReservation {
+                    month,
+                    usd_milli_jpy: rate,
+                    node_id: format!("{}_node_{}", self.account, taken.node),
+                    ..reservation(&id, &self.account, wanted)
+                };
+                assert_eq!(store.reserve(asked).await.unwrap(), expected, "{id}");
+                if matches!(expected, Reserved::Made(_)) {
+                    self.open.insert(id, taken);
+                }
+            }
+            6..=8 => {
+                let Some(id) = open(self) else { return };
+                let taken = self.open.remove(&id).unwrap();
+                let counts = OperationCounts {
+                    account_id: self.account.clone(),
+                    month: taken.month,
+                    operations: vec![("add".to_owned(), 1)],
+                };
+                let unit = Unit { counts: Some(counts), ..posting(&id, &self.account) };
+                store.submit(unit.clone()).await.unwrap();
+                // again: not twice. Seldom, since it takes the group of its commit apart
+                if self.below(16) == 0 {
+                    assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)), "{id}");
+                }
+                self.operations += i64::from(taken.month == 1);
+                self.posted.push(taken);
+            }
+            9 => {
+                let Some(id) = open(self) else { return };
+                store.void_reservation(&id, &self.account, 20).await.unwrap();
+                store.void_reservation(&id, &self.account, 20).await.unwrap();
+                self.open.remove(&id);
+            }
+            10 => {
+                // a node starts again, or others find that it is gone
+                let node = self.below(3);
+                let lost = store.reservations_of_node(&format!("{}_node_{node}", self.account), 100).await.unwrap();
+                assert_eq!(lost.len(), self.open.values().filter(|taken| taken.node == node).count());
+                for lost in lost {
+                    store.void_reservation(&lost.transfer_id, &lost.account_id, 20).await.unwrap();
+                }
+                self.open.retain(|_, taken| taken.node != node);
+            }
+            _ => {
+                let cap_nano_usd = 1 + 1_000_000 * i64::from(self.below(40));
+                let hard_cap = self.below(3) > 0;
+                let budget = Budget { cap_nano_usd, hard_cap, ..budget(&self.account) };
+                store.write(async |tx| tx.set_budget(&budget).await).await.unwrap();
+                self.cap = hard_cap.then_some(cap_nano_usd);
+            }
+        }
+    }
+
+    async fn run(mut self, store: Store) {
+        for step in 0..STEPS {
+            self.step(&store, step).await;
+        }
+        let used = store.used_in_month(&self.account, 1).await.unwrap();
+        let mut expected = UsedInMonth::default();
+        for taken in self.posted.iter().filter(|taken| taken.month == 1) {
+            expected.fcu += taken.fcu;
+            expected.overage_nano_usd += taken.nano_usd;
+            expected.spend.add(taken.nano_usd, taken.milli_yen, taken.rate);
+        }
+        assert_eq!((used.fcu, used.overage_nano_usd), (expected.fcu, expected.overage_nano_usd), "{}", self.account);
+        assert_eq!(used.spend.nano_usd(), expected.spend.nano_usd(), "{}", self.account);
+        assert_eq!(used.operations.values().sum::<i64>(), self.operations, "{}", self.account);
+    }
+}
+
+fn made(taken: &Taken) -> Reserved {
+    let Taken { fcu, nano_usd, milli_yen, .. } = *taken;
+    Reserved::Made(Amounts { trial_operations: 0, fcu, nano_usd, milli_yen })
+}
+
+on_both! {
+    async fn p8_a_thousand_accounts_are_as_their_models_say(store: Store) {
+        for first in (0..SEEDS).step_by(AT_ONCE as usize) {
+            let mut accounts = JoinSet::new();
+            for seed in first..first + AT_ONCE {
+                let model = Model {
+                    account: format!("acct_{seed}"),
+                    random: ChaCha8Rng::seed_from_u64(seed),
+                    open: BTreeMap::new(),
+                    posted: Vec::new(),
+                    cap: None,
+                    operations: 0,
+                };
+                accounts.spawn(model.run(store.clone()));
+            }
+            accounts.join_all().await;
+        }
+        let audit = store.audit_ledger().await.unwrap();
+        assert_eq!(audit.findings, []);
+        assert!(audit.transfers > 10_000 && audit.open > 1_000, "{audit:?}");
+    }
+}
