@@ -39,6 +39,7 @@ use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
 use crate::docs::health::{self, LostDevices};
 use crate::docs::{Docs, operations};
+use crate::events::{Events, deliver};
 use crate::in_flight::InFlight;
 use crate::probe::Probe;
 use crate::router::{self, Areas};
@@ -170,6 +171,7 @@ impl App {
         let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
 
+        let events = Events::new(clock.clone(), store.clone(), seals.clone(), config.webhooks.clone());
         let (in_flight, unfinished) = (InFlight::new(), InFlight::new());
         let rate = config.billing.usd_jpy;
         let ledger = Ledger::new(store.clone(), sessions.node_id.clone(), rate, clock.clone(), unfinished.clone());
@@ -234,7 +236,7 @@ impl App {
             cache_store_probe: Probe::new("cache store", health::CACHE_STORE_SLOW),
         });
         let billing = Arc::new(Billing { clock: compute.clock.clone(), store: compute.store.clone() });
-        let areas = Areas { web, access, billing, compute, docs };
+        let areas = Areas { web, access, billing, events, compute, docs };
 
         fail_point::watch();
         // before the first request, so that lockouts of the last start still hold
@@ -269,6 +271,7 @@ impl App {
             tokio::spawn(lease::keep(compute.clone(), stopped.clone())),
             tokio::spawn(erase(compute.clone(), stopped.clone())),
             tokio::spawn(record_ends(compute.clone(), stopped.clone())),
+            tokio::spawn(deliver::keep(areas.events.clone(), stopped.clone())),
             tokio::spawn(keep_house(areas.clone(), stopped)),
         ]);
         Ok(Running {
@@ -404,7 +407,7 @@ async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
 }
 
 /// Records the last use of keys, and every hour removes records and files whose time is over.
-async fn keep_house(Areas { web, access, compute, .. }: Areas, stopped: watch::Receiver<bool>) {
+async fn keep_house(Areas { web, access, events, compute, .. }: Areas, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(USE_PERIOD, stopped);
     while let Some(tick) = ticks.next().await {
         if tick > 0 {
@@ -414,6 +417,7 @@ async fn keep_house(Areas { web, access, compute, .. }: Areas, stopped: watch::R
             compute.forget_old().await;
             web.answers.forget_old(web.clock.now()).await;
             access.forget_old().await;
+            deliver::forget_old(&events).await;
         }
     }
 }

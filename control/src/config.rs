@@ -26,6 +26,7 @@ use crate::compute::engine::memory_bytes;
 pub use crate::compute::vault::VaultConfig;
 pub use crate::compute::{CircuitsConfig, SessionsConfig};
 use crate::data_dir::OWN_DATABASE;
+pub use crate::events::address::WebhooksConfig;
 use crate::parsers::{either, megabytes_or_auto, number, parsed, seconds};
 pub use crate::secrets::ServerSecret;
 pub use crate::tls::TlsConfig;
@@ -124,6 +125,9 @@ pub struct Config {
     /// Prices.
     #[command(flatten)]
     pub billing: BillingConfig,
+    /// Settings of webhooks.
+    #[command(flatten)]
+    pub webhooks: WebhooksConfig,
     /// What plans allow (readings section 16): the tables `[plans.NAME]` of the settings file.
     #[arg(skip)]
     pub plan_limits: PlanTable,

@@ -1,8 +1,8 @@
 //! Fresh identifiers (readings X4).
 
 use api::{
-    AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
-    TransferId, UploadId, UsageId, UserId,
+    AccountId, CiphertextId, EncryptionKeyId, EventId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId,
+    SignInId, TransferId, UploadId, UsageId, UserId, WebhookId,
 };
 
 use zeroize::Zeroizing;
@@ -61,6 +61,16 @@ pub fn usage(now: Timestamp) -> UsageId {
 /// A new transfer's id.
 pub fn transfer(now: Timestamp) -> TransferId {
     TransferId::from_bits(time_ordered(now))
+}
+
+/// A new webhook's id.
+pub fn webhook(now: Timestamp) -> WebhookId {
+    WebhookId::from_bits(time_ordered(now))
+}
+
+/// A new event's id.
+pub fn event(now: Timestamp) -> EventId {
+    EventId::from_bits(time_ordered(now))
 }
 
 /// A new circuit run's id.

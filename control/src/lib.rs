@@ -22,6 +22,7 @@ mod budget;
 mod data_dir;
 mod database;
 mod docs;
+mod events;
 mod fail_point;
 mod ids;
 mod in_flight;

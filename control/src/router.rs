@@ -20,6 +20,7 @@ use crate::caller::Level;
 use crate::compute::keys::{generate, uploads};
 use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
+use crate::events::{Events, webhooks};
 use crate::web::cors::{self, CorsOrigins};
 use crate::web::error::ApiError;
 use crate::web::{Web, edge, idempotency, openapi};
@@ -30,6 +31,7 @@ pub struct Areas {
     pub(crate) web: Arc<Web>,
     pub(crate) access: Arc<Access>,
     pub(crate) billing: Arc<Billing>,
+    pub(crate) events: Arc<Events>,
     pub(crate) compute: Arc<Compute>,
     pub(crate) docs: Arc<Docs>,
 }
@@ -90,6 +92,11 @@ fn api(
         .routes(any_key(routes!(arithmetic::run_named)))
         .routes(any_key(routes!(ciphertexts::upload)))
         .routes(any_key(routes!(ciphertexts::show, ciphertexts::delete)))
+        .routes(any_key(routes!(webhooks::list)))
+        .routes(any_key(routes!(webhooks::test)))
+        .routes(any_key(routes!(webhooks::list_events)))
+        .routes(any_key(routes!(webhooks::show)))
+        .routes(any_key(routes!(webhooks::list_deliveries)))
         // viewer, developer, account_admin
         .routes(readers(routes!(keys::list)))
         .routes(readers(routes!(keys::show)))
@@ -100,6 +107,10 @@ fn api(
         .routes(writers(routes!(circuits::put, circuits::delete)))
         .routes(writers(routes!(keys::delete)))
         .routes(writers(routes!(arithmetic::status, arithmetic::cancel)))
+        .routes(writers(routes!(webhooks::create)))
+        .routes(writers(routes!(webhooks::change, webhooks::delete)))
+        .routes(writers(routes!(webhooks::regenerate_secret)))
+        .routes(writers(routes!(webhooks::replay)))
         // account_admin
         .routes(billing(routes!(gates::list)))
         .routes(billing(routes!(budget::show, budget::set)))

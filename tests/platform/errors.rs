@@ -77,6 +77,11 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         }
         Code::QuotaExceeded
         | Code::BudgetHardCapHit
+        | Code::WebhookNotFound
+        | Code::DeliveryNotFound
+        | Code::InvalidWebhookUrl
+        | Code::WebhookUrlNotAllowed
+        | Code::WebhookLimitReached
         | Code::SessionExpired
         | Code::RateLimited
         | Code::BruteForceLockout
@@ -104,12 +109,6 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         | Code::BillingPortalDisabled
         | Code::AccountSuspended
         | Code::InvalidSignature => return Later,
-        // webhooks
-        Code::WebhookNotFound
-        | Code::DeliveryNotFound
-        | Code::InvalidWebhookUrl
-        | Code::WebhookUrlNotAllowed
-        | Code::WebhookLimitReached => return Later,
     })
 }
 

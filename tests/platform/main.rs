@@ -45,3 +45,4 @@ mod sign_in;
 mod stored_keys;
 mod tls;
 mod user_keys;
+mod webhooks;

@@ -9,6 +9,7 @@ pub mod issuer;
 pub mod keys;
 pub mod naive;
 pub mod numbers;
+pub mod receiver;
 pub mod redis;
 pub mod s3;
 pub mod server;

@@ -141,6 +141,14 @@ open_id!(
     TransferId, "xfr_"
 );
 open_id!(
+    /// A webhook.
+    WebhookId, "wh_"
+);
+open_id!(
+    /// An event, and its deliveries.
+    EventId, "evt_"
+);
+open_id!(
     /// One line of the usage record.
     UsageId, "use_"
 );

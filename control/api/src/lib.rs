@@ -24,13 +24,14 @@ pub mod pages;
 pub mod params;
 pub mod sign_in;
 pub mod user_keys;
+pub mod webhooks;
 pub mod words;
 
 pub use accounts::{Environment, KeyStatus, Plan, Role};
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
 pub use ids::{
-    AccountId, CiphertextId, EncryptionKeyId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId, SignInId,
-    TransferId, UploadId, UsageId, UserId,
+    AccountId, CiphertextId, EncryptionKeyId, EventId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId,
+    SignInId, TransferId, UploadId, UsageId, UserId, WebhookId,
 };
 pub use money::{MicroYen, MilliYen, NanoUsd};
 pub use words::Word;

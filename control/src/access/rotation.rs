@@ -8,6 +8,7 @@ use api::keys::RotatedKey;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use serde_json::json;
 use store::NewApiKey;
 
 use super::Access;
@@ -15,6 +16,7 @@ use super::trial_keys::prefix_tags;
 use crate::access::api_key::{FreshKey, invalid_key};
 use crate::caller::{Caller, Credential, Environment};
 use crate::clock::Timestamp;
+use crate::events::{EventType, event};
 use crate::ids;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
@@ -68,11 +70,19 @@ pub async fn rotate(State(access): State<Arc<Access>>, caller: Caller, claim: Cl
         old_key_prefix: old.key_prefix.clone(),
         old_key_expires_at: Timestamp(old_ends_at).rfc3339(),
     };
+    let data = json!({
+        "old_key_prefix": &answer.old_key_prefix,
+        "new_key_prefix": &answer.key_prefix,
+        "grace_period_ends_at": &answer.old_key_expires_at,
+    });
     let (answer, kept) = claim.keep_secret(Answer(answer).into_response()).await?;
     access
         .store
         .write(async |tx| match tx.rotate_api_key(old_id.as_str(), old_ends_at, &new, tags.as_deref()).await? {
-            true => Ok(tx.keep(kept.as_ref()).await?),
+            true => {
+                tx.emit(&[event(&caller.account, EventType::KeyRotated, &data, now)]).await?;
+                Ok(tx.keep(kept.as_ref()).await?)
+            }
             false => Err(ApiError::new(Code::Conflict, "the key was rotated before: use its successor")),
         })
         .await?;

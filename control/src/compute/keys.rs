@@ -19,8 +19,10 @@ use axum::extract::{FromRef, FromRequest, Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use store::{
-    Added, EncryptionKey, KeptAnswer, KeyMade, KeyRowRecord, NewEncryptionKey, NewKeyHead, NewKeyMaterial, NewPublicKey,
+    Added, EncryptionKey, KeptAnswer, KeyMade, KeyRowRecord, NewEncryptionKey, NewEvent, NewKeyHead, NewKeyMaterial,
+    NewPublicKey,
 };
 use zeroize::Zeroizing;
 
@@ -30,6 +32,7 @@ use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, Params};
 use crate::compute::vault::Shelf;
+use crate::events::{EventType, event};
 use crate::ids;
 use crate::web::Web;
 use crate::web::base64_text::{self, Fault};
@@ -208,7 +211,7 @@ async fn book(
             return Err(ApiError::internal("a new material was not as new"));
         }
         check_made(tx.insert_encryption_key(&new).await?, caller, keys_max)?;
-        // the event key_created belongs into this transaction, once there is an outbox
+        tx.emit(&[created_event(caller, &new, wanted, now)]).await?;
         Ok(tx.keep(kept).await?)
     });
     made.await?;
@@ -238,6 +241,18 @@ fn new_key<'a>(
         keys_max: (keys_max != UNLIMITED).then_some(keys_max as i64),
         now: now.0,
     }
+}
+
+/// What tells webhooks of a key (readings H19, H20).
+fn created_event(caller: &Caller, new: &NewEncryptionKey<'_>, wanted: &WantedKey, now: Timestamp) -> NewEvent {
+    let data = json!({
+        "key_id": new.key_id,
+        "scheme": new.scheme,
+        "slot_count": wanted.params.poly_degree / 2,
+        "source": new.source,
+        "created_at": now.rfc3339(),
+    });
+    event(&caller.account, EventType::KeyCreated, &data, now)
 }
 
 /// The answer to a key that was not made (readings K19).
@@ -361,8 +376,16 @@ pub async fn delete(
     // a task: a client that leaves does not stop the erasure
     let deleted = tokio::spawn(async move {
         let deleting = compute.store.write(async |tx| {
-            // the event key_deleted belongs into this transaction, once there is an outbox
-            Ok::<_, ApiError>(tx.delete_encryption_key(account.as_str(), key_id.as_str(), now.0).await?)
+            let Some(deleted) = tx.delete_encryption_key(account.as_str(), key_id.as_str(), now.0).await? else {
+                return Ok::<_, ApiError>(None);
+            };
+            let data = json!({
+                "key_id": key_id.as_str(),
+                "ciphertexts_deleted": deleted.ciphertexts,
+                "deleted_at": now.rfc3339(),
+            });
+            tx.emit(&[event(&account, EventType::KeyDeleted, &data, now)]).await?;
+            Ok(Some(deleted))
         });
         deleting.await?.ok_or_else(unknown_key)?;
         compute.open_keys.close(key_id.as_str());

@@ -86,6 +86,10 @@ pub fn frame() -> OpenApi {
                 .description(Some("What an account used and spent, and its monthly cap. Months are those of UTC."))
                 .build(),
             TagBuilder::new()
+                .name("Webhooks")
+                .description(Some("What happens is sent to the customer's own addresses, signed."))
+                .build(),
+            TagBuilder::new()
                 .name("API keys")
                 .description(Some("Trial keys, keys that users of the dashboard make, and rotation of keys."))
                 .build(),
@@ -378,6 +382,13 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "signUp" => &[&[InvalidRequest, FeatureDisabled, Conflict], BODY, &[IpRateLimited]],
         "changePassword" => &[&[InvalidCredentials, FeatureDisabled], BODY],
         "createUserKey" => &[&[InsufficientRole, FeatureDisabled, RateLimited], BODY],
+        "createWebhook" => &[&[InvalidRequest, InvalidWebhookUrl, WebhookUrlNotAllowed, WebhookLimitReached], BODY],
+        "changeWebhook" => &[&[InvalidRequest, InvalidWebhookUrl, WebhookUrlNotAllowed, WebhookNotFound], BODY],
+        "getWebhook" | "deleteWebhook" | "regenerateWebhookSecret" => &[&[WebhookNotFound]],
+        "listWebhooks" | "listDeliveries" => &[&[InvalidRequest]],
+        "listWebhookDeliveries" => &[&[InvalidRequest, WebhookNotFound]],
+        "sendTestEvent" => &[&[InvalidRequest], BODY],
+        "replayDelivery" => &[&[WebhookNotFound, DeliveryNotFound]],
         "getUsage" | "getBudget" => &[],
         "setBudget" => &[&[InvalidParams], BODY],
         "revokeUserKey" => &[&[KeyNotFound]],
@@ -495,7 +506,8 @@ mod tests {
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
-        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers, three of billing
-        assert_eq!(operations_seen, 62);
+        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers, three of billing,
+        // ten of webhooks
+        assert_eq!(operations_seen, 72);
     }
 }

@@ -218,7 +218,11 @@ pub struct Connections {
 
 /// A transaction; rolled back when dropped. Its steps are functions in the files of their tables.
 #[derive(Debug)]
-pub struct Tx(Open);
+pub struct Tx(Open, Emitted);
+
+/// Whether a transaction writes events, which somebody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Emitted(pub bool);
 
 #[derive(Debug)]
 enum Open {
@@ -359,15 +363,21 @@ impl Database {
 
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Tx> {
-        Ok(Tx(match self {
+        let open = match self {
             // at once the writer: a transaction that has read first cannot become it when another has written meanwhile
             Database::Sqlite { writer, .. } => Open::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
             Database::Postgres(pool) => Open::Postgres(answered(pool.begin()).await?),
-        }))
+        };
+        Ok(Tx(open, Emitted::default()))
     }
 }
 
 impl Tx {
+    /// Whether it writes events.
+    pub(crate) fn emitted(&mut self) -> &mut Emitted {
+        &mut self.1
+    }
+
     /// Whether statements may take arrays.
     pub(crate) fn has_arrays(&self) -> bool {
         matches!(self.0, Open::Postgres(_))

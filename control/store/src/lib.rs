@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod lockouts;
 pub mod nodes;
 pub mod operation_counts;
+pub mod outbox;
 pub mod pages;
 pub mod password_links;
 pub mod request_counts;
@@ -32,6 +33,7 @@ pub mod statements;
 pub mod trials;
 pub mod user_keys;
 pub mod users;
+pub mod webhooks;
 
 mod database;
 mod units;
@@ -40,6 +42,8 @@ mod writers;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -69,6 +73,7 @@ pub use ledger::{
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use operation_counts::OperationCounts;
+pub use outbox::{Attempt, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
 pub use pages::PageRows;
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
@@ -78,6 +83,7 @@ pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use units::Unit;
 pub use user_keys::{UserKeyMade, UserKeysSeen};
 pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
+pub use webhooks::Webhook;
 
 /// Why the database did not do as asked.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +139,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Store {
     db: Database,
     writers: Writers,
+    /// Events were written by this process.
+    emitted: Arc<Notify>,
 }
 
 impl Store {
@@ -162,7 +170,7 @@ impl Store {
             }
             Url::Postgres => Database::postgres(url).await?,
         };
-        Ok(Store { writers: Writers::start(&db), db })
+        Ok(Store { writers: Writers::start(&db), db, emitted: Arc::default() })
     }
 
     /// `sqlite` or `postgres`.
@@ -195,8 +203,17 @@ impl Store {
     ) -> std::result::Result<T, E> {
         let mut tx = self.db.begin().await?;
         let done = work(&mut tx).await?;
+        let emits = tx.emitted().0;
         tx.commit().await?;
+        if emits {
+            self.emitted.notify_one();
+        }
         Ok(done)
+    }
+
+    /// Waits until this process has written events.
+    pub async fn events_were_emitted(&self) {
+        self.emitted.notified().await;
     }
 
     /// Closes all connections; later calls fail.

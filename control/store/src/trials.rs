@@ -129,6 +129,8 @@ impl Store {
             "DELETE FROM transfers WHERE account_id = $1",
             "DELETE FROM operation_counts WHERE account_id = $1",
             "DELETE FROM ledger_accounts WHERE account_id = $1",
+            "DELETE FROM webhooks WHERE account_id = $1",
+            "DELETE FROM deliveries WHERE account_id = $1",
             "DELETE FROM kept_answers WHERE account_id = $1",
             "DELETE FROM request_counts WHERE subject = $1",
             "DELETE FROM api_keys WHERE account_id = $1",

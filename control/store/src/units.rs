@@ -12,6 +12,7 @@ use crate::gate_sessions::{GateUsage, charge_all};
 use crate::kept_answers::{KeptAnswer, keep_all};
 use crate::ledger::{Posting, post_all};
 use crate::operation_counts::{OperationCounts, count_all};
+use crate::outbox::{NewEvent, emit_all};
 use crate::writers::{Job, Waiting, Work};
 use crate::{Result, Store};
 
@@ -38,6 +39,8 @@ pub struct Unit {
     pub posting: Option<Posting>,
     /// Counts completed operations of a month.
     pub counts: Option<OperationCounts>,
+    /// Writes an event, with a delivery for each webhook that gets it.
+    pub event: Option<NewEvent>,
     /// Puts an answer in the place of its claim. A lost claim fails the unit ([`crate::Error::ClaimLost`]).
     pub keep: Option<KeptAnswer>,
 }
@@ -48,7 +51,12 @@ impl Store {
     /// # Errors
     /// Nothing of the unit was done.
     pub async fn submit(&self, unit: Unit) -> Result<()> {
-        self.writers.submit(unit).await
+        let emits = unit.event.is_some();
+        self.writers.submit(unit).await?;
+        if emits {
+            self.emitted.notify_one();
+        }
+        Ok(())
     }
 }
 
@@ -73,7 +81,7 @@ impl Work for Unit {
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // in the order of locks: ledgers, runs, operations, caches and keys, sessions, counts, kept answers
+        // in the order of locks: ledgers, runs, operations, caches and keys, sessions, counts, deliveries, kept answers
         post_all(tx, units.iter().filter_map(|unit| unit.posting.as_ref()).collect()).await?;
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;
@@ -84,6 +92,7 @@ impl Work for Unit {
         arithmetic_operations::charge_all(tx, charges).await?;
         charge_all(tx, units.iter().filter_map(|unit| unit.charge.as_ref()).collect()).await?;
         count_all(tx, units.iter().filter_map(|unit| unit.counts.as_ref())).await?;
+        emit_all(tx, units.iter().filter_map(|unit| unit.event.as_ref())).await?;
         keep_all(tx, units.iter().filter_map(|unit| unit.keep.as_ref()).collect()).await?;
         Ok(vec![(); units.len()])
     }

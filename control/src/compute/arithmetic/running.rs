@@ -10,7 +10,10 @@ use api::{AccountId, CiphertextId, Code, OperationId};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
-use store::{ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeticOperation, NewCiphertext, Unit};
+use serde_json::json;
+use store::{
+    ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeticOperation, NewCiphertext, NewEvent, Unit,
+};
 use tokio::sync::{oneshot, watch};
 
 use super::prepare::Prepared;
@@ -26,6 +29,7 @@ use crate::compute::engine::numbers::{NumbersEnd, OpenNumbersKey, Operation, Res
 use crate::compute::engine::{EngineOperation, RunError};
 use crate::compute::keys::unknown_key;
 use crate::compute::vault::{Pinned, Shelf};
+use crate::events::{EventType, event};
 use crate::ids;
 use crate::in_flight::Guard;
 use crate::web::base64_text;
@@ -308,7 +312,6 @@ impl OperationContext {
             let answer = self.answer("COMPLETED", Some(result), &evicted)?;
             let (answer, keep) = if self.reply.waits { self.reply.claim.keep(answer).await? } else { (answer, None) };
             let now = compute.clock.now();
-            // the event compute_complete belongs into this unit, once there is an outbox
             let unit = Unit {
                 arithmetic: Some(self.as_new()),
                 arithmetic_end: Some(ArithmeticOperationEnd {
@@ -319,6 +322,7 @@ impl OperationContext {
                 ciphertext: Some(self.new_ciphertext(result, bytes_max, evicted, now)),
                 arithmetic_charge: Some(self.usage(result.compute, now)),
                 posting: self.reservation.posting(now),
+                event: Some(self.completed_event(result, now)),
                 counts: self.reservation.counts(vec![(self.operation.name().to_owned(), 1)]),
                 keep,
                 ..Unit::default()
@@ -333,6 +337,19 @@ impl OperationContext {
             }
         }
         Err(ApiError::unavailable("ciphertexts", "too many ciphertexts of the account come at once"))
+    }
+
+    /// What tells webhooks of the result.
+    fn completed_event(&self, result: &PutResult, now: Timestamp) -> NewEvent {
+        let data = json!({
+            "job_id": self.op_id.as_str(),
+            "operation": self.operation.name(),
+            "result_ciphertext_id": result.id.as_str(),
+            "compute_time_ms": milliseconds(result.compute),
+            "cost_jpy": self.price.cost_jpy(),
+            "noise_budget_remaining": self.facts.budget_percent,
+        });
+        event(&self.caller.account, EventType::ComputeComplete, &data, now)
     }
 
     /// Puts on record that an operation ended without a result; nothing is charged (readings P24).

@@ -16,7 +16,7 @@ use super::material::{
 };
 use super::rows::{Cut, RowCutter, RowOrder};
 use super::wanted::WantedKey;
-use super::{WithParams, check_made, new_key, uploaded};
+use super::{WithParams, check_made, created_event, new_key, uploaded};
 use crate::caller::{Caller, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
@@ -315,7 +315,7 @@ pub async fn complete(
             return Err(completed());
         }
         check_made(tx.insert_encryption_key(&new).await?, &caller, keys_max)?;
-        // the event key_created belongs into this transaction, once there is an outbox
+        tx.emit(&[created_event(&caller, &new, &wanted, now)]).await?;
         Ok(tx.keep(kept.as_ref()).await?)
     });
     made.await?;

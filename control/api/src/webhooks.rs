@@ -1,0 +1,228 @@
+//! Webhooks and their deliveries (specification, Webhook, Events; readings H1-H21).
+
+use serde::{Deserialize, Serialize};
+
+use crate::sign_in::Hidden;
+use crate::{EventId, WebhookId};
+
+/// A webhook that is wanted.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateWebhook {
+    /// Where events are sent: HTTPS, at most 2048 characters, a public address.
+    pub url: String,
+    /// Types of events. All when absent or empty.
+    #[serde(default)]
+    pub events: Option<Vec<String>>,
+    /// The shared secret: 32 to 256 visible ASCII characters. Made when absent.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 32, max_length = 256))]
+    pub secret: Option<String>,
+}
+
+/// Changes of a webhook; what is absent stays.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChangeWebhook {
+    /// Where events are sent.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// Types of events; empty: all.
+    #[serde(default)]
+    pub events: Option<Vec<String>>,
+}
+
+/// How deliveries are signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SignatureInfo {
+    /// `HMAC-SHA256` over the exact bytes of the body; the key is the text of the secret.
+    pub algorithm: String,
+    /// The header with the signature.
+    pub header: String,
+    /// What the header holds: `sha256=<hex>`.
+    pub format: String,
+}
+
+impl Default for SignatureInfo {
+    fn default() -> Self {
+        SignatureInfo {
+            algorithm: "HMAC-SHA256".to_owned(),
+            header: "X-SERVICE-Signature".to_owned(),
+            format: "sha256=<hex>".to_owned(),
+        }
+    }
+}
+
+/// A webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Webhook {
+    /// The webhook's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub webhook_id: WebhookId,
+    /// Where events are sent.
+    pub url: String,
+    /// Types of events; empty: all.
+    pub events: Vec<String>,
+    /// When it was made.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub created_at: String,
+    /// How deliveries are signed.
+    pub signature_info: SignatureInfo,
+}
+
+/// A page of webhooks, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WebhookPage {
+    /// The webhooks.
+    pub items: Vec<Webhook>,
+    /// Where the next page begins: the `cursor` of the next request. Null on the last page.
+    pub next_cursor: Option<String>,
+    /// Whether there is a next page.
+    pub has_more: bool,
+    /// Webhooks on all pages.
+    pub total_count: u64,
+}
+
+/// A webhook that was just made.
+#[derive(Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreatedWebhook {
+    /// The webhook.
+    #[serde(flatten)]
+    pub webhook: Webhook,
+    /// The shared secret, if it was made here. No later answer shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub secret: Option<Hidden>,
+}
+
+/// A new shared secret. The one before does not work any more.
+#[derive(Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NewWebhookSecret {
+    /// The webhook's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub webhook_id: WebhookId,
+    /// The secret. No later answer shows it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub secret: Hidden,
+}
+
+/// A webhook that is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeletedWebhook {
+    /// The webhook's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub webhook_id: WebhookId,
+    /// `deleted`
+    pub status: String,
+}
+
+/// A synthetic event that is wanted.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SendTestEvent {
+    /// A type of event.
+    pub event_type: String,
+}
+
+/// A synthetic event that was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SentTestEvent {
+    /// Its type.
+    pub event_type: String,
+    /// Its id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "evt_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub delivery_id: EventId,
+    /// What became of it.
+    pub results: TestResults,
+}
+
+/// What became of a synthetic event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TestResults {
+    /// Webhooks of the account.
+    pub total_webhooks: u64,
+    /// Those that took it.
+    pub successes: u64,
+    /// The others.
+    pub failures: u64,
+}
+
+/// A delivery of an event to a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Delivery {
+    /// The event's id, the same for all webhooks.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "evt_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub delivery_id: EventId,
+    /// The webhook's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub webhook_id: WebhookId,
+    /// The event's type.
+    pub event_type: String,
+    /// The end of the last attempt; null before it.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub delivered_at: Option<String>,
+    /// The receiver's last answer; 0 when there was none.
+    pub status_code: i64,
+    /// How long it took, in milliseconds; 0 when there was none.
+    pub response_ms: i64,
+    /// Attempts so far.
+    pub attempts: i64,
+    /// `pending`, `succeeded` or `failed`.
+    pub status: String,
+    /// Why the last attempt failed.
+    pub error: Option<String>,
+    /// When the next attempt is due; null when there is none.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub next_attempt_at: Option<String>,
+    /// SHA-256 of the body's bytes, in hexadecimal.
+    pub request_body_sha256: String,
+}
+
+/// The newest deliveries to all webhooks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Deliveries {
+    /// The newest first.
+    pub items: Vec<Delivery>,
+}
+
+/// Deliveries to a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WebhookDeliveries {
+    /// The webhook's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "wh_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub webhook_id: WebhookId,
+    /// Deliveries of all pages.
+    pub total: u64,
+    /// The newest first.
+    pub records: Vec<Delivery>,
+    /// Where the next page begins. Null on the last page.
+    pub next_cursor: Option<String>,
+    /// Whether there is a next page.
+    pub has_more: bool,
+}
+
+/// What became of a replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReplayedDelivery {
+    /// The delivery's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "evt_01k809hp7f0oc1jgldmrvm9s18"))]
+    pub delivery_id: EventId,
+    /// Whether it was sent again.
+    pub replayed: bool,
+    /// Whether the receiver has it.
+    pub success: bool,
+    /// Why not.
+    pub error: Option<String>,
+}

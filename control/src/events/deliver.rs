@@ -1,0 +1,197 @@
+//! Deliveries: taken from the outbox when they are due, sent, and written down (readings H7, H8, H10-H13).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::AccountId;
+use store::{Attempt, DeliveryStatus, DueDelivery};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Events;
+use super::send::{Letter, Outcome, Sent};
+
+/// Deliveries of a node at the same time, and of one webhook among them: one that hangs holds up no other.
+const AT_ONCE_MAX: usize = 256;
+const OF_WEBHOOK_MAX: usize = 32;
+/// How often due deliveries are looked for that nobody told of.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// How long a node has for a delivery before others take it: longer than an attempt takes.
+const LEASE: Duration = Duration::from_secs(60);
+/// From the end of an attempt to the next one (specification, Events; readings H7).
+const WAITS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
+/// A wait is up to a tenth longer, so that deliveries that failed together do not come back together.
+const JITTER_SHARE: u64 = 10;
+/// How long deliveries and their events are kept (readings H11).
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a node that stops waits for what it has sent.
+const LAST_WAIT: Duration = Duration::from_secs(11);
+
+/// Delivers until the node stops.
+pub async fn keep(events: Arc<Events>, mut stopped: watch::Receiver<bool>) {
+    let mut tick = tokio::time::interval(LOOK_PERIOD);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut running = Running::default();
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = events.store.events_were_emitted() => {}
+            Some(ended) = running.tasks.join_next() => running.note(ended),
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+        }
+        running.note_all();
+        running.record(&events).await;
+        running.fill(&events).await;
+    }
+    // what was sent is written down, so that no other node sends it again
+    let _ = tokio::time::timeout(LAST_WAIT, async {
+        while let Some(ended) = running.tasks.join_next().await {
+            running.note(ended);
+        }
+    })
+    .await;
+    running.record(&events).await;
+}
+
+/// Forgets events whose time is over.
+pub async fn forget_old(events: &Events) {
+    let before = events.clock.now().0 - KEPT.as_micros() as i64;
+    if let Err(error) = events.store.forget_events(before).await {
+        tracing::warn!(%error, "old events stay on record");
+    }
+}
+
+/// Deliveries at work.
+#[derive(Default)]
+struct Running {
+    tasks: JoinSet<Attempt>,
+    of_webhook: HashMap<String, usize>,
+    /// Ended, and not yet written down.
+    ended: Vec<Attempt>,
+}
+
+impl Running {
+    fn note(&mut self, ended: Result<Attempt, tokio::task::JoinError>) {
+        match ended {
+            Ok(attempt) => {
+                if let Some(count) = self.of_webhook.get_mut(&attempt.webhook_id) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.of_webhook.remove(&attempt.webhook_id);
+                    }
+                }
+                self.ended.push(attempt);
+            }
+            Err(error) => tracing::error!(%error, "a delivery ended without a word; its lease runs out"),
+        }
+    }
+
+    fn note_all(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.note(ended);
+        }
+    }
+
+    async fn record(&mut self, events: &Events) {
+        if self.ended.is_empty() {
+            return;
+        }
+        match events.store.record_attempts(&self.ended).await {
+            Ok(()) => self.ended.clear(),
+            Err(error) => tracing::warn!(%error, attempts = self.ended.len(), "attempts are written down later"),
+        }
+    }
+
+    /// Takes what is due, until nothing is or enough is at work.
+    async fn fill(&mut self, events: &Arc<Events>) {
+        // what is not written down would be taken again when its lease ends
+        while self.ended.is_empty() && self.tasks.len() < AT_ONCE_MAX {
+            match self.take(events).await {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => return tracing::warn!(%error, "due deliveries could not be read"),
+            }
+        }
+    }
+
+    /// How many were begun.
+    async fn take(&mut self, events: &Arc<Events>) -> Result<usize, store::Error> {
+        let now = events.clock.now();
+        if !events.store.has_due_deliveries(now.0).await? {
+            return Ok(0);
+        }
+        let busy: Vec<&str> = self
+            .of_webhook
+            .iter()
+            .filter(|(_, count)| **count >= OF_WEBHOOK_MAX)
+            .map(|(webhook, _)| webhook.as_str())
+            .collect();
+        let room = AT_ONCE_MAX - self.tasks.len();
+        let taken = events.store.take_deliveries(&busy, now.0, now.plus(LEASE).0, room as i64).await?;
+        let (mut begun, mut too_many) = (0, Vec::new());
+        for due in taken {
+            let count = self.of_webhook.entry(due.webhook_id.clone()).or_default();
+            if *count >= OF_WEBHOOK_MAX {
+                too_many.push(due);
+                continue;
+            }
+            *count += 1;
+            begun += 1;
+            let events = events.clone();
+            self.tasks.spawn(async move { attempt(&events, &due).await });
+        }
+        if !too_many.is_empty() {
+            events.store.give_deliveries_back(&too_many).await?;
+        }
+        Ok(begun)
+    }
+}
+
+/// Tries a delivery once.
+pub async fn attempt(events: &Events, due: &DueDelivery) -> Attempt {
+    let account: Option<AccountId> = due.account_id.parse().ok();
+    let secret = account.and_then(|account| events.seals.of(&account).open(&due.webhook_id, &due.sealed_secret));
+    let sent = match secret.as_ref().and_then(|secret| std::str::from_utf8(secret).ok()) {
+        Some(secret) => {
+            let letter = Letter {
+                url: &due.url,
+                secret,
+                event_type: &due.event_type,
+                delivery_id: &due.event_id,
+                body: &due.body,
+            };
+            events.sender.send(&letter, events.clock.now()).await
+        }
+        None => Sent {
+            outcome: Outcome::Refused,
+            status: None,
+            took: Duration::ZERO,
+            error: "the webhook's secret was sealed under another server secret".to_owned(),
+        },
+    };
+    let now = events.clock.now();
+    let (status, due_at) = match (sent.outcome, WAITS.get(due.attempts as usize)) {
+        (Outcome::Taken, _) => (DeliveryStatus::Succeeded, 0),
+        (Outcome::Broken, Some(wait)) => (DeliveryStatus::Pending, now.plus(longer(*wait)).0),
+        _ => (DeliveryStatus::Failed, 0),
+    };
+    Attempt {
+        webhook_id: due.webhook_id.clone(),
+        event_id: due.event_id.clone(),
+        attempts_before: due.attempts,
+        status,
+        due_at,
+        status_code: sent.status.map_or(0, i64::from),
+        response_ms: if sent.status.is_some() { sent.took.as_millis() as i64 } else { 0 },
+        error: sent.error,
+        delivered_at: now.0,
+    }
+}
+
+/// A wait and up to a tenth of it.
+fn longer(wait: Duration) -> Duration {
+    let part = u64::from(u16::from_be_bytes(crate::ids::random())) * (wait.as_micros() as u64 / JITTER_SHARE)
+        / u64::from(u16::MAX);
+    wait + Duration::from_micros(part)
+}

@@ -1,0 +1,386 @@
+//! One attempt to deliver an event (specification, Events; readings H1, H3, H5, H8, H9).
+//!
+//! A connection is made for each attempt, to an address that was looked at just before: what a name resolves to later does not matter.
+//! There is no proxy and no redirect.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use reqwest::Url;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::address::{Refused, WebhooksConfig, vetted, webhook_url};
+use crate::clock::Timestamp;
+
+/// From the look for its address to the end of the receiver's handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// From then to the head of its answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// What of the answer's body is read, and for how long: then the connection can end in order.
+const BODY_BYTES_MAX: usize = 16 << 10;
+const BODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Secrets that were made here begin so (readings H1).
+pub const SECRET_PREFIX: &str = "whsec_";
+
+/// What a name resolves to.
+type Resolve = dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync;
+
+/// Sends events.
+pub struct Sender {
+    config: WebhooksConfig,
+    /// Made at the first encrypted delivery.
+    tls: OnceLock<TlsConnector>,
+    /// Instead of the system's resolver.
+    resolve: Option<Box<Resolve>>,
+}
+
+/// An event for a receiver.
+pub struct Letter<'a> {
+    /// Where it goes.
+    pub url: &'a str,
+    /// The shared secret.
+    pub secret: &'a str,
+    /// The event's type.
+    pub event_type: &'a str,
+    /// The event's id.
+    pub delivery_id: &'a str,
+    /// The bytes that are signed.
+    pub body: &'a str,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The receiver's answer, if there was one.
+    pub status: Option<u16>,
+    /// How long the receiver took for it.
+    pub took: Duration,
+    /// Why it failed; empty if it did not.
+    pub error: String,
+}
+
+/// What came of an attempt (readings H8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver took it: 2xx.
+    Taken,
+    /// The receiver will not take it: 3xx, 4xx, or an address that is not public.
+    Refused,
+    /// Another attempt may go better: 5xx, no answer, no connection.
+    Broken,
+}
+
+impl Sender {
+    /// Under these settings.
+    pub fn new(config: WebhooksConfig) -> Sender {
+        Sender { config, tls: OnceLock::new(), resolve: None }
+    }
+
+    /// Sends once.
+    pub async fn send(&self, letter: &Letter<'_>, now: Timestamp) -> Sent {
+        let url = match webhook_url(&self.config, letter.url) {
+            Ok(url) => url,
+            Err(refused) => return failed(Outcome::Refused, words(refused)),
+        };
+        let stream = match timeout(CONNECT_TIMEOUT, self.connect(&url)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(end)) => return end,
+            Err(_) => return failed(Outcome::Broken, "no connection within 5 seconds"),
+        };
+        let begun = Instant::now();
+        match timeout(ANSWER_TIMEOUT, exchange(stream, &url, letter, now)).await {
+            Err(_) => failed(Outcome::Broken, "no answer within 5 seconds"),
+            Ok(Err(error)) => failed(Outcome::Broken, format!("the connection broke: {error}")),
+            Ok(Ok((status, body))) => {
+                let took = begun.elapsed();
+                let _ = timeout(BODY_TIMEOUT, body).await;
+                answered(status, took)
+            }
+        }
+    }
+
+    /// A connection to an address that may be connected to.
+    async fn connect(&self, url: &Url) -> Result<Box<dyn Stream>, Sent> {
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let port = url.port_or_known_default().unwrap_or(443);
+        let found = match &self.resolve {
+            Some(resolve) => resolve(host),
+            None => match tokio::net::lookup_host((host, port)).await {
+                Ok(found) => found.collect(),
+                Err(error) => return Err(failed(Outcome::Broken, format!("the name does not resolve: {error}"))),
+            },
+        };
+        let addresses =
+            vetted(&self.config, host, found).map_err(|refused| failed(Outcome::Refused, words(refused)))?;
+        let mut cause = "the name has no address".to_owned();
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) if url.scheme() == "http" => return Ok(Box::new(stream)),
+                Ok(stream) => return self.encrypted(stream, host).await,
+                Err(error) => cause = format!("no connection: {error}"),
+            }
+        }
+        Err(failed(Outcome::Broken, cause))
+    }
+
+    async fn encrypted(&self, stream: TcpStream, host: &str) -> Result<Box<dyn Stream>, Sent> {
+        let no_tls = |error: &dyn std::fmt::Display| failed(Outcome::Broken, format!("no TLS connection: {error}"));
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| no_tls(&error))?;
+        let stream = self.tls.get_or_init(tls).connect(name, stream).await.map_err(|error| no_tls(&error))?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// A connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Trusts the certificates of the system.
+fn tls() -> TlsConnector {
+    crate::tls::choose_cryptography();
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!(%error, "a certificate of the system could not be read");
+    }
+    roots.add_parsable_certificates(found.certs);
+    TlsConnector::from(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// Sends the event; the head of the answer, and what reads the rest.
+async fn exchange(
+    stream: Box<dyn Stream>,
+    url: &Url,
+    letter: &Letter<'_>,
+    now: Timestamp,
+) -> hyper::Result<(StatusCode, impl Future<Output = ()> + use<>)> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // it ends with its two ends
+    let connection = tokio::spawn(connection);
+    let guard = AbortOnDrop(connection.abort_handle());
+    let answer = sender.send_request(request(url, letter, now)).await?;
+    let (head, body) = answer.into_parts();
+    let rest = async move {
+        let _ = Limited::new(body, BODY_BYTES_MAX).collect().await;
+        drop(sender);
+        drop(guard);
+    };
+    Ok((head.status, rest))
+}
+
+/// Ends a connection with the attempt.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn request(url: &Url, letter: &Letter<'_>, now: Timestamp) -> Request<Full<Bytes>> {
+    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+    let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+    let mut request = Request::post(path)
+        .header(header::HOST, host)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::USER_AGENT, "SERVICE-Webhooks/1.0")
+        .header(header::CONNECTION, "close")
+        .header("X-SERVICE-Signature", signature(letter.secret, letter.body))
+        .header("X-SERVICE-Event-Type", letter.event_type)
+        .header("X-SERVICE-Delivery-Id", letter.delivery_id);
+    if let Some(signature) = standard_signature(letter, now) {
+        request = request
+            .header("webhook-id", letter.delivery_id)
+            .header("webhook-timestamp", now.seconds().to_string())
+            .header("webhook-signature", signature);
+    }
+    request.body(Full::new(Bytes::copy_from_slice(letter.body.as_bytes()))).expect("a URL's path and visible ASCII")
+}
+
+fn mac(key: &[u8], parts: &[&str]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes any key length");
+    parts.iter().for_each(|part| mac.update(part.as_bytes()));
+    mac.finalize().into_bytes().into()
+}
+
+/// `sha256=<hex>` over the body, under the text of the secret (readings H1).
+pub fn signature(secret: &str, body: &str) -> String {
+    format!("sha256={}", hex::encode(mac(secret.as_bytes(), &[body])))
+}
+
+/// That of Standard Webhooks, under the bytes that a secret of the generated form stands for (readings H3).
+fn standard_signature(letter: &Letter<'_>, now: Timestamp) -> Option<String> {
+    let key = STANDARD.decode(letter.secret.strip_prefix(SECRET_PREFIX)?).ok()?;
+    let seconds = now.seconds().to_string();
+    let mac = mac(&key, &[letter.delivery_id, ".", &seconds, ".", letter.body]);
+    Some(format!("v1,{}", STANDARD.encode(mac)))
+}
+
+fn words(refused: Refused) -> &'static str {
+    match refused {
+        Refused::Url(why) => why,
+        Refused::Address => "the address is not public",
+    }
+}
+
+fn failed(outcome: Outcome, error: impl Into<String>) -> Sent {
+    Sent { outcome, status: None, took: Duration::ZERO, error: error.into() }
+}
+
+fn answered(status: StatusCode, took: Duration) -> Sent {
+    let (outcome, error) = match status.as_u16() {
+        200..=299 => (Outcome::Taken, String::new()),
+        500.. => (Outcome::Broken, format!("the receiver answered {}", status.as_u16())),
+        _ => (Outcome::Refused, format!("the receiver answered {}", status.as_u16())),
+    };
+    Sent { outcome, status: Some(status.as_u16()), took, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_769_903_999_000_000);
+
+    fn letter<'a>(url: &'a str, secret: &'a str) -> Letter<'a> {
+        Letter { url, secret, event_type: "key_created", delivery_id: "evt_1", body: r#"{"a":"b"}"# }
+    }
+
+    fn sender(networks: &str) -> Sender {
+        let webhook_networks = networks.split(',').map(|network| network.parse().unwrap()).collect();
+        Sender::new(WebhooksConfig { webhook_networks, webhook_http: true })
+    }
+
+    /// A receiver that answers each connection with these bytes.
+    async fn receiver(answer: &'static [u8]) -> (String, tokio::task::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());
+        let seen = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let mut read = 0;
+            while !String::from_utf8_lossy(&request[..read]).ends_with('}') {
+                read += stream.read(&mut request[read..]).await.unwrap();
+            }
+            let _ = stream.write_all(answer).await;
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        });
+        (url, seen)
+    }
+
+    #[tokio::test]
+    async fn h1_h3_an_event_is_sent_signed_in_both_ways() {
+        let (url, seen) = receiver(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let sent = sender("127.0.0.0/8").send(&letter(&url, secret), NOW).await;
+        assert_eq!((sent.outcome, sent.status), (Outcome::Taken, Some(204)));
+        let seen = seen.await.unwrap().to_lowercase();
+        // by `openssl dgst -sha256 -hmac`, and the library of Standard Webhooks
+        for line in [
+            "post /hook?a=b http/1.1",
+            "content-type: application/json",
+            "user-agent: service-webhooks/1.0",
+            "x-service-event-type: key_created",
+            "x-service-delivery-id: evt_1",
+            "webhook-id: evt_1",
+            "webhook-timestamp: 1769903999",
+            "webhook-signature: v1,",
+        ] {
+            assert!(seen.contains(line), "{line}: {seen}");
+        }
+        assert!(seen.contains(&format!("x-service-signature: {}", signature(secret, r#"{"a":"b"}"#))));
+        let own = sender("127.0.0.0/8");
+        assert!(standard_signature(&letter(&url, "a secret of the customer's own, 32 long"), NOW).is_none());
+        drop(own);
+    }
+
+    #[tokio::test]
+    async fn h8_answers_are_taken_refused_or_broken() {
+        for (answer, outcome, status) in [
+            (&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], Outcome::Taken, Some(200)),
+            (
+                b"HTTP/1.1 301 Moved\r\nlocation: http://127.0.0.1/\r\ncontent-length: 0\r\n\r\n",
+                Outcome::Refused,
+                Some(301),
+            ),
+            (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", Outcome::Refused, Some(404)),
+            (b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n", Outcome::Refused, Some(429)),
+            (b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", Outcome::Broken, Some(500)),
+            // ten gigabytes are announced: what is read of them is bounded
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\nxxxx", Outcome::Taken, Some(200)),
+            // cut off
+            (b"HTTP/1.1 200", Outcome::Broken, None),
+            (b"", Outcome::Broken, None),
+            (b"SSH-2.0-OpenSSH\r\n", Outcome::Broken, None),
+        ] {
+            let (url, seen) = receiver(answer).await;
+            let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;
+            assert_eq!((sent.outcome, sent.status), (outcome, status), "{sent:?}");
+            assert_eq!(sent.error.is_empty(), outcome == Outcome::Taken);
+            seen.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn h5_a_name_that_resolves_elsewhere_the_second_time_is_refused() {
+        let (url, seen) = receiver(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let port: u16 = url.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let mut rebound = sender("127.0.0.1/32");
+        rebound.resolve = Some(Box::new(move |_| {
+            // first an address that is allowed, then one that is not
+            let host = if counted.fetch_add(1, Ordering::Relaxed) == 0 { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
+            vec![SocketAddr::from((host, port))]
+        }));
+        let url = format!("http://receiver.example:{port}/");
+        let sent = rebound.send(&letter(&url, "s"), NOW).await;
+        assert_eq!((sent.outcome, asked.load(Ordering::Relaxed)), (Outcome::Taken, 1));
+        seen.await.unwrap();
+        let sent = rebound.send(&letter(&url, "s"), NOW).await;
+        assert_eq!((sent.outcome, &sent.error[..]), (Outcome::Refused, "the address is not public"));
+    }
+
+    #[tokio::test]
+    async fn h8_a_receiver_that_is_not_there_is_tried_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        drop(listener);
+        let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;
+        assert_eq!((sent.outcome, sent.status), (Outcome::Broken, None));
+        let unnamed = sender("127.0.0.0/8").send(&letter("http://receiver.invalid/", "s"), NOW).await;
+        assert_eq!(unnamed.outcome, Outcome::Broken);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h9_a_receiver_that_hangs_has_five_seconds() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let begun = tokio::time::Instant::now();
+        let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;
+        assert_eq!((sent.outcome, &sent.error[..]), (Outcome::Broken, "no answer within 5 seconds"));
+        assert!(begun.elapsed() < Duration::from_secs(11));
+        drop(listener);
+    }
+}

@@ -1,0 +1,353 @@
+//! The outbox: events that are written with what they tell of, and their deliveries to webhooks (readings H7, H10-H13).
+//!
+//! An event is a row in the transaction of its cause, and a delivery for each webhook that gets it. Nodes take due deliveries under a
+//! lease: one that dies leaves them to the others when its lease is over, so an event may arrive twice, with the same id and bytes.
+
+use crate::database::{Column, Sql, Tx, from_row, values};
+use crate::pages::{PageRows, page};
+use crate::{Result, Store};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// `evt_...`: the id of its deliveries.
+    pub event_id: String,
+    /// Whom it concerns.
+    pub account_id: String,
+    /// Its type.
+    pub event_type: String,
+    /// What is signed and sent.
+    pub body: String,
+    /// When it happened, in microseconds since 1970.
+    pub created_at: i64,
+}
+
+/// A delivery, and what is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueDelivery {
+    /// The webhook.
+    pub webhook_id: String,
+    /// The event.
+    pub event_id: String,
+    /// Whom it concerns.
+    pub account_id: String,
+    /// The event's type.
+    pub event_type: String,
+    /// Attempts so far.
+    pub attempts: i64,
+    /// Where it is sent.
+    pub url: String,
+    /// The shared secret, encrypted.
+    pub sealed_secret: Vec<u8>,
+    /// What is sent.
+    pub body: String,
+}
+
+from_row!(DueDelivery { webhook_id, event_id, account_id, event_type, attempts, url, sealed_secret, body });
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The webhook.
+    pub webhook_id: String,
+    /// The event.
+    pub event_id: String,
+    /// Attempts before this one: another number on record means that another node was at it.
+    pub attempts_before: i64,
+    /// `pending`: there is another attempt.
+    pub status: DeliveryStatus,
+    /// When the next attempt is due.
+    pub due_at: i64,
+    /// The receiver's answer; 0: none.
+    pub status_code: i64,
+    /// How long it took; 0 without an answer.
+    pub response_ms: i64,
+    /// Why it failed; may be empty.
+    pub error: String,
+    /// Now.
+    pub delivered_at: i64,
+}
+
+/// The state of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryStatus {
+    /// There is another attempt.
+    Pending,
+    /// The receiver took it.
+    Succeeded,
+    /// There is no further attempt.
+    Failed,
+}
+
+api::words!(DeliveryStatus, "status of a delivery", {
+    Pending = "pending",
+    Succeeded = "succeeded",
+    Failed = "failed",
+});
+
+/// A delivery as remembered. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryRecord {
+    /// The webhook.
+    pub webhook_id: String,
+    /// The event.
+    pub event_id: String,
+    /// The event's type.
+    pub event_type: String,
+    /// Its state.
+    pub status: DeliveryStatus,
+    /// Attempts so far.
+    pub attempts: i64,
+    /// When the next attempt is due.
+    pub due_at: i64,
+    /// The last answer; 0: none.
+    pub status_code: i64,
+    /// How long it took; 0 without an answer.
+    pub response_ms: i64,
+    /// Why the last attempt failed; may be empty.
+    pub error: String,
+    /// The end of the last attempt; 0 before the first.
+    pub delivered_at: i64,
+    /// When the event happened.
+    pub created_at: i64,
+    /// What is sent.
+    pub body: String,
+}
+
+from_row!(DeliveryRecord {
+    webhook_id,
+    event_id,
+    event_type,
+    status as word,
+    attempts,
+    due_at,
+    status_code,
+    response_ms,
+    error,
+    delivered_at,
+    created_at,
+    body
+});
+
+/// Selects whole [`DeliveryRecord`]s; more columns and what follows the tables are given.
+macro_rules! select_records {
+    ($columns:literal, $($rest:tt)*) => {
+        concat!(
+            "SELECT d.webhook_id, d.event_id, d.event_type, d.status, d.attempts, d.due_at, d.status_code, d.response_ms, d.error, \
+             d.delivered_at, d.created_at, e.body",
+            $columns,
+            " FROM deliveries d JOIN events e ON e.event_id = d.event_id ",
+            $($rest)*
+        )
+    };
+}
+
+impl Store {
+    /// Whether a delivery is due that no node is at.
+    pub async fn has_due_deliveries(&self, now: i64) -> Result<bool> {
+        let sql = "SELECT 1 FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 LIMIT 1";
+        Ok(self.db.fetch_optional::<(i32,)>(sql, values![now]).await?.is_some())
+    }
+
+    /// Takes deliveries that are due, the most overdue first, until the lease is over; none of webhooks that are busy.
+    pub async fn take_deliveries(
+        &self,
+        busy: &[&str],
+        now: i64,
+        leased_until: i64,
+        limit: i64,
+    ) -> Result<Vec<DueDelivery>> {
+        let sql = Sql {
+            sqlite: "UPDATE deliveries SET leased_until = $2 WHERE (webhook_id, event_id) IN ( \
+                 SELECT webhook_id, event_id FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 \
+                 AND instr($4, webhook_id) = 0 ORDER BY due_at LIMIT $3) RETURNING webhook_id, event_id",
+            postgres: "UPDATE deliveries SET leased_until = $2 WHERE (webhook_id, event_id) IN ( \
+                 SELECT webhook_id, event_id FROM deliveries WHERE status = 'pending' AND due_at <= $1 AND leased_until <= $1 \
+                 AND strpos($4, webhook_id) = 0 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING webhook_id, event_id",
+        };
+        let busy = busy.join(",");
+        self.write(async |tx| {
+            let taken: Vec<(String, String)> = tx.fetch_all(sql, values![now, leased_until, limit, &busy]).await?;
+            if taken.is_empty() {
+                return Ok(Vec::new());
+            }
+            let sql = Sql {
+                sqlite: "SELECT d.webhook_id, d.event_id, d.account_id, d.event_type, d.attempts, w.url, w.sealed_secret, e.body \
+                     FROM json_each($1) r CROSS JOIN deliveries d ON d.webhook_id = r.value->>0 AND d.event_id = r.value->>1 \
+                     JOIN webhooks w ON w.webhook_id = d.webhook_id JOIN events e ON e.event_id = d.event_id",
+                postgres: "SELECT d.webhook_id, d.event_id, d.account_id, d.event_type, d.attempts, w.url, w.sealed_secret, e.body \
+                     FROM unnest($1::text[], $2::text[]) AS r (w, e) JOIN deliveries d ON d.webhook_id = r.w AND d.event_id = r.e \
+                     JOIN webhooks w ON w.webhook_id = d.webhook_id JOIN events e ON e.event_id = d.event_id",
+            };
+            let of = [Column::texts(&taken, |(webhook, _)| webhook), Column::texts(&taken, |(_, event)| event)];
+            tx.fetch_rows(sql, &of).await
+        })
+        .await
+    }
+
+    /// Gives deliveries back that were taken and not tried.
+    pub async fn give_deliveries_back(&self, taken: &[DueDelivery]) -> Result<()> {
+        let sql = Sql {
+            sqlite: "UPDATE deliveries SET leased_until = 0 FROM json_each($1) r \
+                 WHERE webhook_id = r.value->>0 AND event_id = r.value->>1",
+            postgres: "UPDATE deliveries d SET leased_until = 0 FROM unnest($1::text[], $2::text[]) AS r (w, e) \
+                 WHERE d.webhook_id = r.w AND d.event_id = r.e",
+        };
+        let of = [Column::texts(taken, |one| &one.webhook_id), Column::texts(taken, |one| &one.event_id)];
+        self.write(async |tx| tx.execute_rows(sql, &of).await.map(drop)).await
+    }
+
+    /// Writes down how attempts ended. One that another node has written down meanwhile is left out.
+    pub async fn record_attempts(&self, attempts: &[Attempt]) -> Result<()> {
+        let sql = Sql {
+            sqlite: "UPDATE deliveries SET status = r.value->>3, attempts = attempts + 1, due_at = r.value->>4, leased_until = 0, \
+                 status_code = r.value->>5, response_ms = r.value->>6, error = r.value->>7, delivered_at = r.value->>8 \
+                 FROM json_each($1) r WHERE webhook_id = r.value->>0 AND event_id = r.value->>1 AND attempts = r.value->>2",
+            postgres: "UPDATE deliveries d SET status = s, attempts = attempts + 1, due_at = u, leased_until = 0, status_code = c, \
+                 response_ms = m, error = x, delivered_at = v FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], \
+                 $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS r (w, e, a, s, u, c, m, x, v) \
+                 WHERE d.webhook_id = w AND d.event_id = e AND d.attempts = a",
+        };
+        let of = [
+            Column::texts(attempts, |one| &one.webhook_id),
+            Column::texts(attempts, |one| &one.event_id),
+            Column::integers(attempts, |one| one.attempts_before),
+            Column::texts(attempts, |one| one.status.as_str()),
+            Column::integers(attempts, |one| one.due_at),
+            Column::integers(attempts, |one| one.status_code),
+            Column::integers(attempts, |one| one.response_ms),
+            Column::texts(attempts, |one| &one.error),
+            Column::integers(attempts, |one| one.delivered_at),
+        ];
+        self.write(async |tx| tx.execute_rows(sql, &of).await.map(drop)).await
+    }
+
+    /// A delivery of this account.
+    pub async fn delivery(&self, account_id: &str, webhook_id: &str, event_id: &str) -> Result<Option<DeliveryRecord>> {
+        let sql = select_records!("", "WHERE d.webhook_id = $1 AND d.event_id = $2 AND d.account_id = $3");
+        self.db.fetch_optional(sql, values![webhook_id, event_id, account_id]).await
+    }
+
+    /// The newest deliveries to all webhooks of an account.
+    pub async fn deliveries_of_account(&self, account_id: &str, limit: i64) -> Result<Vec<DeliveryRecord>> {
+        let sql = select_records!(
+            "",
+            "WHERE d.account_id = $1 ORDER BY d.created_at DESC, d.event_id DESC, d.webhook_id DESC LIMIT $2"
+        );
+        self.db.fetch_all(sql, values![account_id, limit]).await
+    }
+
+    /// A page of the deliveries to a webhook.
+    pub async fn deliveries_page(
+        &self,
+        webhook_id: &str,
+        after: Option<(i64, &str)>,
+        rows_max: i64,
+    ) -> Result<PageRows<DeliveryRecord>> {
+        let (created_at, event_id) = after.unwrap_or((i64::MAX, ""));
+        page(
+            &self.db,
+            after.is_none(),
+            (
+                select_records!(
+                    ", (SELECT COUNT(*) FROM deliveries WHERE webhook_id = $1) AS total_count",
+                    "WHERE d.webhook_id = $1 AND (d.created_at, d.event_id) < ($2, $3) \
+                     ORDER BY d.created_at DESC, d.event_id DESC LIMIT $4"
+                ),
+                values![webhook_id, created_at, event_id, rows_max],
+            ),
+            ("SELECT COUNT(*) FROM deliveries WHERE webhook_id = $1", values![webhook_id]),
+        )
+        .await
+    }
+
+    /// Deliveries that are due and not yet at work, and those that wait for their time.
+    pub async fn pending_deliveries(&self) -> Result<i64> {
+        let sql = "SELECT COUNT(*) FROM deliveries WHERE status = 'pending'";
+        self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)
+    }
+
+    /// Forgets events from before this time, with their deliveries.
+    pub async fn forget_events(&self, before: i64) -> Result<u64> {
+        self.write(async |tx| {
+            let sql = "DELETE FROM deliveries WHERE event_id IN (SELECT event_id FROM events WHERE created_at < $1)";
+            tx.execute(sql, values![before]).await?;
+            tx.execute("DELETE FROM events WHERE created_at < $1", values![before]).await
+        })
+        .await
+    }
+}
+
+impl Tx {
+    /// Writes events, with a delivery for each webhook of the account that gets events of the type. One that no webhook gets is not
+    /// written.
+    pub async fn emit(&mut self, events: &[NewEvent]) -> Result<()> {
+        emit_all(self, events.iter()).await
+    }
+
+    /// Writes an event and how its first attempts ended, to webhooks that are named.
+    pub async fn record_sent(&mut self, event: &NewEvent, attempts: &[Attempt]) -> Result<()> {
+        let sql = "INSERT INTO events (event_id, account_id, event_type, body, created_at) VALUES ($1, $2, $3, $4, $5)";
+        let of = values![&event.event_id, &event.account_id, &event.event_type, &event.body, event.created_at];
+        self.execute(sql, of).await?;
+        for attempt in attempts {
+            // a webhook that was deleted meanwhile keeps no record
+            let sql = "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, attempts, due_at, status_code, \
+                 response_ms, error, delivered_at, created_at) SELECT webhook_id, $2, $3, $4, $5, 1, 0, $6, $7, $8, $9, $10 \
+                 FROM webhooks WHERE webhook_id = $1";
+            let of = values![
+                &attempt.webhook_id,
+                &event.event_id,
+                &event.account_id,
+                &event.event_type,
+                attempt.status.as_str(),
+                attempt.status_code,
+                attempt.response_ms,
+                &attempt.error,
+                attempt.delivered_at,
+                event.created_at
+            ];
+            self.execute(sql, of).await?;
+        }
+        Ok(())
+    }
+}
+
+/// [`Tx::emit`].
+pub(crate) async fn emit_all(tx: &mut Tx, events: impl Iterator<Item = &NewEvent>) -> Result<()> {
+    let events: Vec<&NewEvent> = events.collect();
+    if events.is_empty() {
+        return Ok(());
+    }
+    let columns = [
+        Column::texts(&events, |event| &event.event_id),
+        Column::texts(&events, |event| &event.account_id),
+        Column::texts(&events, |event| &event.event_type),
+        Column::integers(&events, |event| event.created_at),
+        Column::texts(&events, |event| &event.body),
+    ];
+    let sql = Sql {
+        sqlite: "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, due_at, created_at) \
+             SELECT w.webhook_id, r.value->>0, r.value->>1, r.value->>2, 'pending', r.value->>3, r.value->>3 \
+             FROM json_each($1) r CROSS JOIN webhooks w ON w.account_id = r.value->>1 \
+             WHERE w.events = '' OR instr(',' || w.events || ',', ',' || (r.value->>2) || ',') > 0",
+        postgres: "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, due_at, created_at) \
+             SELECT w.webhook_id, r.i, r.a, r.t, 'pending', r.c, r.c \
+             FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS r (i, a, t, c) \
+             JOIN webhooks w ON w.account_id = r.a \
+             WHERE w.events = '' OR strpos(',' || w.events || ',', ',' || r.t || ',') > 0",
+    };
+    if tx.execute_rows(sql, &columns[..4]).await? == 0 {
+        return Ok(());
+    }
+    tx.emitted().0 = true;
+    let sql = Sql {
+        sqlite: "INSERT INTO events (event_id, account_id, event_type, created_at, body) \
+             SELECT r.value->>0, r.value->>1, r.value->>2, r.value->>3, r.value->>4 FROM json_each($1) r \
+             WHERE EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = r.value->>0)",
+        postgres: "INSERT INTO events (event_id, account_id, event_type, created_at, body) \
+             SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) AS r (i, a, t, c, b) \
+             WHERE EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = r.i)",
+    };
+    tx.execute_rows(sql, &columns).await.map(drop)
+}
