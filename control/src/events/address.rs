@@ -250,7 +250,6 @@ mod tests {
             "gopher://example.com/",
             "javascript:alert(1)",
             "https://",
-            "https:///path",
             "https://user@example.com/",
             "https://user:pass@example.com/",
             "https://:pass@example.com/",

@@ -127,6 +127,7 @@ fn unit(n: u8) -> Unit {
             month: 1,
             operations: vec![("gate_and".to_owned(), 1), ("gate_or".to_owned(), 1)],
         }),
+        event: None,
         keep: Some(KeptAnswer { digest: [n; 32], claim: [n; 16], answer: vec![1], blob: None, held_until: 100 }),
     }
 }
@@ -281,6 +282,65 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.forget_arithmetic_operations(5).await.map(drop)
 }
 
+/// Webhooks and deliveries.
+async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
+    let webhook = Webhook {
+        webhook_id: "wh_1".to_owned(),
+        account_id: "acct_1".to_owned(),
+        url: "https://a".to_owned(),
+        events: "key_created".to_owned(),
+        sealed_secret: vec![1],
+        created_at: 5,
+    };
+    let event = |n| NewEvent {
+        event_id: format!("evt_{n}"),
+        account_id: "acct_1".to_owned(),
+        event_type: "key_created".to_owned(),
+        body: "{}".to_owned(),
+        created_at: 6,
+    };
+    let ended = |n| Attempt {
+        webhook_id: "wh_1".to_owned(),
+        event_id: format!("evt_{n}"),
+        attempts_before: 0,
+        status: DeliveryStatus::Succeeded,
+        due_at: 0,
+        status_code: 204,
+        response_ms: 1,
+        error: String::new(),
+        delivered_at: 8,
+    };
+    let made = store
+        .write(async |tx| {
+            let made = tx.insert_webhook(&webhook, 20).await?;
+            tx.change_webhook(&webhook).await?;
+            tx.change_webhook_secret("acct_1", "wh_1", &[2]).await?;
+            tx.emit(&[event(1), event(2)]).await?;
+            tx.record_sent(&event(3), &[ended(3)]).await?;
+            Ok::<_, store::Error>(made)
+        })
+        .await?;
+    assert!(made && store.webhook("acct_1", "wh_1").await?.is_some());
+    store.webhooks("acct_1").await?;
+    store.webhooks_page("acct_1", None, 9).await?;
+    store.webhooks_page("acct_1", Some((0, "")), 9).await?;
+    assert!(store.has_due_deliveries(7).await?);
+    let taken = store.take_deliveries(&[], 7, 9, 9).await?;
+    assert_eq!(taken.len(), 2);
+    assert!(!store.has_due_deliveries(7).await?);
+    store.give_deliveries_back(&taken[..1]).await?;
+    assert_eq!(store.take_deliveries(&["wh_1"], 7, 9, 9).await?, []);
+    store.record_attempts(&[ended(1), ended(2)]).await?;
+    assert_eq!(store.delivery("acct_1", "wh_1", "evt_1").await?.map(|one| one.attempts), Some(1));
+    assert_eq!(store.deliveries_of_account("acct_1", 9).await?.len(), 3);
+    assert_eq!(store.deliveries_page("wh_1", None, 9).await?.total, 3);
+    store.deliveries_page("wh_1", Some((0, "")), 9).await?;
+    assert_eq!(store.pending_deliveries().await?, 0);
+    store.forget_events(5).await?;
+    assert!(store.write(async |tx| tx.delete_webhook("acct_1", "wh_1").await).await?);
+    Ok(())
+}
+
 /// Everything that nodes do again and again.
 async fn tour(store: &Store) -> store::Result<()> {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
@@ -358,6 +418,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     assert!(!store.put_netlist_out(&none, "object").await?);
     store.delete_circuit("acct_1", "none").await?;
     tour_of_keys(store).await?;
+    tour_of_webhooks(store).await?;
     store.database_id().await?;
     store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }]).await?;
     store.lockouts_since(0).await?;

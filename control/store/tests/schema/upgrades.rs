@@ -168,6 +168,22 @@ const ROWS: &[(i64, &str)] = &[
         "INSERT INTO budgets (account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at) \
          VALUES ('acct_1', 1, TRUE, FALSE, 'a@b', 2)",
     ),
+    (
+        23,
+        "INSERT INTO webhooks (webhook_id, account_id, url, events, sealed_secret, created_at) VALUES \
+         ('wh_1', 'acct_1', 'https://a', 'key_created', #1, 2)",
+    ),
+    (
+        23,
+        "INSERT INTO events (event_id, account_id, event_type, body, created_at) VALUES \
+         ('evt_1', 'acct_1', 'key_created', '{}', 2)",
+    ),
+    (
+        23,
+        "INSERT INTO deliveries (webhook_id, event_id, account_id, event_type, status, attempts, due_at, leased_until, status_code, \
+         response_ms, error, delivered_at, created_at) VALUES \
+         ('wh_1', 'evt_1', 'acct_1', 'key_created', 'pending', 1, 2, 3, 500, 4, 'why', 5, 6)",
+    ),
 ];
 
 /// A statement of [`ROWS`] for a database.
