@@ -1,7 +1,8 @@
 //! Pairs of reserving and posting a transfer, in a second: on both databases, with few and many transfers there, for many accounts and
 //! for one. Each answer is durable. Callers wait for one another as a node's requests do.
 //!
-//! `cargo bench --workspace --bench ledger [-- ROWS]`: so many transfers are there before the last rows of the table.
+//! `cargo bench --workspace --bench ledger [-- ROWS [URL]]`: so many transfers are there before the last rows of the table; on new
+//! databases, or on the one of this URL, which is kept.
 
 use std::time::{Duration, Instant};
 
@@ -18,25 +19,39 @@ const MEASURED: Duration = Duration::from_secs(10);
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let rows = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(0);
+    let url = std::env::args().find(|word| word.starts_with("sqlite:") || word.starts_with("postgres:"));
     println!("| database | transfers before | accounts | pairs a second | slowest pair ms |");
     println!("|---|---|---|---|---|");
+    if let Some(url) = url {
+        return runtime.block_on(async {
+            let store = Store::open(&url).await.expect("a database");
+            rows_of(&store, "as given", rows).await;
+        });
+    }
     for kind in [Kind::Sqlite, Kind::Postgres] {
         runtime.block_on(async {
             let Some((_folder, store)) = new_store(kind).await else { return };
             for before in if rows > 0 { vec![0, rows] } else { vec![0] } {
-                for accounts in [1000, 1] {
-                    fill(&store, before).await;
-                    let (pairs, slowest) = measure(&store, accounts, before).await;
-                    println!("| {kind:?} | {before} | {accounts} | {pairs:.0} | {:.1} |", slowest.as_secs_f64() * 1e3);
-                }
+                rows_of(&store, &format!("{kind:?}"), before).await;
             }
             assert_eq!(store.audit_ledger().await.expect("an audit").findings, []);
         });
     }
 }
 
+/// The rows of the table for so many transfers.
+async fn rows_of(store: &Store, name: &str, before: usize) {
+    for accounts in [1000, 1] {
+        fill(store, before).await;
+        let (pairs, slowest) = measure(store, accounts).await;
+        println!("| {name} | {before} | {accounts} | {pairs:.0} | {:.1} |", slowest.as_secs_f64() * 1e3);
+    }
+}
+
 /// Pairs a second, and the slowest.
-async fn measure(store: &Store, accounts: usize, before: usize) -> (f64, Duration) {
+async fn measure(store: &Store, accounts: usize) -> (f64, Duration) {
+    // names differ from those of an earlier run on the same database
+    let run = std::process::id();
     let begun = Instant::now();
     let length = if only_once() { Duration::ZERO } else { MEASURED };
     let mut callers = JoinSet::new();
@@ -45,7 +60,7 @@ async fn measure(store: &Store, accounts: usize, before: usize) -> (f64, Duratio
         callers.spawn(async move {
             let (mut pairs, mut slowest) = (0u32, Duration::ZERO);
             while pairs == 0 || begun.elapsed() < length {
-                let name = format!("xfr_{:012}_{before}_{accounts}_{caller}", begun.elapsed().as_micros());
+                let name = format!("xfr_{:012}_{run}_{accounts}_{caller}", begun.elapsed().as_micros());
                 let started = Instant::now();
                 pair(&store, name, &format!("acct_{}", (caller + 7 * pairs as usize) % accounts)).await;
                 slowest = slowest.max(started.elapsed());

@@ -171,7 +171,8 @@ impl App {
         let issuer = issuer(&config, &store, &secrets, &base_url, clock.now()).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
 
-        let events = Events::new(clock.clone(), store.clone(), seals.clone(), config.webhooks.clone());
+        let events =
+            Events::new(clock.clone(), store.clone(), seals.clone(), config.webhooks.clone(), telemetry.clone());
         let (in_flight, unfinished) = (InFlight::new(), InFlight::new());
         let rate = config.billing.usd_jpy;
         let ledger = Ledger::new(store.clone(), sessions.node_id.clone(), rate, clock.clone(), unfinished.clone());

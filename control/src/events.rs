@@ -14,6 +14,7 @@ use store::{NewEvent, Store};
 use crate::clock::{Clock, Timestamp};
 use crate::ids;
 use crate::sealing::AccountSeals;
+use crate::telemetry::Telemetry;
 use address::WebhooksConfig;
 use send::Sender;
 
@@ -81,12 +82,19 @@ pub struct Events {
     pub(crate) seals: AccountSeals,
     pub(crate) config: WebhooksConfig,
     pub(crate) sender: Sender,
+    pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Events {
     /// On this database.
-    pub fn new(clock: Clock, store: Store, seals: AccountSeals, config: WebhooksConfig) -> Arc<Events> {
+    pub fn new(
+        clock: Clock,
+        store: Store,
+        seals: AccountSeals,
+        config: WebhooksConfig,
+        telemetry: Arc<Telemetry>,
+    ) -> Arc<Events> {
         let sender = Sender::new(config.clone());
-        Arc::new(Events { clock, store, seals, config, sender })
+        Arc::new(Events { clock, store, seals, config, sender, telemetry })
     }
 }

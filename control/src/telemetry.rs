@@ -41,6 +41,10 @@ impl Telemetry {
             describe_counter!("ango_arithmetic_operations_total", "Operations on numbers charged, by operation.");
             describe_counter!("ango_fcu_total", "Compute units (FCU) charged, by operation.");
             describe_histogram!("ango_arithmetic_seconds", "Wall time of operations on numbers, by operation.");
+            describe_counter!(
+                "ango_webhook_attempts_total",
+                "Attempts to deliver an event, by what came of them: taken, refused, broken."
+            );
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
@@ -109,6 +113,11 @@ impl Telemetry {
             counter!("ango_fcu_total", "operation" => operation).increment(units);
             histogram!("ango_arithmetic_seconds", "operation" => operation).record(took.as_secs_f64());
         });
+    }
+
+    /// An attempt to deliver an event ended like this.
+    pub fn webhook_attempted(&self, outcome: &'static str) {
+        self.record(|| counter!("ango_webhook_attempts_total", "outcome" => outcome).increment(1));
     }
 
     /// A key was overwritten this long after its session ended.

@@ -75,12 +75,12 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
             server.running().store().submit(Unit { keep: Some(kept), ..Unit::default() }).await.unwrap();
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "broken")).await
         }
+        Code::InvalidWebhookUrl => post("/api/v1/webhooks", json!({"url": "http://example.com/"})).await,
+        Code::WebhookUrlNotAllowed => post("/api/v1/webhooks", json!({"url": "https://127.0.0.1/"})).await,
         Code::QuotaExceeded
         | Code::BudgetHardCapHit
         | Code::WebhookNotFound
         | Code::DeliveryNotFound
-        | Code::InvalidWebhookUrl
-        | Code::WebhookUrlNotAllowed
         | Code::WebhookLimitReached
         | Code::SessionExpired
         | Code::RateLimited

@@ -225,6 +225,10 @@ async fn h7_h8_failed_deliveries_are_tried_after_30_seconds_and_5_minutes_and_no
         assert_eq!((&record["status"], &record["attempts"]), (&json!("failed"), &json!(1)));
     }
     assert_eq!(receiver.received().len(), 9);
+    let metrics = server.operations_get("/metrics").await;
+    for line in ["{outcome=\"taken\"} 1", "{outcome=\"refused\"} 3", "{outcome=\"broken\"} 5"] {
+        assert!(metrics.text().contains(&format!("ango_webhook_attempts_total{line}")), "{}", metrics.text());
+    }
 }
 
 #[tokio::test]

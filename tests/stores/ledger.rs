@@ -145,8 +145,10 @@ on_both! {
             assert_eq!(store.reserve(of_node).await.unwrap(), made(0, 0, 100));
         }
         let ids = |lost: Vec<LostReservation>| lost.into_iter().map(|lost| lost.transfer_id).collect::<Vec<_>>();
-        assert_eq!(ids(store.forsaken_reservations(60, 9).await.unwrap()), ["t_2", "t_3"]);
-        assert_eq!(ids(store.forsaken_reservations(60, 1).await.unwrap()), ["t_2"]);
+        assert_eq!(ids(store.forsaken_reservations("node_1", 60, 9).await.unwrap()), ["t_2", "t_3"]);
+        assert_eq!(ids(store.forsaken_reservations("node_1", 60, 1).await.unwrap()), ["t_2"]);
+        // a node whose own lease is over is at work all the same
+        assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
         assert_eq!(ids(store.reservations_of_node("node_3", 9).await.unwrap()), ["t_3", "t_4"]);
     }
 

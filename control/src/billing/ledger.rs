@@ -181,7 +181,7 @@ impl Ledger {
     /// # Errors
     /// When the database does not answer.
     pub async fn give_back_forsaken(&self, silent_since: Timestamp) -> Result<(), store::Error> {
-        let lost = self.store.forsaken_reservations(silent_since.0, LOST_AT_ONCE).await?;
+        let lost = self.store.forsaken_reservations(&self.node_id, silent_since.0, LOST_AT_ONCE).await?;
         if !lost.is_empty() {
             tracing::warn!(reservations = lost.len(), "reservations of nodes that are gone are given back");
         }
@@ -218,7 +218,7 @@ impl Reservation {
     /// The step of a unit that counts completed operations by name.
     pub fn counts(&self, operations: Vec<(String, i64)>) -> Option<OperationCounts> {
         let account_id = self.account.as_str().to_owned();
-        (!self.is_of_trial && !operations.is_empty()).then(|| OperationCounts {
+        (!self.is_of_trial && !operations.is_empty()).then_some(OperationCounts {
             account_id,
             month: self.month,
             operations,

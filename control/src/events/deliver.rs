@@ -170,6 +170,11 @@ pub async fn attempt(events: &Events, due: &DueDelivery) -> Attempt {
             error: "the webhook's secret was sealed under another server secret".to_owned(),
         },
     };
+    events.telemetry.webhook_attempted(match sent.outcome {
+        Outcome::Taken => "taken",
+        Outcome::Refused => "refused",
+        Outcome::Broken => "broken",
+    });
     let now = events.clock.now();
     let (status, due_at) = match (sent.outcome, WAITS.get(due.attempts as usize)) {
         (Outcome::Taken, _) => (DeliveryStatus::Succeeded, 0),

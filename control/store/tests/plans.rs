@@ -406,7 +406,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.write(async |tx| tx.set_budget(&budget).await).await?;
     store.budget("acct_1").await?;
     store.reservations_of_node("node_1", 9).await?;
-    store.forsaken_reservations(5, 9).await?;
+    store.forsaken_reservations("node_1", 5, 9).await?;
     store.audit_ledger().await?;
     store.gate_usage_totals("acct_1").await?;
     store.circuits_page("acct_1", None, 9).await?;

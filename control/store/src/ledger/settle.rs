@@ -51,12 +51,17 @@ impl Store {
         Ok(lost(self.db.fetch_all(sql, values![node_id, limit]).await?))
     }
 
-    /// Reservations of nodes that have not said that they are there since `silent_since`, some at a time. Work that began later is not
+    /// Reservations of other nodes than this, which have not said that they are there since `silent_since`, some at a time. Work that began later is not
     /// among them: a node that has just started may not have said so yet.
-    pub async fn forsaken_reservations(&self, silent_since: i64, limit: i64) -> Result<Vec<LostReservation>> {
+    pub async fn forsaken_reservations(
+        &self,
+        node_id: &str,
+        silent_since: i64,
+        limit: i64,
+    ) -> Result<Vec<LostReservation>> {
         let sql = "SELECT transfer_id, account_id FROM open_reservations o WHERE created_at < $1 AND NOT EXISTS \
-             (SELECT 1 FROM nodes n WHERE n.node_id = o.node_id AND n.lease_until >= $1) ORDER BY transfer_id LIMIT $2";
-        Ok(lost(self.db.fetch_all(sql, values![silent_since, limit]).await?))
+             (SELECT 1 FROM nodes n WHERE n.node_id = o.node_id AND n.lease_until >= $1) AND node_id <> $3 ORDER BY transfer_id LIMIT $2";
+        Ok(lost(self.db.fetch_all(sql, values![silent_since, limit, node_id]).await?))
     }
 }
 
