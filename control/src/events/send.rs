@@ -33,6 +33,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// What of the answer's body is read, and for how long: then the connection can end in order.
 const BODY_BYTES_MAX: usize = 16 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// What is kept of the words for a failure.
+const ERROR_CHARACTERS_MAX: usize = 200;
 /// Secrets that were made here begin so (readings H1).
 pub const SECRET_PREFIX: &str = "whsec_";
 
@@ -240,7 +242,9 @@ fn words(refused: Refused) -> &'static str {
 }
 
 fn failed(outcome: Outcome, error: impl Into<String>) -> Sent {
-    Sent { outcome, status: None, took: Duration::ZERO, error: error.into() }
+    // a receiver's certificate may name thousands of hosts
+    let error = error.into().chars().take(ERROR_CHARACTERS_MAX).collect();
+    Sent { outcome, status: None, took: Duration::ZERO, error }
 }
 
 fn answered(status: StatusCode, took: Duration) -> Sent {
