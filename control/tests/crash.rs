@@ -68,19 +68,6 @@ impl Place {
         Some(Place { key: made.key.to_string(), account: made.account_id.as_str().to_owned(), folder, config, store })
     }
 
-    /// All that was reserved is posted or given back, and what the account owes is what its gates cost.
-    async fn audited(&self) {
-        let audit = self.store.audit_ledger().await.unwrap();
-        assert_eq!((audit.open, audit.findings), (0, vec![]));
-        let now = control::clock::Clock::system().now().rfc3339();
-        let (year, month): (i64, i64) = (now[..4].parse().unwrap(), now[5..7].parse().unwrap());
-        let used = self.store.used_in_month(&self.account, 12 * year + month - 1).await.unwrap();
-        let (gates, _, milli_yen) = self.store.gate_usage_totals(&self.account).await.unwrap();
-        // at 150 yen a dollar
-        let cost = (milli_yen as f64 * 1e9 / 150_000.0).round() as i64;
-        assert_eq!((used.spend.nano_usd(), used.operations.values().sum::<i64>()), (cost, gates));
-    }
-
     fn orders(&self) -> PathBuf {
         self.folder.path().join("orders")
     }
@@ -124,7 +111,7 @@ impl Place {
                 std::fs::remove_file(self.orders()).unwrap();
                 node.kill();
                 node = self.start();
-                self.audited().await;
+                tests::ledger::assert_adds_up(&self.store, &self.account).await;
                 check(&node, given, &request, answer).await;
                 if !died {
                     assert!(write > 1, "no write was seen: {request:?}");

@@ -7,6 +7,7 @@ pub mod host_cuda;
 pub mod http;
 pub mod issuer;
 pub mod keys;
+pub mod ledger;
 pub mod naive;
 pub mod numbers;
 pub mod receiver;
