@@ -127,9 +127,6 @@ impl Dice {
     /// Operations and units; some fail: for want of a session, of a claim, or because they were done before.
     fn effects(&mut self, now: i64) -> Vec<Asked> {
         let mut asked = Vec::new();
-        for _ in 0..self.below(3) {
-            asked.extend(self.transfer().map(|(transfer, account)| Asked::GiveBack(transfer, account)));
-        }
         for at in 0..self.below(6) {
             let (transfer_id, account_id) = (format!("t_{now}_{at}"), format!("acct_{}", 1 + self.below(2)));
             let wanted = match self.below(3) {
@@ -147,6 +144,10 @@ impl Dice {
                 usd_milli_jpy,
                 ..reservation(&transfer_id, &account_id, wanted)
             }));
+        }
+        // some of those that were reserved just now
+        for _ in 0..self.below(3) {
+            asked.extend(self.transfer().map(|(transfer, account)| Asked::GiveBack(transfer, account)));
         }
         let all_fine = self.one_in(2);
         for at in 0..self.below(20) {

@@ -15,7 +15,7 @@ use super::send::{Letter, Outcome, Sent};
 /// Deliveries of a node at the same time, and of one webhook among them: one that hangs holds up no other.
 const AT_ONCE_MAX: usize = 256;
 const OF_WEBHOOK_MAX: usize = 32;
-/// How often due deliveries are looked for that nobody told of.
+/// How often the database is asked for due deliveries: retries, and events of other nodes.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// How long a node has for a delivery before others take it: longer than an attempt takes.
 const LEASE: Duration = Duration::from_secs(60);

@@ -220,7 +220,7 @@ pub struct Connections {
 #[derive(Debug)]
 pub struct Tx(Open, Emitted);
 
-/// Whether a transaction writes events, which somebody waits for.
+/// Whether a transaction writes events: deliveries then begin after its commit.
 #[derive(Debug, Default)]
 pub(crate) struct Emitted(pub bool);
 

@@ -261,7 +261,7 @@ impl Store {
         .await
     }
 
-    /// Deliveries that are due and not yet at work, and those that wait for their time.
+    /// How many deliveries have another attempt.
     pub async fn pending_deliveries(&self) -> Result<i64> {
         let sql = "SELECT COUNT(*) FROM deliveries WHERE status = 'pending'";
         self.db.fetch_one::<(i64,)>(sql, values![]).await.map(|(pending,)| pending)

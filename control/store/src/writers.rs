@@ -191,9 +191,9 @@ impl Group {
         // all at once, in order: the works below lock some of them each
         ledger::lock(tx, self.ledgers()).await?;
         Ok(GroupAnswers {
-            // first what is given back, so that it can be reserved
-            voidings: run(tx, &self.voidings).await?,
+            // reservations first: a caller that leaves has its reservation voided, perhaps in the same group
             reservations: run(tx, &self.reservations).await?,
+            voidings: run(tx, &self.voidings).await?,
             units: run(tx, &self.units).await?,
             claims: run(tx, &self.claims).await?,
             releases: run(tx, &self.releases).await?,
@@ -203,8 +203,8 @@ impl Group {
     /// Writes each work in a transaction of its own, until the database fails.
     async fn write_one_by_one(self, db: &Database) {
         let mut down = None;
-        write_each(db, self.voidings, &mut down).await;
         write_each(db, self.reservations, &mut down).await;
+        write_each(db, self.voidings, &mut down).await;
         write_each(db, self.units, &mut down).await;
         write_each(db, self.claims, &mut down).await;
         write_each(db, self.releases, &mut down).await;

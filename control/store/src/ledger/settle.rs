@@ -108,7 +108,7 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
     }
 }
 
-/// Ends those that are open; how many. `ends`: the moment of each.
+/// Settles the open ones among these transfers, and returns how many they were. `ends`: the moment at which each ends.
 async fn settle(tx: &mut Tx, phase: TransferPhase, ends: &BTreeMap<&str, i64>) -> Result<usize> {
     let mut closed = rows::close(tx, ends.keys().copied().collect()).await?;
     let posted = phase == TransferPhase::Posted;
