@@ -53,6 +53,8 @@ pub struct ApiKey {
     pub office: bool,
     /// The account's plan.
     pub plan: Plan,
+    /// The account did not pay (readings P18).
+    pub is_suspended: bool,
     /// When it was made.
     pub created_at: i64,
     /// When it stops working by itself.
@@ -75,6 +77,7 @@ from_row!(ApiKey {
     platform,
     office,
     plan as word,
+    is_suspended,
     created_at,
     expires_at,
     revoked_at,
@@ -107,7 +110,7 @@ impl ApiKey {
 macro_rules! select_keys {
     ($rest:literal) => {
         concat!(
-            "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, ",
+            "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, is_suspended, ",
             "k.created_at, expires_at, revoked_at, rotated_at, last_used_at ",
             "FROM api_keys k JOIN accounts a ON a.account_id = k.account_id ",
             $rest

@@ -35,6 +35,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 const UNTRIED_MAX: Duration = Duration::from_secs(1);
 /// Connections a node holds, besides the one that writes to SQLite.
 const SQLITE_READERS_MAX: u32 = 4;
+/// Memory for pages of the file that the writing connection holds at most, in KiB (negative: SQLite's sign for it): the ends of a thousand
+/// accounts in an index lie in as many pages, and 2 MB, which is SQLite's own choice, holds 500.
+const WRITER_CACHE_KIB: &str = "-65536";
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 
 /// A statement; in two forms where the databases differ.
@@ -265,7 +268,8 @@ impl Database {
                 // a file does not hang up
                 .test_before_acquire(false)
         };
-        let writer = pool(1).connect_with(options.clone().journal_mode(SqliteJournalMode::Wal)).await?;
+        let writing = options.clone().journal_mode(SqliteJournalMode::Wal).pragma("cache_size", WRITER_CACHE_KIB);
+        let writer = pool(1).connect_with(writing).await?;
         let readers = pool(SQLITE_READERS_MAX).connect_with(options.pragma("query_only", "ON")).await?;
         Ok(Database::Sqlite { writer, readers })
     }

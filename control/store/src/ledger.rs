@@ -13,6 +13,7 @@ mod reserve;
 mod rows;
 mod settle;
 mod spend;
+mod thresholds;
 
 use std::collections::BTreeSet;
 
@@ -27,6 +28,7 @@ pub use reserve::{BeyondAllowance, NewReservation, Reserved, Wanted};
 pub use rows::Amounts;
 pub use settle::{LostReservation, Posting};
 pub use spend::Spend;
+pub use thresholds::{BUDGET_THRESHOLDS, USAGE_THRESHOLDS, is_reached};
 
 pub(crate) use settle::{Voiding, post_all};
 

@@ -4,6 +4,7 @@
 //! are one transaction: of their own ([`Store::write`]), or shared with other callers ([`Store::submit`], `writers.rs`).
 
 pub mod accounts;
+pub mod alerts;
 pub mod api_keys;
 pub mod arithmetic_operations;
 pub mod backup;
@@ -14,6 +15,8 @@ pub mod commits;
 pub mod dropped_objects;
 pub mod encryption_keys;
 pub mod gate_sessions;
+pub mod invoices;
+pub mod jobs;
 pub mod kept_answers;
 pub mod key_materials;
 pub mod key_uploads;
@@ -24,12 +27,14 @@ pub mod operation_counts;
 pub mod outbox;
 pub mod pages;
 pub mod password_links;
+pub mod provider_events;
 pub mod request_counts;
 pub mod schema;
 pub mod server_secret;
 pub mod sign_ins;
 pub mod signing_keys;
 pub mod statements;
+pub mod subscriptions;
 pub mod trials;
 pub mod user_keys;
 pub mod users;
@@ -51,6 +56,7 @@ use database::{Database, values};
 use writers::Writers;
 
 pub use accounts::Account;
+pub use alerts::{Alert, AlertKind, Email};
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use arithmetic_operations::{
     ArithmeticOperationEnd, ArithmeticOperationRecord, ArithmeticUsage, NewArithmeticOperation,
@@ -64,21 +70,24 @@ pub use encryption_keys::{DeletedKey, EncryptionKey, KeyMade, NewEncryptionKey};
 pub use gate_sessions::{
     GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,
 };
+pub use invoices::{Invoice, InvoiceItem, InvoiceState};
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use key_materials::{Added, KEY_OBJECTS, KeyMaterial, KeyRowRecord, NewKeyHead, NewKeyMaterial, NewPublicKey};
 pub use key_uploads::{KeyUpload, NewKeyUpload};
 pub use ledger::{
-    Amounts, AuditFinding, AuditReport, BeyondAllowance, Budget, LostReservation, NewReservation, Posting, Reserved,
-    Spend, UsedInMonth, Wanted,
+    Amounts, AuditFinding, AuditReport, BUDGET_THRESHOLDS, BeyondAllowance, Budget, LostReservation, NewReservation,
+    Posting, Reserved, Spend, USAGE_THRESHOLDS, UsedInMonth, Wanted, is_reached,
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use operation_counts::OperationCounts;
 pub use outbox::{Attempt, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
 pub use pages::PageRows;
+pub use provider_events::ProviderEvent;
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
+pub use subscriptions::{PlanRequest, Subscription, SubscriptionState};
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use units::Unit;
 pub use user_keys::{UserKeyMade, UserKeysSeen};

@@ -67,7 +67,7 @@ impl Store {
         rows_max: i64,
     ) -> Result<PageRows<ApiKey>> {
         let (created_at, key_id) = after.unwrap_or((i64::MAX, ""));
-        let rows = "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, \
+        let rows = "SELECT key_id, k.account_id, lineage_id, key_prefix, role, environment, platform, office, plan, is_suspended, \
              k.created_at, expires_at, revoked_at, rotated_at, last_used_at, \
              (SELECT COUNT(*) FROM api_keys WHERE account_id = $1 AND (revoked_at IS NULL OR revoked_at > $3) \
              AND (expires_at IS NULL OR expires_at > $3) \

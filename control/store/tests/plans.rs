@@ -12,6 +12,7 @@ use tests::database::{Kind, new_store};
 /// Tables that stay small, and what an operator alone asks for: these may be read as a whole.
 const SMALL: &[&str] = &[
     "nodes",
+    "jobs",
     // work that is under way
     "open_reservations",
     "signing_keys",
@@ -33,6 +34,7 @@ const WHOLE: &[&str] = &[
     "FROM user_keys",
     "FROM lockouts LEFT JOIN",
     "UPDATE lockouts SET failures",
+    "FROM plan_requests ORDER BY",
     // whether there is any
     "LIMIT 1",
     "COUNT(*) FROM users",
@@ -48,6 +50,8 @@ const WHOLE: &[&str] = &[
     "FROM open_reservations o WHERE",
     // an operator's audit
     "FROM transfers",
+    "FROM invoices i WHERE",
+    "FROM invoice_items WHERE item_id LIKE",
     "FROM ledger_balances",
     "FROM trials t",
     "FROM gate_usage u",
@@ -121,7 +125,12 @@ fn unit(n: u8) -> Unit {
         arithmetic_end: None,
         ciphertext: None,
         arithmetic_charge: None,
-        posting: Some(Posting { transfer_id: format!("t_{n}"), account_id: "acct_1".to_owned(), at: 6 }),
+        posting: Some(Posting {
+            transfer_id: format!("t_{n}"),
+            account_id: "acct_1".to_owned(),
+            allowance: None,
+            at: 6,
+        }),
         counts: Some(OperationCounts {
             account_id: "acct_1".to_owned(),
             month: 1,
@@ -341,6 +350,115 @@ async fn tour_of_webhooks(store: &Store) -> store::Result<()> {
     Ok(())
 }
 
+/// What nodes do with subscriptions, invoices, the provider's events, alerts and e-mails.
+async fn tour_of_billing(store: &Store) -> store::Result<()> {
+    let mut subscription = store.subscription("acct_1").await?.expect("an account");
+    subscription.customer_id = "cus_1".to_owned();
+    subscription.status = SubscriptionState::PastDue;
+    (subscription.period_end, subscription.past_due_since) = (20, 3);
+    let item = InvoiceItem {
+        item_id: "item_1".to_owned(),
+        account_id: "acct_1".to_owned(),
+        month: 1,
+        description: "words".to_owned(),
+        amount_usd_cents: 5,
+        invoice_id: String::new(),
+        created_at: 2,
+    };
+    let invoice = Invoice {
+        invoice_id: "inv_1".to_owned(),
+        account_id: "acct_1".to_owned(),
+        month: 1,
+        status: InvoiceState::Open,
+        amount_usd_cents: 5,
+        period_start: 1,
+        period_end: 2,
+        issued_at: 3,
+        paid_at: 0,
+        url: String::new(),
+        failures: 0,
+        is_provided: false,
+    };
+    let alert = Alert {
+        account_id: "acct_1".to_owned(),
+        period: 1,
+        kind: AlertKind::Budget,
+        threshold: 80,
+        of_limit: 5,
+        used: 4,
+        created_at: 3,
+    };
+    let email = Email {
+        email_id: "mail_1".to_owned(),
+        recipient: "a@b".to_owned(),
+        subject: "words".to_owned(),
+        body: "more".to_owned(),
+        attempts: 0,
+        created_at: 3,
+    };
+    let request = PlanRequest {
+        account_id: "acct_1".to_owned(),
+        plan: Plan::Enterprise,
+        email: "a@b".to_owned(),
+        requested_at: 1,
+    };
+    let event = ProviderEvent {
+        event_id: "evt_1".to_owned(),
+        event_type: "invoice.paid".to_owned(),
+        body: "{}".to_owned(),
+        attempts: 0,
+        received_at: 3,
+    };
+    store
+        .write(async |tx| {
+            assert!(tx.put_subscription(&subscription).await?);
+            tx.request_plan(&request).await?;
+            tx.add_invoice_item(&item).await?;
+            tx.add_alerts(std::slice::from_ref(&alert)).await?;
+            tx.write_email(&email).await
+        })
+        .await?;
+    assert_eq!(store.unbilled_accounts(1, "", 9).await?, ["acct_1"]);
+    assert!(!store.has_open_reservations("acct_1", 1).await?);
+    assert_eq!(store.open_items("acct_1", 1).await?.len(), 1);
+    assert!(store.subscription_of_customer("cus_1").await?.is_some_and(|found| found.version == 1));
+    assert_eq!(store.due_subscriptions(9, 5, 9).await?.len(), 1);
+    assert_eq!(store.plan_requests().await?.len(), 1);
+    assert!(store.keep_provider_event(&event).await?);
+    assert_eq!(store.due_provider_events(3, 9).await?.len(), 1);
+    store.put_provider_event_off("evt_1", 4, "why").await?;
+    assert_eq!(store.pending_provider_events().await?, 1);
+    assert_eq!(store.untold_alerts(9).await?.len(), 1);
+    assert_eq!(store.due_emails(3, 9).await?.len(), 1);
+    store.note_email("mail_1", true, 0, "").await?;
+    subscription.version = 1;
+    subscription.status = SubscriptionState::Active;
+    store
+        .write(async |tx| {
+            assert!(tx.put_subscription(&subscription).await?);
+            tx.put_items_on("inv_1", &["item_1"]).await?;
+            tx.put_invoice(&invoice).await?;
+            tx.end_invoice("inv_1", InvoiceState::Paid, 5).await?;
+            tx.close_month("acct_1", 1, 5).await?;
+            tx.announce("fact", 5).await?;
+            tx.finish_provider_event("evt_1").await?;
+            tx.tell_alert(&alert).await
+        })
+        .await?;
+    assert_eq!(store.invoices("acct_1", 9).await?.len(), 1);
+    assert!(store.invoice("inv_1").await?.is_some());
+    assert_eq!(store.items_of_invoice("inv_1").await?.len(), 1);
+    assert!(store.has_billing_work(20, 5).await?);
+    assert!(store.take_job("billing", "node_1", 5, 9).await?);
+    assert!(!store.take_job("billing", "node_2", 5, 9).await?);
+    store.note_job("billing", 3).await?;
+    assert_eq!(store.job_done_through("billing").await?, 3);
+    store.forget_provider_events(9).await?;
+    store.forget_alerts(9).await?;
+    store.forget_emails(9).await?;
+    Ok(())
+}
+
 /// Everything that nodes do again and again.
 async fn tour(store: &Store) -> store::Result<()> {
     for (digest, account) in [([1; 32], "acct_1"), ([2; 32], "acct_2")] {
@@ -419,6 +537,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.delete_circuit("acct_1", "none").await?;
     tour_of_keys(store).await?;
     tour_of_webhooks(store).await?;
+    tour_of_billing(store).await?;
     store.database_id().await?;
     store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }]).await?;
     store.lockouts_since(0).await?;

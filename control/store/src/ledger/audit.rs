@@ -28,7 +28,7 @@ pub struct AuditFinding {
 }
 
 /// Each query gives account and object of what is wrong.
-const CHECKS: [(&str, &str); 7] = [
+const CHECKS: [(&str, &str); 8] = [
     (
         "a transfer was posted and voided",
         "SELECT a.account_id, a.transfer_id FROM transfers a JOIN transfers b ON a.transfer_id = b.transfer_id \
@@ -79,6 +79,11 @@ const CHECKS: [(&str, &str); 7] = [
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
          (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.fcu <> u.fcu)) LIMIT 100",
     ),
+    (
+        "an invoice is not the sum of its lines",
+        "SELECT i.account_id, i.invoice_id FROM invoices i WHERE i.is_provided = FALSE AND i.amount_usd_cents <> \
+         (SELECT COALESCE(SUM(l.amount_usd_cents), 0) FROM invoice_items l WHERE l.invoice_id = i.invoice_id) LIMIT 100",
+    ),
 ];
 
 impl Store {
@@ -98,6 +103,21 @@ impl Store {
             let rows: Vec<(String, String)> = self.db.fetch_all(sql, values![]).await?;
             report.findings.extend(rows.into_iter().map(|(account_id, of)| AuditFinding { account_id, what, of }));
         }
+        report.findings.extend(self.misbilled().await?);
         Ok(report)
+    }
+
+    /// Lines of invoices that are not what their month's balances come to.
+    async fn misbilled(&self) -> Result<Vec<AuditFinding>> {
+        let sql = "SELECT account_id, month, amount_usd_cents FROM invoice_items WHERE item_id LIKE '%:usage:%'";
+        let lines: Vec<(String, i64, i64)> = self.db.fetch_all(sql, values![]).await?;
+        let mut found = Vec::new();
+        for (account_id, month, cents) in lines {
+            if self.used_in_month(&account_id, month).await?.spend.cents() != cents {
+                let what = "a line of an invoice is not what was used in its month";
+                found.push(AuditFinding { account_id, what, of: month.to_string() });
+            }
+        }
+        Ok(found)
     }
 }

@@ -143,8 +143,7 @@ pub(super) type Book<'a> = (&'a str, i64);
 #[derive(Default)]
 pub(super) struct Standing {
     balances: BTreeMap<(String, i64), Vec<Balance>>,
-    /// Of accounts whose operations are blocked at their cap.
-    caps: BTreeMap<String, i64>,
+    budgets: BTreeMap<String, Budget>,
 }
 
 impl Standing {
@@ -174,13 +173,12 @@ impl Standing {
         for balance in balances {
             standing.balances.entry((balance.account_id.clone(), balance.month)).or_default().push(balance);
         }
-        for budget in budgets.into_iter().filter(|budget| budget.hard_cap || !budget.allow_soft_overage) {
-            standing.caps.insert(budget.account_id, budget.cap_nano_usd);
-        }
+        standing.budgets = budgets.into_iter().map(|budget| (budget.account_id.clone(), budget)).collect();
         Ok(standing)
     }
 
-    fn of(&self, (account, month): Book<'_>) -> &[Balance] {
+    /// Sums of this account in this month.
+    pub fn of(&self, (account, month): Book<'_>) -> &[Balance] {
         self.balances.get(&(account.to_owned(), month)).map_or(&[], Vec::as_slice)
     }
 
@@ -203,7 +201,13 @@ impl Standing {
 
     /// Where operations of this account are blocked.
     pub fn cap(&self, account: &str) -> Option<i64> {
-        self.caps.get(account).copied()
+        let blocks = |budget: &&Budget| budget.hard_cap || !budget.allow_soft_overage;
+        self.budgets.get(account).filter(blocks).map(|budget| budget.cap_nano_usd)
+    }
+
+    /// An account's cap, whether or not it blocks.
+    pub fn budget(&self, account: &str) -> Option<i64> {
+        self.budgets.get(account).map(|budget| budget.cap_nano_usd)
     }
 
     /// Counts a reservation. False: a number would be too large, and nothing was counted.
@@ -262,6 +266,16 @@ impl Changes {
         if posted {
             change.posted = change.posted.plus(amounts).expect("balances that fit");
         }
+    }
+
+    /// What was posted of an account in a month at a rate.
+    pub fn posted(&self, account: &str, month: i64, rate: i64) -> Amounts {
+        self.0.get(&(account.to_owned(), month, rate)).map_or_else(Amounts::default, |change| change.posted)
+    }
+
+    /// The accounts and months that change.
+    pub fn books(&self) -> BTreeSet<Book<'_>> {
+        self.0.keys().map(|(account, month, _)| (account.as_str(), *month)).collect()
     }
 
     /// Adds reservations to balances, which are made if they are not there.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::balances::Changes;
 use super::rows;
+use super::thresholds::{Allowances, note_reached};
 use super::{NO_MONTH, TransferPhase, lock};
 use crate::database::{Tx, values};
 use crate::writers::{Job, Waiting, Work};
@@ -16,6 +17,8 @@ pub struct Posting {
     pub transfer_id: String,
     /// Who pays.
     pub account_id: String,
+    /// Compute units that the account's plan has in a month; `None`: nobody is told how many of them are used.
+    pub allowance: Option<i64>,
     /// Now, in microseconds since 1970.
     pub at: i64,
 }
@@ -90,7 +93,7 @@ impl Work for Voiding {
     async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<()>> {
         lock(tx, works.iter().map(|work| work.account_id.as_str()).collect()).await?;
         let ends: BTreeMap<&str, i64> = works.iter().map(|work| (work.transfer_id.as_str(), work.at)).collect();
-        settle(tx, TransferPhase::Voided, &ends).await?;
+        settle(tx, TransferPhase::Voided, &ends, &Allowances::new()).await?;
         Ok(vec![(); works.len()])
     }
 }
@@ -102,14 +105,21 @@ pub(crate) async fn post_all(tx: &mut Tx, postings: Vec<&Posting>) -> Result<()>
     }
     lock(tx, postings.iter().map(|posting| posting.account_id.as_str()).collect::<BTreeSet<_>>()).await?;
     let ends: BTreeMap<&str, i64> = postings.iter().map(|posting| (posting.transfer_id.as_str(), posting.at)).collect();
-    match settle(tx, TransferPhase::Posted, &ends).await? {
+    let allowances: Allowances<'_> =
+        postings.iter().filter_map(|posting| Some((posting.account_id.as_str(), posting.allowance?))).collect();
+    match settle(tx, TransferPhase::Posted, &ends, &allowances).await? {
         settled if settled == postings.len() => Ok(()),
         _ => Err(Error::ReservationLost),
     }
 }
 
 /// Settles the open ones among these transfers, and returns how many they were. `ends`: the moment at which each ends.
-async fn settle(tx: &mut Tx, phase: TransferPhase, ends: &BTreeMap<&str, i64>) -> Result<usize> {
+async fn settle(
+    tx: &mut Tx,
+    phase: TransferPhase,
+    ends: &BTreeMap<&str, i64>,
+    allowances: &Allowances<'_>,
+) -> Result<usize> {
     let mut closed = rows::close(tx, ends.keys().copied().collect()).await?;
     let posted = phase == TransferPhase::Posted;
     let mut changes = Changes::default();
@@ -129,6 +139,10 @@ async fn settle(tx: &mut Tx, phase: TransferPhase, ends: &BTreeMap<&str, i64>) -
         rows::append(tx, phase, &closed).await?;
         if !changes.is_empty() {
             changes.apply(tx).await?;
+            if posted {
+                let now = ends.values().copied().max().unwrap_or_default();
+                note_reached(tx, &changes, allowances, now).await?;
+            }
         }
     }
     Ok(closed.len())

@@ -4,6 +4,8 @@ use num_bigint::BigUint;
 
 /// Billionths of a dollar in a dollar.
 const NANO: i128 = 1_000_000_000;
+/// Billionths of a dollar in a cent.
+const NANO_OF_CENT: i64 = 10_000_000;
 
 /// A sum of money in dollars and yen, each amount in yen with the rate of its time. It is kept unrounded: 15 gates of 0.1 yen at 150 yen
 /// a dollar are 0.01 dollars, though none of them is a whole number of billionths.
@@ -53,6 +55,11 @@ impl Spend {
         }
     }
 
+    /// US cents, to the nearest: for billing. Half a cent goes up.
+    pub fn cents(&self) -> i64 {
+        (self.nano_usd() + NANO_OF_CENT / 2).div_euclid(NANO_OF_CENT)
+    }
+
     /// Billionths of a dollar, to the nearest: for showing.
     pub fn nano_usd(&self) -> i64 {
         let whole: i128 = self.yen.iter().map(|(milli_yen, rate)| milli_yen * NANO / rate).sum();
@@ -92,6 +99,14 @@ mod tests {
         assert!(!more.is_at_most(6) && more.is_at_most(7));
         assert!(spend(0, &[]).is_at_most(0));
         assert!(!spend(i64::MAX, &[(i64::MAX, 1000)]).is_at_most(i64::MAX));
+    }
+
+    #[test]
+    fn p1_p9_what_was_spent_is_billed_to_the_nearest_cent() {
+        let spent = [0, 4_999_999, 5_000_000, 9_999_999, 10_000_000, 14_999_999, 15_000_000];
+        assert_eq!(spent.map(|nano_usd| spend(nano_usd, &[]).cents()), [0, 0, 1, 1, 1, 1, 2]);
+        // 350 yen at 150 yen a dollar
+        assert_eq!(spend(0, &[(350_000, 150_000)]).cents(), 233);
     }
 
     #[test]

@@ -184,6 +184,41 @@ const ROWS: &[(i64, &str)] = &[
          response_ms, error, delivered_at, created_at) VALUES \
          ('wh_1', 'evt_1', 'acct_1', 'key_created', 'pending', 1, 2, 3, 500, 4, 'why', 5, 6)",
     ),
+    (
+        24,
+        "INSERT INTO subscriptions (account_id, version, status, billing_cycle, period_start, period_end, scheduled_plan, \
+         scheduled_cycle, past_due_since, email, customer_id, provider_subscription_id, updated_at) VALUES \
+         ('acct_1', 1, 'active', 'annual', 2, 3, 'pro', 'monthly', 4, 'a@b', 'cus_1', 'sub_1', 5)",
+    ),
+    (24, "INSERT INTO plan_requests (account_id, plan, email, requested_at) VALUES ('acct_1', 'enterprise', 'a@b', 1)"),
+    (
+        24,
+        "INSERT INTO invoices (invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, paid_at, \
+         url, failures, is_provided) VALUES ('inv_1', 'acct_1', 1, 'open', 2, 3, 4, 5, 6, 'https://a', 7, TRUE)",
+    ),
+    (
+        24,
+        "INSERT INTO invoice_items (item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at) VALUES \
+         ('item_1', 'acct_1', 1, 'words', -2, 'inv_1', 3)",
+    ),
+    (24, "INSERT INTO closed_months (account_id, month, closed_at) VALUES ('acct_1', 1, 2)"),
+    (
+        24,
+        "INSERT INTO provider_events (event_id, event_type, body, status, attempts, due_at, error, received_at) VALUES \
+         ('evt_1', 'invoice.paid', '{}', 'pending', 1, 2, 'why', 3)",
+    ),
+    (24, "INSERT INTO announcements (fact, created_at) VALUES ('invoice:in_1:paid', 1)"),
+    (
+        24,
+        "INSERT INTO alerts (account_id, period, kind, threshold, for_cap, of_limit, used, created_at, is_told) VALUES \
+         ('acct_1', 1, 'budget', 80, 2, 2, 3, 4, FALSE)",
+    ),
+    (
+        24,
+        "INSERT INTO emails (email_id, recipient, subject, body, status, attempts, due_at, error, created_at) VALUES \
+         ('mail_1', 'a@b', 'words', 'more', 'pending', 1, 2, 'why', 3)",
+    ),
+    (24, "INSERT INTO jobs (name, node_id, leased_until, done_through) VALUES ('billing', 'node_1', 1, 2)"),
 ];
 
 /// A statement of [`ROWS`] for a database.

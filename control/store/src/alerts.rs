@@ -1,0 +1,148 @@
+//! Thresholds that accounts reached, and e-mails: each is written once, and told from its row (readings P21-P23).
+
+use crate::database::{Column, Sql, Tx, from_row, values};
+use crate::{Result, Store};
+
+/// What a threshold is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertKind {
+    /// The plan's compute units of a month.
+    Usage,
+    /// The monthly cap.
+    Budget,
+    /// The operations of a day.
+    Operations,
+}
+
+api::words!(AlertKind, "kind of an alert", { Usage = "usage", Budget = "budget", Operations = "operations" });
+
+/// A threshold that was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// The account.
+    pub account_id: String,
+    /// Months since year 0; of operations of a day, days since 1970.
+    pub period: i64,
+    /// What it is of.
+    pub kind: AlertKind,
+    /// Percent.
+    pub threshold: i64,
+    /// What it is percent of: compute units, billionths of a dollar, or operations.
+    pub of_limit: i64,
+    /// What was used then.
+    pub used: i64,
+    /// When, in microseconds since 1970.
+    pub created_at: i64,
+}
+
+from_row!(Alert { account_id, period, kind as word, threshold, of_limit, used, created_at });
+
+impl Alert {
+    /// Another cap is announced anew (readings P21), another allowance is not (readings P23).
+    fn for_cap(&self) -> i64 {
+        if self.kind == AlertKind::Budget { self.of_limit } else { 0 }
+    }
+}
+
+/// An e-mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Email {
+    /// Its id.
+    pub email_id: String,
+    /// To whom.
+    pub recipient: String,
+    /// About what.
+    pub subject: String,
+    /// Text.
+    pub body: String,
+    /// How often it was tried before.
+    pub attempts: i64,
+    /// When it was written, in microseconds since 1970.
+    pub created_at: i64,
+}
+
+from_row!(Email { email_id, recipient, subject, body, attempts, created_at });
+
+impl Store {
+    /// Alerts that were not told yet, the oldest first; some at a time.
+    pub async fn untold_alerts(&self, limit: i64) -> Result<Vec<Alert>> {
+        let sql = "SELECT account_id, period, kind, threshold, of_limit, used, created_at FROM alerts WHERE is_told = FALSE \
+             ORDER BY created_at, account_id, kind, threshold LIMIT $1";
+        self.db.fetch_all(sql, values![limit]).await
+    }
+
+    /// Forgets alerts from before this time.
+    pub async fn forget_alerts(&self, before: i64) -> Result<u64> {
+        self.db.execute("DELETE FROM alerts WHERE created_at < $1 AND is_told = TRUE", values![before]).await
+    }
+
+    /// E-mails that are due; some at a time.
+    pub async fn due_emails(&self, now: i64, limit: i64) -> Result<Vec<Email>> {
+        let sql = "SELECT email_id, recipient, subject, body, attempts, created_at FROM emails \
+             WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, email_id LIMIT $2";
+        self.db.fetch_all(sql, values![now, limit]).await
+    }
+
+    /// Notes how an attempt ended: sent, due again at this time, or given up (0).
+    pub async fn note_email(&self, email_id: &str, sent: bool, due_at: i64, error: &str) -> Result<()> {
+        let status = if sent {
+            "sent"
+        } else if due_at > 0 {
+            "pending"
+        } else {
+            "failed"
+        };
+        let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4 WHERE email_id = $1";
+        self.db.execute(sql, values![email_id, status, due_at, error]).await.map(drop)
+    }
+
+    /// Forgets e-mails from before this time.
+    pub async fn forget_emails(&self, before: i64) -> Result<u64> {
+        self.db.execute("DELETE FROM emails WHERE created_at < $1", values![before]).await
+    }
+}
+
+impl Tx {
+    /// Notes thresholds that were reached. Those that were noted before stay as they are.
+    pub async fn add_alerts(&mut self, alerts: &[Alert]) -> Result<()> {
+        if alerts.is_empty() {
+            return Ok(());
+        }
+        let sql = Sql {
+            sqlite: "INSERT INTO alerts (account_id, period, kind, threshold, for_cap, of_limit, used, created_at, is_told) \
+                 SELECT r.value->>0, r.value->>1, r.value->>2, r.value->>3, r.value->>4, r.value->>5, r.value->>6, r.value->>7, FALSE \
+                 FROM json_each($1) r WHERE true ON CONFLICT (account_id, period, kind, threshold, for_cap) DO NOTHING",
+            postgres: "INSERT INTO alerts (account_id, period, kind, threshold, for_cap, of_limit, used, created_at, is_told) \
+                 SELECT a, p, k, t, f, l, u, c, FALSE FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], \
+                 $6::bigint[], $7::bigint[], $8::bigint[]) AS r (a, p, k, t, f, l, u, c) \
+                 ON CONFLICT (account_id, period, kind, threshold, for_cap) DO NOTHING",
+        };
+        let columns = [
+            Column::texts(alerts, |alert| &alert.account_id),
+            Column::integers(alerts, |alert| alert.period),
+            Column::texts(alerts, |alert| alert.kind.as_str()),
+            Column::integers(alerts, |alert| alert.threshold),
+            Column::integers(alerts, Alert::for_cap),
+            Column::integers(alerts, |alert| alert.of_limit),
+            Column::integers(alerts, |alert| alert.used),
+            Column::integers(alerts, |alert| alert.created_at),
+        ];
+        self.execute_rows(sql, &columns).await.map(drop)
+    }
+
+    /// Notes that an alert was told, with what tells of it. False: it was before.
+    pub async fn tell_alert(&mut self, alert: &Alert) -> Result<bool> {
+        let sql = "UPDATE alerts SET is_told = TRUE WHERE account_id = $1 AND period = $2 AND kind = $3 AND threshold = $4 \
+             AND for_cap = $5 AND is_told = FALSE";
+        let of = values![&alert.account_id, alert.period, alert.kind.as_str(), alert.threshold, alert.for_cap()];
+        Ok(self.execute(sql, of).await? == 1)
+    }
+
+    /// Writes an e-mail, to be sent at once.
+    pub async fn write_email(&mut self, email: &Email) -> Result<()> {
+        let sql = "INSERT INTO emails (email_id, recipient, subject, body, status, attempts, due_at, error, created_at) \
+             VALUES ($1, $2, $3, $4, 'pending', 0, $5, '', $5)";
+        let of = values![&email.email_id, &email.recipient, &email.subject, &email.body, email.created_at];
+        self.execute(sql, of).await.map(drop)
+    }
+}

@@ -1,0 +1,240 @@
+//! Invoices of the platform, their lines, and which months of accounts are billed (readings P19, P25, W6).
+
+use crate::database::{Tx, from_row, values};
+use crate::{Result, Store};
+
+/// The state of an invoice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvoiceState {
+    /// The provider has not issued it yet: customers do not see it.
+    Draft,
+    /// It is to be paid.
+    Open,
+    /// It was paid.
+    Paid,
+    /// It was withdrawn.
+    Void,
+    /// It will not be paid.
+    Uncollectible,
+}
+
+api::words!(InvoiceState, "state of an invoice", {
+    Draft = "draft",
+    Open = "open",
+    Paid = "paid",
+    Void = "void",
+    Uncollectible = "uncollectible",
+});
+
+/// An invoice. Times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invoice {
+    /// Its id; the provider's where the provider made it.
+    pub invoice_id: String,
+    /// Who is to pay.
+    pub account_id: String,
+    /// The month of use: months since year 0.
+    pub month: i64,
+    /// Its state.
+    pub status: InvoiceState,
+    /// US cents.
+    pub amount_usd_cents: i64,
+    /// The first moment that it is for.
+    pub period_start: i64,
+    /// The first moment after that.
+    pub period_end: i64,
+    /// When it was issued.
+    pub issued_at: i64,
+    /// When it was paid; 0: not.
+    pub paid_at: i64,
+    /// Its page; may be empty.
+    pub url: String,
+    /// Payments that failed.
+    pub failures: i64,
+    /// The provider made it.
+    pub is_provided: bool,
+}
+
+from_row!(Invoice {
+    invoice_id,
+    account_id,
+    month,
+    status as word,
+    amount_usd_cents,
+    period_start,
+    period_end,
+    issued_at,
+    paid_at,
+    url,
+    failures,
+    is_provided
+});
+
+/// A line of an invoice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvoiceItem {
+    /// Says what it is for: the same item is written once.
+    pub item_id: String,
+    /// Who is to pay.
+    pub account_id: String,
+    /// The month that it is for.
+    pub month: i64,
+    /// In words.
+    pub description: String,
+    /// US cents; a credit is negative.
+    pub amount_usd_cents: i64,
+    /// Its invoice; empty: none yet.
+    pub invoice_id: String,
+    /// When it came about.
+    pub created_at: i64,
+}
+
+from_row!(InvoiceItem { item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at });
+
+impl InvoiceItem {
+    /// The line of what an account used in a month.
+    pub fn usage_id(account_id: &str, month: i64) -> String {
+        format!("{account_id}:usage:{month}")
+    }
+}
+
+macro_rules! select_invoices {
+    ($rest:literal) => {
+        concat!(
+            "SELECT invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, paid_at, url, \
+             failures, is_provided FROM invoices ",
+            $rest
+        )
+    };
+}
+
+macro_rules! select_items {
+    ($rest:literal) => {
+        concat!(
+            "SELECT item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at FROM invoice_items ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// An account's newest invoices; no drafts.
+    pub async fn invoices(&self, account_id: &str, limit: i64) -> Result<Vec<Invoice>> {
+        let sql = select_invoices!(
+            "WHERE account_id = $1 AND status <> 'draft' ORDER BY issued_at DESC, invoice_id DESC LIMIT $2"
+        );
+        self.db.fetch_all(sql, values![account_id, limit]).await
+    }
+
+    /// An invoice.
+    pub async fn invoice(&self, invoice_id: &str) -> Result<Option<Invoice>> {
+        self.db.fetch_optional(select_invoices!("WHERE invoice_id = $1"), values![invoice_id]).await
+    }
+
+    /// The lines of an invoice that this service made.
+    pub async fn items_of_invoice(&self, invoice_id: &str) -> Result<Vec<InvoiceItem>> {
+        let sql = select_items!("WHERE invoice_id = $1 AND invoice_id <> '' ORDER BY created_at, item_id");
+        self.db.fetch_all(sql, values![invoice_id]).await
+    }
+
+    /// Lines up to this month that are on no invoice yet.
+    pub async fn open_items(&self, account_id: &str, month: i64) -> Result<Vec<InvoiceItem>> {
+        let sql =
+            select_items!("WHERE account_id = $1 AND month <= $2 AND invoice_id = '' ORDER BY created_at, item_id");
+        self.db.fetch_all(sql, values![account_id, month]).await
+    }
+
+    /// What an account's lines of a month amount to, in US cents.
+    pub async fn items_total(&self, account_id: &str, month: i64) -> Result<i64> {
+        let sql = "SELECT CAST(COALESCE(SUM(amount_usd_cents), 0) AS BIGINT) FROM invoice_items WHERE account_id = $1 AND month = $2";
+        self.db.fetch_one::<(i64,)>(sql, values![account_id, month]).await.map(|(cents,)| cents)
+    }
+
+    /// Accounts with something to pay of a month that is not billed yet, after this one; some at a time.
+    pub async fn unbilled_accounts(&self, month: i64, after: &str, limit: i64) -> Result<Vec<String>> {
+        let sql = "SELECT account_id FROM (\
+             SELECT account_id FROM ledger_balances WHERE month = $1 AND (nano_usd > 0 OR milli_yen > 0 OR \
+             nano_usd_reserved > 0 OR milli_yen_reserved > 0) AND account_id > $2 \
+             UNION SELECT account_id FROM invoice_items WHERE invoice_id = '' AND month <= $1 AND account_id > $2) u \
+             WHERE NOT EXISTS (SELECT 1 FROM closed_months c WHERE c.account_id = u.account_id AND c.month = $1) \
+             ORDER BY account_id LIMIT $3";
+        let rows: Vec<(String,)> = self.db.fetch_all(sql, values![month, after, limit]).await?;
+        Ok(rows.into_iter().map(|(account,)| account).collect())
+    }
+
+    /// Whether work that was accepted in a month is still under way.
+    pub async fn has_open_reservations(&self, account_id: &str, month: i64) -> Result<bool> {
+        let sql = "SELECT 1 FROM ledger_balances WHERE account_id = $1 AND month = $2 AND \
+             (fcu_reserved > 0 OR nano_usd_reserved > 0 OR milli_yen_reserved > 0) LIMIT 1";
+        Ok(self.db.fetch_optional::<(i32,)>(sql, values![account_id, month]).await?.is_some())
+    }
+}
+
+impl Tx {
+    /// Writes a line. One of this id stays as it is.
+    pub async fn add_invoice_item(&mut self, item: &InvoiceItem) -> Result<()> {
+        let sql = "INSERT INTO invoice_items (item_id, account_id, month, description, amount_usd_cents, invoice_id, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (item_id) DO NOTHING";
+        let of = values![
+            &item.item_id,
+            &item.account_id,
+            item.month,
+            &item.description,
+            item.amount_usd_cents,
+            &item.invoice_id,
+            item.created_at
+        ];
+        self.execute(sql, of).await.map(drop)
+    }
+
+    /// Puts these lines on an invoice. How many were on none.
+    pub async fn put_items_on(&mut self, invoice_id: &str, item_ids: &[&str]) -> Result<u64> {
+        let mut changed = 0;
+        for item_id in item_ids {
+            let sql = "UPDATE invoice_items SET invoice_id = $1 WHERE item_id = $2 AND invoice_id = ''";
+            changed += self.execute(sql, values![invoice_id, *item_id]).await?;
+        }
+        Ok(changed)
+    }
+
+    /// Writes an invoice in the place of what is known of it.
+    pub async fn put_invoice(&mut self, invoice: &Invoice) -> Result<()> {
+        let sql = "INSERT INTO invoices (invoice_id, account_id, month, status, amount_usd_cents, period_start, period_end, issued_at, \
+             paid_at, url, failures, is_provided) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+             ON CONFLICT (invoice_id) DO UPDATE SET status = excluded.status, amount_usd_cents = excluded.amount_usd_cents, \
+             paid_at = excluded.paid_at, url = excluded.url, failures = excluded.failures";
+        let of = values![
+            &invoice.invoice_id,
+            &invoice.account_id,
+            invoice.month,
+            invoice.status.as_str(),
+            invoice.amount_usd_cents,
+            invoice.period_start,
+            invoice.period_end,
+            invoice.issued_at,
+            invoice.paid_at,
+            &invoice.url,
+            invoice.failures,
+            invoice.is_provided
+        ];
+        self.execute(sql, of).await.map(drop)
+    }
+
+    /// Changes the state of an invoice that is open. False: it is not.
+    pub async fn end_invoice(&mut self, invoice_id: &str, status: InvoiceState, paid_at: i64) -> Result<bool> {
+        let sql = "UPDATE invoices SET status = $2, paid_at = $3 WHERE invoice_id = $1 AND status = 'open'";
+        Ok(self.execute(sql, values![invoice_id, status.as_str(), paid_at]).await? == 1)
+    }
+
+    /// Notes that a month of an account is billed. False: it was before.
+    pub async fn close_month(&mut self, account_id: &str, month: i64, now: i64) -> Result<bool> {
+        let sql = "INSERT INTO closed_months (account_id, month, closed_at) VALUES ($1, $2, $3) ON CONFLICT (account_id, month) DO NOTHING";
+        Ok(self.execute(sql, values![account_id, month, now]).await? == 1)
+    }
+
+    /// Notes that something is announced. False: it was before.
+    pub async fn announce(&mut self, fact: &str, now: i64) -> Result<bool> {
+        let sql = "INSERT INTO announcements (fact, created_at) VALUES ($1, $2) ON CONFLICT (fact) DO NOTHING";
+        Ok(self.execute(sql, values![fact, now]).await? == 1)
+    }
+}

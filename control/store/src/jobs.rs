@@ -1,0 +1,41 @@
+//! Jobs that one node at a time does, under a lease.
+
+use crate::database::{Tx, values};
+use crate::{Result, Store};
+
+impl Store {
+    /// Whether billing has something to do: an alert, an e-mail or an event of the provider that is due, a subscription whose period is over,
+    /// or whose payment has been due since before `past_due_before`.
+    pub async fn has_billing_work(&self, now: i64, past_due_before: i64) -> Result<bool> {
+        let sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM alerts WHERE is_told = FALSE) \
+             OR EXISTS (SELECT 1 FROM emails WHERE status = 'pending' AND due_at <= $1) \
+             OR EXISTS (SELECT 1 FROM provider_events WHERE status = 'pending' AND due_at <= $1) \
+             OR EXISTS (SELECT 1 FROM subscriptions WHERE period_end <= $1 AND status <> 'none') \
+             OR EXISTS (SELECT 1 FROM subscriptions WHERE status = 'past_due' AND past_due_since <= $2)";
+        Ok(self.db.fetch_optional::<(i32,)>(sql, values![now, past_due_before]).await?.is_some())
+    }
+
+    /// Takes a job or goes on with it. False: another node is at it.
+    pub async fn take_job(&self, name: &str, node_id: &str, now: i64, leased_until: i64) -> Result<bool> {
+        let sql = "INSERT INTO jobs (name, node_id, leased_until, done_through) VALUES ($1, $2, $4, 0) \
+             ON CONFLICT (name) DO UPDATE SET node_id = excluded.node_id, leased_until = excluded.leased_until \
+             WHERE jobs.node_id = excluded.node_id OR jobs.leased_until <= $3";
+        Ok(self.db.execute(sql, values![name, node_id, now, leased_until]).await? == 1)
+    }
+
+    /// How far a job has come; 0 at the beginning.
+    pub async fn job_done_through(&self, name: &str) -> Result<i64> {
+        let row: Option<(i64,)> =
+            self.db.fetch_optional("SELECT done_through FROM jobs WHERE name = $1", values![name]).await?;
+        Ok(row.map_or(0, |(done_through,)| done_through))
+    }
+
+    /// Notes how far a job has come; never back.
+    pub async fn note_job(&self, name: &str, done_through: i64) -> Result<()> {
+        self.write(async |tx: &mut Tx| {
+            let sql = "UPDATE jobs SET done_through = $2 WHERE name = $1 AND done_through < $2";
+            tx.execute(sql, values![name, done_through]).await.map(drop)
+        })
+        .await
+    }
+}

@@ -1,0 +1,68 @@
+//! Thresholds of the plan's compute units and of the monthly cap: noted with the posting that reaches them, so that each is told and
+//! told once (readings P21-P23).
+
+use std::collections::BTreeMap;
+
+use super::Spend;
+use super::balances::{Balance, Changes, Standing};
+use crate::Result;
+use crate::alerts::{Alert, AlertKind};
+use crate::database::Tx;
+
+/// Percent of the plan's compute units at which accounts are told.
+pub const USAGE_THRESHOLDS: [i64; 3] = [50, 80, 100];
+/// Percent of the monthly cap at which accounts are told.
+pub const BUDGET_THRESHOLDS: [i64; 2] = [80, 100];
+
+/// Compute units of plans, by account.
+pub(super) type Allowances<'a> = BTreeMap<&'a str, i64>;
+
+/// Whether what is used has reached this many percent of a limit.
+pub fn is_reached(used: i64, limit: i64, percent: i64) -> bool {
+    i128::from(used) * 100 >= i128::from(limit) * i128::from(percent)
+}
+
+/// Notes what these postings reached. Their balances have changed already, and their accounts are locked.
+pub(super) async fn note_reached(tx: &mut Tx, changes: &Changes, allowances: &Allowances<'_>, now: i64) -> Result<()> {
+    let books = changes.books();
+    let standing = Standing::read(tx, &books).await?;
+    let mut alerts = Vec::new();
+    for book in books {
+        let (account, period) = book;
+        let after = standing.of(book);
+        let before = |balance: &Balance| {
+            let posted = changes.posted(account, period, balance.usd_milli_jpy);
+            let fcu = balance.fcu - posted.fcu;
+            (fcu, balance.nano_usd - posted.nano_usd, balance.milli_yen - posted.milli_yen)
+        };
+        let mut note = |kind, thresholds: &[i64], limit: i64, [before, after]: [i64; 2]| {
+            for threshold in thresholds {
+                if is_reached(after, limit, *threshold) && !is_reached(before, limit, *threshold) {
+                    alerts.push(Alert {
+                        account_id: account.to_owned(),
+                        period,
+                        kind,
+                        threshold: *threshold,
+                        of_limit: limit,
+                        used: after,
+                        created_at: now,
+                    });
+                }
+            }
+        };
+        if let Some(limit) = allowances.get(account).filter(|limit| **limit > 0) {
+            let used = [after.iter().map(|balance| before(balance).0).sum(), after.iter().map(|one| one.fcu).sum()];
+            note(AlertKind::Usage, &USAGE_THRESHOLDS, *limit, used);
+        }
+        if let Some(cap) = standing.budget(account) {
+            let (mut spent_before, mut spent) = (Spend::default(), Spend::default());
+            for balance in after {
+                let (_, nano_usd, milli_yen) = before(balance);
+                spent_before.add(nano_usd, milli_yen, balance.usd_milli_jpy);
+                spent.add(balance.nano_usd, balance.milli_yen, balance.usd_milli_jpy);
+            }
+            note(AlertKind::Budget, &BUDGET_THRESHOLDS, cap, [spent_before.nano_usd(), spent.nano_usd()]);
+        }
+    }
+    tx.add_alerts(&alerts).await
+}
