@@ -1,0 +1,176 @@
+//! A log that shows changes: each entry names the SHA-256 of the one before. A change, an insertion, another order or a gap is found. A missing
+//! tail is not: who wants to find that keeps the [`Head`] elsewhere.
+//!
+//! An entry is a JSON object of a line, with members sorted by code point and no spaces. Its hash is of that text without the member `hash`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// Members of an entry, beside `seq`, `prev` and `hash`. Numbers are integers.
+pub type Members = BTreeMap<String, Value>;
+
+/// The end of a log: what the next entry follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Number of the last entry; 0 in an empty log.
+    pub seq: u64,
+    /// Its hash, in hexadecimal; zeros in an empty log.
+    pub hash: String,
+}
+
+impl Default for Head {
+    fn default() -> Head {
+        Head { seq: 0, hash: "0".repeat(64) }
+    }
+}
+
+/// What a look at a whole log found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// The entries up to the first fault, with their `seq`, `prev` and `hash`.
+    pub entries: Vec<Members>,
+    /// Number of the first line that does not follow the one before.
+    pub broken_at: Option<u64>,
+    /// The end of what is whole.
+    pub head: Head,
+}
+
+/// The line of an entry that follows a head, and the head after it.
+pub fn entry(head: &Head, members: Members) -> (String, Head) {
+    let mut entry = members;
+    let seq = head.seq + 1;
+    entry.insert("seq".to_owned(), Value::from(seq));
+    entry.insert("prev".to_owned(), Value::from(head.hash.as_str()));
+    let hash = hash(&entry);
+    entry.insert("hash".to_owned(), Value::from(hash.as_str()));
+    (canonical(&entry), Head { seq, hash })
+}
+
+/// Looks at all lines of a log.
+pub fn check<'a>(lines: impl IntoIterator<Item = &'a str>) -> Checked {
+    let mut checked = Checked::default();
+    for line in lines {
+        match follows(&checked.head, line) {
+            Some((entry, head)) => {
+                checked.entries.push(entry);
+                checked.head = head;
+            }
+            None => {
+                checked.broken_at = Some(checked.head.seq + 1);
+                break;
+            }
+        }
+    }
+    checked
+}
+
+/// The entry of a line, if it follows a head.
+fn follows(head: &Head, line: &str) -> Option<(Members, Head)> {
+    let mut entry: Members = serde_json::from_str(line).ok()?;
+    // another text of the same entry is another line
+    if canonical(&entry) != line {
+        return None;
+    }
+    let told = entry.remove("hash")?;
+    let is_next = entry.get("seq")?.as_u64()? == head.seq + 1 && entry.get("prev")?.as_str()? == head.hash;
+    let found = hash(&entry);
+    if !is_next || told.as_str()? != found {
+        return None;
+    }
+    entry.insert("hash".to_owned(), told);
+    Some((entry, Head { seq: head.seq + 1, hash: found }))
+}
+
+fn canonical(entry: &Members) -> String {
+    serde_json::to_string(entry).expect("members are values")
+}
+
+fn hash(entry: &Members) -> String {
+    Sha256::digest(canonical(entry)).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn members(value: Value) -> Members {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// The log of the fact sheet.
+    fn log() -> [String; 2] {
+        let first = json!({
+            "as_of": "2025-11-30", "at": "2025-11-30T00:00:00.000Z", "number": "T7000012050002", "status": "active",
+        });
+        let second = json!({
+            "as_of": "2025-11-30", "at": "2025-11-30T00:00:05.000Z", "number": "T1180301018771", "status": "not_found",
+        });
+        let (one, head) = entry(&Head::default(), members(first));
+        let (two, _) = entry(&head, members(second));
+        [one, two]
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_fact_sheet() {
+        let checked = check(log().iter().map(String::as_str));
+        let hashes: Vec<&str> = checked.entries.iter().map(|entry| entry["hash"].as_str().unwrap()).collect();
+        assert_eq!(
+            hashes,
+            [
+                "b1cb959cada2b941ca911ec0949612d9753f6815c2becfff6132076979f9d32e",
+                "afc9f3b5d31b87c795daf3594e35e0e6e9f041c4e7a7c095da0ad21c99d08670",
+            ]
+        );
+        assert_eq!((checked.broken_at, checked.head.seq), (None, 2));
+    }
+
+    #[test]
+    fn whatever_is_changed_is_found_at_its_line() {
+        let [one, two] = log();
+        let broken = |lines: &[&str]| check(lines.iter().copied()).broken_at;
+        assert_eq!(broken(&[&one, &two]), None);
+        assert_eq!(broken(&[]), None);
+        assert_eq!(broken(&[&one.replace("active", "revoked"), &two]), Some(1));
+        assert_eq!(broken(&[&one, &two.replace("not_found", "active")]), Some(2));
+        // another order, a gap, an entry twice, more spaces, half a line, no JSON
+        assert_eq!(broken(&[&two, &one]), Some(1));
+        assert_eq!(broken(&[&two]), Some(1));
+        assert_eq!(broken(&[&one, &one, &two]), Some(2));
+        assert_eq!(broken(&[&one.replace(':', ": "), &two]), Some(1));
+        assert_eq!(broken(&[&one, &two[..40]]), Some(2));
+        assert_eq!(broken(&[&one, "", &two]), Some(2));
+        // who changes an entry and its hash breaks the next one
+        let mut changed: Members = serde_json::from_str(&one).unwrap();
+        for name in ["hash", "seq", "prev"] {
+            changed.remove(name);
+        }
+        changed.insert("status".to_owned(), json!("revoked"));
+        let (forged, _) = entry(&Head::default(), changed);
+        assert_eq!(broken(&[&forged, &two]), Some(2));
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_byte_is_found(at in 0usize..1000, with in any::<char>()) {
+            let lines = log();
+            let text = lines.join("\n");
+            let at = at % text.chars().count();
+            let changed: String = text.chars().enumerate().map(|(n, c)| if n == at { with } else { c }).collect();
+            if changed != text {
+                let found = check(changed.split('\n'));
+                prop_assert!(found.broken_at.is_some());
+            }
+        }
+
+        #[test]
+        fn any_text_is_checked(lines in proptest::collection::vec(".{0,80}", 0..4)) {
+            let checked = check(lines.iter().map(String::as_str));
+            prop_assert!(checked.entries.len() <= lines.len());
+        }
+    }
+}

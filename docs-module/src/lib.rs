@@ -1,0 +1,13 @@
+//! Japanese documents and tax rules: values in, values and bytes out. No clock, no database, no network.
+//!
+//! Amounts are whole yen. Prices and quantities are exact decimals; nothing is a binary fraction. Rates are integer fractions: a product
+//! is made first, divided once and rounded once. What the law sets with dates stands in tables with dates.
+
+pub mod audit;
+pub mod calendar;
+pub mod payment_record;
+pub mod personal_number;
+pub mod reconcile;
+pub mod registration;
+pub mod rounding;
+pub mod tax;

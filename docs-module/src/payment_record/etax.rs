@@ -1,0 +1,334 @@
+//! Form 309 as a text of records for electronic filing: 53 columns in Shift_JIS, characters of JIS X 0208 alone (circular on statutory records on optical
+//! media; e-Tax standard form of January 2026).
+
+use encoding_rs::SHIFT_JIS;
+use unicode_normalization::UnicodeNormalization;
+
+use crate::calendar::reiwa_year;
+
+/// Kinds of payments of a record; further ones stand in another record.
+const KINDS_OF_RECORD: usize = 6;
+/// Characters of full-width items at most.
+const ADDRESS_MAX: usize = 60;
+const NAME_MAX: usize = 30;
+const KIND_MAX: usize = 10;
+const DETAIL_MAX: usize = 20;
+const NOTES_MAX: usize = 100;
+/// Digits of an amount at most.
+const AMOUNT_MAX: i64 = 9_999_999_999;
+/// Old and variant forms of kanji, and the standard ones.
+const VARIANTS: [(char, char); 11] = [
+    ('髙', '高'),
+    ('﨑', '崎'),
+    ('德', '徳'),
+    ('齋', '斎'),
+    ('齊', '斉'),
+    ('邊', '辺'),
+    ('邉', '辺'),
+    ('濵', '浜'),
+    ('藏', '蔵'),
+    ('瀨', '瀬'),
+    ('增', '増'),
+];
+
+/// Who pays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payer {
+    /// From the prefecture on.
+    pub address: String,
+    /// Its name.
+    pub name: String,
+    /// `03-3581-4161`; may be empty.
+    pub phone: String,
+    /// Corporate or personal number; may be empty.
+    pub number: String,
+}
+
+/// Who is paid, and for what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payee {
+    /// From the prefecture on.
+    pub address: String,
+    /// Outside Japan.
+    pub is_abroad: bool,
+    /// The name, without titles.
+    pub name: String,
+    /// Corporate or personal number; may be empty.
+    pub number: String,
+    /// By kind.
+    pub kinds: Vec<Kind>,
+    /// 摘要.
+    pub notes: String,
+}
+
+/// What was paid of a kind, in yen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// 区分, as 原稿料.
+    pub name: String,
+    /// 細目.
+    pub detail: String,
+    /// With the unpaid part.
+    pub payment: i64,
+    /// The unpaid part.
+    pub unpaid: i64,
+    /// With what is not collected.
+    pub tax: i64,
+    /// What is not collected.
+    pub uncollected_tax: i64,
+}
+
+/// Why a record cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A character that JIS X 0208 does not have: the item, the character's place in it, and the character.
+    Character(&'static str, usize, char),
+    /// A text that is too long: the item and its characters at most. Details and notes are cut instead.
+    TooLong(&'static str, usize),
+    /// A number that is none, or too large: the item.
+    Number(&'static str),
+    /// A year before 2019.
+    Year,
+}
+
+/// The records of a year as bytes. Lines end with CRLF.
+///
+/// # Errors
+/// When an item cannot be written.
+pub fn records(payer: &Payer, payees: &[Payee], year: i32) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    for payee in payees {
+        for kinds in payee.kinds.chunks(KINDS_OF_RECORD) {
+            let line = columns(payer, payee, kinds, year)?.join(",");
+            // each character was looked at
+            bytes.extend(SHIFT_JIS.encode(&line).0.as_ref());
+            bytes.extend(b"\r\n");
+        }
+    }
+    Ok(bytes)
+}
+
+fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Vec<String>, Fault> {
+    let era = reiwa_year(year).filter(|era| *era < 100).ok_or(Fault::Year)?;
+    let empty = String::new;
+    let mut columns = vec![
+        "309".to_owned(),
+        empty(),
+        empty(),
+        full("payer.address", &payer.address, ADDRESS_MAX)?,
+        full("payer.name", &payer.name, NAME_MAX)?,
+        phone(&payer.phone)?,
+        empty(),
+        empty(),
+        empty(),
+        "0".to_owned(),
+        format!("{era:02}"),
+        full("payee.address", &payee.address, ADDRESS_MAX)?,
+        if payee.is_abroad { "1" } else { "0" }.to_owned(),
+        full("payee.name", &payee.name, NAME_MAX)?,
+    ];
+    for at in 0..KINDS_OF_RECORD {
+        match kinds.get(at) {
+            None => columns.extend((0..6).map(|_| empty())),
+            Some(kind) => {
+                columns.push(full("kind", &kind.name, KIND_MAX)?);
+                columns.push(cut("detail", &kind.detail, DETAIL_MAX)?);
+                columns.push(yen("payment", kind.payment, true)?);
+                columns.push(yen("unpaid", kind.unpaid, false)?);
+                columns.push(yen("tax", kind.tax, true)?);
+                columns.push(yen("uncollected_tax", kind.uncollected_tax, false)?);
+            }
+        }
+    }
+    columns.push(cut("notes", &payee.notes, NOTES_MAX)?);
+    columns.push(number("payer.number", &payer.number)?);
+    // the last column is never without a character
+    let last = number("payee.number", &payee.number)?;
+    columns.push(if last.is_empty() { " ".to_owned() } else { last });
+    Ok(columns)
+}
+
+/// A text of full-width characters that JIS X 0208 has.
+pub fn full(item: &'static str, text: &str, characters_max: usize) -> Result<String, Fault> {
+    let wide = wide(item, text)?;
+    if wide.chars().count() > characters_max { Err(Fault::TooLong(item, characters_max)) } else { Ok(wide) }
+}
+
+fn cut(item: &'static str, text: &str, characters_max: usize) -> Result<String, Fault> {
+    Ok(wide(item, text)?.chars().take(characters_max).collect())
+}
+
+fn wide(item: &'static str, text: &str) -> Result<String, Fault> {
+    let mut wide = String::new();
+    // enclosed and unit signs are spelled out, half-width kana are full
+    for (at, c) in text.trim().nfkc().enumerate() {
+        let after_digit = wide.chars().next_back().is_some_and(|last| ('０'..='９').contains(&last));
+        let written = match VARIANTS.iter().find(|(variant, _)| *variant == c).map_or(c, |(_, standard)| *standard) {
+            '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => '\u{FF0D}',
+            'ー' if after_digit => '\u{FF0D}',
+            '~' | '\u{301C}' => '\u{FF5E}',
+            '"' => '\u{201D}',
+            '\'' => '\u{2019}',
+            ' ' => '\u{3000}',
+            c @ '!'..='}' => char::from_u32(c as u32 + 0xFEE0).expect("full-width forms of ASCII"),
+            c => c,
+        };
+        if !is_jis(written) {
+            return Err(Fault::Character(item, at, c));
+        }
+        wide.push(written);
+    }
+    Ok(wide)
+}
+
+/// Whether JIS X 0208 has a character: two bytes of its rows 1 to 8 and 16 to 84.
+fn is_jis(c: char) -> bool {
+    let mut buffer = [0; 4];
+    let (bytes, _, unmappable) = SHIFT_JIS.encode(c.encode_utf8(&mut buffer));
+    !unmappable && matches!(*bytes, [0x81..=0x84 | 0x88..=0x9F | 0xE0..=0xEA, _])
+}
+
+fn phone(text: &str) -> Result<String, Fault> {
+    let plain: String = text.trim().nfkc().collect();
+    let is_phone = plain.len() <= 15 && plain.bytes().all(|byte| byte.is_ascii_digit() || b"-()".contains(&byte));
+    if is_phone { Ok(plain) } else { Err(Fault::Number("payer.phone")) }
+}
+
+/// A corporate number of 13 digits; a personal one of 12 gets a nought before it.
+fn number(item: &'static str, text: &str) -> Result<String, Fault> {
+    let plain: String = text.trim().nfkc().collect();
+    let is_number = plain.bytes().all(|byte| byte.is_ascii_digit());
+    match plain.len() {
+        0 => Ok(plain),
+        12 if is_number => Ok(format!("0{plain}")),
+        13 if is_number => Ok(plain),
+        _ => Err(Fault::Number(item)),
+    }
+}
+
+/// An amount; nought is written where it says something.
+fn yen(item: &'static str, amount: i64, writes_nought: bool) -> Result<String, Fault> {
+    match amount {
+        0 if !writes_nought => Ok(String::new()),
+        0..=AMOUNT_MAX => Ok(amount.to_string()),
+        _ => Err(Fault::Number(item)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const COLUMNS: usize = 53;
+
+    fn payer() -> Payer {
+        Payer {
+            address: "東京都千代田区霞が関3-1-1".to_owned(),
+            name: "財務産業㈱".to_owned(),
+            phone: "03-1234-5678".to_owned(),
+            number: "7000012050002".to_owned(),
+        }
+    }
+
+    fn payee() -> Payee {
+        Payee {
+            address: "東京都新宿区西新宿２－８－１".to_owned(),
+            is_abroad: false,
+            name: "山田 太郎".to_owned(),
+            number: "123456789018".to_owned(),
+            kinds: vec![Kind {
+                name: "原稿料".to_owned(),
+                detail: "5回".to_owned(),
+                payment: 500_000,
+                tax: 51_050,
+                ..Kind::default()
+            }],
+            notes: "消費税等の額50,000円".to_owned(),
+        }
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        let (text, _, wrong) = SHIFT_JIS.decode(bytes);
+        assert!(!wrong);
+        text.into_owned()
+    }
+
+    #[test]
+    fn the_record_of_the_fact_sheet() {
+        let written = text(&records(&payer(), &[payee()], 2025).unwrap());
+        let expected = format!(
+            "309,,,東京都千代田区霞が関３－１－１,財務産業（株）,03-1234-5678,,,,0,07,東京都新宿区西新宿２－８－１,0,山田　太郎,\
+             原稿料,５回,500000,,51050,,{}消費税等の額５０，０００円,7000012050002,0123456789018\r\n",
+            ",".repeat(30)
+        );
+        assert_eq!(written, expected);
+        assert_eq!(written.split(',').count(), COLUMNS);
+    }
+
+    #[test]
+    fn a_seventh_kind_begins_another_record_and_the_last_column_is_never_empty() {
+        let mut many = payee();
+        many.number = String::new();
+        many.kinds = vec![many.kinds[0].clone(); 7];
+        let written = text(&records(&payer(), &[many], 2026).unwrap());
+        let lines: Vec<&str> = written.split_terminator("\r\n").collect();
+        assert_eq!(lines.len(), 2);
+        for line in lines {
+            assert_eq!((line.split(',').count(), line.split(',').next_back()), (COLUMNS, Some(" ")));
+            assert_eq!(line.split(',').nth(10), Some("08"));
+        }
+    }
+
+    #[test]
+    fn texts_are_made_full_width_and_what_cannot_be_written_is_told() {
+        let full = |text: &str| super::full("item", text, 60);
+        for (text, written) in [
+            ("A-1 ｶﾞﾗｽ ①㈱", "Ａ－１　ガラス　１（株）"),
+            ("髙﨑", "高崎"),
+            ("1ー2 コーヒー", "１－２　コーヒー"),
+            ("〜~", "～～"),
+            ("a\"b'c,d", "ａ”ｂ’ｃ，ｄ"),
+            ("−–—", "－－－"),
+        ] {
+            assert_eq!(full(text).as_deref(), Ok(written), "{text}");
+        }
+        for (text, at, c) in [("山𠮷", 1, '𠮷'), ("a😀", 1, '😀'), ("한", 0, '한'), ("é", 0, 'é')] {
+            assert_eq!(full(text), Err(Fault::Character("item", at, c)), "{text}");
+        }
+        assert_eq!(super::full("item", &"あ".repeat(31), 30), Err(Fault::TooLong("item", 30)));
+        assert_eq!(cut("item", &"あ".repeat(31), 20).unwrap().chars().count(), 20);
+    }
+
+    #[test]
+    fn wrong_numbers_amounts_and_years_are_refused() {
+        let with = |change: fn(&mut Payer, &mut Payee)| {
+            let (mut payer, mut payee) = (payer(), payee());
+            change(&mut payer, &mut payee);
+            records(&payer, &[payee], 2025).unwrap_err()
+        };
+        assert_eq!(with(|payer, _| payer.number = "123".to_owned()), Fault::Number("payer.number"));
+        assert_eq!(with(|payer, _| payer.phone = "call me".to_owned()), Fault::Number("payer.phone"));
+        assert_eq!(with(|_, payee| payee.number = "12345678901x".to_owned()), Fault::Number("payee.number"));
+        assert_eq!(with(|_, payee| payee.kinds[0].payment = 10_000_000_000), Fault::Number("payment"));
+        assert_eq!(with(|_, payee| payee.kinds[0].tax = -1), Fault::Number("tax"));
+        assert_eq!(records(&payer(), &[payee()], 2018), Err(Fault::Year));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_written_in_full_width_or_told(text in ".{0,40}") {
+            let mut given = payee();
+            given.notes = text.clone();
+            given.name = text;
+            if let Ok(bytes) = records(&payer(), &[given], 2025) {
+                let written = super::tests::text(&bytes);
+                let line = written.strip_suffix("\r\n").unwrap();
+                prop_assert_eq!(line.split(',').count(), COLUMNS);
+                prop_assert!(!line.contains(['\r', '\n']));
+                prop_assert!(line.split(',').nth(13).unwrap().chars().all(|c| !c.is_ascii()));
+            }
+        }
+    }
+}
