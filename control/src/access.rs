@@ -156,6 +156,10 @@ pub async fn require(
             format!("the role {} may not use this endpoint", caller.role.as_str()),
         ));
     }
+    if level == Level::Compute && caller.is_suspended {
+        let message = "a payment is due since more than 7 days; until it is made nothing is computed";
+        return Err(ApiError::new(Code::AccountSuspended, message));
+    }
     let quota = request.extensions().get::<Quota>().cloned().unwrap_or_default();
     if caller.plan == Plan::Trial {
         return of_trial(&access, &quota, caller, request, next, now).await;

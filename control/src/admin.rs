@@ -1,6 +1,7 @@
 //! The operator's commands on a data folder or a database. A node may run on it meanwhile.
 
 pub mod backup;
+pub mod invoices;
 pub mod keys;
 pub mod ledger;
 pub mod lockouts;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use store::Store;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior};
 use zeroize::Zeroizing;
@@ -22,8 +22,9 @@ use crate::access::passwords::Passwords;
 use crate::access::session_token::{Issuer, SessionTokens};
 use crate::access::trials::Trials;
 use crate::access::{Access, users};
-use crate::billing::Billing;
 use crate::billing::ledger::Ledger;
+use crate::billing::mail::Mailer;
+use crate::billing::{self, Billing, payments};
 use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
@@ -181,7 +182,7 @@ impl App {
         let limits = Limits::new(clock.clone(), config.plan_limits, store.clone(), &secrets, cache_store.clone());
         let web = Arc::new(Web {
             clock: clock.clone(),
-            base_url,
+            base_url: base_url.clone(),
             deadline: config.requests.deadline,
             trusted_proxies: config.trusted_proxies.clone(),
             bodies: Budget::memory(config.requests.body_memory_bytes, LARGEST_UPLOAD_BYTES),
@@ -227,6 +228,19 @@ impl App {
             unfinished,
             telemetry,
         });
+        let provider = payments::provider(&config.payments)?;
+        let billing = Arc::new(Billing {
+            clock: compute.clock.clone(),
+            store: compute.store.clone(),
+            node_id: compute.sessions.node_id.clone(),
+            base_url,
+            payments: config.payments.clone(),
+            provider: provider.clone(),
+            mailer: Mailer::new(&config.mail).context("ANGO_SMTP_URL")?,
+            telemetry: compute.telemetry.clone(),
+            pages: secrets.key(Purpose::InvoicePages),
+            told: Notify::new(),
+        });
         let docs = Arc::new(Docs {
             web: web.clone(),
             access: access.clone(),
@@ -235,8 +249,10 @@ impl App {
             started: Instant::now(),
             database_probe: Probe::new("database", health::DATABASE_SLOW),
             cache_store_probe: Probe::new("cache store", health::CACHE_STORE_SLOW),
+            provider,
+            provider_probe: Probe::new("payment provider", health::PROVIDER_SLOW)
+                .believed_for(health::PROVIDER_BELIEVED),
         });
-        let billing = Arc::new(Billing { clock: compute.clock.clone(), store: compute.store.clone() });
         let areas = Areas { web, access, billing, events, compute, docs };
 
         fail_point::watch();
@@ -273,6 +289,7 @@ impl App {
             tokio::spawn(erase(compute.clone(), stopped.clone())),
             tokio::spawn(record_ends(compute.clone(), stopped.clone())),
             tokio::spawn(deliver::keep(areas.events.clone(), stopped.clone())),
+            tokio::spawn(billing::jobs::keep(areas.billing.clone(), stopped.clone())),
             tokio::spawn(keep_house(areas.clone(), stopped)),
         ]);
         Ok(Running {

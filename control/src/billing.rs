@@ -1,19 +1,48 @@
 //! What things cost, who pays, and how that is booked.
 
+pub(crate) mod alerts;
 pub(crate) mod budget;
 pub(crate) mod charge;
+pub(crate) mod checkout;
+pub(crate) mod invoices;
+pub(crate) mod jobs;
 pub mod ledger;
+pub mod mail;
+pub mod payments;
+pub mod plan_change;
 pub mod plans;
+pub(crate) mod provided;
+pub(crate) mod provider_events;
+pub(crate) mod subscriptions;
 pub mod tariff;
 pub mod units;
 pub(crate) mod usage;
 
+use std::sync::Arc;
+
 use store::Store;
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::secrets::Key;
+use crate::telemetry::Telemetry;
+use mail::Mailer;
+use payments::{PaymentProvider, PaymentsConfig};
 
-/// What the endpoints of billing need.
+/// What the endpoints and jobs of billing need.
 pub struct Billing {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
+    pub(crate) node_id: String,
+    /// Where the service is, for links.
+    pub(crate) base_url: String,
+    pub(crate) payments: PaymentsConfig,
+    /// Who collects money; none: this service makes the invoices itself (readings P19).
+    pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
+    pub(crate) mailer: Option<Mailer>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    /// Authenticates the addresses of invoices' pages.
+    pub(crate) pages: Key,
+    /// There is something to do for the jobs.
+    pub(crate) told: Notify,
 }

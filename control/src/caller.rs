@@ -24,6 +24,8 @@ pub struct Caller {
     pub role: Role,
     /// Plan of the account.
     pub plan: Plan,
+    /// The account did not pay: a key of it computes nothing (readings P18). Session tokens do not say it.
+    pub is_suspended: bool,
     /// What they showed.
     pub credential: Credential,
 }

@@ -9,6 +9,7 @@ mod demo;
 mod devices;
 #[cfg(feature = "client-tools")]
 mod files;
+mod invoices;
 #[cfg(feature = "client-tools")]
 mod progress;
 
@@ -128,7 +129,13 @@ mod tests {
 
     #[test]
     fn secrets_have_no_flag() {
-        let secrets = ["ANGO_SECRET", "ANGO_S3_SECRET_ACCESS_KEY", "SERVICE_ADMIN_KEY"];
+        let secrets = [
+            "ANGO_SECRET",
+            "ANGO_S3_SECRET_ACCESS_KEY",
+            "ANGO_PAYMENTS_STRIPE_SECRET_KEY",
+            "ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET",
+            "SERVICE_ADMIN_KEY",
+        ];
         let (_, settings) = Flags::default().read().unwrap();
         assert!(settings.iter().all(|setting| setting.is_secret() == secrets.contains(&setting.name())));
         for setting in settings.iter().filter(|setting| setting.is_secret()) {

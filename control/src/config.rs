@@ -17,6 +17,8 @@ use zeroize::Zeroizing;
 
 pub use crate::access::AuthConfig;
 pub use crate::access::key_set::ExternalIssuer;
+pub use crate::billing::mail::{MailConfig, SmtpUrl};
+pub use crate::billing::payments::{PaymentSecret, PaymentsConfig};
 pub use crate::billing::units::BillingConfig;
 pub use crate::blobs::{BucketConfig, BucketUrl};
 use crate::cache_store::CacheStoreConfig;
@@ -125,6 +127,12 @@ pub struct Config {
     /// Prices.
     #[command(flatten)]
     pub billing: BillingConfig,
+    /// Settings of payments.
+    #[command(flatten)]
+    pub payments: PaymentsConfig,
+    /// Settings of e-mail.
+    #[command(flatten)]
+    pub mail: MailConfig,
     /// Settings of webhooks.
     #[command(flatten)]
     pub webhooks: WebhooksConfig,
@@ -215,6 +223,15 @@ impl Config {
                 (Some(_), None) => return Err(ConfigError::needs(id, secret)),
                 (None, Some(_)) => return Err(ConfigError::needs(secret, id)),
                 _ => {}
+            }
+        }
+        if self.payments.payments_stripe {
+            let of_stripe = |name| ConfigError::new(name, "must be set where ANGO_PAYMENTS_PROVIDER is stripe");
+            if self.payments.stripe_secret_key.is_none() {
+                return Err(of_stripe("ANGO_PAYMENTS_STRIPE_SECRET_KEY"));
+            }
+            if self.payments.stripe_webhook_secrets.is_empty() {
+                return Err(of_stripe("ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET"));
             }
         }
         if !self.listen.ip().is_loopback() && self.trusted_proxies.is_empty() && self.tls.is_none() {

@@ -16,6 +16,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use crate::access::Access;
+use crate::billing::payments::PaymentProvider;
 use crate::compute::Compute;
 use crate::probe::Probe;
 use crate::web::Web;
@@ -32,6 +33,9 @@ pub struct Docs {
     pub(crate) started: Instant,
     pub(crate) database_probe: Probe,
     pub(crate) cache_store_probe: Probe,
+    /// The payment provider, if there is one.
+    pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
+    pub(crate) provider_probe: Probe,
 }
 
 /// Redoc, from the npm package of that name; licence beside it.

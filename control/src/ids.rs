@@ -1,8 +1,8 @@
 //! Fresh identifiers (readings X4).
 
 use api::{
-    AccountId, CiphertextId, EncryptionKeyId, EventId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId,
-    SignInId, TransferId, UploadId, UsageId, UserId, WebhookId,
+    AccountId, CiphertextId, EmailId, EncryptionKeyId, EventId, HandleId, InvoiceId, KeyId, LineageId, OperationId,
+    RequestId, SessionId, SignInId, TransferId, UploadId, UsageId, UserId, WebhookId,
 };
 
 use zeroize::Zeroizing;
@@ -61,6 +61,16 @@ pub fn usage(now: Timestamp) -> UsageId {
 /// A new transfer's id.
 pub fn transfer(now: Timestamp) -> TransferId {
     TransferId::from_bits(time_ordered(now))
+}
+
+/// A new invoice's id.
+pub fn invoice(now: Timestamp) -> InvoiceId {
+    InvoiceId::from_bits(time_ordered(now))
+}
+
+/// A new e-mail's id.
+pub fn email(now: Timestamp) -> EmailId {
+    EmailId::from_bits(time_ordered(now))
 }
 
 /// A new webhook's id.

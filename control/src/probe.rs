@@ -16,6 +16,7 @@ pub struct Probe {
     name: &'static str,
     /// Answers that take longer are degraded.
     slow: Duration,
+    believed: Duration,
     last: Mutex<Option<(Instant, Probed)>>,
 }
 
@@ -33,14 +34,19 @@ pub struct Probed {
 impl Probe {
     /// A dependency of this name, which is slow when it takes longer than that.
     pub fn new(name: &'static str, slow: Duration) -> Probe {
-        Probe { name, slow, last: Mutex::default() }
+        Probe { name, slow, believed: BELIEVED, last: Mutex::default() }
+    }
+
+    /// With results that are believed for so long: where each question costs something.
+    pub fn believed_for(self, believed: Duration) -> Probe {
+        Probe { believed, ..self }
     }
 
     /// How the dependency does. One call at a time; others wait for its result.
     pub async fn ask<E: Display>(&self, call: impl Future<Output = Result<(), E>>) -> Probed {
         let mut last = self.last.lock().await;
         if let Some((at, probed)) = &*last
-            && at.elapsed() < BELIEVED
+            && at.elapsed() < self.believed
         {
             return probed.clone();
         }

@@ -15,7 +15,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
-use crate::billing::{Billing, budget, usage};
+use crate::billing::{Billing, budget, checkout, invoices, provider_events, subscriptions, usage};
 use crate::caller::Level;
 use crate::compute::keys::{generate, uploads};
 use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
@@ -44,6 +44,7 @@ fn api(
 ) -> OpenApiRouter<Areas> {
     let own = |routes| guard(Level::Own, routes);
     let any_key = |routes| guard(Level::Trial, routes);
+    let computing = |routes| guard(Level::Compute, routes);
     let readers = |routes| guard(Level::Read, routes);
     let writers = |routes| guard(Level::Write, routes);
     let billing = |routes| guard(Level::Billing, routes);
@@ -58,6 +59,8 @@ fn api(
         // has a limit of its own, which is lower
         .routes(routes!(trial_keys::create))
         .routes(anonymous(routes!(trial_keys::revoke)))
+        // the payment provider's signature is its credential
+        .routes(routes!(provider_events::receive))
         // counts for bursts and lockouts only
         .routes(signing_in(routes!(sign_in::issuer_metadata)))
         .routes(signing_in(routes!(sign_in::openid_configuration)))
@@ -70,26 +73,26 @@ fn api(
         // any valid key, to change itself too
         .routes(own(routes!(rotation::rotate)))
         // any valid key; a viewer only to read
-        .routes(any_key(routes!(gates::create_managed)))
-        .routes(any_key(routes!(gates::create_blind)))
-        .routes(any_key(routes!(gates::evaluate)))
-        .routes(any_key(routes!(gates::evaluate_batch)))
-        .routes(any_key(routes!(gates::encrypt)))
+        .routes(computing(routes!(gates::create_managed)))
+        .routes(computing(routes!(gates::create_blind)))
+        .routes(computing(routes!(gates::evaluate)))
+        .routes(computing(routes!(gates::evaluate_batch)))
+        .routes(computing(routes!(gates::encrypt)))
         .routes(any_key(routes!(gates::decrypt)))
         .routes(any_key(routes!(gates::show, gates::delete)))
-        .routes(any_key(routes!(circuits::run)))
+        .routes(computing(routes!(circuits::run)))
         .routes(any_key(routes!(circuits::operation, circuits::cancel)))
         .routes(any_key(routes!(circuits::read_handle, circuits::delete_handle)))
         .routes(any_key(routes!(keys::upload)))
-        .routes(any_key(routes!(generate::generate)))
+        .routes(computing(routes!(generate::generate)))
         .routes(any_key(routes!(generate::download)))
         .routes(any_key(routes!(uploads::create)))
         .routes(any_key(routes!(uploads::show, uploads::delete)))
         .routes(any_key(routes!(uploads::put_public)))
         .routes(any_key(routes!(uploads::put_eval)))
         .routes(any_key(routes!(uploads::complete)))
-        .routes(any_key(routes!(arithmetic::run)))
-        .routes(any_key(routes!(arithmetic::run_named)))
+        .routes(computing(routes!(arithmetic::run)))
+        .routes(computing(routes!(arithmetic::run_named)))
         .routes(any_key(routes!(ciphertexts::upload)))
         .routes(any_key(routes!(ciphertexts::show, ciphertexts::delete)))
         .routes(any_key(routes!(webhooks::list)))
@@ -114,9 +117,14 @@ fn api(
         // account_admin
         .routes(billing(routes!(gates::list)))
         .routes(billing(routes!(budget::show, budget::set)))
+        .routes(billing(routes!(subscriptions::subscribe)))
+        .routes(billing(routes!(subscriptions::show, subscriptions::cancel)))
+        .routes(billing(routes!(invoices::list)))
         // users of the dashboard, by their session token
         .routes(users(routes!(sign_in::change_password)))
         .routes(users(routes!(usage::show)))
+        .routes(users(routes!(checkout::portal)))
+        .routes(users(routes!(checkout::start)))
         .routes(users(routes!(user_keys::log_out)))
         .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
         .routes(users(routes!(user_keys::revoke_key)))
@@ -133,6 +141,7 @@ fn pages() -> Router<Areas> {
         .route("/docs/errors", get(docs::error_list))
         .route("/docs/errors/{code}", get(docs::error_page))
         .route("/redoc", get(docs::redoc))
+        .route("/invoices/{invoice_id}/{code}", get(invoices::page))
         .route("/setup", get(docs::setup))
         .route("/reset", get(docs::reset))
         .route("/link.js", get(docs::link_script))

@@ -77,6 +77,8 @@ pub enum Purpose {
     SessionIds,
     /// Encrypts the next refresh token for as long as the old one may ask for it again.
     RefreshTokens,
+    /// Authenticates the addresses of invoices' pages.
+    InvoicePages,
     /// Kept in the database, where nodes find that they have the same secret.
     Recognition,
 }
@@ -92,6 +94,7 @@ impl Purpose {
             Purpose::Emails => "ango e-mails",
             Purpose::SessionIds => "ango session ids",
             Purpose::RefreshTokens => "ango refresh tokens",
+            Purpose::InvoicePages => "ango invoice pages",
             Purpose::Recognition => "ango recognition",
         }
     }
@@ -154,7 +157,7 @@ pub fn derived(from: &Key, name: &str) -> Key {
 mod tests {
     use super::*;
 
-    const PURPOSES: [Purpose; 9] = [
+    const PURPOSES: [Purpose; 10] = [
         Purpose::Accounts,
         Purpose::Cursors,
         Purpose::SigningKeys,
@@ -163,6 +166,7 @@ mod tests {
         Purpose::Emails,
         Purpose::SessionIds,
         Purpose::RefreshTokens,
+        Purpose::InvoicePages,
         Purpose::Recognition,
     ];
 

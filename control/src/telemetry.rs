@@ -45,6 +45,11 @@ impl Telemetry {
                 "ango_webhook_attempts_total",
                 "Attempts to deliver an event, by what came of them: taken, refused, broken."
             );
+            describe_counter!(
+                "ango_provider_events_total",
+                "Events of the payment provider, by what came of them: done, put_off."
+            );
+            describe_counter!("ango_emails_total", "E-mails, by what came of them: sent, put_off, given_up.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
@@ -118,6 +123,16 @@ impl Telemetry {
     /// An attempt to deliver an event ended like this.
     pub fn webhook_attempted(&self, outcome: &'static str) {
         self.record(|| counter!("ango_webhook_attempts_total", "outcome" => outcome).increment(1));
+    }
+
+    /// An event of the payment provider was worked through, or put off.
+    pub fn provider_event(&self, outcome: &'static str) {
+        self.record(|| counter!("ango_provider_events_total", "outcome" => outcome).increment(1));
+    }
+
+    /// An e-mail was sent, put off or given up.
+    pub fn email(&self, outcome: &'static str) {
+        self.record(|| counter!("ango_emails_total", "outcome" => outcome).increment(1));
     }
 
     /// A key was overwritten this long after its session ended.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::NanoUsd;
+use crate::{NanoUsd, words};
 
 /// What an account used in this month, UTC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,5 +66,205 @@ pub struct Budget {
     /// Thresholds that what is spent has reached: `80%`, `100%`.
     pub alerts_sent: Vec<String>,
     /// The next threshold: 80, then 100.
-    pub next_alert_threshold_pct: u32,
+    pub next_alert_threshold_pct: i64,
+}
+
+/// How often a subscription is paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BillingCycle {
+    /// Each month, on the first.
+    Monthly,
+    /// Each year, 17 percent below twelve months.
+    Annual,
+}
+
+words!(BillingCycle, "billing cycle", { Monthly = "monthly", Annual = "annual" });
+
+/// The state of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SubscriptionStatus {
+    /// It goes on.
+    Active,
+    /// It is not paid yet, by agreement.
+    Trial,
+    /// It ends with its period.
+    Cancelled,
+    /// A payment failed. The service goes on for 7 days.
+    PastDue,
+    /// It was not paid. Operations are refused.
+    Unpaid,
+}
+
+words!(SubscriptionStatus, "status of a subscription", {
+    Active = "active",
+    Trial = "trial",
+    Cancelled = "cancelled",
+    PastDue = "past_due",
+    Unpaid = "unpaid",
+});
+
+/// A plan that is wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Subscribe {
+    /// `starter`, `pro`, `scale` or `enterprise`.
+    pub plan: String,
+    /// The billing contact.
+    pub email: String,
+    /// `monthly` when absent, or `annual`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing_cycle: Option<String>,
+}
+
+/// An account's subscription.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Subscription {
+    /// The plan in force.
+    pub plan: String,
+    /// Its state.
+    pub status: SubscriptionStatus,
+    /// The end of what is paid for: the first of a month, 00:00 UTC.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub current_period_end: String,
+    /// The plan's price for a month.
+    pub monthly_price_usd: NanoUsd,
+    /// Compute units that the plan has in a month. Where the plan sets no limit: 9007199254740991.
+    pub monthly_fcu_limit: u64,
+    /// How often it is paid.
+    pub billing_cycle: BillingCycle,
+    /// Percent below the monthly price.
+    pub annual_discount_pct: u32,
+    /// The plan that follows at `scheduled_at`, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_plan: Option<String>,
+    /// How often that one is paid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_billing_cycle: Option<BillingCycle>,
+    /// When that one begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub scheduled_at: Option<String>,
+    /// Where a payment method is stored, or the plan agreed on: nothing has changed until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout_url: Option<String>,
+}
+
+/// A subscription that ends with its period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CancelledSubscription {
+    /// `cancelled`.
+    pub status: SubscriptionStatus,
+    /// Until then the plan stays in force.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub current_period_end: String,
+}
+
+/// The state of an invoice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum InvoiceStatus {
+    /// It was paid.
+    Paid,
+    /// It is to be paid.
+    Open,
+    /// It was withdrawn.
+    Void,
+    /// It will not be paid.
+    Uncollectible,
+}
+
+words!(InvoiceStatus, "status of an invoice", {
+    Paid = "paid",
+    Open = "open",
+    Void = "void",
+    Uncollectible = "uncollectible",
+});
+
+/// An invoice of the platform.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Invoice {
+    /// Its id.
+    pub invoice_id: String,
+    /// US cents.
+    pub amount_usd_cents: i64,
+    /// Its state.
+    pub status: InvoiceStatus,
+    /// The month of use, `2026-01`.
+    pub period: String,
+    /// When it was paid.
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
+    pub paid_at: Option<String>,
+    /// Its page.
+    pub provider_invoice_url: String,
+}
+
+/// Invoices of an account, the newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Invoices {
+    /// At most 100.
+    pub invoices: Vec<Invoice>,
+}
+
+/// A visit of the payment provider's portal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OpenPortal {
+    /// Where the portal leads back to: a page of the service itself, or of localhost.
+    pub return_url: String,
+}
+
+/// The portal's address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Portal {
+    /// For one visit, within 5 minutes.
+    pub url: String,
+}
+
+/// A checkout within a page of the client's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StartCheckout {
+    /// `payg` (stores a card, no fee), `starter`, `pro` or `scale`.
+    pub plan: String,
+    /// `monthly` when absent, or `annual`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing_cycle: Option<String>,
+}
+
+/// A checkout that was begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Checkout {
+    /// The provider's id of it.
+    pub session_id: String,
+    /// For the provider's script in the browser.
+    pub client_secret: String,
+}
+
+/// That an event of the payment provider was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReceivedEvent {
+    /// True.
+    pub received: bool,
+}
+
+/// An event of the payment provider, as far as it is looked at. It has more members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProviderEvent {
+    /// The provider's id of it.
+    pub id: String,
+    /// What happened.
+    pub r#type: String,
 }

@@ -141,6 +141,14 @@ open_id!(
     TransferId, "xfr_"
 );
 open_id!(
+    /// An invoice that this service made.
+    InvoiceId, "inv_"
+);
+open_id!(
+    /// An e-mail.
+    EmailId, "mail_"
+);
+open_id!(
     /// A webhook.
     WebhookId, "wh_"
 );

@@ -30,8 +30,8 @@ pub mod words;
 pub use accounts::{Environment, KeyStatus, Plan, Role};
 pub use error::{Code, Detail, ErrorBody, ErrorEnvelope};
 pub use ids::{
-    AccountId, CiphertextId, EncryptionKeyId, EventId, HandleId, KeyId, LineageId, OperationId, RequestId, SessionId,
-    SignInId, TransferId, UploadId, UsageId, UserId, WebhookId,
+    AccountId, CiphertextId, EmailId, EncryptionKeyId, EventId, HandleId, InvoiceId, KeyId, LineageId, OperationId,
+    RequestId, SessionId, SignInId, TransferId, UploadId, UsageId, UserId, WebhookId,
 };
 pub use money::{MicroYen, MilliYen, NanoUsd};
 pub use words::Word;

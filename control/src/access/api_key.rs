@@ -67,6 +67,7 @@ impl ValidKey {
                 environment: record.environment,
                 role: record.role,
                 plan: record.plan,
+                is_suspended: record.is_suspended,
                 credential: Credential::Key {
                     key_id: record.key_id.parse().ok()?,
                     lineage_id: record.lineage_id.parse().ok()?,
@@ -232,6 +233,7 @@ mod tests {
                 platform: true,
                 office,
                 plan: Plan::Trial,
+                is_suspended: false,
                 created_at: 1,
                 expires_at,
                 revoked_at: None,

@@ -18,7 +18,7 @@ mod period;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use axum::http::{Extensions, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use parking_lot::Mutex;
-use store::{LockoutKind, Store};
+use store::{Alert, AlertKind, LockoutKind, Store};
 use tokio::sync::{Notify, watch};
 
 use crate::access::trials;
@@ -46,7 +46,7 @@ use lockout::Lockouts;
 
 pub use headers::RateLimitValues;
 pub use lockout::Digests;
-pub use period::Period;
+pub use period::{Period, month_start};
 
 /// What is counted: an account's id, or `addr_` and a keyed digest of a network.
 pub(crate) type Subject = Arc<str>;
@@ -69,6 +69,9 @@ pub struct Limits {
     cache: Option<CacheStore>,
     /// Lockouts are to be exchanged now.
     look: Notify,
+    store: Store,
+    /// Accounts that reached the limit of this day and were told.
+    reached: Mutex<(i64, HashSet<Subject>)>,
 }
 
 /// The units that one request uses. Cheap to clone. [`counted`] puts one into every request's extensions.
@@ -109,10 +112,12 @@ impl Limits {
             plans,
             bursts: Bursts::new(cache.clone()),
             counters: Arc::new(Counters::new(store.clone())),
-            lockouts: Lockouts::new(store),
+            lockouts: Lockouts::new(store.clone()),
             digests: Digests::new(secrets),
             cache,
             look: Notify::new(),
+            store,
+            reached: Mutex::default(),
         }
     }
 
@@ -243,7 +248,40 @@ impl Limits {
         units: i64,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        note(quota, units, self.counters.take(&subject, limits, units, now).await, now)
+        let taken = self.counters.take(&subject, limits, units, now).await;
+        if taken == Err(LimitReached::Day) {
+            self.tell_limit_reached(&subject, limits, now).await;
+        }
+        note(quota, units, taken, now)
+    }
+
+    /// An account is told once a day that it reached the day's limit; a node writes it down once.
+    async fn tell_limit_reached(&self, account: &Subject, limits: PlanLimits, now: Timestamp) {
+        let day = Period::of(now).day;
+        {
+            let mut reached = self.reached.lock();
+            if reached.0 != day {
+                *reached = (day, HashSet::new());
+            }
+            if !reached.1.insert(account.clone()) {
+                return;
+            }
+        }
+        let limit = i64::try_from(limits.requests_a_day).unwrap_or(i64::MAX);
+        let alert = Alert {
+            account_id: account.to_string(),
+            period: day,
+            kind: AlertKind::Operations,
+            threshold: 100,
+            of_limit: limit,
+            used: limit,
+            created_at: now.0,
+        };
+        let written = self.store.write(async |tx| tx.add_alerts(std::slice::from_ref(&alert)).await).await;
+        if let Err(error) = written {
+            tracing::warn!(cause = %error, "an account is not told that it reached a limit");
+            self.reached.lock().1.remove(account);
+        }
     }
 
     /// Gives back what a request took if it was refused. Returns what its answer's headers show.

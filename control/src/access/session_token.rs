@@ -191,6 +191,7 @@ impl SessionTokens {
             // the user's role of now, not that of an hour ago in the token
             role: standing.role,
             plan: standing.plan,
+            is_suspended: false,
             credential: Credential::Token {
                 user_id: claims.sub.parse().map_err(|_| invalid_token())?,
                 sign_in_id: Some(sid.parse().map_err(|_| invalid_token())?),
@@ -241,6 +242,7 @@ impl SessionTokens {
             environment: Environment::Live,
             role: said.unwrap_or(unsaid),
             plan: user.plan,
+            is_suspended: false,
             credential: Credential::Token {
                 user_id: user.user_id.parse().map_err(|_| broken_account())?,
                 sign_in_id: None,

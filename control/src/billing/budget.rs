@@ -8,7 +8,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 
+use store::{BUDGET_THRESHOLDS, is_reached};
+
 use super::Billing;
+use super::alerts::budget_alerts;
 use crate::access::limits::Period;
 use crate::access::users::normal_email;
 use crate::caller::Caller;
@@ -18,8 +21,6 @@ use crate::web::idempotency::Claim;
 
 /// The highest cap (readings P21).
 const CAP_MAX: NanoUsd = NanoUsd(1_000_000_000 * 1_000_000_000);
-/// Percent of the cap at which alerts are due.
-const THRESHOLDS_PERCENT: [u32; 2] = [80, 100];
 
 impl JsonBody for SetBudget {
     const BYTES_MAX: usize = 8 << 10;
@@ -56,20 +57,29 @@ pub async fn set(
     body: body::Json<SetBudget>,
 ) -> Result<Response, ApiError> {
     let SetBudget { monthly_cap_usd, alert_email, hard_cap, allow_soft_overage } = body.value;
+    let alert_email = match alert_email {
+        Some(text) => email(&text)?,
+        // the billing contact
+        None => billing.subscription(&caller).await?.email,
+    };
     let budget = store::Budget {
         account_id: caller.account.as_str().to_owned(),
         cap_nano_usd: cap(monthly_cap_usd)?.0,
         hard_cap: hard_cap.unwrap_or(false),
         allow_soft_overage: allow_soft_overage.unwrap_or(true),
-        alert_email: alert_email.as_deref().map(email).transpose()?.unwrap_or_default(),
+        alert_email,
         updated_at: billing.clock.now().0,
     };
-    let answer = Json(billing.standing(&caller, Some(budget.clone())).await?).into_response();
-    let (answer, kept) = claim.keep(answer).await?;
+    let standing = billing.standing(&caller, Some(budget.clone())).await?;
+    // a cap that is reached already is announced like one that is reached later
+    let spent = standing.current_spend_usd.0;
+    let reached = budget_alerts(&budget.account_id, budget.cap_nano_usd, spent, billing.clock.now());
+    let (answer, kept) = claim.keep(Json(standing).into_response()).await?;
     billing
         .store
         .write(async |tx| {
             tx.set_budget(&budget).await?;
+            tx.add_alerts(&reached).await?;
             tx.keep(kept.as_ref()).await
         })
         .await?;
@@ -89,12 +99,11 @@ impl Billing {
                 hard_cap: false,
                 allow_soft_overage: true,
                 alerts_sent: Vec::new(),
-                next_alert_threshold_pct: THRESHOLDS_PERCENT[0],
+                next_alert_threshold_pct: BUDGET_THRESHOLDS[0],
             });
         };
-        let spent = i128::from(spend.nano_usd());
-        let reached = |percent: &&u32| spent * 100 >= i128::from(budget.cap_nano_usd) * i128::from(**percent);
-        let reached: Vec<u32> = THRESHOLDS_PERCENT.iter().filter(reached).copied().collect();
+        let reached = |percent: &&i64| is_reached(spend.nano_usd(), budget.cap_nano_usd, **percent);
+        let reached: Vec<i64> = BUDGET_THRESHOLDS.iter().filter(reached).copied().collect();
         Ok(Budget {
             monthly_cap_usd: NanoUsd(budget.cap_nano_usd),
             current_spend_usd: NanoUsd(spend.nano_usd()),
@@ -102,7 +111,7 @@ impl Billing {
             hard_cap: budget.hard_cap,
             allow_soft_overage: budget.allow_soft_overage,
             alerts_sent: reached.iter().map(|percent| format!("{percent}%")).collect(),
-            next_alert_threshold_pct: if reached.is_empty() { THRESHOLDS_PERCENT[0] } else { THRESHOLDS_PERCENT[1] },
+            next_alert_threshold_pct: if reached.is_empty() { BUDGET_THRESHOLDS[0] } else { BUDGET_THRESHOLDS[1] },
         })
     }
 }

@@ -56,6 +56,8 @@ pub struct Reservation {
     month: i64,
     /// Work of a trial is not counted by name (readings P5).
     is_of_trial: bool,
+    /// Compute units that the plan has in a month.
+    allowance: Option<i64>,
     /// None where there is nothing to pay.
     transfer_id: Option<String>,
     settled: AtomicBool,
@@ -120,6 +122,7 @@ impl Ledger {
             account: by.account.clone(),
             month,
             is_of_trial: by.environment == Environment::Trial,
+            allowance: allowance(by.plan).filter(|units| *units > 0).map(|units| units as i64),
             transfer_id: None,
             settled: AtomicBool::new(true),
         };
@@ -212,7 +215,8 @@ impl Reservation {
     /// The step of a unit that posts it.
     pub fn posting(&self, now: Timestamp) -> Option<Posting> {
         let account_id = self.account.as_str().to_owned();
-        self.transfer_id.clone().map(|transfer_id| Posting { transfer_id, account_id, at: now.0 })
+        let allowance = self.allowance;
+        self.transfer_id.clone().map(|transfer_id| Posting { transfer_id, account_id, allowance, at: now.0 })
     }
 
     /// The step of a unit that counts completed operations by name.

@@ -1,5 +1,6 @@
 //! What plans cost and allow of compute units (specification, Plans).
 
+use api::billing::BillingCycle;
 use store::BeyondAllowance;
 
 use crate::billing::units::NANO_USD_OF_UNIT;
@@ -32,16 +33,35 @@ pub fn pays_for_gates(plan: Plan, environment: Environment) -> bool {
     environment == Environment::Live && !matches!(plan, Plan::Trial | Plan::Free)
 }
 
-/// Cents of a US dollar for a month of a plan that is paid by the month.
-pub fn monthly_price_cents(plan: Plan) -> i64 {
-    match plan {
+/// Cents of a US dollar for a month of a plan.
+pub fn monthly_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
+    match (plan, cycle) {
         // a price for enterprises is agreed with the operator
-        Plan::Trial | Plan::Free | Plan::Payg | Plan::Enterprise => 0,
-        Plan::Starter => 900,
-        Plan::Pro => 4_900,
-        Plan::Scale => 19_900,
+        (Plan::Trial | Plan::Free | Plan::Payg | Plan::Enterprise, _) => 0,
+        (Plan::Starter, BillingCycle::Monthly) => 900,
+        (Plan::Starter, BillingCycle::Annual) => 747,
+        (Plan::Pro, BillingCycle::Monthly) => 4_900,
+        (Plan::Pro, BillingCycle::Annual) => 4_067,
+        (Plan::Scale, BillingCycle::Monthly) => 19_900,
+        (Plan::Scale, BillingCycle::Annual) => 16_517,
     }
 }
+
+/// Months that are paid at once.
+pub fn months_of(cycle: BillingCycle) -> i64 {
+    match cycle {
+        BillingCycle::Monthly => 1,
+        BillingCycle::Annual => 12,
+    }
+}
+
+/// Cents of a US dollar for a whole period of a plan: a month or a year.
+pub fn period_price_cents(plan: Plan, cycle: BillingCycle) -> i64 {
+    months_of(cycle) * monthly_price_cents(plan, cycle)
+}
+
+/// Plans that are subscribed to (specification, `POST /billing/subscribe`). An enterprise's is agreed with the operator.
+pub const SUBSCRIBED: [Plan; 3] = [Plan::Starter, Plan::Pro, Plan::Scale];
 
 #[cfg(test)]
 mod tests {
@@ -51,7 +71,14 @@ mod tests {
     fn plans_are_those_of_the_specification() {
         let allowances = [Some(0), Some(10_000), Some(0), Some(1_000_000), Some(20_000_000), Some(100_000_000), None];
         assert_eq!(Plan::ALL.map(allowance), allowances);
-        assert_eq!(Plan::ALL.map(monthly_price_cents), [0, 0, 0, 900, 4_900, 19_900, 0]);
+        let [monthly, annual] = BillingCycle::ALL.map(|cycle| Plan::ALL.map(|plan| monthly_price_cents(plan, cycle)));
+        assert_eq!(monthly, [0, 0, 0, 900, 4_900, 19_900, 0]);
+        assert_eq!(annual, [0, 0, 0, 747, 4_067, 16_517, 0]);
+        // P15: 17 percent below
+        for (monthly, annual) in monthly.into_iter().zip(annual) {
+            assert_eq!((monthly * 83 + 50) / 100, annual);
+        }
+        assert_eq!(period_price_cents(Plan::Pro, BillingCycle::Annual), 48_804);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::NanoUsd;
-use api::billing::Usage;
+use api::billing::{BillingCycle, Usage};
 use axum::Json;
 use axum::extract::State;
 use store::UsedInMonth;
@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 use crate::web::error::ApiError;
 
 /// Billionths of a dollar in a cent.
-const NANO_USD_OF_CENT: i64 = 10_000_000;
+pub(crate) const NANO_USD_OF_CENT: i64 = 10_000_000;
 
 /// What the account used in this month (UTC), and what that costs.
 #[utoipa::path(
@@ -30,10 +30,12 @@ const NANO_USD_OF_CENT: i64 = 10_000_000;
 pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Usage>, ApiError> {
     let period = Period::of(billing.clock.now());
     let used = billing.store.used_in_month(caller.account.as_str(), period.month).await?;
-    Ok(Json(usage(period, caller.plan, used)))
+    let subscription = billing.store.subscription(caller.account.as_str()).await?;
+    let cycle = subscription.map_or(BillingCycle::Monthly, |subscription| subscription.billing_cycle);
+    Ok(Json(usage(period, caller.plan, cycle, used)))
 }
 
-fn usage(period: Period, plan: Plan, used: UsedInMonth) -> Usage {
+fn usage(period: Period, plan: Plan, cycle: BillingCycle, used: UsedInMonth) -> Usage {
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     let moment = |seconds: u64| Timestamp(seconds as i64 * 1_000_000).rfc3339();
     let limit = if plan == Plan::Payg { None } else { allowance(plan) };
@@ -46,7 +48,7 @@ fn usage(period: Period, plan: Plan, used: UsedInMonth) -> Usage {
         monthly_fcu_used: count(used.fcu),
         operations_total: by_operation.values().sum(),
         by_operation,
-        estimated_cost_usd: NanoUsd(monthly_price_cents(plan) * NANO_USD_OF_CENT + used.spend.nano_usd()),
+        estimated_cost_usd: NanoUsd(monthly_price_cents(plan, cycle) * NANO_USD_OF_CENT + used.spend.nano_usd()),
         overage_fcu: count(used.overage_nano_usd / NANO_USD_OF_UNIT),
         overage_cost_usd: NanoUsd(used.overage_nano_usd),
     }

@@ -9,6 +9,8 @@ pub enum Level {
     Own,
     /// Any valid key; a viewer only to read.
     Trial,
+    /// The same, for what an account that did not pay may not do (readings P18).
+    Compute,
     /// viewer, developer, account_admin.
     Read,
     /// developer, account_admin.
@@ -23,7 +25,7 @@ impl Level {
     /// Whether a role reaches a route of this level (readings A5, A7).
     pub fn admits(self, role: Role) -> bool {
         match self {
-            Level::Own | Level::Trial | Level::Session => true,
+            Level::Own | Level::Trial | Level::Compute | Level::Session => true,
             Level::Read => role != Role::Trial,
             Level::Write => matches!(role, Role::Developer | Role::AccountAdmin),
             Level::Billing => role == Role::AccountAdmin,
@@ -34,7 +36,7 @@ impl Level {
     pub fn class(self) -> &'static str {
         match self {
             Level::Own => "OWN",
-            Level::Trial => "TRIAL+",
+            Level::Trial | Level::Compute => "TRIAL+",
             Level::Read => "READ+",
             Level::Write => "WRITE+",
             Level::Billing => "BILLING+",

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, users};
+use super::{backups, invoices, users};
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
 use crate::caller::{Environment, Plan, Role};
@@ -24,6 +24,8 @@ pub enum Admin {
     SetPlan(SetPlan),
     Usage(Usage),
     AuditLedger(AuditLedger),
+    #[command(flatten)]
+    Invoices(invoices::Invoices),
     #[command(flatten)]
     Users(users::Users),
     ListLockouts(ListLockouts),
@@ -168,6 +170,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::Backups(command) => backups::run(command).await,
         Admin::ListAccounts(args) => list_accounts(args).await,
         Admin::SetPlan(args) => set_plan(args).await,
+        Admin::Invoices(command) => invoices::run(command).await,
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,

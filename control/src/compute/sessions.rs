@@ -508,7 +508,14 @@ mod tests {
         .unwrap();
         let credential = Credential::Key { key_id: KeyId::from_bits(1), lineage_id: LineageId::from_bits(1) };
         let (account, plan) = (AccountId::from_bits(1), Plan::Free);
-        let caller = Caller { account, environment: Environment::Test, role: Role::Developer, plan, credential };
+        let caller = Caller {
+            account,
+            environment: Environment::Test,
+            role: Role::Developer,
+            plan,
+            is_suspended: false,
+            credential,
+        };
         let (held, key) = HeldKey::generate(Preset::Fast128).unwrap();
         let keys = KeyStore::open(folder.path(), &config.compute).unwrap();
         let stored = keys.take(key, &caller.account, &Payer::from(&caller)).unwrap().write().await.unwrap();

@@ -19,6 +19,10 @@ use crate::web::openapi::VERSION;
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
 /// A cache store that answers more slowly is degraded (specification, Health).
 pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
+/// A payment provider that answers more slowly is degraded.
+pub const PROVIDER_SLOW: Duration = Duration::from_secs(1);
+/// How long the payment provider's state is believed: it counts questions.
+pub const PROVIDER_BELIEVED: Duration = Duration::from_secs(60);
 /// Use of the room for ciphertexts from which eviction is near, in percent (readings O7).
 const CACHE_WARNING_PCT: f64 = 90.0;
 
@@ -36,6 +40,12 @@ async fn cache_store(docs: &Docs) -> Option<Probed> {
     Some(docs.cache_store_probe.ask(cache.probe()).await)
 }
 
+/// State of the payment provider, if one is configured (readings P19).
+async fn provider(docs: &Docs) -> Option<Probed> {
+    let provider = docs.provider.as_ref()?;
+    Some(docs.provider_probe.ask(provider.probe()).await)
+}
+
 /// The node's health in short, for load balancers.
 #[utoipa::path(
     get,
@@ -48,8 +58,8 @@ async fn cache_store(docs: &Docs) -> Option<Probed> {
     )
 )]
 pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
-    let (database, cache_store) = tokio::join!(database(&docs), cache_store(&docs));
-    let status = overall(&docs, &database, cache_store.as_ref(), &docs.compute.engine.devices());
+    let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
+    let status = overall(&docs, &database, [&cache_store, &provider], &docs.compute.engine.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -70,7 +80,7 @@ pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     )
 )]
 pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
-    let (database, cache_store) = tokio::join!(database(&docs), cache_store(&docs));
+    let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
     let usage = docs.compute.engine.usage();
     let devices = docs.compute.engine.devices();
     let computes = computing(&devices);
@@ -82,8 +92,9 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
         name @ "postgres" => (vec![dependency(name, database.clone())], None),
         name => (Vec::new(), Some(storage(name, &database))),
     };
-    let status = overall(&docs, &database, cache_store.as_ref(), &devices);
+    let status = overall(&docs, &database, [&cache_store, &provider], &devices);
     dependencies.extend(cache_store.map(|probed| dependency("redis", probed)));
+    dependencies.extend(provider.map(|probed| dependency("provider", probed)));
     let health = Health {
         status,
         version: VERSION.to_owned(),
@@ -114,20 +125,16 @@ fn storage(backend: &str, probed: &Probed) -> Storage {
     Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
 }
 
-fn overall(docs: &Docs, database: &Probed, cache_store: Option<&Probed>, devices: &[DeviceFacts]) -> HealthStatus {
-    worst(database.status, cache_store.map(|probed| probed.status), devices, docs.web.is_draining())
+fn overall(docs: &Docs, database: &Probed, others: [&Option<Probed>; 2], devices: &[DeviceFacts]) -> HealthStatus {
+    let others: Vec<HealthStatus> = others.into_iter().flatten().map(|probed| probed.status).collect();
+    worst(database.status, &others, devices, docs.web.is_draining())
 }
 
 /// A node's health (readings O2): that of the database, its only critical dependency, unless the node is stopping. It is at
-/// best degraded while the cache store is slow or away, or after a device was taken out of service.
-fn worst(
-    storage: HealthStatus,
-    cache_store: Option<HealthStatus>,
-    devices: &[DeviceFacts],
-    draining: bool,
-) -> HealthStatus {
+/// best degraded while the cache store or the payment provider is slow or away, or after a device was taken out of service.
+fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
-    let without = cache_store.is_some_and(|status| status != HealthStatus::Healthy);
+    let without = others.iter().any(|status| *status != HealthStatus::Healthy);
     match storage {
         _ if draining => HealthStatus::Unavailable,
         HealthStatus::Healthy if lost || without => HealthStatus::Degraded,
@@ -253,7 +260,7 @@ mod tests {
             (unavailable, &lost[..], false, unavailable),
             (healthy, &lost[..], true, unavailable),
         ] {
-            assert_eq!(worst(storage, None, devices, draining), expected);
+            assert_eq!(worst(storage, &[], devices, draining), expected);
         }
     }
 
@@ -267,7 +274,7 @@ mod tests {
             (healthy, unavailable, degraded),
             (unavailable, unavailable, unavailable),
         ] {
-            assert_eq!(worst(storage, Some(cache_store), &[], false), expected);
+            assert_eq!(worst(storage, &[cache_store], &[], false), expected);
         }
     }
 

@@ -378,6 +378,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn h9_a_receiver_that_sends_a_byte_a_second_has_five_seconds_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let trickle = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n" {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if stream.write_all(&[*byte]).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;
+        assert_eq!((sent.outcome, &sent.error[..]), (Outcome::Broken, "no answer within 5 seconds"));
+        trickle.abort();
+    }
+
+    #[tokio::test]
+    async fn h9_a_receiver_whose_answer_never_ends_is_read_for_a_moment() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let flood = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n").await;
+            // until the sender hangs up
+            while stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {}
+        });
+        let sent = sender("127.0.0.0/8").send(&letter(&url, "s"), NOW).await;
+        assert_eq!((sent.outcome, sent.status), (Outcome::Taken, Some(200)));
+        flood.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn h9_a_receiver_that_hangs_has_five_seconds() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());

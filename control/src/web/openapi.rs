@@ -389,7 +389,14 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "listWebhookDeliveries" => &[&[InvalidRequest, WebhookNotFound]],
         "sendTestEvent" => &[&[InvalidRequest], BODY],
         "replayDelivery" => &[&[WebhookNotFound, DeliveryNotFound]],
-        "getUsage" | "getBudget" => &[],
+        "getUsage" | "getBudget" | "getSubscription" | "listInvoices" => &[],
+        "subscribe" => &[&[InvalidRequest, InvalidPlan, NoPaymentMethod, Conflict, ProviderUnavailable], BODY],
+        "cancelSubscription" => &[&[Conflict, ProviderUnavailable]],
+        "openBillingPortal" => {
+            &[&[ReturnUrlNotAllowed, BillingPortalDisabled, InsufficientRole, Conflict, ProviderUnavailable], BODY]
+        }
+        "startCheckout" => &[&[InvalidRequest, InvalidPlan, InsufficientRole, Conflict, ProviderUnavailable], BODY],
+        "receiveProviderEvent" => &[&[InvalidRequest, InvalidSignature, PayloadTooLarge]],
         "setBudget" => &[&[InvalidParams], BODY],
         "revokeUserKey" => &[&[KeyNotFound]],
         unknown => panic!("the errors of {unknown} are not listed"),
@@ -506,8 +513,8 @@ mod tests {
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
-        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers, three of billing,
+        // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers, ten of billing,
         // ten of webhooks
-        assert_eq!(operations_seen, 72);
+        assert_eq!(operations_seen, 79);
     }
 }

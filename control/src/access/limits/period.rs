@@ -39,6 +39,11 @@ impl Period {
     }
 }
 
+/// The first moment of a month that is counted from year 0.
+pub fn month_start(month: i64) -> Timestamp {
+    Timestamp(first_moment_s(month) as i64 * 1_000_000)
+}
+
 /// When a month begins, in seconds since 1970.
 fn first_moment_s(month: i64) -> u64 {
     let of_year = Month::try_from((month % 12 + 1) as u8).expect("one of twelve");

@@ -27,6 +27,7 @@ fn caller(number: u128) -> Caller {
         environment: Environment::Test,
         role: Role::Developer,
         plan: Plan::Free,
+        is_suspended: false,
         credential: Credential::Key { key_id, lineage_id },
     }
 }

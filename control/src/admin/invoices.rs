@@ -1,0 +1,71 @@
+//! Invoices that the service made itself, and wishes for plans, for an operator (readings P14, P19).
+
+use anyhow::bail;
+use serde::Serialize;
+use store::InvoiceState;
+
+use super::Operator;
+use crate::billing::invoices::invoice_paid_event;
+use crate::caller::Plan;
+use crate::clock::Timestamp;
+
+/// A wish for a plan whose price is agreed on.
+#[derive(Debug, Serialize)]
+pub struct PlanRequestFacts {
+    /// The account.
+    pub account_id: String,
+    /// The plan.
+    pub plan: Plan,
+    /// Whom to write to.
+    pub email: String,
+    /// When.
+    pub requested_at: String,
+}
+
+impl Operator {
+    /// Wishes for plans, the oldest first.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn plan_requests(&self) -> anyhow::Result<Vec<PlanRequestFacts>> {
+        let requests = self.store.plan_requests().await?;
+        let facts = requests.into_iter().map(|request| PlanRequestFacts {
+            account_id: request.account_id,
+            plan: request.plan,
+            email: request.email,
+            requested_at: Timestamp(request.requested_at).rfc3339(),
+        });
+        Ok(facts.collect())
+    }
+
+    /// Says how an open invoice ended that the service made itself. Webhooks are told of a payment.
+    ///
+    /// # Errors
+    /// When there is no such invoice, the provider made it, or it has ended before.
+    pub async fn end_invoice(&self, invoice_id: &str, status: InvoiceState) -> anyhow::Result<()> {
+        let Some(mut invoice) = self.store.invoice(invoice_id).await? else {
+            bail!("there is no invoice {invoice_id}")
+        };
+        if invoice.is_provided {
+            bail!("the payment provider made the invoice {invoice_id}: end it there");
+        }
+        let now = self.clock.now();
+        invoice.status = status;
+        invoice.paid_at = if status == InvoiceState::Paid { now.0 } else { 0 };
+        let event = (status == InvoiceState::Paid).then(|| invoice_paid_event(&invoice, now)).transpose()?;
+        let ended = self
+            .store
+            .write(async |tx| {
+                let ended = tx.end_invoice(invoice_id, status, invoice.paid_at).await?;
+                if let Some(event) = event.as_ref().filter(|_| ended) {
+                    tx.emit(std::slice::from_ref(event)).await?;
+                }
+                Ok::<_, store::Error>(ended)
+            })
+            .await?;
+        if !ended {
+            bail!("the invoice {invoice_id} is not open");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Tells accounts of thresholds that they reached: events, and e-mails of the monthly cap (readings P21-P23, H19).
+
+use serde_json::json;
+use store::{Alert, AlertKind, Budget, Email, is_reached};
+
+use super::Billing;
+use super::units::NANO_USD_OF_UNIT;
+use crate::access::limits::{Period, month_start};
+use crate::clock::Timestamp;
+use crate::events::{EventType, event};
+use crate::ids;
+
+/// Alerts that are told at once.
+const AT_ONCE: i64 = 100;
+/// How long alerts are kept: no month is that long.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(100 * 24 * 3600);
+
+/// Tells what is not told yet: what tells of an alert is written with the note that it is told.
+pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
+    loop {
+        let untold = billing.store.untold_alerts(AT_ONCE).await?;
+        if untold.is_empty() {
+            return Ok(());
+        }
+        for alert in &untold {
+            let now = billing.clock.now();
+            let (kind, data, email) = match alert.kind {
+                AlertKind::Usage => (EventType::UsageAlert, usage_data(alert), None),
+                AlertKind::Operations => (EventType::LimitReached, limit_data(alert), None),
+                AlertKind::Budget => {
+                    let budget = billing.store.budget(&alert.account_id).await?;
+                    let data = budget_data(alert, budget.as_ref().is_some_and(|budget| budget.hard_cap));
+                    (EventType::BudgetAlert, data, budget_email(billing, alert, budget, now))
+                }
+            };
+            // an account that is gone is told nothing
+            let account = alert.account_id.parse().ok();
+            let event = account.map(|account| event(&account, kind, &data, Timestamp(alert.created_at)));
+            billing
+                .store
+                .write(async |tx| {
+                    if tx.tell_alert(alert).await? {
+                        if let Some(event) = &event {
+                            tx.emit(std::slice::from_ref(event)).await?;
+                        }
+                        if let Some(email) = &email {
+                            tx.write_email(email).await?;
+                        }
+                    }
+                    Ok::<_, store::Error>(())
+                })
+                .await?;
+        }
+    }
+}
+
+/// Forgets alerts and e-mails whose time is over.
+pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
+    let before = billing.clock.now().0 - KEPT.as_micros() as i64;
+    billing.store.forget_alerts(before).await?;
+    billing.store.forget_emails(before).await.map(drop)
+}
+
+/// Thresholds of a cap that what was spent has reached, as alerts that are new or known (readings P21).
+pub(super) fn budget_alerts(account_id: &str, cap: i64, spent: i64, now: Timestamp) -> Vec<Alert> {
+    let reached = store::BUDGET_THRESHOLDS.into_iter().filter(|threshold| is_reached(spent, cap, *threshold));
+    reached
+        .map(|threshold| Alert {
+            account_id: account_id.to_owned(),
+            period: Period::of(now).month,
+            kind: AlertKind::Budget,
+            threshold,
+            of_limit: cap,
+            used: spent,
+            created_at: now.0,
+        })
+        .collect()
+}
+
+fn usage_data(alert: &Alert) -> serde_json::Value {
+    let over = (alert.used - alert.of_limit).max(0);
+    json!({
+        "threshold_pct": alert.threshold,
+        "monthly_fcu_used": alert.used,
+        "monthly_fcu_limit": alert.of_limit,
+        "estimated_overage_usd": dollars(over.saturating_mul(NANO_USD_OF_UNIT)),
+    })
+}
+
+fn budget_data(alert: &Alert, blocks: bool) -> serde_json::Value {
+    json!({
+        "threshold_pct": alert.threshold,
+        "monthly_cap_usd": dollars(alert.of_limit),
+        "current_spend_usd": dollars(alert.used),
+        "hard_cap": blocks,
+    })
+}
+
+fn limit_data(alert: &Alert) -> serde_json::Value {
+    let day_s = 86_400_000_000;
+    json!({
+        "limit_type": "daily_requests",
+        "limit": alert.of_limit,
+        "used": alert.used,
+        "resets_at": Timestamp((alert.period + 1) * day_s).rfc3339(),
+    })
+}
+
+/// To whom the account's budget names.
+fn budget_email(billing: &Billing, alert: &Alert, budget: Option<Budget>, now: Timestamp) -> Option<Email> {
+    billing.mailer.as_ref()?;
+    let Budget { alert_email, hard_cap, allow_soft_overage, .. } =
+        budget.filter(|budget| !budget.alert_email.is_empty())?;
+    let blocks = hard_cap || !allow_soft_overage;
+    let then = match (alert.threshold, blocks) {
+        (100.., true) => "Operations that cost money are refused until the month ends or the cap is raised.",
+        (_, true) => "When all of it is spent, operations that cost money are refused.",
+        _ => "The cap does not block: operations go on and are charged.",
+    };
+    let body = format!(
+        "The account {} has spent {} USD in this month. That is {} % or more of its cap of {} USD.\n\n{then}\n\n\
+         The month ends on {} UTC. The cap is set with POST {}/api/v1/billing/budget.\n",
+        alert.account_id,
+        dollars(alert.used),
+        alert.threshold,
+        dollars(alert.of_limit),
+        &month_start(alert.period + 1).rfc3339()[..10],
+        billing.base_url,
+    );
+    Some(Email {
+        email_id: ids::email(now).as_str().to_owned(),
+        recipient: alert_email,
+        subject: format!("{} % of your monthly budget is spent", alert.threshold),
+        body,
+        attempts: 0,
+        created_at: now.0,
+    })
+}
+
+/// A JSON number of dollars.
+fn dollars(nano_usd: i64) -> serde_json::Value {
+    serde_json::to_value(api::NanoUsd(nano_usd)).unwrap_or_default()
+}

@@ -1,0 +1,221 @@
+//! Invoices: the list, the page of one that this service made, and what months cost (readings P9, P19, P25).
+
+use std::sync::Arc;
+
+use api::billing::{InvoiceStatus, Invoices};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{Html, IntoResponse, Response};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use store::{Invoice, InvoiceItem, InvoiceState, Subscription};
+
+use super::Billing;
+use super::plan_change::Fee;
+use super::provided::invoice_data;
+use crate::access::limits::{Period, month_start};
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::events::{EventType, event};
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::web::path::PathParts;
+
+/// Invoices of a list (readings P25).
+const LISTED_MAX: i64 = 100;
+/// Bytes of the code in the address of an invoice's page.
+const CODE_BYTES: usize = 16;
+
+/// A page runs nothing, loads nothing, and does not tell its address.
+const PAGE_HEADERS: [(HeaderName, HeaderValue); 3] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    ),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("private, no-store")),
+];
+
+/// The account's invoices, the newest first.
+#[utoipa::path(
+    get,
+    path = "/api/v1/billing/invoices",
+    operation_id = "listInvoices",
+    tag = "Billing",
+    responses((status = 200, description = "At most 100 invoices.", body = Invoices))
+)]
+pub async fn list(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Invoices>, ApiError> {
+    let invoices = billing.store.invoices(caller.account.as_str(), LISTED_MAX).await?;
+    Ok(Json(Invoices { invoices: invoices.into_iter().filter_map(told).collect() }))
+}
+
+fn told(invoice: Invoice) -> Option<api::billing::Invoice> {
+    let status = match invoice.status {
+        InvoiceState::Draft => return None,
+        InvoiceState::Open => InvoiceStatus::Open,
+        InvoiceState::Paid => InvoiceStatus::Paid,
+        InvoiceState::Void => InvoiceStatus::Void,
+        InvoiceState::Uncollectible => InvoiceStatus::Uncollectible,
+    };
+    Some(api::billing::Invoice {
+        invoice_id: invoice.invoice_id,
+        amount_usd_cents: invoice.amount_usd_cents,
+        status,
+        period: month_words(invoice.month),
+        paid_at: (invoice.paid_at > 0).then(|| Timestamp(invoice.paid_at).rfc3339()),
+        provider_invoice_url: invoice.url,
+    })
+}
+
+/// `2026-01`.
+pub(super) fn month_words(month: i64) -> String {
+    format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1)
+}
+
+/// Fees as lines of an invoice. Their ids come of the version of the subscription that they change: each is written once.
+pub(super) fn items_of(subscription: &Subscription, fees: &[Fee], now: Timestamp) -> Vec<InvoiceItem> {
+    let item = |(at, fee): (usize, &Fee)| InvoiceItem {
+        item_id: format!("{}:{}:{at}", subscription.account_id, subscription.version),
+        account_id: subscription.account_id.clone(),
+        month: fee.month,
+        description: fee.description.clone(),
+        amount_usd_cents: fee.cents,
+        invoice_id: String::new(),
+        created_at: now.0,
+    };
+    fees.iter().enumerate().map(item).filter(|item| item.amount_usd_cents != 0).collect()
+}
+
+impl Billing {
+    /// Makes the invoice of a month that is over: the lines that are on none yet, and what was used. Nothing to pay, or billed before: none.
+    pub(super) async fn bill_here(&self, account_id: &str, month: i64) -> Result<(), ApiError> {
+        let now = self.clock.now();
+        let mut items = self.store.open_items(account_id, month).await?;
+        let spent = self.store.used_in_month(account_id, month).await?.spend.cents();
+        if spent > 0 {
+            items.push(InvoiceItem {
+                item_id: InvoiceItem::usage_id(account_id, month),
+                account_id: account_id.to_owned(),
+                month,
+                description: format!("Use in {} beyond the plan, and gates", month_words(month)),
+                amount_usd_cents: spent,
+                invoice_id: String::new(),
+                created_at: now.0,
+            });
+        }
+        let total: i64 = items.iter().map(|item| item.amount_usd_cents).sum();
+        let invoice_id = ids::invoice(now).as_str().to_owned();
+        let invoice = Invoice {
+            url: self.invoice_page(&invoice_id),
+            invoice_id,
+            account_id: account_id.to_owned(),
+            month,
+            status: InvoiceState::Open,
+            amount_usd_cents: total,
+            period_start: month_start(month).0,
+            period_end: month_start(month + 1).0,
+            issued_at: now.0,
+            paid_at: 0,
+            failures: 0,
+            is_provided: false,
+        };
+        let account = account_id.parse().map_err(ApiError::internal)?;
+        let created = event(&account, EventType::InvoiceCreated, &invoice_data(&invoice), now);
+        let on_it: Vec<&str> = items.iter().map(|item| item.item_id.as_str()).collect();
+        self.store
+            .write(async |tx| {
+                if !tx.close_month(account_id, month, now.0).await? {
+                    return Ok::<_, store::Error>(());
+                }
+                for item in &items {
+                    tx.add_invoice_item(item).await?;
+                }
+                if total <= 0 {
+                    // a credit stays open for the next invoice
+                    return Ok(());
+                }
+                tx.put_items_on(&invoice.invoice_id, &on_it).await?;
+                tx.put_invoice(&invoice).await?;
+                tx.emit(std::slice::from_ref(&created)).await
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// The address of an invoice's page: its code cannot be guessed.
+    fn invoice_page(&self, invoice_id: &str) -> String {
+        format!("{}/invoices/{invoice_id}/{}", self.base_url, hex::encode(&self.page_mac(invoice_id)[..CODE_BYTES]))
+    }
+
+    fn page_mac(&self, invoice_id: &str) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.pages).expect("HMAC takes any key length");
+        mac.update(invoice_id.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+}
+
+/// The page of an invoice that this service made, for whom has its address.
+pub async fn page(State(billing): State<Arc<Billing>>, path: PathParts) -> Result<Response, ApiError> {
+    let unknown = || ApiError::new(api::Code::NotFound, "there is no such invoice");
+    let invoice_id = path.get("invoice_id");
+    let code = hex::decode(path.get("code")).map_err(|_| unknown())?;
+    let is_right = subtle::ConstantTimeEq::ct_eq(code.as_slice(), &billing.page_mac(invoice_id)[..CODE_BYTES]);
+    if !bool::from(is_right) {
+        return Err(unknown());
+    }
+    let invoice = billing.store.invoice(invoice_id).await?.ok_or_else(unknown)?;
+    let items = billing.store.items_of_invoice(invoice_id).await?;
+    Ok((PAGE_HEADERS, Html(invoice_html(&invoice, &items))).into_response())
+}
+
+fn invoice_html(invoice: &Invoice, items: &[InvoiceItem]) -> String {
+    let dollars = |cents: i64| {
+        let sign = if cents < 0 { "\u{2212}" } else { "" };
+        format!("{sign}{}.{:02} USD", cents.abs() / 100, cents.abs() % 100)
+    };
+    let day = |moment: i64| Timestamp(moment).rfc3339()[..10].to_owned();
+    // all of it was made here, of words and numbers
+    let lines: String = items
+        .iter()
+        .map(|item| format!("<tr><td>{}</td><td>{}</td></tr>", item.description, dollars(item.amount_usd_cents)))
+        .collect();
+    let state = match (invoice.status, invoice.paid_at) {
+        (InvoiceState::Paid, paid_at) if paid_at > 0 => format!("paid on {}", day(paid_at)),
+        (state, _) => state.as_str().to_owned(),
+    };
+    format!(
+        include_str!("invoice.html"),
+        id = invoice.invoice_id,
+        account = invoice.account_id,
+        period = month_words(invoice.month),
+        issued = day(invoice.issued_at),
+        state = state,
+        lines = lines,
+        total = dollars(invoice.amount_usd_cents),
+    )
+}
+
+/// The event of a payment.
+///
+/// # Errors
+/// When the account's id is none.
+pub fn invoice_paid_event(invoice: &Invoice, now: Timestamp) -> anyhow::Result<store::NewEvent> {
+    let account = invoice.account_id.parse().map_err(|_| anyhow::anyhow!("{} is no account", invoice.account_id))?;
+    Ok(event(&account, EventType::InvoicePaid, &invoice_data(invoice), now))
+}
+
+/// The month before the one of this moment.
+pub(super) fn month_before(now: Timestamp) -> i64 {
+    Period::of(now).month - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p25_a_month_is_written_as_year_and_month() {
+        assert_eq!([2026 * 12, 2026 * 12 + 11].map(month_words), ["2026-01", "2026-12"]);
+    }
+}

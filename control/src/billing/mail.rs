@@ -1,0 +1,139 @@
+//! E-mails by SMTP (specification, Budget: alerts). They are written with what they tell of, and sent from their rows: a mail may be sent twice
+//! after a crash, with the same id.
+
+use std::time::Duration;
+
+use lettre::message::{Mailbox, header::ContentType};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use zeroize::Zeroizing;
+
+use super::Billing;
+use store::Email;
+
+/// Longest time for a mail.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// E-mails that are sent at once.
+const AT_ONCE: i64 = 20;
+/// Waits before further tries. After the last one a mail is given up.
+const WAITS: [Duration; 5] = [
+    Duration::from_secs(30),
+    Duration::from_secs(300),
+    Duration::from_secs(1800),
+    Duration::from_secs(4 * 3600),
+    Duration::from_secs(24 * 3600),
+];
+/// Characters of an error that are kept.
+const ERROR_CHARACTERS_MAX: usize = 200;
+
+/// Settings of e-mail.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MailConfig {
+    /// smtps://USER:PASSWORD@HOST (TLS), smtp://USER:PASSWORD@HOST?tls=required (STARTTLS) or smtp://HOST. When unset, no e-mails
+    /// are sent. Give a password in the variable or in the settings file.
+    #[arg(env = "ANGO_SMTP_URL", hide_env_values = true, value_parser = SmtpUrl::read)]
+    pub smtp_url: Option<SmtpUrl>,
+    /// The sender of e-mails: an address, or a name and an address in angle brackets.
+    #[arg(env = "ANGO_SMTP_FROM", default_value = "ango@localhost", value_parser = sender)]
+    pub smtp_from: Mailbox,
+}
+
+/// Where e-mails are handed in. It hides itself from logs: it may hold a password.
+#[derive(Clone)]
+pub struct SmtpUrl(Zeroizing<String>);
+
+impl SmtpUrl {
+    /// Of a program of its own.
+    ///
+    /// # Panics
+    /// When it is no URL of SMTP.
+    pub fn of(text: &str) -> SmtpUrl {
+        SmtpUrl::read(text).expect("a URL of SMTP")
+    }
+
+    fn read(text: &str) -> Result<SmtpUrl, &'static str> {
+        let is_known = text.starts_with("smtp://") || text.starts_with("smtps://");
+        match AsyncSmtpTransport::<Tokio1Executor>::from_url(text) {
+            Ok(_) if is_known => Ok(SmtpUrl(Zeroizing::new(text.to_owned()))),
+            // the text may hold a password: the library's words about it are not repeated
+            _ => Err("must be an smtp: or smtps: URL"),
+        }
+    }
+}
+
+impl std::fmt::Debug for SmtpUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SmtpUrl(..)")
+    }
+}
+
+fn sender(text: &str) -> Result<Mailbox, &'static str> {
+    text.parse().map_err(|_| "must be an e-mail address, or a name and an address in <>")
+}
+
+/// Hands e-mails in.
+pub struct Mailer {
+    transport: AsyncSmtpTransport<Tokio1Executor>,
+    from: Mailbox,
+}
+
+impl Mailer {
+    /// Under these settings; `None`: no e-mails are sent.
+    ///
+    /// # Errors
+    /// When the URL cannot be used.
+    pub fn new(config: &MailConfig) -> anyhow::Result<Option<Mailer>> {
+        let Some(url) = &config.smtp_url else { return Ok(None) };
+        crate::tls::choose_cryptography();
+        let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(&url.0)?.timeout(Some(SEND_TIMEOUT)).build();
+        Ok(Some(Mailer { transport, from: config.smtp_from.clone() }))
+    }
+
+    async fn send(&self, email: &Email) -> Result<(), Unsent> {
+        let forever = |error: &dyn std::fmt::Display| Unsent { why: error.to_string(), forever: true };
+        let to: Mailbox = email.recipient.parse().map_err(|error: lettre::address::AddressError| forever(&error))?;
+        let host = self.from.email.domain();
+        let message = Message::builder()
+            .from(self.from.clone())
+            .to(to)
+            .subject(&email.subject)
+            .message_id(Some(format!("<{}@{host}>", email.email_id)))
+            .header(ContentType::TEXT_PLAIN)
+            .body(email.body.clone())
+            .map_err(|error| forever(&error))?;
+        let sent = self.transport.send(message).await;
+        sent.map(drop).map_err(|error| Unsent { why: error.to_string(), forever: error.is_permanent() })
+    }
+}
+
+/// Why a mail was not sent, and whether another try is of no use.
+struct Unsent {
+    why: String,
+    forever: bool,
+}
+
+/// Sends the e-mails that are due.
+pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
+    let Some(mailer) = &billing.mailer else { return Ok(()) };
+    for email in billing.store.due_emails(billing.clock.now().0, AT_ONCE).await? {
+        match mailer.send(&email).await {
+            Ok(()) => {
+                billing.telemetry.email("sent");
+                billing.store.note_email(&email.email_id, true, 0, "").await?;
+            }
+            Err(Unsent { why, forever }) => {
+                let wait = WAITS.get(email.attempts.clamp(0, 100) as usize).filter(|_| !forever);
+                let due_at = wait.map_or(0, |wait| billing.clock.now().plus(*wait).0);
+                billing.telemetry.email(if due_at > 0 { "put_off" } else { "given_up" });
+                let why: String = why.chars().take(ERROR_CHARACTERS_MAX).collect();
+                tracing::warn!(
+                    email_id = email.email_id,
+                    cause = why,
+                    given_up = due_at == 0,
+                    "an e-mail was not sent"
+                );
+                billing.store.note_email(&email.email_id, false, due_at, &why).await?;
+            }
+        }
+    }
+    Ok(())
+}

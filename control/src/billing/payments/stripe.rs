@@ -1,0 +1,406 @@
+//! Stripe's HTTP API (readings W7, W8), as far as it is needed. Prices are found by their lookup keys, `ango_pro_monthly` and so on.
+
+mod objects;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use api::billing::BillingCycle;
+use parking_lot::Mutex;
+use reqwest::{Client, Method, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    Asked, FinishedCheckout, NewCheckout, NewSubscription, PaymentError, PaymentProvider, PaymentSecret,
+    ProvidedInvoice, ProvidedSubscription, StartedCheckout, UsageBill,
+};
+use crate::caller::Plan;
+use crate::ids;
+use objects::{Checkout, Customer, Invoice, List, PaymentMethod, Portal, Price, Schedule, Subscription, lookup_key};
+
+/// The version of the API that this client was written against. It goes with the shape of requests and answers, so it is no setting.
+const API_VERSION: &str = "2025-09-30.clover";
+/// Longest time for an answer, and for a connection.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Waits before the second and the third try; up to as much again is added.
+const WAITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_millis(1000)];
+/// Bytes of an answer at most.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// A client of Stripe.
+pub struct Stripe {
+    http: Client,
+    base: Url,
+    secret_key: PaymentSecret,
+    /// Ids of prices by lookup key.
+    prices: Mutex<HashMap<String, String>>,
+}
+
+/// The members of a request, in form encoding.
+type Form<'a> = Vec<(&'a str, String)>;
+
+/// How a request ended that is not worth repeating, or is.
+enum Failed {
+    Final(PaymentError),
+    Again(String),
+}
+
+impl Stripe {
+    pub fn new(base: Url, secret_key: PaymentSecret) -> anyhow::Result<Stripe> {
+        crate::tls::choose_cryptography();
+        let http = Client::builder()
+            .timeout(ANSWER_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("Ango/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(Stripe { http, base, secret_key, prices: Mutex::default() })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str, query: Form<'_>) -> Result<T, PaymentError> {
+        self.ask(Method::GET, path, query, None).await
+    }
+
+    /// Every request that changes something has an idempotency key: it may be repeated (readings W8).
+    async fn post<T: DeserializeOwned>(&self, path: &str, form: Form<'_>, key: &str) -> Result<T, PaymentError> {
+        self.ask(Method::POST, path, form, Some(key)).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        form: Form<'_>,
+        key: Option<&str>,
+    ) -> Result<T, PaymentError> {
+        let mut tries = 0;
+        loop {
+            let why = match self.try_once(&method, path, &form, key).await {
+                Ok(value) => {
+                    return serde_json::from_value(value).map_err(|error| {
+                        PaymentError::Unavailable(format!("{method} {path}: an answer that cannot be read: {error}"))
+                    });
+                }
+                Err(Failed::Final(error)) => return Err(error),
+                Err(Failed::Again(why)) => why,
+            };
+            let Some(wait) = WAITS.get(tries) else {
+                return Err(PaymentError::Unavailable(format!("{method} {path}: {why}, {} times", tries + 1)));
+            };
+            tries += 1;
+            tokio::time::sleep(jittered(*wait)).await;
+        }
+    }
+
+    async fn try_once(
+        &self,
+        method: &Method,
+        path: &str,
+        form: &[(&str, String)],
+        key: Option<&str>,
+    ) -> Result<Value, Failed> {
+        let mut url = self.base.join(path).map_err(|error| Failed::Final(unavailable(error)))?;
+        let encoded = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let mut request = match *method {
+            Method::GET => {
+                url.set_query((!encoded.is_empty()).then_some(&encoded));
+                self.http.get(url)
+            }
+            _ => self
+                .http
+                .request(method.clone(), url)
+                .header("Content-Type", "application/x-www-form-urlencoded")
+                .body(encoded),
+        };
+        request = request.bearer_auth(self.secret_key.0.as_str()).header("Stripe-Version", API_VERSION);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        let mut answer = request.send().await.map_err(|error| Failed::Again(error.without_url().to_string()))?;
+        let (status, mut body) = (answer.status(), Vec::new());
+        while let Some(part) = answer.chunk().await.map_err(|error| Failed::Again(error.without_url().to_string()))? {
+            if body.len() + part.len() > ANSWER_BYTES_MAX {
+                return Err(Failed::Final(unavailable("an answer that is too long")));
+            }
+            body.extend_from_slice(&part);
+        }
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if status.is_success() {
+            return if value.is_object() {
+                Ok(value)
+            } else {
+                Err(Failed::Again("an answer that is no object".into()))
+            };
+        }
+        let said = |member: &str| value["error"][member].as_str().unwrap_or_default().to_owned();
+        match status {
+            StatusCode::PAYMENT_REQUIRED => {
+                let why = [said("decline_code"), said("code"), said("type")].into_iter().find(|word| !word.is_empty());
+                Err(Failed::Final(PaymentError::Declined(why.unwrap_or_default())))
+            }
+            // 409: another request with this key is under way
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Err(Failed::Again(format!("it answered {status}"))),
+            status if status.is_server_error() => Err(Failed::Again(format!("it answered {status}"))),
+            _ => {
+                let (kind, parameter) = (said("type"), said("param"));
+                Err(Failed::Final(unavailable(format!(
+                    "{path}: it answered {status}: {kind} {} {parameter}",
+                    said("code")
+                ))))
+            }
+        }
+    }
+
+    /// The id of a price, which does not change.
+    async fn price(&self, plan: Plan, cycle: BillingCycle) -> Result<String, PaymentError> {
+        let key = lookup_key(plan, cycle);
+        if let Some(price) = self.prices.lock().get(&key) {
+            return Ok(price.clone());
+        }
+        let query = vec![("lookup_keys[]", key.clone()), ("active", "true".to_owned())];
+        let found: List<Price> = self.get("v1/prices", query).await?;
+        let price = found.data.into_iter().next();
+        let price = price.ok_or_else(|| unavailable(format!("there is no price with the lookup key {key}")))?;
+        self.prices.lock().insert(key, price.id.clone());
+        Ok(price.id)
+    }
+
+    async fn read_subscription(&self, subscription_id: &str) -> Result<Subscription, PaymentError> {
+        self.get(&path(&["subscriptions", subscription_id]), vec![]).await
+    }
+}
+
+impl PaymentProvider for Stripe {
+    fn probe(&self) -> Asked<'_, ()> {
+        Box::pin(async move { self.get::<Value>("v1/balance", vec![]).await.map(drop) })
+    }
+
+    fn customer<'a>(&'a self, account_id: &'a str) -> Asked<'a, String> {
+        Box::pin(async move {
+            // nothing that may change is in this request: it may be repeated with another address
+            let form = vec![("metadata[account_id]", account_id.to_owned())];
+            let customer: Customer = self.post("v1/customers", form, &format!("customer:{account_id}")).await?;
+            Ok(customer.id)
+        })
+    }
+
+    fn set_email<'a>(&'a self, customer_id: &'a str, email: &'a str) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let form = vec![("email", email.to_owned())];
+            // no key of its own: the last one counts
+            self.post::<Value>(&path(&["customers", customer_id]), form, &fresh_key()).await.map(drop)
+        })
+    }
+
+    fn payment_method<'a>(&'a self, customer_id: &'a str) -> Asked<'a, Option<String>> {
+        Box::pin(async move {
+            let customer: Customer = self.get(&path(&["customers", customer_id]), vec![]).await?;
+            if let Some(chosen) = customer.invoice_settings.default_payment_method {
+                return Ok(Some(chosen));
+            }
+            let query = vec![("limit", "1".to_owned())];
+            let methods: List<PaymentMethod> =
+                self.get(&path(&["customers", customer_id, "payment_methods"]), query).await?;
+            Ok(methods.data.into_iter().next().map(|method| method.id))
+        })
+    }
+
+    fn set_payment_method<'a>(&'a self, customer_id: &'a str, payment_method: &'a str) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let form = vec![("invoice_settings[default_payment_method]", payment_method.to_owned())];
+            self.post::<Value>(&path(&["customers", customer_id]), form, &fresh_key()).await.map(drop)
+        })
+    }
+
+    fn start_checkout<'a>(&'a self, checkout: &'a NewCheckout<'a>) -> Asked<'a, StartedCheckout> {
+        Box::pin(async move {
+            let mut form = vec![
+                ("customer", checkout.customer_id.to_owned()),
+                ("client_reference_id", checkout.account_id.to_owned()),
+                ("metadata[account_id]", checkout.account_id.to_owned()),
+            ];
+            if checkout.embedded {
+                form.push(("ui_mode", "embedded".to_owned()));
+                form.push(("return_url", checkout.return_url.to_owned()));
+            } else {
+                form.push(("success_url", checkout.return_url.to_owned()));
+            }
+            match checkout.plan {
+                None => {
+                    form.push(("mode", "setup".to_owned()));
+                    form.push(("currency", "usd".to_owned()));
+                }
+                Some((plan, cycle, period_end)) => {
+                    form.push(("mode", "subscription".to_owned()));
+                    form.push(("line_items[0][price]", self.price(plan, cycle).await?));
+                    form.push(("line_items[0][quantity]", "1".to_owned()));
+                    form.push(("subscription_data[billing_cycle_anchor]", period_end.seconds().to_string()));
+                    form.push(("subscription_data[proration_behavior]", "create_prorations".to_owned()));
+                    form.push(("subscription_data[metadata][account_id]", checkout.account_id.to_owned()));
+                }
+            }
+            let made: Checkout = self.post("v1/checkout/sessions", form, checkout.key).await?;
+            Ok(StartedCheckout {
+                session_id: made.id,
+                url: made.url.unwrap_or_default(),
+                client_secret: made.client_secret.unwrap_or_default(),
+            })
+        })
+    }
+
+    fn checkout<'a>(&'a self, session_id: &'a str) -> Asked<'a, FinishedCheckout> {
+        Box::pin(async move {
+            let query = vec![("expand[]", "setup_intent".to_owned())];
+            let found: Checkout = self.get(&path(&["checkout", "sessions", session_id]), query).await?;
+            found.finished()
+        })
+    }
+
+    fn portal<'a>(&'a self, customer_id: &'a str, return_url: &'a str) -> Asked<'a, String> {
+        Box::pin(async move {
+            let form = vec![("customer", customer_id.to_owned()), ("return_url", return_url.to_owned())];
+            // a new page for each visit (readings W9)
+            let made: Portal = self.post("v1/billing_portal/sessions", form, &fresh_key()).await?;
+            Ok(made.url)
+        })
+    }
+
+    fn subscribe<'a>(&'a self, new: &'a NewSubscription<'a>) -> Asked<'a, ProvidedSubscription> {
+        Box::pin(async move {
+            let form = vec![
+                ("customer", new.customer_id.to_owned()),
+                ("items[0][price]", self.price(new.plan, new.cycle).await?),
+                ("billing_cycle_anchor", new.period_end.seconds().to_string()),
+                ("proration_behavior", "create_prorations".to_owned()),
+                ("payment_behavior", "error_if_incomplete".to_owned()),
+                ("default_payment_method", new.payment_method.to_owned()),
+                ("metadata[account_id]", new.account_id.to_owned()),
+            ];
+            self.post::<Subscription>("v1/subscriptions", form, new.key).await?.provided()
+        })
+    }
+
+    fn upgrade<'a>(&'a self, subscription_id: &'a str, plan: Plan, key: &'a str) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let found = self.read_subscription(subscription_id).await?;
+            let (item, cycle) = (found.item()?, found.cycle()?);
+            let form = vec![
+                ("items[0][id]", item.id.clone()),
+                ("items[0][price]", self.price(plan, cycle).await?),
+                ("proration_behavior", "always_invoice".to_owned()),
+                ("payment_behavior", "error_if_incomplete".to_owned()),
+            ];
+            self.post::<Value>(&path(&["subscriptions", subscription_id]), form, key).await.map(drop)
+        })
+    }
+
+    fn schedule<'a>(
+        &'a self,
+        subscription_id: &'a str,
+        plan: Plan,
+        cycle: BillingCycle,
+        key: &'a str,
+    ) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let found = self.read_subscription(subscription_id).await?;
+            let item = found.item()?;
+            let interval = if cycle == BillingCycle::Annual { "year" } else { "month" };
+            let schedule = match &found.schedule {
+                // made before, by a request that came to no end
+                Some(schedule) => schedule.clone(),
+                None => {
+                    let form = vec![("from_subscription", subscription_id.to_owned())];
+                    self.post::<Schedule>("v1/subscription_schedules", form, &format!("{key}:make")).await?.id
+                }
+            };
+            let form = vec![
+                ("end_behavior", "release".to_owned()),
+                ("phases[0][items][0][price]", item.price.id.clone()),
+                ("phases[0][start_date]", item.current_period_start.to_string()),
+                ("phases[0][end_date]", item.current_period_end.to_string()),
+                ("phases[1][items][0][price]", self.price(plan, cycle).await?),
+                ("phases[1][duration][interval]", interval.to_owned()),
+                ("phases[1][duration][interval_count]", "1".to_owned()),
+                ("phases[1][proration_behavior]", "none".to_owned()),
+                ("phases[1][billing_cycle_anchor]", "phase_start".to_owned()),
+            ];
+            self.post::<Value>(&path(&["subscription_schedules", &schedule]), form, key).await.map(drop)
+        })
+    }
+
+    fn unschedule<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let Some(schedule) = self.read_subscription(subscription_id).await?.schedule else { return Ok(()) };
+            self.post::<Value>(&path(&["subscription_schedules", &schedule, "release"]), vec![], key).await.map(drop)
+        })
+    }
+
+    fn set_ending<'a>(&'a self, subscription_id: &'a str, ends: bool, key: &'a str) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let form = vec![("cancel_at_period_end", ends.to_string())];
+            self.post::<Value>(&path(&["subscriptions", subscription_id]), form, key).await.map(drop)
+        })
+    }
+
+    fn end_now<'a>(&'a self, subscription_id: &'a str, key: &'a str) -> Asked<'a, ()> {
+        Box::pin(async move {
+            let form = vec![("invoice_now", "true".to_owned()), ("prorate", "true".to_owned())];
+            self.ask::<Value>(Method::DELETE, &path(&["subscriptions", subscription_id]), form, Some(key))
+                .await
+                .map(drop)
+        })
+    }
+
+    fn subscription<'a>(&'a self, subscription_id: &'a str) -> Asked<'a, ProvidedSubscription> {
+        Box::pin(async move { self.read_subscription(subscription_id).await?.provided() })
+    }
+
+    fn invoice<'a>(&'a self, invoice_id: &'a str) -> Asked<'a, ProvidedInvoice> {
+        Box::pin(async move { self.get::<Invoice>(&path(&["invoices", invoice_id]), vec![]).await?.provided() })
+    }
+
+    fn bill_usage<'a>(&'a self, bill: &'a UsageBill<'a>) -> Asked<'a, ProvidedInvoice> {
+        Box::pin(async move {
+            let form = vec![
+                ("customer", bill.customer_id.to_owned()),
+                ("auto_advance", "true".to_owned()),
+                ("collection_method", "charge_automatically".to_owned()),
+                // nothing but the line below
+                ("pending_invoice_items_behavior", "exclude".to_owned()),
+                ("metadata[account_id]", bill.account_id.to_owned()),
+                ("metadata[month]", bill.month.to_string()),
+            ];
+            let made: Invoice = self.post("v1/invoices", form, &format!("{}:invoice", bill.key)).await?;
+            let form = vec![
+                ("customer", bill.customer_id.to_owned()),
+                ("invoice", made.id.clone()),
+                ("currency", "usd".to_owned()),
+                ("amount", bill.cents.to_string()),
+                ("description", bill.description.to_owned()),
+            ];
+            self.post::<Value>("v1/invoiceitems", form, &format!("{}:line", bill.key)).await?;
+            self.invoice(&made.id).await
+        })
+    }
+}
+
+/// A path of these parts, each encoded: ids come from outside.
+fn path(parts: &[&str]) -> String {
+    let encoded = parts.iter().map(|part| url::form_urlencoded::byte_serialize(part.as_bytes()).collect::<String>());
+    format!("v1/{}", encoded.collect::<Vec<_>>().join("/"))
+}
+
+/// A key for what may happen twice.
+fn fresh_key() -> String {
+    ids::random_hex::<16>("once:").to_string()
+}
+
+fn jittered(wait: Duration) -> Duration {
+    wait + wait.mul_f64(f64::from(u16::from_be_bytes(ids::random())) / f64::from(u16::MAX))
+}
+
+fn unavailable(why: impl std::fmt::Display) -> PaymentError {
+    PaymentError::Unavailable(why.to_string())
+}

@@ -1,0 +1,300 @@
+//! Stripe's objects, as far as they are read. Members and words that are not known are passed over (readings W7).
+
+use std::collections::HashMap;
+
+use api::billing::BillingCycle;
+use serde::Deserialize;
+use serde_json::Value;
+use store::InvoiceState;
+
+use super::super::{FinishedCheckout, PaymentError, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
+use super::unavailable;
+use crate::billing::plans::SUBSCRIBED;
+use crate::caller::Plan;
+use crate::clock::Timestamp;
+
+/// How prices of this service are found.
+pub fn lookup_key(plan: Plan, cycle: BillingCycle) -> String {
+    format!("ango_{}_{}", plan.as_str(), cycle.as_str())
+}
+
+#[derive(Deserialize)]
+pub struct List<T> {
+    pub data: Vec<T>,
+}
+
+#[derive(Deserialize)]
+pub struct Price {
+    pub id: String,
+    #[serde(default)]
+    lookup_key: Option<String>,
+}
+
+impl Price {
+    /// What it is the price of.
+    fn plan(&self) -> Option<(Plan, BillingCycle)> {
+        let key = self.lookup_key.as_deref()?;
+        let all = SUBSCRIBED.into_iter().flat_map(|plan| BillingCycle::ALL.map(|cycle| (plan, cycle)));
+        all.into_iter().find(|(plan, cycle)| lookup_key(*plan, *cycle) == key)
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Customer {
+    pub id: String,
+    #[serde(default)]
+    pub invoice_settings: InvoiceSettings,
+}
+
+#[derive(Default, Deserialize)]
+pub struct InvoiceSettings {
+    #[serde(default)]
+    pub default_payment_method: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub struct PaymentMethod {
+    pub id: String,
+}
+
+#[derive(Deserialize)]
+pub struct Portal {
+    pub url: String,
+}
+
+#[derive(Deserialize)]
+pub struct Schedule {
+    pub id: String,
+}
+
+#[derive(Deserialize)]
+pub struct Checkout {
+    pub id: String,
+    #[serde(default)]
+    pub url: Option<String>,
+    #[serde(default)]
+    pub client_secret: Option<String>,
+    #[serde(default)]
+    customer: Option<String>,
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    subscription: Option<String>,
+    /// An id, or the object where it was asked for.
+    #[serde(default)]
+    setup_intent: Value,
+    #[serde(default)]
+    metadata: Option<HashMap<String, String>>,
+}
+
+impl Checkout {
+    pub fn finished(self) -> Result<FinishedCheckout, PaymentError> {
+        Ok(FinishedCheckout {
+            customer_id: self.customer.ok_or_else(|| unavailable("a checkout without a customer"))?,
+            account_id: named(&self.metadata, "account_id"),
+            subscription_id: self.subscription,
+            payment_method: self.setup_intent["payment_method"].as_str().map(str::to_owned),
+            is_complete: self.status.as_deref() == Some("complete"),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Subscription {
+    id: String,
+    customer: String,
+    status: String,
+    #[serde(default)]
+    cancel_at_period_end: bool,
+    #[serde(default)]
+    pub schedule: Option<String>,
+    items: List<Item>,
+    #[serde(default)]
+    metadata: Option<HashMap<String, String>>,
+}
+
+/// Since 2025 the period is the item's (readings W7).
+#[derive(Deserialize)]
+pub struct Item {
+    pub id: String,
+    pub price: Price,
+    pub current_period_start: i64,
+    pub current_period_end: i64,
+}
+
+impl Subscription {
+    pub fn item(&self) -> Result<&Item, PaymentError> {
+        self.items.data.first().ok_or_else(|| unavailable(format!("the subscription {} has no item", self.id)))
+    }
+
+    pub fn cycle(&self) -> Result<BillingCycle, PaymentError> {
+        let plan = self.item()?.price.plan();
+        plan.map(|(_, cycle)| cycle).ok_or_else(|| unavailable(format!("{} has a price of another kind", self.id)))
+    }
+
+    pub fn provided(&self) -> Result<ProvidedSubscription, PaymentError> {
+        let item = self.item()?;
+        Ok(ProvidedSubscription {
+            subscription_id: self.id.clone(),
+            customer_id: self.customer.clone(),
+            account_id: named(&self.metadata, "account_id"),
+            status: match self.status.as_str() {
+                "active" => ProvidedStatus::Active,
+                "trialing" => ProvidedStatus::Trialing,
+                "past_due" => ProvidedStatus::PastDue,
+                "unpaid" => ProvidedStatus::Unpaid,
+                "incomplete" => ProvidedStatus::Incomplete,
+                "canceled" | "incomplete_expired" => ProvidedStatus::Ended,
+                _ => ProvidedStatus::Other,
+            },
+            plan: item.price.plan(),
+            ends: self.cancel_at_period_end,
+            period_start: moment(item.current_period_start),
+            period_end: moment(item.current_period_end),
+            has_schedule: self.schedule.is_some(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Invoice {
+    pub id: String,
+    #[serde(default)]
+    customer: Option<String>,
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    currency: Option<String>,
+    total: i64,
+    period_start: i64,
+    period_end: i64,
+    created: i64,
+    #[serde(default)]
+    hosted_invoice_url: Option<String>,
+    #[serde(default)]
+    attempt_count: i64,
+    #[serde(default)]
+    next_payment_attempt: Option<i64>,
+    #[serde(default)]
+    status_transitions: StatusTransitions,
+    #[serde(default)]
+    metadata: Option<HashMap<String, String>>,
+    #[serde(default)]
+    lines: Option<List<Line>>,
+    #[serde(default)]
+    parent: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct StatusTransitions {
+    #[serde(default)]
+    paid_at: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    period: LinePeriod,
+}
+
+#[derive(Deserialize)]
+struct LinePeriod {
+    start: i64,
+    end: i64,
+}
+
+impl Invoice {
+    pub fn provided(&self) -> Result<ProvidedInvoice, PaymentError> {
+        if self.currency.as_deref().is_some_and(|currency| currency != "usd") {
+            return Err(unavailable(format!("the invoice {} is not in US dollars", self.id)));
+        }
+        let status = match self.status.as_deref() {
+            None | Some("draft") => InvoiceState::Draft,
+            Some("open") => InvoiceState::Open,
+            Some("paid") => InvoiceState::Paid,
+            Some("void") => InvoiceState::Void,
+            Some("uncollectible") => InvoiceState::Uncollectible,
+            Some(other) => return Err(unavailable(format!("the invoice {} is {other}", self.id))),
+        };
+        // what a line is for says more than the invoice, whose period is that before the line's; a credit comes before its charge
+        let lines = self.lines.as_ref().map(|lines| lines.data.as_slice()).unwrap_or_default();
+        let last = lines.iter().max_by_key(|line| line.period.end);
+        let (start, end) =
+            last.map_or((self.period_start, self.period_end), |line| (line.period.start, line.period.end));
+        let subscription = self.parent.as_ref().map(|parent| &parent["subscription_details"]["subscription"]);
+        Ok(ProvidedInvoice {
+            invoice_id: self.id.clone(),
+            customer_id: self.customer.clone().unwrap_or_default(),
+            subscription_id: subscription.and_then(Value::as_str).map(str::to_owned),
+            month: named(&self.metadata, "month").and_then(|month| month.parse().ok()),
+            status,
+            amount_usd_cents: self.total,
+            period_start: moment(start),
+            period_end: moment(end),
+            issued_at: moment(self.created),
+            paid_at: self.status_transitions.paid_at.map(moment),
+            url: self.hosted_invoice_url.clone().unwrap_or_default(),
+            attempts: self.attempt_count,
+            next_attempt_at: self.next_payment_attempt.map(moment),
+        })
+    }
+}
+
+/// What this service noted with an object.
+fn named(metadata: &Option<HashMap<String, String>>, name: &str) -> Option<String> {
+    metadata.as_ref()?.get(name).cloned()
+}
+
+fn moment(seconds: i64) -> Timestamp {
+    Timestamp(seconds.saturating_mul(1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn w7_unknown_members_and_words_are_passed_over() {
+        let subscription: Subscription = serde_json::from_value(json!({
+            "id": "sub_1", "customer": "cus_1", "status": "hibernating", "new": {"a": [1]},
+            "items": {"data": [{"id": "si_1", "price": {"id": "price_1", "lookup_key": "other"},
+                "current_period_start": 1, "current_period_end": i64::MAX}]},
+        }))
+        .unwrap();
+        let provided = subscription.provided().unwrap();
+        assert_eq!((provided.status, provided.plan), (ProvidedStatus::Other, None));
+        assert!(subscription.cycle().is_err());
+        let none: Subscription =
+            serde_json::from_value(json!({"id": "sub_1", "customer": "c", "status": "active", "items": {"data": []}}))
+                .unwrap();
+        assert!(none.provided().is_err());
+    }
+
+    #[test]
+    fn prices_are_named_by_plan_and_cycle() {
+        for (key, plan) in [
+            ("ango_starter_monthly", Some((Plan::Starter, BillingCycle::Monthly))),
+            ("ango_scale_annual", Some((Plan::Scale, BillingCycle::Annual))),
+            ("ango_free_monthly", None),
+            ("", None),
+        ] {
+            assert_eq!(Price { id: String::new(), lookup_key: Some(key.to_owned()) }.plan(), plan, "{key}");
+        }
+    }
+
+    #[test]
+    fn an_invoice_is_of_the_month_of_its_last_line_and_in_dollars() {
+        let mut object = json!({
+            "id": "in_1", "customer": "cus_1", "status": "open", "currency": "usd", "total": 4900, "period_start": 1,
+            "period_end": 2, "created": 3, "lines": {"data": [{"period": {"start": 4, "end": 5}}, {"period": {"start": 6, "end": 7}}]},
+            "parent": {"subscription_details": {"subscription": "sub_1"}},
+        });
+        let read = |object: &Value| serde_json::from_value::<Invoice>(object.clone()).unwrap().provided();
+        let invoice = read(&object).unwrap();
+        assert_eq!((invoice.period_start, invoice.period_end), (moment(6), moment(7)));
+        assert_eq!(invoice.subscription_id.as_deref(), Some("sub_1"));
+        object["currency"] = json!("jpy");
+        assert!(read(&object).is_err());
+    }
+}

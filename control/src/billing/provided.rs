@@ -1,0 +1,248 @@
+//! Takes over what the payment provider says. An object is read anew for each event that names it, and written in the place of the version
+//! that was read: so the order in which events come does not matter, nor how often (readings W4).
+
+use api::Code;
+use serde_json::json;
+use store::{Invoice, InvoiceState, NewEvent, Subscription, SubscriptionState};
+
+use super::Billing;
+use super::payments::{PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
+use super::plan_change::{end, unschedule};
+use crate::access::limits::Period;
+use crate::caller::Plan;
+use crate::clock::Timestamp;
+use crate::events::{EventType, event};
+use crate::web::error::ApiError;
+
+/// How long the service goes on after a payment failed (readings P18).
+pub const GRACE: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
+/// How often a record is read and written that others change too.
+const TRIES_MAX: usize = 5;
+
+/// Puts a subscription on record as the provider has it now. False: it is for no account of this service.
+pub async fn sync_subscription(billing: &Billing, subscription_id: &str) -> Result<bool, ApiError> {
+    let provider = provider(billing)?;
+    for _ in 0..TRIES_MAX {
+        let provided = provider.subscription(subscription_id).await?;
+        let Some(mut subscription) = account_of(billing, &provided.customer_id, provided.account_id.as_deref()).await?
+        else {
+            return Ok(false);
+        };
+        if is_second(&subscription, &provided) {
+            tracing::warn!(
+                account_id = subscription.account_id,
+                subscription_id,
+                "the account has a subscription already: the second one is ended, and what was paid for it is credited"
+            );
+            let key = format!("second:{subscription_id}");
+            provider.end_now(subscription_id, &key).await?;
+            return Ok(true);
+        }
+        let before = subscription.clone();
+        take_over(&mut subscription, &provided, billing.clock.now());
+        if subscription == before {
+            return Ok(true);
+        }
+        subscription.updated_at = billing.clock.now().0;
+        if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await? {
+            if before.plan != subscription.plan || before.status != subscription.status {
+                tracing::info!(
+                    account_id = subscription.account_id,
+                    plan = subscription.plan.as_str(),
+                    status = subscription.status.as_str(),
+                    "subscription changed"
+                );
+            }
+            return Ok(true);
+        }
+    }
+    Err(ApiError::new(Code::Conflict, "the subscription changes all the time: try again"))
+}
+
+/// Puts an invoice on record as the provider has it now, with the events that tell of it. `failed_attempt`: a payment failed, the
+/// so-manieth. False: it is for no account of this service.
+pub async fn sync_invoice(
+    billing: &Billing,
+    invoice_id: &str,
+    failed_attempt: Option<(i64, String)>,
+) -> Result<bool, ApiError> {
+    let provided = provider(billing)?.invoice(invoice_id).await?;
+    let Some(subscription) = account_of(billing, &provided.customer_id, None).await? else { return Ok(false) };
+    if let Some(of) = &provided.subscription_id {
+        // paid or not: that shows in the subscription too
+        sync_subscription(billing, of).await?;
+    }
+    let now = billing.clock.now();
+    let mut invoice = invoice_of(&subscription, &provided);
+    let attempt = failed_attempt.as_ref().map_or(0, |(attempt, _)| *attempt);
+    invoice.failures = invoice.failures.max(attempt);
+    let account = subscription.account_id.parse().map_err(ApiError::internal)?;
+    let data = invoice_data(&invoice);
+    let told = |kind, data: &serde_json::Value| event(&account, kind, data, now);
+    let mut told_of: Vec<(String, NewEvent)> = Vec::new();
+    if invoice.status != InvoiceState::Draft {
+        told_of.push((format!("invoice:{invoice_id}:created"), told(EventType::InvoiceCreated, &data)));
+    }
+    if let Some((attempt, reason)) = &failed_attempt {
+        let mut data = data.clone();
+        data["attempt_count"] = json!(attempt);
+        data["next_attempt_at"] = json!(provided.next_attempt_at.map(Timestamp::rfc3339));
+        data["failure_reason"] = json!(reason);
+        told_of.push((format!("invoice:{invoice_id}:failed:{attempt}"), told(EventType::InvoiceFailed, &data)));
+    }
+    if invoice.status == InvoiceState::Paid {
+        told_of.push((format!("invoice:{invoice_id}:paid"), told(EventType::InvoicePaid, &data)));
+    }
+    billing
+        .store
+        .write(async |tx| {
+            tx.put_invoice(&invoice).await?;
+            // each once, and in this order (readings W6)
+            for (fact, event) in &told_of {
+                if tx.announce(fact, now.0).await? {
+                    tx.emit(std::slice::from_ref(event)).await?;
+                }
+            }
+            Ok::<_, store::Error>(())
+        })
+        .await?;
+    Ok(true)
+}
+
+/// A customer went through a checkout: what came of it is put on record.
+pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, ApiError> {
+    let provider = provider(billing)?;
+    let checkout = provider.checkout(session_id).await?;
+    let Some(mut subscription) = account_of(billing, &checkout.customer_id, checkout.account_id.as_deref()).await?
+    else {
+        return Ok(false);
+    };
+    if !checkout.is_complete {
+        return Ok(true);
+    }
+    if let Some(of) = &checkout.subscription_id {
+        return sync_subscription(billing, of).await;
+    }
+    if let Some(method) = &checkout.payment_method {
+        provider.set_payment_method(&checkout.customer_id, method).await?;
+        for _ in 0..TRIES_MAX {
+            // readings P13: who stores a card and has no plan pays as they go
+            if subscription.plan != Plan::Free {
+                return Ok(true);
+            }
+            subscription.plan = Plan::Payg;
+            subscription.customer_id = checkout.customer_id.clone();
+            subscription.updated_at = billing.clock.now().0;
+            if billing.store.write(async |tx| tx.put_subscription(&subscription).await).await? {
+                return Ok(true);
+            }
+            let found = billing.store.subscription(&subscription.account_id).await?;
+            let Some(found) = found else { return Ok(false) };
+            subscription = found;
+        }
+    }
+    Ok(true)
+}
+
+fn provider(billing: &Billing) -> Result<&dyn PaymentProvider, ApiError> {
+    billing.provider.as_deref().ok_or_else(super::payments::unavailable)
+}
+
+/// The subscription of a customer, or of the account that an object names.
+async fn account_of(
+    billing: &Billing,
+    customer_id: &str,
+    account_id: Option<&str>,
+) -> Result<Option<Subscription>, ApiError> {
+    if let Some(found) = billing.store.subscription_of_customer(customer_id).await? {
+        return Ok(Some(found));
+    }
+    let Some(account_id) = account_id else { return Ok(None) };
+    let found = billing.store.subscription(account_id).await?;
+    // another customer of the same account: nothing of this service made it
+    Ok(found.filter(|subscription| subscription.customer_id.is_empty()))
+}
+
+fn is_over(status: ProvidedStatus) -> bool {
+    matches!(status, ProvidedStatus::Ended | ProvidedStatus::Incomplete)
+}
+
+/// Whether an account would have two subscriptions.
+fn is_second(subscription: &Subscription, provided: &ProvidedSubscription) -> bool {
+    subscription.status != SubscriptionState::None
+        && subscription.provider_subscription_id != provided.subscription_id
+        && !is_over(provided.status)
+}
+
+/// Readings P18.
+fn take_over(subscription: &mut Subscription, provided: &ProvidedSubscription, now: Timestamp) {
+    let is_ours = subscription.provider_subscription_id == provided.subscription_id;
+    if subscription.customer_id.is_empty() {
+        subscription.customer_id = provided.customer_id.clone();
+    }
+    let status = match provided.status {
+        ProvidedStatus::Ended => {
+            // one that is over already, or was never begun, changes nothing
+            if is_ours {
+                end(subscription);
+            }
+            return;
+        }
+        ProvidedStatus::Incomplete => return,
+        ProvidedStatus::Other if !is_ours => return,
+        ProvidedStatus::Other => subscription.status,
+        ProvidedStatus::Unpaid => SubscriptionState::Unpaid,
+        ProvidedStatus::PastDue => {
+            if subscription.past_due_since == 0 {
+                subscription.past_due_since = now.0;
+            }
+            let is_over = Timestamp(subscription.past_due_since).plus(GRACE) <= now;
+            if is_over { SubscriptionState::Unpaid } else { SubscriptionState::PastDue }
+        }
+        _ if provided.ends => SubscriptionState::Cancelled,
+        ProvidedStatus::Trialing => SubscriptionState::Trial,
+        ProvidedStatus::Active => SubscriptionState::Active,
+    };
+    if !matches!(provided.status, ProvidedStatus::PastDue | ProvidedStatus::Unpaid) {
+        subscription.past_due_since = 0;
+    }
+    subscription.status = status;
+    subscription.provider_subscription_id = provided.subscription_id.clone();
+    if let Some((plan, cycle)) = provided.plan {
+        (subscription.plan, subscription.billing_cycle) = (plan, cycle);
+    }
+    (subscription.period_start, subscription.period_end) = (provided.period_start.0, provided.period_end.0);
+    if !provided.has_schedule {
+        unschedule(subscription);
+    }
+}
+
+fn invoice_of(subscription: &Subscription, provided: &ProvidedInvoice) -> Invoice {
+    Invoice {
+        invoice_id: provided.invoice_id.clone(),
+        account_id: subscription.account_id.clone(),
+        month: provided.month.unwrap_or_else(|| Period::of(provided.period_start).month),
+        status: provided.status,
+        amount_usd_cents: provided.amount_usd_cents,
+        period_start: provided.period_start.0,
+        period_end: provided.period_end.0,
+        issued_at: provided.issued_at.0,
+        paid_at: provided.paid_at.map_or(0, |at| at.0),
+        url: provided.url.clone(),
+        failures: 0,
+        is_provided: true,
+    }
+}
+
+/// The documented data of an invoice's events (specification, Events; readings H19).
+pub(super) fn invoice_data(invoice: &Invoice) -> serde_json::Value {
+    let day = |moment: i64| Timestamp(moment).rfc3339()[..10].to_owned();
+    json!({
+        "invoice_id": invoice.invoice_id,
+        "amount_usd_cents": invoice.amount_usd_cents,
+        "status": invoice.status.as_str(),
+        "period_start": day(invoice.period_start),
+        "period_end": day(invoice.period_end),
+        "provider_invoice_url": invoice.url,
+    })
+}

@@ -1,0 +1,156 @@
+//! Events of the payment provider: kept when they come, worked through afterwards (readings W1-W6).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Code;
+use api::billing::ReceivedEvent;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use serde_json::Value;
+use store::ProviderEvent;
+
+use super::Billing;
+use super::payments::signature::is_signed;
+use super::provided::{sync_checkout, sync_invoice, sync_subscription};
+use crate::web::error::ApiError;
+
+/// Bytes of an event at most.
+const EVENT_BYTES_MAX: usize = 1 << 20;
+/// Characters of an id and of a type at most.
+const WORD_CHARACTERS_MAX: usize = 255;
+/// Events that are worked through at once.
+const AT_ONCE: i64 = 100;
+/// From one try to the next: doubled each time, up to an hour.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LAST_WAIT: Duration = Duration::from_secs(3600);
+/// Characters of an error that are kept.
+const ERROR_CHARACTERS_MAX: usize = 200;
+/// How long events are kept: longer than the provider repeats them.
+const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Takes an event of the payment provider, by its signature. The provider calls this, not customers.
+#[utoipa::path(
+    post,
+    path = "/api/v1/billing/provider_webhook",
+    operation_id = "receiveProviderEvent",
+    tag = "Billing",
+    request_body(content = api::billing::ProviderEvent, description = "An event, as the provider signed it."),
+    params(("Stripe-Signature" = String, Header, description = "`t=SECONDS,v1=HEX`")),
+    responses((status = 200, description = "The event is kept; one that is known is too.", body = ReceivedEvent))
+)]
+pub async fn receive(
+    State(billing): State<Arc<Billing>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<ReceivedEvent>, ApiError> {
+    // raw bytes before anything is parsed
+    let too_long = || ApiError::new(Code::PayloadTooLarge, format!("an event has at most {EVENT_BYTES_MAX} bytes"));
+    let body = axum::body::to_bytes(body, EVENT_BYTES_MAX).await.map_err(|_| too_long())?;
+    let header = headers.get("stripe-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (now, secrets) = (billing.clock.now(), &billing.payments.stripe_webhook_secrets);
+    if billing.provider.is_none() || !is_signed(header, &body, secrets, now) {
+        return Err(ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes"));
+    }
+    let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let word = |member: &str| event[member].as_str().filter(|word| (1..=WORD_CHARACTERS_MAX).contains(&word.len()));
+    let (Some(id), Some(kind), Ok(text)) = (word("id"), word("type"), std::str::from_utf8(&body)) else {
+        return Err(ApiError::new(Code::InvalidRequest, "an event is an object with id and type"));
+    };
+    let event = ProviderEvent {
+        event_id: id.to_owned(),
+        event_type: kind.to_owned(),
+        body: text.to_owned(),
+        attempts: 0,
+        received_at: now.0,
+    };
+    if billing.store.keep_provider_event(&event).await.map_err(ApiError::internal)? {
+        billing.told.notify_one();
+    }
+    Ok(Json(ReceivedEvent { received: true }))
+}
+
+/// Works through the events that are due, in the order in which they came. One that fails is tried again later and holds up no other.
+pub(super) async fn work_through(billing: &Billing) -> Result<(), store::Error> {
+    loop {
+        let due = billing.store.due_provider_events(billing.clock.now().0, AT_ONCE).await?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        for event in due {
+            match carry_out(billing, &event).await {
+                Ok(()) => {
+                    billing.telemetry.provider_event("done");
+                    billing.store.write(async |tx| tx.finish_provider_event(&event.event_id).await).await?;
+                }
+                Err(error) => {
+                    billing.telemetry.provider_event("put_off");
+                    let wait = FIRST_WAIT.saturating_mul(1 << event.attempts.clamp(0, 16)).min(LAST_WAIT);
+                    let why: String = error.message.chars().take(ERROR_CHARACTERS_MAX).collect();
+                    tracing::warn!(
+                        event_id = event.event_id,
+                        cause = why,
+                        "an event of the provider is tried again later"
+                    );
+                    let due_at = billing.clock.now().plus(wait).0;
+                    billing.store.put_provider_event_off(&event.event_id, due_at, &why).await?;
+                    if error.code == Code::ProviderUnavailable {
+                        // the others would wait for it as long: the other jobs go first
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Does what an event asks for. It only says which object to read: the object says what is so (readings W4).
+async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiError> {
+    let content: Value = serde_json::from_str(&event.body).map_err(ApiError::internal)?;
+    let object = &content["data"]["object"];
+    let Some(id) = object["id"].as_str() else { return Ok(()) };
+    let is_ours = match event.event_type.as_str() {
+        "checkout.session.completed" | "checkout.session.async_payment_succeeded" => sync_checkout(billing, id).await?,
+        "customer.subscription.created" | "customer.subscription.updated" | "customer.subscription.deleted" => {
+            sync_subscription(billing, id).await?
+        }
+        "invoice.payment_failed" => {
+            let attempt = object["attempt_count"].as_i64().unwrap_or(1);
+            let said = &object["last_finalization_error"]["code"];
+            let reason = said.as_str().unwrap_or("payment_failed").to_owned();
+            sync_invoice(billing, id, Some((attempt, reason))).await?
+        }
+        "invoice.finalized" | "invoice.paid" | "invoice.voided" | "invoice.marked_uncollectible" => {
+            sync_invoice(billing, id, None).await?
+        }
+        "payment_method.attached" => set_first_payment_method(billing, object, id).await?,
+        // a method that is gone shows when the next payment fails
+        _ => true,
+    };
+    if !is_ours {
+        tracing::debug!(event_id = event.event_id, "an event of the provider is for no account of this service");
+    }
+    Ok(())
+}
+
+/// A customer's first payment method pays the invoices.
+async fn set_first_payment_method(billing: &Billing, object: &Value, id: &str) -> Result<bool, ApiError> {
+    let Some(customer) = object["customer"].as_str() else { return Ok(false) };
+    let Some(provider) = &billing.provider else { return Ok(false) };
+    if billing.store.subscription_of_customer(customer).await?.is_none() {
+        return Ok(false);
+    }
+    // the one that the customer chose, else the first that is attached
+    if provider.payment_method(customer).await?.as_deref() == Some(id) {
+        provider.set_payment_method(customer, id).await?;
+    }
+    Ok(true)
+}
+
+/// Forgets events whose time is over.
+pub(super) async fn forget_old(billing: &Billing) -> Result<(), store::Error> {
+    let before = billing.clock.now().0 - KEPT.as_micros() as i64;
+    billing.store.forget_provider_events(before).await.map(drop)
+}

@@ -1,0 +1,453 @@
+//! The endpoints of an account's subscription (specification, Subscription; readings P10-P19, P32).
+
+use std::sync::Arc;
+
+use api::Code;
+use api::NanoUsd;
+use api::billing::{BillingCycle, CancelledSubscription, Subscribe, SubscriptionStatus};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use store::{PlanRequest, Subscription, SubscriptionState, Tx};
+
+use super::Billing;
+use super::invoices::items_of;
+use super::payments::{NewCheckout, NewSubscription, PaymentProvider};
+use super::plan_change::{Step, apply, period_end, scheduled, steps_to};
+use super::plans::{SUBSCRIBED, allowance, monthly_price_cents};
+use super::provided::sync_subscription;
+use super::usage::NANO_USD_OF_CENT;
+use crate::access::users::normal_email;
+use crate::caller::{Caller, Environment, Plan, UNLIMITED};
+use crate::clock::Timestamp;
+use crate::web::body::{self, JsonBody};
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// Percent below the monthly price (specification, Plans).
+const ANNUAL_DISCOUNT_PERCENT: u32 = 17;
+
+impl JsonBody for Subscribe {
+    const BYTES_MAX: usize = 8 << 10;
+}
+
+/// The account's subscription.
+#[utoipa::path(
+    get,
+    path = "/api/v1/billing/subscription",
+    operation_id = "getSubscription",
+    tag = "Billing",
+    responses((status = 200, description = "The subscription.", body = api::billing::Subscription))
+)]
+pub async fn show(
+    State(billing): State<Arc<Billing>>,
+    caller: Caller,
+) -> Result<Json<api::billing::Subscription>, ApiError> {
+    let subscription = billing.subscription(&caller).await?;
+    Ok(Json(told(&subscription, billing.clock.now(), None)))
+}
+
+/// Subscribe to a plan, change the plan, or take a cancellation back.
+///
+/// A higher plan begins at once and is paid by the second. A lower one, and another billing cycle, begins with the next period:
+/// `scheduled_plan` and `scheduled_at` say so. Without a payment method nothing changes, and `checkout_url` leads to where one is stored.
+#[utoipa::path(
+    post,
+    path = "/api/v1/billing/subscribe",
+    operation_id = "subscribe",
+    tag = "Billing",
+    request_body = Subscribe,
+    responses((status = 200, description = "The subscription.", body = api::billing::Subscription))
+)]
+pub async fn subscribe(
+    State(billing): State<Arc<Billing>>,
+    caller: Caller,
+    claim: Claim,
+    body: body::Json<Subscribe>,
+) -> Result<Response, ApiError> {
+    let Subscribe { plan, email, billing_cycle } = body.value;
+    let wanted = Wanted { plan: wanted_plan(&plan)?, cycle: wanted_cycle(billing_cycle)?, email: contact(&email)? };
+    // a task: a client that goes away must not stop between the provider and the database
+    tokio::spawn(async move {
+        if wanted.plan == Plan::Enterprise {
+            return billing.request_plan(&caller, &wanted, &claim).await;
+        }
+        if caller.environment != Environment::Live {
+            // readings P5, P12: nothing of theirs is sent to a provider
+            let message = "test and dev keys change no subscription: use a live key";
+            return Err(ApiError::new(Code::NoPaymentMethod, message));
+        }
+        let subscription = billing.subscription(&caller).await?;
+        match billing.provider_of(&subscription) {
+            None => billing.subscribe_here(&caller, &wanted, &claim).await,
+            Some(provider) => billing.subscribe_there(&*provider, &caller, &wanted, &claim).await,
+        }
+    })
+    .await?
+}
+
+/// End the subscription with the period that is paid. Until then the plan stays in force.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/billing/subscription",
+    operation_id = "cancelSubscription",
+    tag = "Billing",
+    responses((status = 200, description = "It ends with its period.", body = CancelledSubscription))
+)]
+pub async fn cancel(
+    State(billing): State<Arc<Billing>>,
+    caller: Caller,
+) -> Result<Json<CancelledSubscription>, ApiError> {
+    tokio::spawn(async move { billing.cancel(&caller).await }).await?.map(Json)
+}
+
+/// What a request wants.
+struct Wanted {
+    plan: Plan,
+    cycle: BillingCycle,
+    email: String,
+}
+
+impl Billing {
+    /// The caller's subscription as it is on record.
+    pub(super) async fn subscription(&self, caller: &Caller) -> Result<Subscription, ApiError> {
+        let found = self.store.subscription(caller.account.as_str()).await?;
+        found.ok_or_else(|| ApiError::internal("a caller without an account"))
+    }
+
+    /// Who carries a change out. A subscription that began before there was a provider stays here until it ends.
+    fn provider_of(&self, subscription: &Subscription) -> Option<Arc<dyn PaymentProvider>> {
+        let began_here =
+            subscription.status != SubscriptionState::None && subscription.provider_subscription_id.is_empty();
+        self.provider.clone().filter(|_| !began_here)
+    }
+
+    /// Readings P14.
+    async fn request_plan(&self, caller: &Caller, wanted: &Wanted, claim: &Claim) -> Result<Response, ApiError> {
+        let now = self.clock.now();
+        let subscription = self.subscription(caller).await?;
+        let contact =
+            self.payments.contact_url.as_ref().map_or_else(|| format!("{}/docs", self.base_url), |url| url.to_string());
+        let (answer, kept) = claim.keep(Json(told(&subscription, now, Some(contact))).into_response()).await?;
+        let request = PlanRequest {
+            account_id: subscription.account_id,
+            plan: wanted.plan,
+            email: wanted.email.clone(),
+            requested_at: now.0,
+        };
+        self.store
+            .write(async |tx| {
+                tx.request_plan(&request).await?;
+                tx.keep(kept.as_ref()).await
+            })
+            .await?;
+        tracing::info!(
+            account_id = request.account_id,
+            plan = wanted.plan.as_str(),
+            "a plan is asked for: see `ango admin plan-requests`"
+        );
+        Ok(answer)
+    }
+
+    /// Without a provider the change is made at once, and its fees become lines of the month's invoice (readings P19).
+    async fn subscribe_here(&self, caller: &Caller, wanted: &Wanted, claim: &Claim) -> Result<Response, ApiError> {
+        let now = self.clock.now();
+        let mut subscription = self.subscription(caller).await?;
+        check_changeable(&subscription)?;
+        let mut fees = Vec::new();
+        for step in steps_to(&subscription, wanted.plan, wanted.cycle) {
+            fees.extend(apply(&mut subscription, step, now));
+        }
+        subscription.email = wanted.email.clone();
+        subscription.updated_at = now.0;
+        let items = items_of(&subscription, &fees, now);
+        let (answer, kept) = claim.keep(Json(told(&subscription, now, None)).into_response()).await?;
+        self.store
+            .write(async |tx| {
+                put(tx, &subscription).await?;
+                for item in &items {
+                    tx.add_invoice_item(item).await?;
+                }
+                Ok::<_, ApiError>(tx.keep(kept.as_ref()).await?)
+            })
+            .await?;
+        Ok(answer)
+    }
+
+    /// With a provider each step is its own request there, named by the version of the record: a request that is repeated after a failure
+    /// repeats the same steps. What then is on record is what the provider says.
+    async fn subscribe_there(
+        &self,
+        provider: &dyn PaymentProvider,
+        caller: &Caller,
+        wanted: &Wanted,
+        claim: &Claim,
+    ) -> Result<Response, ApiError> {
+        let mut subscription = self.subscription(caller).await?;
+        if !subscription.provider_subscription_id.is_empty() {
+            // a step whose answer was lost shows here, and is not taken again
+            sync_subscription(self, &subscription.provider_subscription_id).await?;
+            subscription = self.subscription(caller).await?;
+        }
+        check_changeable(&subscription)?;
+        let customer = self.customer(provider, &mut subscription, &wanted.email).await?;
+        for step in steps_to(&subscription, wanted.plan, wanted.cycle) {
+            match self.step_there(provider, &subscription, &customer, step).await {
+                Ok(None) => {}
+                Ok(Some(checkout_url)) => {
+                    let answer = told(&subscription, self.clock.now(), Some(checkout_url));
+                    return self.keep_alone(claim, Json(answer).into_response()).await;
+                }
+                Err(error) => {
+                    if error.code == Code::NoPaymentMethod {
+                        // the provider repeats its answer to a request that is repeated: the next one must be another
+                        self.store.write(async |tx| tx.put_subscription(&subscription).await).await?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let subscription = self.subscription(caller).await?;
+        let answer = Json(told(&subscription, self.clock.now(), None)).into_response();
+        self.keep_alone(claim, answer).await
+    }
+
+    /// Takes a step at the provider. An address: first a payment method must be stored there.
+    async fn step_there(
+        &self,
+        provider: &dyn PaymentProvider,
+        before: &Subscription,
+        customer: &str,
+        step: Step,
+    ) -> Result<Option<String>, ApiError> {
+        let id = before.provider_subscription_id.as_str();
+        let key = format!("{}:{}:{}", before.account_id, before.version, step_name(step));
+        match step {
+            Step::Start(plan, cycle) => {
+                let end = period_end(self.clock.now(), cycle);
+                // the period is part of the request: another month is another request
+                let key = format!("{key}:{}", end.seconds());
+                let Some(payment_method) = provider.payment_method(customer).await? else {
+                    return self.checkout_page(provider, before, (plan, cycle, end), &key).await.map(Some);
+                };
+                let new = NewSubscription {
+                    customer_id: customer,
+                    account_id: &before.account_id,
+                    plan,
+                    cycle,
+                    period_end: end,
+                    payment_method: &payment_method,
+                    key: &format!("{key}:{payment_method}"),
+                };
+                let made = provider.subscribe(&new).await?;
+                sync_subscription(self, &made.subscription_id).await?;
+                return Ok(None);
+            }
+            Step::Resume => provider.set_ending(id, false, &key).await?,
+            Step::Unschedule => provider.unschedule(id, &key).await?,
+            Step::Upgrade(plan) => provider.upgrade(id, plan, &key).await?,
+            Step::Schedule(plan, cycle) => {
+                provider.schedule(id, plan, cycle, &key).await?;
+                self.note_scheduled(&before.account_id, plan, cycle).await?;
+            }
+            Step::Cancel => unreachable!("no plan leads to a cancellation"),
+        }
+        sync_subscription(self, id).await?;
+        Ok(None)
+    }
+
+    async fn keep_alone(&self, claim: &Claim, answer: Response) -> Result<Response, ApiError> {
+        let (answer, kept) = claim.keep(answer).await?;
+        self.store.write(async |tx| tx.keep(kept.as_ref()).await).await?;
+        Ok(answer)
+    }
+
+    /// The provider's customer of an account, made and put on record if there is none; with this contact.
+    pub(super) async fn customer(
+        &self,
+        provider: &dyn PaymentProvider,
+        subscription: &mut Subscription,
+        email: &str,
+    ) -> Result<String, ApiError> {
+        if subscription.customer_id.is_empty() {
+            subscription.customer_id = provider.customer(&subscription.account_id).await?;
+        } else if subscription.email == email || email.is_empty() {
+            return Ok(subscription.customer_id.clone());
+        }
+        if !email.is_empty() {
+            provider.set_email(&subscription.customer_id, email).await?;
+            subscription.email = email.to_owned();
+        }
+        subscription.updated_at = self.clock.now().0;
+        self.store.write(async |tx| put(tx, subscription).await).await?;
+        subscription.version += 1;
+        Ok(subscription.customer_id.clone())
+    }
+
+    async fn checkout_page(
+        &self,
+        provider: &dyn PaymentProvider,
+        subscription: &Subscription,
+        plan: (Plan, BillingCycle, Timestamp),
+        key: &str,
+    ) -> Result<String, ApiError> {
+        let checkout = NewCheckout {
+            customer_id: &subscription.customer_id,
+            account_id: &subscription.account_id,
+            plan: Some(plan),
+            embedded: false,
+            return_url: &format!("{}/docs", self.base_url),
+            // a checkout ends after a day: then there is another
+            key: &format!("{key}:page:{}", self.clock.now().seconds() / 43_200),
+        };
+        Ok(provider.start_checkout(&checkout).await?.url)
+    }
+
+    /// The provider's object does not say in our words what is scheduled.
+    async fn note_scheduled(&self, account_id: &str, plan: Plan, cycle: BillingCycle) -> Result<(), ApiError> {
+        let now = self.clock.now();
+        let found = self.store.subscription(account_id).await?;
+        let mut subscription = found.ok_or_else(|| ApiError::internal("an account that is gone"))?;
+        apply(&mut subscription, Step::Schedule(plan, cycle), now);
+        subscription.updated_at = now.0;
+        self.store.write(async |tx| put(tx, &subscription).await).await
+    }
+
+    /// Pay as you go has no period that is paid: the free plan begins at once (readings P13). What was used is still billed.
+    async fn leave_payg(&self, mut subscription: Subscription) -> Result<CancelledSubscription, ApiError> {
+        let now = self.clock.now();
+        subscription.plan = Plan::Free;
+        subscription.updated_at = now.0;
+        self.store.write(async |tx| put(tx, &subscription).await).await?;
+        Ok(CancelledSubscription { status: SubscriptionStatus::Cancelled, current_period_end: now.rfc3339() })
+    }
+
+    /// Readings P16.
+    async fn cancel(&self, caller: &Caller) -> Result<CancelledSubscription, ApiError> {
+        let mut subscription = self.subscription(caller).await?;
+        let has_none = subscription.status == SubscriptionState::None;
+        if has_none && subscription.plan == Plan::Payg && caller.environment == Environment::Live {
+            return self.leave_payg(subscription).await;
+        }
+        if has_none {
+            let message =
+                format!("the plan {} is no subscription: there is nothing to cancel", subscription.plan.as_str());
+            return Err(ApiError::new(Code::Conflict, message));
+        }
+        if caller.environment != Environment::Live {
+            let message = "test and dev keys change no subscription: use a live key";
+            return Err(ApiError::new(Code::Conflict, message));
+        }
+        if subscription.status != SubscriptionState::Cancelled {
+            match self.provider_of(&subscription) {
+                None => {
+                    let now = self.clock.now();
+                    apply(&mut subscription, Step::Cancel, now);
+                    subscription.updated_at = now.0;
+                    self.store.write(async |tx| put(tx, &subscription).await).await?;
+                }
+                Some(provider) => {
+                    let id = subscription.provider_subscription_id.clone();
+                    let key = format!("{}:{}:cancel", subscription.account_id, subscription.version);
+                    // what was scheduled would hold the subscription
+                    provider.unschedule(&id, &format!("{key}:unschedule")).await?;
+                    provider.set_ending(&id, true, &key).await?;
+                    sync_subscription(self, &id).await?;
+                    subscription = self.subscription(caller).await?;
+                }
+            }
+        }
+        Ok(CancelledSubscription {
+            status: SubscriptionStatus::Cancelled,
+            current_period_end: Timestamp(subscription.period_end).rfc3339(),
+        })
+    }
+}
+
+/// Writes a subscription that was read before.
+pub(super) async fn put(tx: &mut Tx, subscription: &Subscription) -> Result<(), ApiError> {
+    match tx.put_subscription(subscription).await? {
+        true => Ok(()),
+        false => Err(ApiError::new(Code::Conflict, "the subscription has changed meanwhile: try again")),
+    }
+}
+
+/// Whether a customer may change it.
+fn check_changeable(subscription: &Subscription) -> Result<(), ApiError> {
+    match (subscription.plan, subscription.status) {
+        (Plan::Enterprise, _) => {
+            Err(ApiError::new(Code::Conflict, "the plan was agreed with the operator, who changes it"))
+        }
+        (_, SubscriptionState::PastDue | SubscriptionState::Unpaid) => {
+            Err(ApiError::new(Code::Conflict, "a payment is due: make it first, in the billing portal"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A subscription as customers see it (readings P15).
+pub(super) fn told(
+    subscription: &Subscription,
+    now: Timestamp,
+    checkout_url: Option<String>,
+) -> api::billing::Subscription {
+    let Subscription { plan, billing_cycle, .. } = *subscription;
+    let has_none = subscription.status == SubscriptionState::None;
+    let end = if has_none { period_end(now, BillingCycle::Monthly) } else { Timestamp(subscription.period_end) };
+    let (scheduled_plan, scheduled_billing_cycle) = scheduled(subscription);
+    let limit = if plan == Plan::Payg { None } else { allowance(plan) };
+    api::billing::Subscription {
+        plan: plan.as_str().to_owned(),
+        status: match subscription.status {
+            SubscriptionState::None | SubscriptionState::Active => SubscriptionStatus::Active,
+            SubscriptionState::Trial => SubscriptionStatus::Trial,
+            SubscriptionState::Cancelled => SubscriptionStatus::Cancelled,
+            SubscriptionState::PastDue => SubscriptionStatus::PastDue,
+            SubscriptionState::Unpaid => SubscriptionStatus::Unpaid,
+        },
+        current_period_end: end.rfc3339(),
+        monthly_price_usd: NanoUsd(monthly_price_cents(plan, billing_cycle) * NANO_USD_OF_CENT),
+        monthly_fcu_limit: limit.unwrap_or(UNLIMITED),
+        billing_cycle,
+        annual_discount_pct: if billing_cycle == BillingCycle::Annual { ANNUAL_DISCOUNT_PERCENT } else { 0 },
+        scheduled_at: scheduled_plan.is_some().then(|| end.rfc3339()),
+        scheduled_plan: scheduled_plan.map(|plan| plan.as_str().to_owned()),
+        scheduled_billing_cycle,
+        checkout_url,
+    }
+}
+
+fn step_name(step: Step) -> String {
+    match step {
+        Step::Start(plan, cycle) => format!("start:{}:{}", plan.as_str(), cycle.as_str()),
+        Step::Resume => "resume".to_owned(),
+        Step::Unschedule => "unschedule".to_owned(),
+        Step::Upgrade(plan) => format!("upgrade:{}", plan.as_str()),
+        Step::Schedule(plan, cycle) => format!("schedule:{}:{}", plan.as_str(), cycle.as_str()),
+        Step::Cancel => "cancel".to_owned(),
+    }
+}
+
+/// Readings P13.
+fn wanted_plan(word: &str) -> Result<Plan, ApiError> {
+    let known = Plan::from_name(word).filter(|plan| SUBSCRIBED.contains(plan) || *plan == Plan::Enterprise);
+    known.ok_or_else(|| {
+        let message = "plan must be starter, pro, scale or enterprise; cancel the subscription for free, and use checkout for payg";
+        ApiError::new(Code::InvalidPlan, message).at("plan", "no plan to subscribe to")
+    })
+}
+
+/// Readings P32.
+pub(super) fn wanted_cycle(word: Option<String>) -> Result<BillingCycle, ApiError> {
+    let Some(word) = word else { return Ok(BillingCycle::Monthly) };
+    BillingCycle::from_name(&word).ok_or_else(|| {
+        let message = "billing_cycle must be monthly or annual";
+        ApiError::new(Code::InvalidRequest, message).at("billing_cycle", "not a cycle")
+    })
+}
+
+fn contact(email: &str) -> Result<String, ApiError> {
+    normal_email(email).ok_or_else(|| {
+        ApiError::new(Code::InvalidRequest, "email is not an e-mail address").at("email", "not an address")
+    })
+}
