@@ -68,7 +68,7 @@ impl<'s> Customer<'s> {
 }
 
 #[tokio::test]
-async fn p8_the_fifteenth_gate_fits_under_a_cap_of_one_cent_and_the_sixteenth_does_not() {
+async fn p3_p8_p33_the_fifteenth_gate_fits_under_a_cap_of_one_cent_and_the_sixteenth_does_not() {
     let server = TestServer::start().await;
     let customer = Customer::new(&server, Plan::Payg).await;
     customer.set_budget(json!({"monthly_cap_usd": 0.01, "hard_cap": true})).await.ok(200);
@@ -144,30 +144,27 @@ async fn p4_p5_gates_of_free_plans_and_of_test_keys_are_shown_with_their_cost_an
     test.audited().await;
 }
 
-/// Uses so many compute units up.
-async fn use_up(customer: &Customer<'_>, fcu: i64) {
-    let store = customer.server.running().store();
-    let now = time_of(customer.server);
+/// Uses so many compute units up, in a transfer of this name.
+pub async fn use_up(server: &TestServer, account_id: &str, name: &str, fcu: i64, allowance: Option<i64>) {
+    let store = server.running().store();
+    let (now, month) = time_of(server);
+    let (transfer_id, account_id) = (format!("xfr_{name}"), account_id.to_owned());
     let reservation = NewReservation {
-        transfer_id: "xfr_before".to_owned(),
-        account_id: customer.account.as_str().to_owned(),
+        transfer_id: transfer_id.clone(),
+        account_id: account_id.clone(),
         node_id: "node_before".to_owned(),
-        month: now.1,
+        month,
         usd_milli_jpy: 150_000,
-        created_at: now.0,
+        created_at: now,
         wanted: Wanted::Fcu { fcu, allowance: None, beyond: BeyondAllowance::Free },
     };
     assert!(matches!(store.reserve(reservation).await.unwrap(), Reserved::Made(_)));
-    let posting = store::Posting {
-        transfer_id: "xfr_before".to_owned(),
-        account_id: customer.account.as_str().to_owned(),
-        at: now.0,
-    };
+    let posting = store::Posting { transfer_id, account_id, allowance, at: now };
     store.submit(store::Unit { posting: Some(posting), ..store::Unit::default() }).await.unwrap();
 }
 
 /// The moment on the server's clock, and its month.
-fn time_of(server: &TestServer) -> (i64, i64) {
+pub fn time_of(server: &TestServer) -> (i64, i64) {
     let now = server.clock.now();
     let text = now.rfc3339();
     let (year, month): (i64, i64) = (text[..4].parse().unwrap(), text[5..7].parse().unwrap());
@@ -182,7 +179,7 @@ async fn p6_a_free_plan_ends_at_its_allowance_and_a_paid_one_goes_on_for_money()
     let numbers = Numbers::of(&server, customer.other_key(Environment::Test).await, &testing(64, 3)).await;
     let a = numbers.encrypted(&[1.0]).await;
     let numbers = Numbers { key: customer.key.clone(), ..numbers };
-    use_up(&customer, 9_996).await;
+    use_up(&server, customer.account.as_str(), "before", 9_996, None).await;
     let stable = json!({"scale_stable": true});
     numbers.compute("multiply", &[&a, &a], stable.clone()).await.error(402, "QUOTA_EXCEEDED");
     numbers.compute("add", &[&a, &a], json!({})).await.ok(200);

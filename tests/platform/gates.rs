@@ -55,7 +55,7 @@ async fn p29_a_single_gate_costs_the_tariff_and_the_session_adds_up() {
 }
 
 #[tokio::test]
-async fn p28_the_discount_starts_at_32_gates_and_every_total_is_exact() {
+async fn p27_p28_the_discount_starts_at_32_gates_and_every_total_is_exact() {
     let server = TestServer::start().await;
     let account = Account::open(&server, Preset::Fast128).await;
     let almost = account.post(BATCH, &account.batch("NAND", 31)).await;

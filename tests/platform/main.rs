@@ -1,6 +1,7 @@
 //! The platform's HTTP interface from outside, folded like the areas of `control/src`. Tests are named after the rows of the
 //! readings that they check.
 
+mod alerts;
 mod api_keys;
 mod auth;
 mod bad_input;
@@ -38,11 +39,13 @@ mod numbers;
 mod onboarding;
 mod operate;
 mod pagination;
+mod payments;
 mod seeded;
 mod session_tokens;
 mod sessions;
 mod sign_in;
 mod stored_keys;
+mod subscriptions;
 mod tls;
 mod user_keys;
 mod webhooks;

@@ -116,7 +116,7 @@ fn verify(received: &Received, secret: &str) {
 }
 
 #[tokio::test]
-async fn h1_h3_h10_h13_h20_what_happens_is_told_once_to_each_webhook_signed() {
+async fn h1_h3_h10_h13_h20_h21_what_happens_is_told_once_to_each_webhook_signed() {
     let server = server().await;
     let receivers = [Receiver::start().await, Receiver::start().await, Receiver::start().await];
     let key = server.key(Role::AccountAdmin).await;
@@ -179,7 +179,7 @@ async fn h1_h3_h10_h13_h20_what_happens_is_told_once_to_each_webhook_signed() {
 }
 
 #[tokio::test]
-async fn h7_h8_failed_deliveries_are_tried_after_30_seconds_and_5_minutes_and_no_more() {
+async fn h7_h8_h11_h18_failed_deliveries_are_tried_after_30_seconds_and_5_minutes_and_no_more() {
     let server = server().await;
     let mut client = Client::new(&server).await;
     let receiver = Receiver::start().await;

@@ -89,7 +89,7 @@ fn charge(usage: GateUsage) -> Unit {
 
 fn posting(transfer_id: &str, account_id: &str) -> Unit {
     let (transfer_id, account_id) = (transfer_id.to_owned(), account_id.to_owned());
-    Unit { posting: Some(Posting { transfer_id, account_id, at: 20 }), ..Unit::default() }
+    Unit { posting: Some(Posting { transfer_id, account_id, allowance: None, at: 20 }), ..Unit::default() }
 }
 
 fn begin(operation: NewCircuitOperation) -> Unit {

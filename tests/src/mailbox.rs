@@ -1,0 +1,112 @@
+//! A server that takes e-mails (SMTP), on a free port of 127.0.0.1, and refuses as a test says.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Longest time that a test waits for an e-mail.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A mailbox for everybody, until it is dropped.
+pub struct Mailbox {
+    /// Where it is.
+    pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Heads and bodies as they came.
+    mails: Vec<String>,
+    /// How many further e-mails are put off.
+    put_off: usize,
+}
+
+impl Mailbox {
+    /// Starts it.
+    pub async fn start() -> Mailbox {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = state.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, shared.clone()));
+            }
+        });
+        Mailbox { address, state, task }
+    }
+
+    /// Puts off the next e-mails, as a busy server does.
+    pub fn put_off(&self, count: usize) {
+        self.state.lock().expect("no panic").put_off = count;
+    }
+
+    /// Whether some are still to be put off.
+    pub fn puts_off(&self) -> bool {
+        self.state.lock().expect("no panic").put_off > 0
+    }
+
+    /// Waits until so many e-mails have come; all that came.
+    ///
+    /// # Panics
+    /// When they do not come.
+    pub async fn wait_for(&self, count: usize) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let mails = self.state.lock().expect("no panic").mails.clone();
+            if mails.len() >= count {
+                return mails;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{} of {count} e-mails came", mails.len());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut lines = BufReader::new(reader).lines();
+    writer.write_all(b"220 mailbox\r\n").await.ok()?;
+    let mut mail = None::<String>;
+    while let Some(line) = lines.next_line().await.ok()? {
+        let answer = match &mut mail {
+            Some(_) if line == "." => {
+                let mut state = state.lock().expect("no panic");
+                state.mails.extend(mail.take());
+                "250 taken"
+            }
+            Some(text) => {
+                text.push_str(&line);
+                text.push('\n');
+                continue;
+            }
+            None if line.starts_with("MAIL") && put_off(&state) => "451 later",
+            None if line == "DATA" => {
+                mail = Some(String::new());
+                "354 go on"
+            }
+            None if line == "QUIT" => "221 bye",
+            None => "250 yes",
+        };
+        writer.write_all(format!("{answer}\r\n").as_bytes()).await.ok()?;
+    }
+    Some(())
+}
+
+fn put_off(state: &Mutex<State>) -> bool {
+    let mut state = state.lock().expect("no panic");
+    let puts_off = state.put_off > 0;
+    state.put_off = state.put_off.saturating_sub(1);
+    puts_off
+}

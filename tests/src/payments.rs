@@ -1,0 +1,245 @@
+//! A payment provider in this process: it speaks Stripe's API as far as the node uses it, checks what it is sent, keeps its own state, signs its
+//! events like the real one, and declines, delays, drops and fails as a test says. Events wait until the test delivers them: in any order, and
+//! as often as it likes.
+
+mod account;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use control::clock::Clock;
+use control::config::{Config, PaymentSecret};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::http;
+use crate::http::Request;
+
+pub use account::Account;
+use account::Form;
+
+/// The key that the node must show.
+const SECRET_KEY: &str = "sk_test_0123456789abcdef";
+/// What events are signed under.
+pub const WEBHOOK_SECRET: &str = "whsec_of_the_first_endpoint";
+/// The secret that replaces it.
+pub const NEXT_WEBHOOK_SECRET: &str = "whsec_of_the_second_endpoint";
+/// The version that the node was written against.
+const VERSION: &str = "2025-09-30.clover";
+/// Where the node takes events.
+const WEBHOOK: &str = "/api/v1/billing/provider_webhook";
+
+/// What goes wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 500, and nothing was done.
+    Error,
+    /// 500, though it was done.
+    ErrorAfter,
+    /// 429.
+    TooMany,
+    /// It was done, and the answer is no JSON.
+    Garbage,
+    /// It was done, and the connection ends in the middle of the answer.
+    Cut,
+    /// It was done, and the answer comes a second later.
+    Late,
+}
+
+/// A provider on a free port of 127.0.0.1, until it is dropped.
+pub struct PaymentStandIn {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    clock: Mutex<Clock>,
+    account: Mutex<Account>,
+    faults: Mutex<VecDeque<(String, Fault)>>,
+    /// Answers by idempotency key, with what was asked for.
+    answers: Mutex<HashMap<String, (String, u16, Value)>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl PaymentStandIn {
+    /// Starts it.
+    pub async fn start() -> PaymentStandIn {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            clock: Mutex::new(Clock::system()),
+            account: Mutex::default(),
+            faults: Mutex::default(),
+            answers: Mutex::default(),
+            asked: Mutex::default(),
+        });
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
+        PaymentStandIn { address, shared, task }
+    }
+
+    /// Settings of a node that this collects for.
+    pub fn configure(&self, config: &mut Config) {
+        let secret = |text: &str| PaymentSecret(text.to_owned().into());
+        config.payments.payments_stripe = true;
+        config.payments.stripe_api_base = format!("http://{}", self.address).parse().expect("a URL");
+        config.payments.stripe_secret_key = Some(secret(SECRET_KEY));
+        config.payments.stripe_webhook_secrets = vec![secret(WEBHOOK_SECRET), secret(NEXT_WEBHOOK_SECRET)];
+    }
+
+    /// The same for a node in a process of its own.
+    pub fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("ANGO_PAYMENTS_PROVIDER", "stripe".to_owned()),
+            ("ANGO_PAYMENTS_STRIPE_API_BASE", format!("http://{}", self.address)),
+            ("ANGO_PAYMENTS_STRIPE_SECRET_KEY", SECRET_KEY.to_owned()),
+            ("ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET", format!("{WEBHOOK_SECRET},{NEXT_WEBHOOK_SECRET}")),
+        ]
+    }
+
+    /// Goes by this clock.
+    pub fn follow(&self, clock: &Clock) {
+        *self.shared.clock.lock().expect("no panic") = clock.clone();
+    }
+
+    /// The provider's own state.
+    pub fn account(&self) -> MutexGuard<'_, Account> {
+        let mut account = self.shared.account.lock().expect("no panic");
+        account.now_s = self.now_s();
+        account
+    }
+
+    fn now_s(&self) -> i64 {
+        self.shared.clock.lock().expect("no panic").now().seconds() as i64
+    }
+
+    /// The next requests whose path holds this go wrong.
+    pub fn fail(&self, path: &str, faults: &[Fault]) {
+        let faults = faults.iter().map(|fault| (path.to_owned(), *fault));
+        self.shared.faults.lock().expect("no panic").extend(faults);
+    }
+
+    /// Requests so far: method and path.
+    pub fn asked(&self) -> Vec<String> {
+        self.shared.asked.lock().expect("no panic").clone()
+    }
+
+    /// The request that delivers an event.
+    pub fn delivery(&self, event: &Value, secret: &str) -> Request {
+        let body = event.to_string();
+        let signature = signature(&body, secret, self.now_s());
+        Request::new("POST", WEBHOOK).header("Stripe-Signature", &signature).body("application/json", body)
+    }
+
+    /// Delivers an event to a node.
+    pub async fn deliver(&self, node: SocketAddr, event: &Value) -> http::Response {
+        self.delivery(event, WEBHOOK_SECRET).send(node).await
+    }
+
+    /// Delivers all events that were not delivered yet, in their order.
+    pub async fn deliver_all(&self, node: SocketAddr) {
+        let events = self.account().take_events();
+        for event in events {
+            let answer = self.deliver(node, &event).await.ok(200);
+            assert_eq!(answer, json!({"received": true}));
+        }
+    }
+}
+
+impl Drop for PaymentStandIn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// `t=SECONDS,v1=HEX` of a body.
+pub fn signature(body: &str, secret: &str, seconds: i64) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any key length");
+    mac.update(format!("{seconds}.{body}").as_bytes());
+    format!("t={seconds},v1={}", hex::encode(mac.finalize().into_bytes()))
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let text = if method == Method::GET {
+        uri.query().unwrap_or_default().to_owned()
+    } else {
+        String::from_utf8(body.to_vec()).expect("text")
+    };
+    shared.asked.lock().expect("no panic").push(format!("{method} {}", uri.path()));
+    let refused = |status: u16, kind: &str, code: &str| {
+        let body = json!({"error": {"type": kind, "code": code, "message": "words of the provider"}});
+        (StatusCode::from_u16(status).expect("a status"), axum::Json(body)).into_response()
+    };
+    if header("authorization") != format!("Bearer {SECRET_KEY}") {
+        return refused(401, "invalid_request_error", "api_key_invalid");
+    }
+    if header("stripe-version") != VERSION {
+        return refused(400, "invalid_request_error", "api_version");
+    }
+    let (key, asked) = (header("idempotency-key"), format!("{method} {} {text}", uri.path()));
+    if (method == Method::GET) != key.is_empty() {
+        return refused(400, "invalid_request_error", "idempotency_key_missing");
+    }
+    let fault = {
+        let mut faults = shared.faults.lock().expect("no panic");
+        let at = faults.iter().position(|(path, _)| uri.path().contains(path.as_str()));
+        at.and_then(|at| faults.remove(at)).map(|(_, fault)| fault)
+    };
+    match fault {
+        Some(Fault::Error) => return refused(500, "api_error", ""),
+        Some(Fault::TooMany) => return refused(429, "rate_limit_error", "rate_limit"),
+        _ => {}
+    }
+    let known = shared.answers.lock().expect("no panic").get(&key).cloned().filter(|_| !key.is_empty());
+    let (status, value) = match known {
+        Some((before, ..)) if before != asked => return refused(400, "idempotency_error", "idempotency_key_in_use"),
+        Some((_, status, value)) => (status, value),
+        None => {
+            let now_s = shared.clock.lock().expect("no panic").now().seconds() as i64;
+            let (status, value) = {
+                let mut account = shared.account.lock().expect("no panic");
+                account.now_s = now_s;
+                account.answer(&method, uri.path(), &Form::read(&text))
+            };
+            if !key.is_empty() {
+                shared.answers.lock().expect("no panic").insert(key, (asked, status, value.clone()));
+            }
+            (status, value)
+        }
+    };
+    let status = StatusCode::from_u16(status).expect("a status");
+    match fault {
+        Some(Fault::ErrorAfter) => refused(500, "api_error", ""),
+        Some(Fault::Late) => {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            (status, axum::Json(value)).into_response()
+        }
+        Some(Fault::Garbage) => (status, "<html>").into_response(),
+        Some(Fault::Cut) => {
+            // a length that the body does not have: the connection ends before
+            let body = axum::body::Body::from_stream(futures_util::stream::iter([
+                Ok::<_, std::io::Error>(Bytes::from_static(b"{")),
+                Err(std::io::Error::other("cut")),
+            ]));
+            Response::builder().status(status).body(body).expect("an answer")
+        }
+        _ => (status, axum::Json(value)).into_response(),
+    }
+}
