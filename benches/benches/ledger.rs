@@ -87,7 +87,7 @@ async fn pair(store: &Store, transfer_id: String, account_id: &str) {
         wanted: Wanted::MilliYen(100),
     };
     assert!(matches!(store.reserve(reservation).await.expect("a database"), Reserved::Made(_)));
-    let posting = Some(Posting { transfer_id, account_id: account_id.to_owned(), at: 6 });
+    let posting = Some(Posting { transfer_id, account_id: account_id.to_owned(), allowance: None, at: 6 });
     store.submit(Unit { posting, ..Unit::default() }).await.expect("a database");
 }
 
