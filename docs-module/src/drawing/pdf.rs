@@ -1,0 +1,234 @@
+//! Pages as a PDF file. Equal pages have equal bytes: dates come from the caller, and the file's identifier is a digest of what the file holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lopdf::{Object, StringFormat};
+use printpdf::{
+    Color, ExtendedGraphicsState, ExtendedGraphicsStateId, FontId, Mm, OffsetDateTime, Op, PaintMode, PdfDocument,
+    PdfFont, PdfFontHandle, PdfPage, PdfResources, PdfSaveOptions, Point, Pt, RawImage, RawImageData, RawImageFormat,
+    Rect, Rgb, TextItem, XObject, XObjectId, XObjectTransform,
+};
+use sha2::{Digest, Sha256};
+use time::Date;
+
+use super::{Colour, Mark, PAGE, POINT, Page, Picture, Weight};
+
+/// What a file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About<'a> {
+    /// Its title, as viewers show it.
+    pub title: &'a str,
+    /// Who issued it.
+    pub author: &'a str,
+    /// Its date: midnight in Tokyo.
+    pub date: Date,
+}
+
+/// The file of some pages.
+pub fn write(pages: &[Page], about: &About<'_>) -> Vec<u8> {
+    let mut document = PdfDocument::new(about.title);
+    let info = &mut document.metadata.info;
+    about.author.clone_into(&mut info.author);
+    "Ango".clone_into(&mut info.producer);
+    let midnight = about.date.midnight().assume_offset(time::macros::offset!(+9));
+    let moment = OffsetDateTime::from_unix_timestamp(midnight.unix_timestamp()).expect("a date has a moment");
+    (info.creation_date, info.modification_date, info.metadata_date) = (moment, moment, moment);
+
+    let resources = Resources::of(pages, &mut document.resources);
+    document.pages = pages
+        .iter()
+        .map(|page| {
+            let ops = page.iter().flat_map(|mark| resources.draw(mark)).collect();
+            PdfPage::new(Mm(PAGE.0), Mm(PAGE.1), ops)
+        })
+        .collect();
+    let options = PdfSaveOptions { image_optimization: None, subset_fonts: false, ..PdfSaveOptions::default() };
+    let mut file = document.to_lopdf_document(&options, &mut Vec::new());
+    // pictures with an alpha channel came with this version
+    "1.7".clone_into(&mut file.version);
+    file.compress();
+    let identifier = identifier(&mut file);
+    file.trailer.set("ID", vec![identifier.clone(), identifier]);
+    bytes(&mut file)
+}
+
+fn bytes(file: &mut lopdf::Document) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.save_to(&mut bytes).expect("writing to memory");
+    bytes
+}
+
+/// A digest of the file without an identifier.
+fn identifier(file: &mut lopdf::Document) -> Object {
+    file.trailer.remove(b"ID");
+    let digest = Sha256::digest(bytes(file));
+    Object::String(digest[..16].to_vec(), StringFormat::Hexadecimal)
+}
+
+/// What marks refer to, by names of ours: those that the library gives differ from file to file.
+struct Resources {
+    pictures: Vec<Arc<Picture>>,
+}
+
+impl Resources {
+    /// Adds the glyphs that marks use of each face, each picture once, and each opacity.
+    fn of(pages: &[Page], resources: &mut PdfResources) -> Resources {
+        let mut used: BTreeMap<Weight, BTreeSet<char>> = BTreeMap::new();
+        let mut pictures: Vec<Arc<Picture>> = Vec::new();
+        for mark in pages.iter().flatten() {
+            match mark {
+                Mark::Text { weight, text, .. } => used.entry(*weight).or_default().extend(text.chars()),
+                Mark::Picture { picture, opacity_percent, .. } => {
+                    if !pictures.iter().any(|known| Arc::ptr_eq(known, picture)) {
+                        pictures.push(picture.clone());
+                    }
+                    let alpha = f32::from(*opacity_percent) / 100.0;
+                    let state = ExtendedGraphicsState::default().with_current_fill_alpha(alpha);
+                    resources.extgstates.map.insert(opacity_name(*opacity_percent), state);
+                }
+                Mark::Fill { .. } => {}
+            }
+        }
+        for (weight, characters) in used {
+            resources.fonts.map.insert(font_name(weight), PdfFont::new(weight.subset(&characters)));
+        }
+        for (at, picture) in pictures.iter().enumerate() {
+            resources.xobjects.map.insert(picture_name(at), XObject::Image(raw(picture)));
+        }
+        Resources { pictures }
+    }
+
+    fn draw(&self, mark: &Mark) -> Vec<Op> {
+        match mark {
+            Mark::Text { x, baseline, size, weight, colour, text } => vec![
+                Op::StartTextSection,
+                Op::SetFillColor { col: rgb(*colour) },
+                Op::SetFont { font: PdfFontHandle::External(font_name(*weight)), size: Pt(*size) },
+                Op::SetTextCursor { pos: Point { x: points(*x), y: points(PAGE.1 - baseline) } },
+                Op::ShowText { items: vec![TextItem::Text(text.clone())] },
+                Op::EndTextSection,
+            ],
+            Mark::Fill { x, y, width, height, colour } => vec![
+                Op::SetFillColor { col: rgb(*colour) },
+                Op::DrawRectangle {
+                    rectangle: Rect {
+                        x: points(*x),
+                        y: points(PAGE.1 - y - height),
+                        width: points(*width),
+                        height: points(*height),
+                        mode: Some(PaintMode::Fill),
+                        winding_order: None,
+                    },
+                },
+            ],
+            Mark::Picture { x, y, width, height, picture, opacity_percent } => {
+                let at = self.pictures.iter().position(|known| Arc::ptr_eq(known, picture)).expect("added");
+                // at 72 dots an inch a pixel is a point
+                let transform = XObjectTransform {
+                    translate_x: Some(points(*x)),
+                    translate_y: Some(points(PAGE.1 - y - height)),
+                    scale_x: Some(points(*width).0 / picture.width as f32),
+                    scale_y: Some(points(*height).0 / picture.height as f32),
+                    dpi: Some(72.0),
+                    ..XObjectTransform::default()
+                };
+                vec![
+                    Op::SaveGraphicsState,
+                    Op::LoadGraphicsState { gs: opacity_name(*opacity_percent) },
+                    Op::UseXobject { id: picture_name(at), transform },
+                    Op::RestoreGraphicsState,
+                ]
+            }
+        }
+    }
+}
+
+fn font_name(weight: Weight) -> FontId {
+    FontId(match weight {
+        Weight::Regular => "Regular".to_owned(),
+        Weight::Bold => "Bold".to_owned(),
+    })
+}
+
+fn picture_name(at: usize) -> XObjectId {
+    XObjectId(format!("Picture{at}"))
+}
+
+fn opacity_name(percent: u8) -> ExtendedGraphicsStateId {
+    ExtendedGraphicsStateId(format!("Opacity{percent}"))
+}
+
+fn points(millimetres: f32) -> Pt {
+    Pt(millimetres / POINT)
+}
+
+fn rgb(colour: Colour) -> Color {
+    let part = |value: u8| f32::from(value) / 255.0;
+    Color::Rgb(Rgb { r: part(colour.0), g: part(colour.1), b: part(colour.2), icc_profile: None })
+}
+
+fn raw(picture: &Picture) -> RawImage {
+    RawImage {
+        pixels: RawImageData::U8(picture.rgba.clone()),
+        width: picture.width,
+        height: picture.height,
+        data_format: RawImageFormat::RGBA8,
+        tag: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drawing::picture::tests::png_uri;
+
+    fn page(text: &str) -> Page {
+        let picture = Picture::from_data_uri(&png_uri(40, 20, |x, _| [255, 0, 0, (x * 6) as u8])).unwrap();
+        vec![
+            Mark::Fill { x: 0.0, y: 0.0, width: 210.0, height: 3.0, colour: Colour(0x1f, 0x5f, 0xbf) },
+            Mark::Text {
+                x: 20.0,
+                baseline: 40.0,
+                size: 20.0,
+                weight: Weight::Bold,
+                colour: Colour::INK,
+                text: text.to_owned(),
+            },
+            Mark::Text {
+                x: 20.0,
+                baseline: 60.0,
+                size: 9.0,
+                weight: Weight::Regular,
+                colour: Colour::GREY,
+                text: "¥1,234,567".to_owned(),
+            },
+            Mark::Picture {
+                x: 150.0,
+                y: 30.0,
+                width: 40.0,
+                height: 20.0,
+                picture: picture.clone(),
+                opacity_percent: 70,
+            },
+            Mark::Picture { x: 150.0, y: 60.0, width: 20.0, height: 10.0, picture, opacity_percent: 100 },
+        ]
+    }
+
+    const DATE: Date = time::macros::date!(2025 - 11 - 30);
+
+    #[test]
+    fn equal_pages_have_equal_bytes_and_others_another_identifier() {
+        let about = About { title: "請求書", author: "株式会社あんご", date: DATE };
+        let first = write(&[page("請求書")], &about);
+        assert!(first.starts_with(b"%PDF-1.7") && first.len() < 40_000, "{}", first.len());
+        assert!(first == write(&[page("請求書")], &about));
+        let second = write(&[page("請求書"), page("領収書")], &about);
+        let id = |bytes: &[u8]| {
+            let file = lopdf::Document::load_mem(bytes).unwrap();
+            assert_eq!(file.get_pages().len(), if bytes == first { 1 } else { 2 });
+            file.trailer.get(b"ID").unwrap().as_array().unwrap()[0].as_str().unwrap().to_vec()
+        };
+        assert!(id(&first).len() == 16 && id(&first) != id(&second));
+    }
+}
