@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -98,7 +99,8 @@ pub(super) struct Started<'a> {
 pub(super) struct Read {
     staging: Buffer,
     submission: SubmissionIndex,
-    mapped: Arc<OnceLock<bool>>,
+    /// Told whether the staging buffer is mapped.
+    mapped: Receiver<bool>,
     _memory: Memory,
 }
 
@@ -299,11 +301,10 @@ impl Queue {
             }
         })?;
         let submission = self.submit(&mut recorder)?;
-        let mapped = Arc::new(OnceLock::new());
-        let told = mapped.clone();
+        let (told, mapped) = sync_channel(1);
         self.checked(|| {
             staging.map_async(::wgpu::MapMode::Read, .., move |result| {
-                let _ = told.set(result.is_ok());
+                let _ = told.send(result.is_ok());
             });
         })?;
         Ok(Some(Read { staging, submission, mapped, _memory: memory }))
@@ -312,7 +313,8 @@ impl Queue {
     pub(super) fn finish(&self, read: Read) -> Result<Vec<u32>> {
         self.wait(read.submission)?;
         self.state.told()?;
-        if read.mapped.get() != Some(&true) {
+        // a poll of another thread may have taken the callback, and be about to call it
+        if read.mapped.recv_timeout(WAIT) != Ok(true) {
             return Err(Error::Device("a result could not be mapped".to_owned()));
         }
         let view = read.staging.get_mapped_range(..).map_err(|error| Error::Device(error.to_string()))?;
