@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod calendar;
+pub mod document;
 pub mod drawing;
 pub mod payment_record;
 pub mod personal_number;

@@ -74,7 +74,7 @@ impl Weight {
             glyph_widths,
             units_per_em: font.units_per_em,
             font_metrics: font.font_metrics.clone(),
-            font_type: font.font_type.clone(),
+            font_type: font.font_type,
             pdf_font_metrics: font.pdf_font_metrics.clone(),
         }
     }

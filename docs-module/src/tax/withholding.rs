@@ -1,6 +1,8 @@
 //! Income tax that is withheld from remuneration of individuals (income tax act, articles 204 and 205; enforcement order, articles 320 and 322;
 //! reconstruction surtax act, article 31). The surtax is a part of the rate, and the tax is truncated once.
 
+mod names;
+
 /// What is paid for. Its formula and how payments are pooled follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {

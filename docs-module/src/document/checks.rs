@@ -1,0 +1,298 @@
+//! Whether a draft can be a document, and its sums. Everything that is wrong is found at once, each with the field that a request calls it by.
+
+use std::collections::BTreeSet;
+
+use rust_decimal::Decimal;
+use unicode_normalization::UnicodeNormalization;
+
+use super::{BankAccount, Document, Draft, Kind, LINES_MAX, Warning, Withholding};
+use crate::drawing::text::clean;
+use crate::rounding::YEN_MAX;
+use crate::tax::consumption::{Basis, Rate, Totals, of_sum, totals};
+use crate::tax::withholding::{Circumstances, tax};
+
+/// Characters of a name, an address or another short text.
+const SHORT_MAX: usize = 200;
+/// Characters of a free text of several lines.
+const LONG_MAX: usize = 5_000;
+/// Lines of a free text.
+const TEXT_LINES_MAX: usize = 200;
+/// Digits before and after the point of a price or a quantity (B24).
+const WHOLE_DIGITS: u32 = 12;
+const FRACTION_DIGITS: u32 = 6;
+
+/// A step of the way to a value of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A member.
+    Field(&'static str),
+    /// A place in a list.
+    Index(usize),
+}
+
+/// Something that is wrong with a draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: the steps from the request.
+    pub at: Vec<Step>,
+    /// What: a sentence that says what is allowed.
+    pub message: String,
+}
+
+/// The problems and warnings that were found so far.
+#[derive(Default)]
+struct Findings {
+    problems: Vec<Problem>,
+    missing: BTreeSet<char>,
+}
+
+impl Findings {
+    fn problem(&mut self, at: impl Into<Vec<Step>>, message: impl Into<String>) {
+        self.problems.push(Problem { at: at.into(), message: message.into() });
+    }
+
+    /// A text of one line as it can be shown.
+    fn short(&mut self, at: &[Step], text: &mut String) {
+        *text = clean(text, &mut self.missing).replace('\n', " ").trim().to_owned();
+        self.bound(at, text, SHORT_MAX);
+    }
+
+    /// A text of several lines as it can be shown.
+    fn long(&mut self, at: &[Step], text: &mut String) {
+        *text = clean(text, &mut self.missing).trim().to_owned();
+        self.bound(at, text, LONG_MAX);
+        if text.lines().count() > TEXT_LINES_MAX {
+            self.problem(at, format!("should have at most {TEXT_LINES_MAX} lines"));
+        }
+    }
+
+    fn bound(&mut self, at: &[Step], text: &str, max: usize) {
+        if text.chars().count() > max {
+            self.problem(at, format!("should have at most {max} characters"));
+        }
+    }
+
+    fn required(&mut self, at: &[Step], text: &str) {
+        if text.is_empty() {
+            self.problem(at, "should not be empty");
+        }
+    }
+}
+
+/// The document of a draft.
+pub(super) fn complete(mut draft: Draft) -> Result<Document, Vec<Problem>> {
+    let mut findings = Findings::default();
+    texts(&mut draft, &mut findings);
+    if let Some(bank) = &mut draft.bank {
+        check_bank(bank, &mut findings);
+    }
+    if draft.kind.needs_original() && draft.original_date.is_empty() {
+        let message = format!("is required when document_type is {}", draft.kind.name());
+        findings.problem([Step::Field("original_date")], message);
+    }
+    let amounts = amounts(&draft, &mut findings);
+    let totals = sums(&draft, &amounts, &mut findings);
+    let withheld = match (&draft.withholding, &totals) {
+        (Some(withholding), Some(totals)) => withheld(&draft, withholding, &amounts, totals, &mut findings),
+        _ => None,
+    };
+    match totals {
+        Some(totals) if findings.problems.is_empty() => {
+            let warnings = warnings(&draft, findings.missing);
+            Ok(Document { draft, amounts, totals, withheld, warnings })
+        }
+        _ => Err(findings.problems),
+    }
+}
+
+fn texts(draft: &mut Draft, findings: &mut Findings) {
+    use Step::{Field, Index};
+    // a longer text is not looked at: it would only be cut down to be refused
+    for (name, text) in [
+        ("issuer", &mut draft.issuer.name),
+        ("recipient", &mut draft.recipient),
+        ("recipient_honorific", &mut draft.honorific),
+        ("invoice_number", &mut draft.number),
+        ("issuer_tel", &mut draft.issuer.tel),
+        ("period", &mut draft.period),
+        ("payment_method", &mut draft.payment_method),
+        ("original_date", &mut draft.original_date),
+        ("original_number", &mut draft.original_number),
+    ] {
+        findings.short(&[Field(name)], text);
+    }
+    findings.required(&[Field("issuer")], &draft.issuer.name);
+    findings.required(&[Field("invoice_number")], &draft.number);
+    for (name, text) in [
+        ("issuer_address", &mut draft.issuer.address),
+        ("transfer_fee_note", &mut draft.transfer_fee_note),
+        ("notes", &mut draft.notes),
+    ] {
+        findings.long(&[Field(name)], text);
+    }
+    findings.long(&[Field("theme"), Field("footer")], &mut draft.theme.footer);
+    if let Some(consignor) = &mut draft.consignor {
+        findings.short(&[Field("consignor")], &mut consignor.name);
+        if consignor.name.is_empty() {
+            findings.problem([Field("consignor")], "is required with consignor_registration_number");
+        }
+    }
+    for (at, line) in draft.lines.iter_mut().enumerate() {
+        let place = [Field("items"), Index(at), Field("name")];
+        findings.short(&place, &mut line.name);
+        findings.required(&place, &line.name);
+    }
+}
+
+fn check_bank(bank: &mut BankAccount, findings: &mut Findings) {
+    use Step::Field;
+    let at = |name: &'static str| [Field("bank_transfer"), Field(name)];
+    for (name, text, is_required) in [
+        ("bank_name", &mut bank.bank_name, true),
+        ("bank_code", &mut bank.bank_code, false),
+        ("branch_name", &mut bank.branch_name, true),
+        ("branch_code", &mut bank.branch_code, false),
+        ("account_type", &mut bank.account_type, false),
+        ("account_number", &mut bank.account_number, true),
+        ("account_holder", &mut bank.account_holder, true),
+        ("account_holder_kana", &mut bank.account_holder_kana, false),
+        ("note", &mut bank.note, false),
+    ] {
+        findings.short(&at(name), text);
+        if is_required {
+            findings.required(&at(name), text);
+        }
+    }
+    for (name, text, digits) in [
+        ("bank_code", &mut bank.bank_code, 4),
+        ("branch_code", &mut bank.branch_code, 3),
+        ("account_number", &mut bank.account_number, 7),
+    ] {
+        let plain: String = text.nfkc().collect();
+        let is_number = plain.bytes().all(|byte| byte.is_ascii_digit()) && plain.len() <= digits;
+        if !is_number {
+            findings.problem(at(name), format!("should be at most {digits} digits"));
+        } else if !plain.is_empty() {
+            *text = format!("{plain:0>digits$}");
+        }
+    }
+    let known = [
+        ("普通", ["", "ordinary", "futsu"]),
+        ("当座", ["", "checking", "toza"]),
+        ("貯蓄", ["", "savings", "chochiku"]),
+    ];
+    let given = bank.account_type.to_lowercase();
+    match known.iter().find(|(name, others)| *name == given || others.contains(&given.as_str())) {
+        Some((name, _)) => (*name).clone_into(&mut bank.account_type),
+        None => findings.problem(at("account_type"), "should be 普通, 当座 or 貯蓄 (ordinary, checking or savings)"),
+    }
+}
+
+/// Yen of each line.
+fn amounts(draft: &Draft, findings: &mut Findings) -> Vec<i64> {
+    use Step::{Field, Index};
+    if draft.lines.is_empty() || draft.lines.len() > LINES_MAX {
+        findings.problem([Field("items")], format!("should have between 1 and {LINES_MAX} lines"));
+    }
+    let limit = Decimal::from(10u64.pow(WHOLE_DIGITS));
+    let mut amounts = Vec::with_capacity(draft.lines.len());
+    for (at, line) in draft.lines.iter().enumerate().take(LINES_MAX) {
+        let mut is_in_range = true;
+        for (name, value) in [("unit_price", line.unit_price), ("qty", line.quantity)] {
+            if value.abs() >= limit || value.normalize().scale() > FRACTION_DIGITS {
+                is_in_range = false;
+                let message = format!(
+                    "should have at most {WHOLE_DIGITS} digits before the point and {FRACTION_DIGITS} after it"
+                );
+                findings.problem([Field("items"), Index(at), Field(name)], message);
+            }
+        }
+        let amount = draft.rounding.product(line.unit_price, line.quantity);
+        if amount.is_none() && is_in_range {
+            let message = format!("price times quantity should be at most {YEN_MAX} yen");
+            findings.problem([Field("items"), Index(at)], message);
+        }
+        amounts.push(amount.unwrap_or(0));
+    }
+    amounts
+}
+
+fn sums(draft: &Draft, amounts: &[i64], findings: &mut Findings) -> Option<Totals> {
+    let lines: Vec<(Rate, i64)> = draft.lines.iter().zip(amounts).map(|(line, amount)| (line.rate, *amount)).collect();
+    let found = totals(&lines, draft.basis, draft.rounding).filter(|found| found.total.gross.abs() <= YEN_MAX);
+    match &found {
+        None => findings.problem([Step::Field("items")], format!("the total should be at most {YEN_MAX} yen")),
+        Some(totals) if totals.total.gross < 0 && draft.kind != Kind::CreditNote => {
+            findings.problem(
+                [Step::Field("items")],
+                "the total should not be negative unless document_type is credit_note",
+            );
+        }
+        Some(_) => {}
+    }
+    found
+}
+
+/// The tax that is withheld: of the chosen lines' fee, without or with its consumption tax.
+fn withheld(
+    draft: &Draft,
+    withholding: &Withholding,
+    amounts: &[i64],
+    totals: &Totals,
+    findings: &mut Findings,
+) -> Option<i64> {
+    use Step::Field;
+    let at = |name: &'static str| [Field("withholding"), Field(name)];
+    let chosen = withholding.lines.clone().unwrap_or_else(|| (0..amounts.len()).collect());
+    let distinct: BTreeSet<usize> = chosen.iter().copied().collect();
+    if distinct.len() != chosen.len() || distinct.last().is_some_and(|last| *last >= amounts.len()) {
+        findings.problem(at("lines"), "should be places of lines, each once, counted from 0");
+        return None;
+    }
+    let of_rate = |rate: Rate| {
+        let sum = distinct.iter().filter(|at| draft.lines[**at].rate == rate).map(|at| amounts[*at]).sum();
+        of_sum(sum, rate, draft.basis, draft.rounding)
+    };
+    let fee: i64 = Rate::ALL
+        .into_iter()
+        .map(|rate| match withholding.basis {
+            Basis::Exclusive => of_rate(rate).net,
+            Basis::Inclusive => of_rate(rate).gross,
+        })
+        .sum();
+    let taken = match withholding.amount {
+        Some(amount) => Some(amount),
+        None => tax(withholding.category, fee, Circumstances::default(), draft.issue_date.year()),
+    };
+    let Some(taken) = taken else {
+        findings.problem([Field("withholding")], "should be of a fee that is not negative, in 2013 or later");
+        return None;
+    };
+    if !(0..=totals.total.gross.max(0)).contains(&taken) {
+        findings.problem(at("amount"), "should be between 0 and the document's total");
+    }
+    Some(taken)
+}
+
+fn warnings(draft: &Draft, missing: BTreeSet<char>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let of_consignor = draft.consignor.as_ref().map(|consignor| consignor.registration_number);
+    for number in [Some(draft.issuer.registration_number), of_consignor.flatten()].into_iter().flatten() {
+        if !number.has_valid_check_digit() {
+            warnings.push(Warning::CheckDigit(number));
+        }
+    }
+    if draft.kind.needs_recipient() && draft.recipient.is_empty() {
+        warnings.push(Warning::NoRecipient);
+    }
+    if draft.kind == Kind::SimplifiedInvoice {
+        warnings.push(Warning::Simplified);
+    }
+    if of_consignor == Some(None) {
+        warnings.push(Warning::ConsignorWithoutNumber);
+    }
+    if !missing.is_empty() {
+        warnings.push(Warning::MissingCharacters(missing));
+    }
+    warnings
+}

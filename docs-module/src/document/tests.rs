@@ -1,0 +1,280 @@
+use rust_decimal::Decimal;
+use time::macros::date;
+
+use super::*;
+use crate::drawing::picture::tests::png_uri;
+use crate::drawing::{Colour, Picture};
+
+fn line(name: &str, unit_price: &str, quantity: &str, percent: i64) -> Line {
+    let decimal = |text: &str| text.parse::<Decimal>().unwrap();
+    Line {
+        name: name.to_owned(),
+        unit_price: decimal(unit_price),
+        quantity: decimal(quantity),
+        rate: Rate::of_percent(percent).unwrap(),
+    }
+}
+
+fn draft(kind: Kind) -> Draft {
+    Draft {
+        kind,
+        number: "20251130-7K3QX2MA".to_owned(),
+        issue_date: date!(2025 - 11 - 30),
+        due_date: Some(date!(2025 - 12 - 31)),
+        issuer: Issuer {
+            name: "株式会社あんごデザイン".to_owned(),
+            registration_number: RegistrationNumber::read("T7000012050002").unwrap(),
+            address: "〒100-8978\n東京都千代田区霞が関３－１－１".to_owned(),
+            tel: "03-3581-4161".to_owned(),
+        },
+        recipient: "山田商事株式会社".to_owned(),
+        honorific: "御中".to_owned(),
+        lines: vec![
+            line("ロゴタイプの設計", "150000", "1", 10),
+            line("名刺の印刷（100枚）", "3300.5", "12", 10),
+            line("打ち合わせの茶菓", "1080", "3", 8),
+            line("お値引き", "-5000", "1", 10),
+        ],
+        basis: Basis::Exclusive,
+        rounding: Rounding::Floor,
+        withholding: None,
+        period: "2025年11月1日〜11月30日".to_owned(),
+        payment_method: "bank_transfer".to_owned(),
+        original_date: String::new(),
+        original_number: String::new(),
+        bank: Some(BankAccount {
+            bank_name: "あおば銀行".to_owned(),
+            bank_code: "0123".to_owned(),
+            branch_name: "霞が関支店".to_owned(),
+            branch_code: "45".to_owned(),
+            account_type: "ordinary".to_owned(),
+            account_number: "12345".to_owned(),
+            account_holder: "株式会社あんごデザイン".to_owned(),
+            account_holder_kana: "ｶ)ｱﾝｺﾞﾃﾞｻﾞｲﾝ".to_owned(),
+            note: String::new(),
+        }),
+        transfer_fee_note: "振込手数料は貴社にてご負担ください。".to_owned(),
+        consignor: None,
+        notes: "今月もありがとうございました。\n来月の納品は12月20日を予定しております。".to_owned(),
+        theme: Theme::default(),
+    }
+}
+
+fn problems(draft: Draft) -> Vec<String> {
+    let path = |problem: &Problem| {
+        let steps = problem.at.iter().map(|step| match step {
+            Step::Field(name) => (*name).to_owned(),
+            Step::Index(at) => at.to_string(),
+        });
+        steps.collect::<Vec<_>>().join(".")
+    };
+    draft.complete().unwrap_err().iter().map(path).collect()
+}
+
+#[test]
+fn a_document_has_its_sums_and_its_words() {
+    let document = draft(Kind::Invoice).complete().unwrap();
+    // 150,000 + 39,606 - 5,000 and 3,240
+    assert_eq!(document.amounts, [150_000, 39_606, 3_240, -5_000]);
+    let total = document.totals.total;
+    assert_eq!((total.net, total.tax, total.gross), (187_846, 18_460 + 259, 206_565));
+    let html = document.html();
+    for text in [
+        "請求書",
+        "適格請求書",
+        "山田商事株式会社 御中",
+        "¥206,565",
+        "登録番号 T7000012050002",
+        "打ち合わせの茶菓※",
+        "3,300.5",
+        "10%対象（税抜）",
+        "¥184,606",
+        "¥18,460",
+        "8%対象（税抜）※",
+        "※は軽減税率対象",
+        "あおば銀行（0123）　霞が関支店（045）",
+        "普通　0012345",
+        "お支払期限",
+        "2025年12月31日",
+        "2025年11月1日〜11月30日",
+        "銀行振込",
+        "振込手数料は貴社にて",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+}
+
+/// Fact sheet, 3.2.
+#[test]
+fn withholding_is_taken_of_the_chosen_fee() {
+    let with = |price: &str, basis, amount, lines| {
+        let mut draft = draft(Kind::Invoice);
+        draft.lines = vec![line("原稿料", price, "1", 10), line("実費", "0", "1", 10)];
+        draft.withholding = Some(Withholding { category: Category::Manuscript, basis, amount, lines });
+        let document = draft.complete().unwrap();
+        (document.withheld.unwrap(), document.payable())
+    };
+    assert_eq!(with("500000", Basis::Exclusive, None, None), (51_050, 498_950));
+    assert_eq!(with("1500000", Basis::Exclusive, None, None), (204_200, 1_445_800));
+    assert_eq!(with("500000", Basis::Inclusive, None, Some(vec![0])), (56_155, 493_845));
+    assert_eq!(with("500000", Basis::Exclusive, Some(1), Some(vec![1])), (1, 549_999));
+    let mut wrong = draft(Kind::Invoice);
+    wrong.withholding = Some(Withholding {
+        category: Category::Manuscript,
+        basis: Basis::Exclusive,
+        amount: None,
+        lines: Some(vec![0, 9]),
+    });
+    assert_eq!(problems(wrong.clone()), ["withholding.lines"]);
+    wrong.withholding.as_mut().unwrap().lines = None;
+    wrong.withholding.as_mut().unwrap().amount = Some(206_566);
+    assert_eq!(problems(wrong), ["withholding.amount"]);
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let mut wrong = draft(Kind::CreditNote);
+    wrong.issuer.name = " ".to_owned();
+    wrong.number = "9".repeat(201);
+    wrong.notes = "x".repeat(1 << 20);
+    wrong.consignor = Some(Consignor { name: String::new(), registration_number: None });
+    wrong.lines = vec![line("", "1000000000000", "0.0000001", 10)];
+    let bank = wrong.bank.as_mut().unwrap();
+    (bank.bank_code, bank.account_number, bank.account_type) =
+        ("12345".to_owned(), "12-3".to_owned(), "gold".to_owned());
+    assert_eq!(
+        problems(wrong),
+        [
+            "invoice_number",
+            "issuer",
+            "notes",
+            "consignor",
+            "items.0.name",
+            "bank_transfer.bank_code",
+            "bank_transfer.account_number",
+            "bank_transfer.account_type",
+            "original_date",
+            "items.0.unit_price",
+            "items.0.qty"
+        ]
+    );
+    let with_lines = |kind, lines| {
+        let mut draft = draft(kind);
+        draft.original_date = "2025-10-31".to_owned();
+        draft.lines = lines;
+        draft
+    };
+    assert_eq!(problems(with_lines(Kind::Invoice, vec![])), ["items"]);
+    assert_eq!(problems(with_lines(Kind::Invoice, vec![line("x", "1", "1", 10); 1001])), ["items"]);
+    assert_eq!(problems(with_lines(Kind::Invoice, vec![line("x", "-1", "1", 10)])), ["items"]);
+    assert_eq!(problems(with_lines(Kind::Invoice, vec![line("x", "999999999999", "999999999999", 10)])), ["items.0"]);
+    assert_eq!(problems(with_lines(Kind::Invoice, vec![line("x", "999999999999", "1000", 10); 2])), ["items"]);
+    let returned = with_lines(Kind::CreditNote, vec![line("返品", "-1000", "1", 10)]).complete().unwrap();
+    assert_eq!(returned.totals.total.gross, -1_100);
+}
+
+#[test]
+fn what_the_caller_should_know_is_told() {
+    let mut odd = draft(Kind::Invoice);
+    odd.recipient = String::new();
+    odd.issuer.registration_number = RegistrationNumber::read("T1234567890123").unwrap();
+    odd.consignor = Some(Consignor { name: "𠮷野".to_owned(), registration_number: None });
+    let document = odd.complete().unwrap();
+    let told: Vec<String> = document.warnings.iter().map(Warning::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "check digit of T1234567890123 is wrong, expected 9",
+            "a qualified invoice names its recipient",
+            "the consignor has no registration number",
+            "characters shown as U+3013: U+20BB7",
+        ]
+    );
+    assert!(document.html().contains("委託者: 〓野"));
+    // B23: a receipt without a recipient is a simplified one
+    let mut receipt = draft(Kind::Receipt);
+    receipt.recipient = String::new();
+    assert_eq!(receipt.complete().unwrap().warnings, []);
+    assert_eq!(draft(Kind::SimplifiedInvoice).complete().unwrap().warnings, [Warning::Simplified]);
+}
+
+#[test]
+fn markup_in_texts_is_text() {
+    let mut hostile = draft(Kind::Invoice);
+    hostile.recipient = "<script>alert('1')</script>".to_owned();
+    hostile.notes = "\"><img src=x onerror=alert(1)>&amp;".to_owned();
+    let html = hostile.complete().unwrap().html();
+    assert!(!html.contains("<script") && !html.contains("<img src=x"));
+    assert!(html.contains("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;") && html.contains("&amp;amp;"));
+}
+
+fn of_kind(kind: Kind) -> Document {
+    let mut draft = draft(kind);
+    if kind.needs_original() {
+        draft.original_date = "2025年10月分".to_owned();
+        draft.original_number = "20251031-AAAAAAAA".to_owned();
+    }
+    if kind == Kind::Receipt {
+        draft.payment_method = "credit_card".to_owned();
+        (draft.bank, draft.transfer_fee_note) = (None, String::new());
+    }
+    draft.complete().unwrap()
+}
+
+#[test]
+fn equal_documents_have_equal_bytes() {
+    for kind in Kind::ALL {
+        let pdf = of_kind(kind).pdf();
+        assert!(pdf == of_kind(kind).pdf() && pdf.len() < 60_000, "{} {}", kind.name(), pdf.len());
+    }
+}
+
+/// Writes documents of all kinds into the folder `DOCUMENTS_TO`, to be looked at.
+#[test]
+fn documents_to_look_at() {
+    let Ok(folder) = std::env::var("DOCUMENTS_TO") else { return };
+    let write = |name: &str, document: &Document| {
+        std::fs::write(format!("{folder}/{name}.pdf"), document.pdf()).unwrap();
+        std::fs::write(format!("{folder}/{name}.html"), document.html()).unwrap();
+    };
+    for kind in Kind::ALL {
+        write(kind.name(), &of_kind(kind));
+    }
+    let mut rich = draft(Kind::Invoice);
+    rich.theme = Theme {
+        colour: Colour(0xb0, 0x3a, 0x2e),
+        logo: Some(
+            Picture::from_data_uri(&png_uri(300, 80, |x, y| {
+                [176, 58, 46, if (x / 20 + y / 20) % 2 == 0 { 255 } else { 60 }]
+            }))
+            .unwrap(),
+        ),
+        seal: Some(
+            Picture::from_data_uri(&png_uri(200, 200, |x, y| {
+                let edge = x.min(y).min(199 - x).min(199 - y);
+                [200, 30, 30, if edge < 10 || (x / 25 + y / 25) % 2 == 0 && edge > 25 { 255 } else { 0 }]
+            }))
+            .unwrap(),
+        ),
+        footer: "株式会社あんごデザイン　https://example.com".to_owned(),
+    };
+    rich.consignor = Some(Consignor {
+        name: "青果店みらい".to_owned(),
+        registration_number: Some(RegistrationNumber::read("T1180301018771").unwrap()),
+    });
+    rich.withholding = Some(Withholding {
+        category: Category::Manuscript,
+        basis: Basis::Exclusive,
+        amount: None,
+        lines: Some(vec![0]),
+    });
+    rich.lines.extend((0..120).map(|at| {
+        line(
+            &format!("品目 {at} の名称が長くて一行に収まらないときに折り返される様子を確かめるための行"),
+            "98765.4321",
+            "1.5",
+            if at % 3 == 0 { 8 } else { 10 },
+        )
+    }));
+    write("rich", &rich.complete().unwrap());
+}
