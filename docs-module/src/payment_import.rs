@@ -1,0 +1,233 @@
+//! Payments as payment providers report them, read as what was sold (B29, B30). Amounts hold their tax.
+
+mod generic;
+mod rate;
+mod stripe;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use rust_decimal::Decimal;
+use serde_json::Value;
+use time::Date;
+
+use crate::calendar::tokyo_date;
+use crate::document::{LINES_MAX, Line, Problem, Step};
+use crate::rounding::YEN_MAX;
+use crate::tax::consumption::Rate;
+
+/// Whose payment objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Provider {
+    /// Stripe: payment intents, charges, checkout sessions, invoices, refunds and credit notes, of old and new versions of its interface.
+    #[default]
+    Stripe,
+    /// PAY.JP, whose charges have the same members.
+    Payjp,
+    /// Any other: `amount`, `currency`, `description`, `created`, `customer_name`, `tax_rate`, `lines`.
+    Generic,
+}
+
+impl Provider {
+    /// The provider of a value of `provider`.
+    pub fn of_name(name: &str) -> Option<Provider> {
+        match name {
+            "stripe" => Some(Provider::Stripe),
+            "payjp" => Some(Provider::Payjp),
+            "generic" => Some(Provider::Generic),
+            _ => None,
+        }
+    }
+}
+
+/// A payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payment {
+    /// Its own id; empty when it has none.
+    pub id: String,
+    /// Its id and those of the objects that tell of the same payment: two objects whose ids meet are one payment.
+    pub ids: BTreeSet<String>,
+    /// What was sold, prices with tax; then what was refunded, as negative lines. At least one line.
+    pub lines: Vec<Line>,
+    /// The sum of the lines, in yen.
+    pub total: i64,
+    /// Everything was refunded.
+    pub is_refunded: bool,
+    /// It is itself a return: its lines are negative.
+    pub is_return: bool,
+    /// The day in Tokyo; `None`: the object has no time.
+    pub date: Option<Date>,
+    /// To whom the document is given; empty: nobody is named.
+    pub recipient: String,
+    /// Where a document may be sent.
+    pub email: Option<String>,
+    /// How it was paid, as the provider calls it.
+    pub payment_method: Option<String>,
+    /// What the merchant asks for in the object's metadata.
+    pub wishes: Wishes,
+    /// Yen that the lines of the object did not explain, and that a line of their own holds.
+    pub unexplained: i64,
+}
+
+/// What a merchant may ask for in an object's metadata. A missing member is not asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Value of `recipient_honorific`.
+    pub honorific: Option<String>,
+    /// Value of `invoice_number`.
+    pub invoice_number: Option<String>,
+    /// Value of `document_type`.
+    pub document_type: Option<String>,
+    /// Value of `consignor`.
+    pub consignor: Option<String>,
+    /// Value of `consignor_registration_number`.
+    pub consignor_registration_number: Option<String>,
+    /// `do_not_invoice` is true.
+    pub do_not_invoice: bool,
+}
+
+/// The payment of an object. A line without a rate of its own has `default_rate`.
+///
+/// # Errors
+/// When the object is of no known kind, the payment did not succeed or is not in yen, or a member is missing or wrong. The steps begin at the object.
+pub fn read(provider: Provider, object: &Value, default_rate: Rate) -> Result<Payment, Problem> {
+    let node = Node { value: object, at: Vec::new() };
+    if !object.is_object() {
+        return Err(node.problem("should be an object"));
+    }
+    let payment = match provider {
+        Provider::Stripe => stripe::read(&node, default_rate),
+        Provider::Payjp => stripe::read_charge(&node, default_rate),
+        Provider::Generic => generic::read(&node, default_rate),
+    }?;
+    if payment.lines.len() > LINES_MAX {
+        return Err(node.problem(&format!("should have at most {LINES_MAX} lines")));
+    }
+    Ok(payment)
+}
+
+/// The place of the first payment that one before it is too: their ids meet (B30).
+pub fn first_repeated(payments: &[Payment]) -> Option<usize> {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    payments.iter().position(|payment| {
+        let is_repeated = payment.ids.iter().any(|id| seen.contains(id.as_str()));
+        seen.extend(payment.ids.iter().map(String::as_str));
+        is_repeated
+    })
+}
+
+/// The lines of many payments for one document, each with its day before its name. The earliest day comes first.
+pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
+    let mut ordered: Vec<&Payment> = payments.iter().collect();
+    ordered.sort_by_key(|payment| payment.date);
+    let dated = |payment: &Payment, line: &Line| {
+        let day = payment.date.map(|date| format!("{}/{} ", u8::from(date.month()), date.day())).unwrap_or_default();
+        Line { name: format!("{day}{}", line.name), ..line.clone() }
+    };
+    ordered.into_iter().flat_map(|payment| payment.lines.iter().map(|line| dated(payment, line))).collect()
+}
+
+/// A value of a request, and where it is.
+struct Node<'a> {
+    value: &'a Value,
+    at: Vec<Step>,
+}
+
+impl<'a> Node<'a> {
+    fn problem(&self, message: &str) -> Problem {
+        Problem { at: self.at.clone(), message: message.to_owned() }
+    }
+
+    /// A member; null when it is missing.
+    fn member(&self, name: &'static str) -> Node<'a> {
+        let mut at = self.at.clone();
+        at.push(Step::Field(name));
+        Node { value: self.value.get(name).unwrap_or(&Value::Null), at }
+    }
+
+    fn is_missing(&self) -> bool {
+        self.value.is_null()
+    }
+
+    /// A text that is not empty.
+    fn text(&self) -> Option<&'a str> {
+        self.value.as_str().map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    /// Items of a list, or of an object that holds one under `data`.
+    fn items(&self) -> Vec<Node<'a>> {
+        let (list, steps) = match self.value.get("data") {
+            Some(data) => (data, vec![Step::Field("data")]),
+            None => (self.value, Vec::new()),
+        };
+        let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        let item = |(at, value)| {
+            let mut path = self.at.clone();
+            path.extend(steps.iter().cloned().chain([Step::Index(at)]));
+            Node { value, at: path }
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// Whole yen; `None` when it is missing.
+    fn yen(&self) -> Result<Option<i64>, Problem> {
+        if self.is_missing() {
+            return Ok(None);
+        }
+        let amount = self.value.as_i64().filter(|amount| amount.abs() <= YEN_MAX);
+        amount.map(Some).ok_or_else(|| self.problem(&format!("should be a whole number of yen of at most {YEN_MAX}")))
+    }
+
+    /// The first of these members that there is, in yen.
+    fn first_yen(&self, names: &[&'static str]) -> Result<i64, Problem> {
+        for name in names {
+            if let Some(amount) = self.member(name).yen()? {
+                return Ok(amount);
+            }
+        }
+        Err(self.member(names[0]).problem("is required"))
+    }
+
+    /// The day in Tokyo of a moment in seconds; `None` when it is missing.
+    fn day(&self) -> Result<Option<Date>, Problem> {
+        if self.is_missing() {
+            return Ok(None);
+        }
+        let day = self.value.as_i64().and_then(tokyo_date);
+        day.map(Some).ok_or_else(|| self.problem("should be a moment in seconds since 1970"))
+    }
+
+    fn check_yen(&self) -> Result<(), Problem> {
+        let currency = self.member("currency");
+        match currency.text() {
+            Some(text) if text.eq_ignore_ascii_case("jpy") => Ok(()),
+            _ => Err(currency.problem("should be jpy: consumption tax is stated in yen, and nothing is converted")),
+        }
+    }
+
+    /// An id, or that of an object in its place.
+    fn id(&self) -> Option<&'a str> {
+        self.text().or_else(|| self.member("id").text())
+    }
+}
+
+/// A line of `amount` yen: of so many pieces when they have a whole price.
+fn line(name: &str, quantity: Option<i64>, amount: i64, rate: Rate) -> Line {
+    let pieces = quantity.filter(|pieces| *pieces > 1 && amount % pieces == 0).unwrap_or(1);
+    let name = match quantity {
+        Some(count) if count > 1 && pieces == 1 => format!("{name} × {count}"),
+        _ => name.to_owned(),
+    };
+    Line { name, unit_price: Decimal::from(amount / pieces), quantity: Decimal::from(pieces), rate }
+}
+
+/// The sum of amounts, or that it is too large.
+fn sum(node: &Node<'_>, amounts: impl IntoIterator<Item = i64>) -> Result<i64, Problem> {
+    let too_large = || node.problem(&format!("the sum should be at most {YEN_MAX} yen"));
+    let mut sum = 0i64;
+    for amount in amounts {
+        sum = sum.checked_add(amount).filter(|sum| sum.abs() <= YEN_MAX).ok_or_else(too_large)?;
+    }
+    Ok(sum)
+}
