@@ -5,6 +5,10 @@ mod checks;
 mod html;
 mod kind;
 mod layout;
+mod period;
+mod pint;
+#[cfg(test)]
+mod pint_tests;
 mod sheet;
 #[cfg(test)]
 mod tests;
@@ -42,6 +46,8 @@ pub struct Draft {
     pub issuer: Issuer,
     /// To whom it is given.
     pub recipient: String,
+    /// The recipient's registration number, for machines.
+    pub recipient_number: Option<RegistrationNumber>,
     /// What follows the recipient's name: 御中, 様.
     pub honorific: String,
     /// What was sold, at least one line.
@@ -217,5 +223,10 @@ impl Document {
     /// The document as a page of HTML that prints on A4.
     pub fn html(&self) -> String {
         html::page(&sheet::sheet(self), &self.draft.theme)
+    }
+
+    /// The document as JP PINT in UBL 2.1. `None`: there are invoices, corrected ones and credit notes alone.
+    pub fn xml(&self) -> Option<String> {
+        pint::xml(self)
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::drawing::picture::tests::png_uri;
 use crate::drawing::{Colour, Picture};
 
-fn line(name: &str, unit_price: &str, quantity: &str, percent: i64) -> Line {
+pub(super) fn line(name: &str, unit_price: &str, quantity: &str, percent: i64) -> Line {
     let decimal = |text: &str| text.parse::<Decimal>().unwrap();
     Line {
         name: name.to_owned(),
@@ -15,7 +15,7 @@ fn line(name: &str, unit_price: &str, quantity: &str, percent: i64) -> Line {
     }
 }
 
-fn draft(kind: Kind) -> Draft {
+pub(super) fn draft(kind: Kind) -> Draft {
     Draft {
         kind,
         number: "20251130-7K3QX2MA".to_owned(),
@@ -28,6 +28,7 @@ fn draft(kind: Kind) -> Draft {
             tel: "03-3581-4161".to_owned(),
         },
         recipient: "山田商事株式会社".to_owned(),
+        recipient_number: RegistrationNumber::read("T1180301018771").ok(),
         honorific: "御中".to_owned(),
         lines: vec![
             line("ロゴタイプの設計", "150000", "1", 10),
@@ -208,7 +209,7 @@ fn markup_in_texts_is_text() {
     assert!(html.contains("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;") && html.contains("&amp;amp;"));
 }
 
-fn of_kind(kind: Kind) -> Document {
+pub(super) fn of_kind(kind: Kind) -> Document {
     let mut draft = draft(kind);
     if kind.needs_original() {
         draft.original_date = "2025年10月分".to_owned();

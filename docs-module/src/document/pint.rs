@@ -1,0 +1,304 @@
+//! A document for machines: JP PINT, the Japanese form of Peppol's invoice, in UBL 2.1. Lines are without tax; a document whose prices hold it is converted, so
+//! that the lines of a rate still come to its net sum.
+
+use std::io;
+
+use quick_xml::events::{BytesDecl, BytesStart, BytesText, Event};
+use quick_xml::writer::Writer;
+use rust_decimal::Decimal;
+
+use super::{BankAccount, Document, Draft, Kind, period};
+use crate::tax::consumption::{Basis, Rate, RateTotal};
+
+const CUSTOMIZATION: &str = "urn:peppol:pint:billing-1@jp-1";
+const PROFILE: &str = "urn:peppol:bis:billing";
+const AGGREGATE: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonAggregateComponents-2";
+const BASIC: &str = "urn:oasis:names:specification:ubl:schema:xsd:CommonBasicComponents-2";
+/// A registered issuer of qualified invoices, among the schemes of addresses.
+const REGISTRATION_SCHEME: &str = "0221";
+
+/// The document in UBL. `None`: JP PINT has no such document; it has invoices, corrected ones and credit notes.
+pub(super) fn xml(document: &Document) -> Option<String> {
+    let (root, type_code, quantity) = match document.draft.kind {
+        Kind::Invoice | Kind::CorrectedInvoice => ("Invoice", "380", "cbc:InvoicedQuantity"),
+        Kind::CreditNote => ("CreditNote", "381", "cbc:CreditedQuantity"),
+        _ => return None,
+    };
+    // a credit note says what is returned: its amounts are positive
+    let sign = if root == "CreditNote" && document.totals.total.gross < 0 { -1 } else { 1 };
+    let mut ubl = Ubl { writer: Writer::new(Vec::new()), document, sign };
+    ubl.document(root, type_code, quantity).expect("writing to memory");
+    Some(String::from_utf8(ubl.writer.into_inner()).expect("the writer was given text"))
+}
+
+struct Ubl<'a> {
+    writer: Writer<Vec<u8>>,
+    document: &'a Document,
+    sign: i64,
+}
+
+impl Ubl<'_> {
+    fn document(&mut self, root: &str, type_code: &str, quantity: &str) -> io::Result<()> {
+        self.writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+        let namespace = format!("urn:oasis:names:specification:ubl:schema:xsd:{root}-2");
+        let attributes = [("xmlns", namespace.as_str()), ("xmlns:cac", AGGREGATE), ("xmlns:cbc", BASIC)];
+        let is_invoice = root == "Invoice";
+        self.within(root, &attributes, |ubl| {
+            let draft = &ubl.document.draft;
+            ubl.text("cbc:CustomizationID", CUSTOMIZATION)?;
+            ubl.text("cbc:ProfileID", PROFILE)?;
+            ubl.text("cbc:ID", &draft.number)?;
+            ubl.text("cbc:IssueDate", &draft.issue_date.to_string())?;
+            if let (true, Some(due)) = (is_invoice, draft.due_date) {
+                ubl.text("cbc:DueDate", &due.to_string())?;
+            }
+            ubl.text(&format!("cbc:{root}TypeCode"), type_code)?;
+            if let Some(note) = ubl.note() {
+                ubl.text("cbc:Note", &note)?;
+            }
+            ubl.text("cbc:DocumentCurrencyCode", "JPY")?;
+            ubl.period()?;
+            ubl.original()?;
+            ubl.supplier()?;
+            ubl.customer()?;
+            if let Some(bank) = &draft.bank {
+                ubl.payment_means(bank, (!is_invoice).then_some(draft.due_date).flatten())?;
+            }
+            ubl.tax_total()?;
+            ubl.monetary_total()?;
+            ubl.lines(root, quantity)
+        })
+    }
+
+    // ---- elements
+
+    fn within(
+        &mut self,
+        name: &str,
+        attributes: &[(&str, &str)],
+        content: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let start = BytesStart::new(name).with_attributes(attributes.iter().copied());
+        let end = start.to_end().into_owned();
+        self.writer.write_event(Event::Start(start))?;
+        content(self)?;
+        self.writer.write_event(Event::End(end))
+    }
+
+    fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
+        self.writer.create_element(name).write_text_content(BytesText::new(text))?;
+        Ok(())
+    }
+
+    fn amount(&mut self, name: &str, amount: impl std::fmt::Display) -> io::Result<()> {
+        let element = self.writer.create_element(name).with_attribute(("currencyID", "JPY"));
+        element.write_text_content(BytesText::new(&amount.to_string()))?;
+        Ok(())
+    }
+
+    fn tax_scheme(&mut self) -> io::Result<()> {
+        // consumption tax
+        self.within("cac:TaxScheme", &[], |ubl| ubl.text("cbc:ID", "VAT"))
+    }
+
+    // ---- parts
+
+    /// Notes, and what JP PINT has no place for: income tax that is withheld.
+    fn note(&self) -> Option<String> {
+        let withheld = self
+            .document
+            .withheld
+            .map(|withheld| format!("源泉徴収税額 {withheld}円　差引ご請求額 {}円", self.document.payable()));
+        let notes = Some(self.document.draft.notes.clone()).filter(|notes| !notes.is_empty());
+        let parts: Vec<String> = withheld.into_iter().chain(notes).collect();
+        (!parts.is_empty()).then(|| parts.join("\n"))
+    }
+
+    /// Always there (rule aligned-ibrp-052): the period of the sales, or the day of the document.
+    fn period(&mut self) -> io::Result<()> {
+        let draft = &self.document.draft;
+        let (first, last) = period::days(&draft.period).unwrap_or((draft.issue_date, draft.issue_date));
+        self.within("cac:InvoicePeriod", &[], |ubl| {
+            ubl.text("cbc:StartDate", &first.to_string())?;
+            ubl.text("cbc:EndDate", &last.to_string())
+        })
+    }
+
+    fn original(&mut self) -> io::Result<()> {
+        let draft = &self.document.draft;
+        if draft.original_number.is_empty() {
+            return Ok(());
+        }
+        self.within("cac:BillingReference", &[], |ubl| {
+            ubl.within("cac:InvoiceDocumentReference", &[], |ubl| {
+                ubl.text("cbc:ID", &draft.original_number)?;
+                match period::days(&draft.original_date) {
+                    Some((first, last)) if first == last => ubl.text("cbc:IssueDate", &first.to_string()),
+                    _ => Ok(()),
+                }
+            })
+        })
+    }
+
+    fn supplier(&mut self) -> io::Result<()> {
+        let issuer = &self.document.draft.issuer;
+        let number = issuer.registration_number.to_string();
+        self.within("cac:AccountingSupplierParty", &[], |ubl| {
+            ubl.within("cac:Party", &[], |ubl| {
+                ubl.endpoint(&number)?;
+                ubl.address(&issuer.address)?;
+                ubl.within("cac:PartyTaxScheme", &[], |ubl| {
+                    ubl.text("cbc:CompanyID", &number)?;
+                    ubl.tax_scheme()
+                })?;
+                ubl.legal_name(&issuer.name)?;
+                if issuer.tel.is_empty() {
+                    return Ok(());
+                }
+                ubl.within("cac:Contact", &[], |ubl| ubl.text("cbc:Telephone", &issuer.tel))
+            })
+        })
+    }
+
+    fn customer(&mut self) -> io::Result<()> {
+        let draft = &self.document.draft;
+        self.within("cac:AccountingCustomerParty", &[], |ubl| {
+            ubl.within("cac:Party", &[], |ubl| {
+                if let Some(number) = draft.recipient_number {
+                    ubl.endpoint(&number.to_string())?;
+                }
+                ubl.address("")?;
+                ubl.legal_name(&draft.recipient)
+            })
+        })
+    }
+
+    fn endpoint(&mut self, number: &str) -> io::Result<()> {
+        let element = self.writer.create_element("cbc:EndpointID").with_attribute(("schemeID", REGISTRATION_SCHEME));
+        element.write_text_content(BytesText::new(number))?;
+        Ok(())
+    }
+
+    fn address(&mut self, address: &str) -> io::Result<()> {
+        self.within("cac:PostalAddress", &[], |ubl| {
+            for line in address.lines() {
+                ubl.within("cac:AddressLine", &[], |ubl| ubl.text("cbc:Line", line))?;
+            }
+            ubl.within("cac:Country", &[], |ubl| ubl.text("cbc:IdentificationCode", "JP"))
+        })
+    }
+
+    fn legal_name(&mut self, name: &str) -> io::Result<()> {
+        self.within("cac:PartyLegalEntity", &[], |ubl| ubl.text("cbc:RegistrationName", name))
+    }
+
+    /// A transfer to an account.
+    fn payment_means(&mut self, bank: &BankAccount, due: Option<time::Date>) -> io::Result<()> {
+        self.within("cac:PaymentMeans", &[], |ubl| {
+            ubl.text("cbc:PaymentMeansCode", "30")?;
+            if let Some(due) = due {
+                ubl.text("cbc:PaymentDueDate", &due.to_string())?;
+            }
+            ubl.within("cac:PayeeFinancialAccount", &[], |ubl| {
+                ubl.text("cbc:ID", &bank.account_number)?;
+                ubl.text("cbc:Name", &bank.account_holder)?;
+                ubl.text("cbc:AccountTypeCode", &bank.account_type)?;
+                ubl.within("cac:FinancialInstitutionBranch", &[], |ubl| {
+                    ubl.text("cbc:ID", &format!("{}{}", bank.bank_code, bank.branch_code))?;
+                    ubl.text("cbc:Name", &format!("{} {}", bank.bank_name, bank.branch_name))
+                })
+            })
+        })
+    }
+
+    /// Whole yen: no decimals in tax (rule aligned-ibr-jp-06).
+    fn tax_total(&mut self) -> io::Result<()> {
+        let (document, sign) = (self.document, self.sign);
+        self.within("cac:TaxTotal", &[], |ubl| {
+            ubl.amount("cbc:TaxAmount", sign * document.totals.total.tax)?;
+            for (rate, of_rate) in &document.totals.by_rate {
+                ubl.within("cac:TaxSubtotal", &[], |ubl| {
+                    ubl.amount("cbc:TaxableAmount", sign * of_rate.net)?;
+                    ubl.amount("cbc:TaxAmount", sign * of_rate.tax)?;
+                    ubl.category("cac:TaxCategory", *rate)
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    fn category(&mut self, name: &str, rate: Rate) -> io::Result<()> {
+        self.within(name, &[], |ubl| {
+            ubl.text(
+                "cbc:ID",
+                match rate {
+                    Rate::Standard => "S",
+                    Rate::Reduced => "AA",
+                },
+            )?;
+            ubl.text("cbc:Percent", &rate.percent().to_string())?;
+            ubl.tax_scheme()
+        })
+    }
+
+    fn monetary_total(&mut self) -> io::Result<()> {
+        let RateTotal { net, gross, .. } = self.document.totals.total;
+        let sign = self.sign;
+        self.within("cac:LegalMonetaryTotal", &[], |ubl| {
+            ubl.amount("cbc:LineExtensionAmount", sign * net)?;
+            ubl.amount("cbc:TaxExclusiveAmount", sign * net)?;
+            ubl.amount("cbc:TaxInclusiveAmount", sign * gross)?;
+            ubl.amount("cbc:PayableAmount", sign * gross)
+        })
+    }
+
+    fn lines(&mut self, root: &str, quantity_name: &str) -> io::Result<()> {
+        let draft = &self.document.draft;
+        let nets = net_amounts(self.document);
+        for (at, (line, net)) in draft.lines.iter().zip(nets).enumerate() {
+            let net = self.sign * net;
+            let (quantity, price) = priced(draft, line.quantity * Decimal::from(self.sign), line.unit_price, net);
+            self.within(&format!("cac:{root}Line"), &[], |ubl| {
+                ubl.text("cbc:ID", &(at + 1).to_string())?;
+                let element = ubl.writer.create_element(quantity_name).with_attribute(("unitCode", "C62"));
+                element.write_text_content(BytesText::new(&quantity.normalize().to_string()))?;
+                ubl.amount("cbc:LineExtensionAmount", net)?;
+                ubl.within("cac:Item", &[], |ubl| {
+                    ubl.text("cbc:Name", &line.name)?;
+                    ubl.category("cac:ClassifiedTaxCategory", line.rate)
+                })?;
+                ubl.within("cac:Price", &[], |ubl| ubl.amount("cbc:PriceAmount", price.normalize()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Quantity and price of a line, whose product is its amount; a price is not negative. Where parts of a yen were rounded or tax was taken out, the line is of one
+/// piece.
+fn priced(draft: &Draft, quantity: Decimal, price: Decimal, net: i64) -> (Decimal, Decimal) {
+    let (quantity, price) = if price.is_sign_negative() { (-quantity, -price) } else { (quantity, price) };
+    let is_exact = draft.basis == Basis::Exclusive && quantity.checked_mul(price) == Some(Decimal::from(net));
+    if is_exact {
+        return (quantity, price);
+    }
+    (Decimal::from(if net < 0 { -1 } else { 1 }), Decimal::from(net.abs()))
+}
+
+/// Yen of each line without tax. The lines of a rate come to its net sum: what rounding leaves goes to the largest of them.
+fn net_amounts(document: &Document) -> Vec<i64> {
+    let draft = &document.draft;
+    if draft.basis == Basis::Exclusive {
+        return document.amounts.clone();
+    }
+    let part = |rate: Rate, amount: i64| amount - draft.rounding.part(amount, rate.percent(), 100 + rate.percent());
+    let mut nets: Vec<i64> =
+        draft.lines.iter().zip(&document.amounts).map(|(line, amount)| part(line.rate, *amount)).collect();
+    for (rate, of_rate) in &document.totals.by_rate {
+        let places = || (0..nets.len()).filter(|at| draft.lines[*at].rate == *rate);
+        let left = of_rate.net - places().map(|at| nets[at]).sum::<i64>();
+        let largest = places().max_by_key(|at| document.amounts[*at].abs()).expect("a rate has lines");
+        nets[largest] += left;
+    }
+    nets
+}
