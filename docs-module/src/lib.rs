@@ -7,6 +7,7 @@ pub mod audit;
 pub mod calendar;
 pub mod document;
 pub mod drawing;
+mod object;
 pub mod payment_import;
 pub mod payment_record;
 pub mod personal_number;

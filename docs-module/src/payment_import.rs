@@ -12,9 +12,8 @@ use rust_decimal::Decimal;
 use serde_json::Value;
 use time::Date;
 
-use crate::calendar::tokyo_date;
-use crate::document::{LINES_MAX, Line, Problem, Step};
-use crate::rounding::YEN_MAX;
+use crate::document::{LINES_MAX, Line, Problem};
+use crate::object::Node;
 use crate::tax::consumption::Rate;
 
 /// Whose payment objects.
@@ -92,7 +91,7 @@ pub struct Wishes {
 /// # Errors
 /// When the object is of no known kind, the payment did not succeed or is not in yen, or a member is missing or wrong. The steps begin at the object.
 pub fn read(provider: Provider, object: &Value, default_rate: Rate) -> Result<Payment, Problem> {
-    let node = Node { value: object, at: Vec::new() };
+    let node = Node::of(object, Vec::new());
     if !object.is_object() {
         return Err(node.problem("should be an object"));
     }
@@ -128,90 +127,6 @@ pub fn lines_of_all(payments: &[Payment]) -> Vec<Line> {
     ordered.into_iter().flat_map(|payment| payment.lines.iter().map(|line| dated(payment, line))).collect()
 }
 
-/// A value of a request, and where it is.
-struct Node<'a> {
-    value: &'a Value,
-    at: Vec<Step>,
-}
-
-impl<'a> Node<'a> {
-    fn problem(&self, message: &str) -> Problem {
-        Problem { at: self.at.clone(), message: message.to_owned() }
-    }
-
-    /// A member; null when it is missing.
-    fn member(&self, name: &'static str) -> Node<'a> {
-        let mut at = self.at.clone();
-        at.push(Step::Field(name));
-        Node { value: self.value.get(name).unwrap_or(&Value::Null), at }
-    }
-
-    fn is_missing(&self) -> bool {
-        self.value.is_null()
-    }
-
-    /// A text that is not empty.
-    fn text(&self) -> Option<&'a str> {
-        self.value.as_str().map(str::trim).filter(|text| !text.is_empty())
-    }
-
-    /// Items of a list, or of an object that holds one under `data`.
-    fn items(&self) -> Vec<Node<'a>> {
-        let (list, steps) = match self.value.get("data") {
-            Some(data) => (data, vec![Step::Field("data")]),
-            None => (self.value, Vec::new()),
-        };
-        let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
-        let item = |(at, value)| {
-            let mut path = self.at.clone();
-            path.extend(steps.iter().cloned().chain([Step::Index(at)]));
-            Node { value, at: path }
-        };
-        items.iter().enumerate().map(item).collect()
-    }
-
-    /// Whole yen; `None` when it is missing.
-    fn yen(&self) -> Result<Option<i64>, Problem> {
-        if self.is_missing() {
-            return Ok(None);
-        }
-        let amount = self.value.as_i64().filter(|amount| amount.abs() <= YEN_MAX);
-        amount.map(Some).ok_or_else(|| self.problem(&format!("should be a whole number of yen of at most {YEN_MAX}")))
-    }
-
-    /// The first of these members that there is, in yen.
-    fn first_yen(&self, names: &[&'static str]) -> Result<i64, Problem> {
-        for name in names {
-            if let Some(amount) = self.member(name).yen()? {
-                return Ok(amount);
-            }
-        }
-        Err(self.member(names[0]).problem("is required"))
-    }
-
-    /// The day in Tokyo of a moment in seconds; `None` when it is missing.
-    fn day(&self) -> Result<Option<Date>, Problem> {
-        if self.is_missing() {
-            return Ok(None);
-        }
-        let day = self.value.as_i64().and_then(tokyo_date);
-        day.map(Some).ok_or_else(|| self.problem("should be a moment in seconds since 1970"))
-    }
-
-    fn check_yen(&self) -> Result<(), Problem> {
-        let currency = self.member("currency");
-        match currency.text() {
-            Some(text) if text.eq_ignore_ascii_case("jpy") => Ok(()),
-            _ => Err(currency.problem("should be jpy: consumption tax is stated in yen, and nothing is converted")),
-        }
-    }
-
-    /// An id, or that of an object in its place.
-    fn id(&self) -> Option<&'a str> {
-        self.text().or_else(|| self.member("id").text())
-    }
-}
-
 /// A line of `amount` yen: of so many pieces when they have a whole price.
 fn line(name: &str, quantity: Option<i64>, amount: i64, rate: Rate) -> Line {
     let pieces = quantity.filter(|pieces| *pieces > 1 && amount % pieces == 0).unwrap_or(1);
@@ -220,14 +135,4 @@ fn line(name: &str, quantity: Option<i64>, amount: i64, rate: Rate) -> Line {
         _ => name.to_owned(),
     };
     Line { name, unit_price: Decimal::from(amount / pieces), quantity: Decimal::from(pieces), rate }
-}
-
-/// The sum of amounts, or that it is too large.
-fn sum(node: &Node<'_>, amounts: impl IntoIterator<Item = i64>) -> Result<i64, Problem> {
-    let too_large = || node.problem(&format!("the sum should be at most {YEN_MAX} yen"));
-    let mut sum = 0i64;
-    for amount in amounts {
-        sum = sum.checked_add(amount).filter(|sum| sum.abs() <= YEN_MAX).ok_or_else(too_large)?;
-    }
-    Ok(sum)
 }

@@ -1,7 +1,8 @@
 //! Payments of any provider, in a form of ours.
 
-use super::{Node, Payment, Wishes, line, rate, sum};
+use super::{Payment, Wishes, line, rate};
 use crate::document::Problem;
+use crate::object::{Node, sum};
 use crate::tax::consumption::Rate;
 
 pub(super) fn read(object: &Node<'_>, default_rate: Rate) -> Result<Payment, Problem> {

@@ -3,8 +3,8 @@
 use rust_decimal::Decimal;
 use unicode_normalization::UnicodeNormalization;
 
-use super::Node;
 use crate::document::Problem;
+use crate::object::Node;
 use crate::tax::consumption::Rate;
 
 /// The rate that the metadata of an object asks for.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Node, Payment, Wishes, line, rate, sum};
+use super::{Payment, Wishes, line, rate};
 use crate::document::{Line, Problem};
+use crate::object::{Node, sum};
 use crate::tax::consumption::Rate;
 
 /// What a sale is called when its object does not say.

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::document::Step;
 
 fn stripe(object: Value) -> Result<Payment, Problem> {
     read(Provider::Stripe, &object, Rate::Standard)

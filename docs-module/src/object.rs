@@ -1,0 +1,107 @@
+//! Members of a provider's object, with the place of each for what is said of it.
+
+use serde_json::Value;
+use time::Date;
+
+use crate::calendar::tokyo_date;
+use crate::document::{Problem, Step};
+use crate::rounding::YEN_MAX;
+
+/// A value of a request, and where it is.
+#[derive(Clone)]
+pub(crate) struct Node<'a> {
+    pub value: &'a Value,
+    pub at: Vec<Step>,
+}
+
+impl<'a> Node<'a> {
+    pub fn of(value: &'a Value, at: Vec<Step>) -> Node<'a> {
+        Node { value, at }
+    }
+
+    pub fn problem(&self, message: &str) -> Problem {
+        Problem { at: self.at.clone(), message: message.to_owned() }
+    }
+
+    /// A member; null when it is missing.
+    pub fn member(&self, name: &'static str) -> Node<'a> {
+        let mut at = self.at.clone();
+        at.push(Step::Field(name));
+        Node { value: self.value.get(name).unwrap_or(&Value::Null), at }
+    }
+
+    pub fn is_missing(&self) -> bool {
+        self.value.is_null()
+    }
+
+    /// A text that is not empty.
+    pub fn text(&self) -> Option<&'a str> {
+        self.value.as_str().map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    /// Items of a list, or of an object that holds one under `data`.
+    pub fn items(&self) -> Vec<Node<'a>> {
+        let (list, steps) = match self.value.get("data") {
+            Some(data) => (data, vec![Step::Field("data")]),
+            None => (self.value, Vec::new()),
+        };
+        let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        let item = |(at, value)| {
+            let mut path = self.at.clone();
+            path.extend(steps.iter().cloned().chain([Step::Index(at)]));
+            Node { value, at: path }
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// Whole yen; `None` when it is missing.
+    pub fn yen(&self) -> Result<Option<i64>, Problem> {
+        if self.is_missing() {
+            return Ok(None);
+        }
+        let amount = self.value.as_i64().filter(|amount| amount.abs() <= YEN_MAX);
+        amount.map(Some).ok_or_else(|| self.problem(&format!("should be a whole number of yen of at most {YEN_MAX}")))
+    }
+
+    /// The first of these members that there is, in yen.
+    pub fn first_yen(&self, names: &[&'static str]) -> Result<i64, Problem> {
+        for name in names {
+            if let Some(amount) = self.member(name).yen()? {
+                return Ok(amount);
+            }
+        }
+        Err(self.member(names[0]).problem("is required"))
+    }
+
+    /// The day in Tokyo of a moment in seconds; `None` when it is missing.
+    pub fn day(&self) -> Result<Option<Date>, Problem> {
+        if self.is_missing() {
+            return Ok(None);
+        }
+        let day = self.value.as_i64().and_then(tokyo_date);
+        day.map(Some).ok_or_else(|| self.problem("should be a moment in seconds since 1970"))
+    }
+
+    pub fn check_yen(&self) -> Result<(), Problem> {
+        let currency = self.member("currency");
+        match currency.text() {
+            Some(text) if text.eq_ignore_ascii_case("jpy") => Ok(()),
+            _ => Err(currency.problem("should be jpy: consumption tax is stated in yen, and nothing is converted")),
+        }
+    }
+
+    /// An id, or that of an object in its place.
+    pub fn id(&self) -> Option<&'a str> {
+        self.text().or_else(|| self.member("id").text())
+    }
+}
+
+/// The sum of amounts, or that it is too large.
+pub(crate) fn sum(node: &Node<'_>, amounts: impl IntoIterator<Item = i64>) -> Result<i64, Problem> {
+    let too_large = || node.problem(&format!("the sum should be at most {YEN_MAX} yen"));
+    let mut sum = 0i64;
+    for amount in amounts {
+        sum = sum.checked_add(amount).filter(|sum| sum.abs() <= YEN_MAX).ok_or_else(too_large)?;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,337 @@
+//! Transfers and payouts of a platform with connected accounts, read as payments to payees (B28b, B33). The platform withholds nothing and files nothing in Japan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use time::Date;
+
+use super::Payment;
+use crate::document::{Problem, Step};
+use crate::object::Node;
+use crate::rounding::Rounding;
+use crate::tax::consumption::{Basis, Rate, of_sum};
+use crate::tax::withholding::{Category, Circumstances, tax};
+
+/// What a platform says of a connected account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// Name.
+    pub name: String,
+    /// Address.
+    pub address: String,
+    /// Corporate or personal number; may be empty.
+    pub number: String,
+    /// An individual, from whom tax is withheld.
+    pub is_individual: bool,
+    /// What it is paid for, when that is not the request's.
+    pub category: Option<Category>,
+    /// 細目.
+    pub description: String,
+    /// The payee's document states the consumption tax apart, so that a transfer holds it beside the fee.
+    pub is_tax_separate: bool,
+    /// The rate of that tax.
+    pub tax_rate: Rate,
+    /// A transfer is what is left after withholding.
+    pub is_net: bool,
+    /// Lives abroad: other law.
+    pub is_non_resident: bool,
+}
+
+impl Default for Declaration {
+    fn default() -> Self {
+        Declaration {
+            name: String::new(),
+            address: String::new(),
+            number: String::new(),
+            is_individual: true,
+            category: None,
+            description: String::new(),
+            is_tax_separate: false,
+            tax_rate: Rate::Standard,
+            is_net: false,
+            is_non_resident: false,
+        }
+    }
+}
+
+/// A payee.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payee {
+    /// The connected account.
+    pub account: String,
+    /// What is said of it; `None`: nothing, and its name is its account's (B33).
+    pub declaration: Option<Declaration>,
+}
+
+/// A transfer that is no payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its place.
+    pub at: usize,
+    /// Its id.
+    pub id: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// What transfers come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transfers {
+    /// Each connected account once, in the order of its first transfer.
+    pub payees: Vec<Payee>,
+    /// Payments to them.
+    pub payments: Vec<Payment>,
+    /// The others.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The payments of transfers. `year`: that of the records, for a transfer without a time.
+///
+/// # Errors
+/// Everything that is wrong, with steps from the list on: an object that is none, an amount, a time or a category that is wrong, or an id that comes twice.
+pub fn read(
+    transfers: &[Value],
+    declarations: &BTreeMap<String, Declaration>,
+    default_category: Category,
+    year: i32,
+) -> Result<Transfers, Vec<Problem>> {
+    let (mut found, mut problems) = (Transfers::default(), Vec::new());
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for (at, value) in transfers.iter().enumerate() {
+        let node = Node::of(value, vec![Step::Index(at)]);
+        let id = node.member("id").text().unwrap_or_default();
+        if !id.is_empty() && !ids.insert(id) {
+            problems.push(node.member("id").problem("comes twice"));
+            continue;
+        }
+        match read_one(&node, declarations, default_category, year) {
+            Err(problem) => problems.push(problem),
+            Ok(Err(reason)) => found.skipped.push(Skipped { at, id: id.to_owned(), reason }),
+            Ok(Ok((account, payment))) => {
+                let payee = *places.entry(account).or_insert_with(|| {
+                    let declaration = declarations.get(account).cloned();
+                    found.payees.push(Payee { account: account.to_owned(), declaration });
+                    found.payees.len() - 1
+                });
+                found.payments.push(Payment { payee, ..payment });
+            }
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// A transfer's account and payment, or why it is none.
+type One<'a> = Result<(&'a str, Payment), &'static str>;
+
+fn read_one<'a>(
+    node: &Node<'a>,
+    declarations: &BTreeMap<String, Declaration>,
+    default_category: Category,
+    year: i32,
+) -> Result<One<'a>, Problem> {
+    if !node.value.is_object() {
+        return Err(node.problem("should be an object"));
+    }
+    let is_payout = match node.member("object").text() {
+        None | Some("transfer") => false,
+        Some("payout") => true,
+        Some(_) => return Ok(Err("unsupported_object")),
+    };
+    if !node.member("currency").text().is_some_and(|currency| currency.eq_ignore_ascii_case("jpy")) {
+        return Ok(Err("not_jpy"));
+    }
+    if matches!(node.member("status").text(), Some("canceled" | "failed")) {
+        return Ok(Err("not_paid"));
+    }
+    let gross = node.first_yen(&["amount"])?;
+    let reversed = node.member("amount_reversed").yen()?.unwrap_or(0);
+    if gross < 0 || !(0..=gross).contains(&reversed) {
+        return Err(node.member("amount").problem("should not be negative, nor less than amount_reversed"));
+    }
+    let amount = gross - reversed;
+    if amount == 0 || !node.member("reversed_by").is_missing() {
+        return Ok(Err("reversed"));
+    }
+    let Some(account) = account(node) else { return Ok(Err("no_payee")) };
+    let declaration = declarations.get(account).cloned().unwrap_or_default();
+    if declaration.is_non_resident {
+        return Ok(Err("non_resident"));
+    }
+    let created = node.member("created").day()?;
+    let paid_on = if is_payout { node.member("arrival_date").day()?.or(created) } else { created };
+    let metadata = node.member("metadata");
+    let category = match metadata.member("category").text() {
+        None => declaration.category.unwrap_or(default_category),
+        Some(name) => Category::of_name(name)
+            .ok_or_else(|| metadata.member("category").problem("should be a known category of remuneration"))?,
+    };
+    let year = paid_on.map_or(year, Date::year);
+    let Some((fee, consumption_tax)) = split(amount, stated_tax(&metadata, amount)?, &declaration, category, year)
+    else {
+        return Ok(Err("no_gross_amount"));
+    };
+    Ok(Ok((
+        account,
+        Payment {
+            payee: 0,
+            category,
+            amount: fee,
+            consumption_tax,
+            paid_on,
+            is_unpaid: false,
+            circumstances: Circumstances::default(),
+        },
+    )))
+}
+
+/// The connected account. A payout's destination is an account of a bank.
+fn account<'a>(node: &Node<'a>) -> Option<&'a str> {
+    let destination = node.member("destination").id().filter(|id| id.starts_with("acct_"));
+    let metadata = node.member("metadata");
+    let others = [node.member("account"), metadata.member("account"), metadata.member("payee")];
+    destination.or_else(|| others.iter().find_map(Node::text))
+}
+
+/// Consumption tax that the metadata states: whole yen, as a number or a text.
+fn stated_tax(metadata: &Node<'_>, amount: i64) -> Result<Option<i64>, Problem> {
+    let stated = metadata.member("consumption_tax");
+    let tax = match stated.value {
+        Value::Null => return Ok(None),
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_i64(),
+    };
+    let tax = tax.filter(|tax| (0..=amount).contains(tax));
+    tax.map(Some).ok_or_else(|| stated.problem("should be yen of at most the transfer's amount"))
+}
+
+/// The fee of a transfer that tax is withheld of, and the consumption tax beside it. `None`: no fee leaves this amount.
+fn split(
+    amount: i64,
+    stated_tax: Option<i64>,
+    declaration: &Declaration,
+    category: Category,
+    year: i32,
+) -> Option<(i64, i64)> {
+    let withholds = declaration.is_individual || category.is_withheld_from_corporations();
+    let beside = |fee: i64| match stated_tax {
+        Some(stated) => stated,
+        None if declaration.is_tax_separate => Rounding::Floor.part(fee, declaration.tax_rate.percent(), 100),
+        None => 0,
+    };
+    if !(declaration.is_net && withholds) {
+        return Some(match stated_tax {
+            Some(stated) => (amount - stated, stated),
+            None if declaration.is_tax_separate => {
+                let parts = of_sum(amount, declaration.tax_rate, Basis::Inclusive, Rounding::Floor);
+                (parts.net, parts.tax)
+            }
+            None => (amount, 0),
+        });
+    }
+    // what a fee leaves does not fall while it grows; of fees that leave the same the largest is taken
+    let left = |fee: i64| Some(fee + beside(fee) - tax(category, fee, Circumstances::default(), year)?);
+    let (mut low, mut high) = (0, amount.checked_mul(2)?);
+    while low < high {
+        let middle = low + (high - low + 1) / 2;
+        if left(middle)? <= amount { low = middle } else { high = middle - 1 }
+    }
+    (left(low)? == amount).then(|| (low, beside(low)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_with(declaration: Declaration, transfers: &[Value]) -> Result<Transfers, Vec<Problem>> {
+        let declarations = BTreeMap::from([("acct_1".to_owned(), declaration)]);
+        read(transfers, &declarations, Category::Manuscript, 2025)
+    }
+
+    fn transfer(amount: i64) -> Value {
+        json!({"id": format!("tr_{amount}"), "object": "transfer", "amount": amount, "currency": "jpy", "created": 1_764_514_800,
+            "destination": "acct_1"})
+    }
+
+    fn fee(declaration: Declaration, amount: i64) -> (i64, i64) {
+        let found = read_with(declaration, &[transfer(amount)]).unwrap();
+        (found.payments[0].amount, found.payments[0].consumption_tax)
+    }
+
+    /// Fact sheet, section 7.
+    #[test]
+    fn b28b_the_fee_of_a_transfer() {
+        let separate = Declaration { is_tax_separate: true, ..Declaration::default() };
+        let net = Declaration { is_net: true, ..Declaration::default() };
+        assert_eq!(fee(separate.clone(), 110_000), (100_000, 10_000));
+        assert_eq!(fee(Declaration::default(), 110_000), (110_000, 0));
+        assert_eq!(fee(net.clone(), 89_790), (100_000, 0));
+        assert_eq!(fee(net.clone(), 897_900), (1_000_000, 0));
+        // 100,000 and 10,000 less 10,210
+        assert_eq!(fee(Declaration { is_net: true, ..separate }, 99_790), (100_000, 10_000));
+        // nothing is withheld from a corporation
+        assert_eq!(fee(Declaration { is_individual: false, ..net }, 89_790), (89_790, 0));
+    }
+
+    #[test]
+    fn b33_transfers_are_payments_or_skipped_with_a_reason() {
+        let with = |name: &str, value: Value| {
+            let mut one = transfer(1_000);
+            (one["id"], one[name]) = (json!(name), value);
+            one
+        };
+        let transfers = [
+            transfer(5_000),
+            with("currency", json!("usd")),
+            with("amount_reversed", json!(1_000)),
+            with("status", json!("failed")),
+            with("destination", json!("ba_1")),
+            with("object", json!("balance_transaction")),
+            json!({"id": "po_1", "object": "payout", "amount": 700, "currency": "jpy", "created": 1, "arrival_date": 1_767_193_200,
+                "destination": "ba_1", "metadata": {"account": "acct_2", "category": "弁護士", "consumption_tax": "63"}}),
+            json!({"id": "tr_9", "amount": 700, "currency": "jpy", "amount_reversed": 200, "destination": {"id": "acct_1"}}),
+        ];
+        let found = read_with(Declaration { name: "山田".to_owned(), ..Declaration::default() }, &transfers).unwrap();
+        let reasons: Vec<_> = found.skipped.iter().map(|one| (one.at, one.reason)).collect();
+        assert_eq!(
+            reasons,
+            [(1, "not_jpy"), (2, "reversed"), (3, "not_paid"), (4, "no_payee"), (5, "unsupported_object")]
+        );
+        let accounts: Vec<_> =
+            found.payees.iter().map(|payee| (payee.account.as_str(), payee.declaration.is_some())).collect();
+        assert_eq!(accounts, [("acct_1", true), ("acct_2", false)]);
+        let [first, payout, last] = found.payments.as_slice() else { panic!("{:?}", found.payments) };
+        assert_eq!((first.payee, first.amount, first.paid_on.unwrap().to_string().as_str()), (0, 5_000, "2025-12-01"));
+        assert_eq!(
+            (payout.payee, payout.amount, payout.consumption_tax, payout.category),
+            (1, 637, 63, Category::Professional)
+        );
+        assert_eq!(payout.paid_on.unwrap().to_string(), "2026-01-01");
+        assert_eq!((last.payee, last.amount, last.paid_on), (0, 500, None));
+        let abroad = Declaration { is_non_resident: true, ..Declaration::default() };
+        assert_eq!(read_with(abroad, &transfers[..1]).unwrap().skipped[0].reason, "non_resident");
+    }
+
+    #[test]
+    fn everything_that_is_wrong_with_transfers_is_told() {
+        let with = |name: &str, value: Value| {
+            let mut one = transfer(1_000);
+            (one["id"], one[name]) = (json!(name), value);
+            one
+        };
+        let transfers = [
+            json!(7),
+            with("amount", json!(-1)),
+            with("amount_reversed", json!(1_001)),
+            with("created", json!("x")),
+            with("metadata", json!({"category": "給与"})),
+            transfer(1),
+            transfer(1),
+        ];
+        let problems = read_with(Declaration::default(), &transfers).unwrap_err();
+        let places: Vec<_> = problems.iter().map(|problem| problem.at[0].clone()).collect();
+        assert_eq!(places, [0, 1, 2, 3, 4, 6].map(Step::Index));
+    }
+}
