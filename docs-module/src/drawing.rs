@@ -3,6 +3,7 @@
 
 pub mod face;
 pub mod pdf;
+pub(crate) mod pen;
 pub mod picture;
 pub mod text;
 

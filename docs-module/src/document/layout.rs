@@ -3,9 +3,9 @@
 
 use super::Theme;
 use super::sheet::{Row, Sheet};
+use crate::drawing::pen::{Pen, Style};
 use crate::drawing::text::wrap;
-use crate::drawing::{Colour, Mark, PAGE, POINT, Page, Picture, Weight};
-use std::sync::Arc;
+use crate::drawing::{Colour, PAGE, Page, Weight};
 
 const LEFT: f32 = 18.0;
 const RIGHT: f32 = PAGE.0 - 18.0;
@@ -28,107 +28,22 @@ const THICK: f32 = 0.5;
 
 /// The pages of a document.
 pub(super) fn pages(sheet: &Sheet, theme: &Theme) -> Vec<Page> {
-    let mut layout = Layout { sheet, theme, pages: vec![Vec::new()], y: TOP };
+    let mut layout = Layout { sheet, theme, pen: Pen::new(TOP) };
     layout.head();
     layout.table();
     layout.sums();
     layout.blocks();
     layout.feet();
-    layout.pages
+    layout.pen.pages
 }
 
 struct Layout<'a> {
     sheet: &'a Sheet,
     theme: &'a Theme,
-    pages: Vec<Page>,
-    /// Top of what comes next.
-    y: f32,
-}
-
-/// How a text is set.
-#[derive(Clone, Copy)]
-struct Style {
-    size: f32,
-    weight: Weight,
-    colour: Colour,
-}
-
-impl Style {
-    const BODY: Style = Style { size: 9.0, weight: Weight::Regular, colour: Colour::INK };
-    const BOLD: Style = Style { weight: Weight::Bold, ..Style::BODY };
-    const SMALL: Style = Style { size: 8.0, ..Style::BODY };
-    const LABEL: Style = Style { colour: Colour::GREY, ..Style::SMALL };
-    const FOOT: Style = Style { size: 7.0, colour: Colour::GREY, ..Style::BODY };
-
-    /// Height of a line.
-    fn leading(self) -> f32 {
-        self.size * POINT * 1.55
-    }
-
-    fn width(self, text: &str) -> f32 {
-        self.weight.width(text, self.size)
-    }
+    pen: Pen,
 }
 
 impl Layout<'_> {
-    // ---- marks
-
-    fn page(&mut self) -> &mut Page {
-        self.pages.last_mut().expect("there is a first page")
-    }
-
-    fn fill(&mut self, [x, y, width, height]: [f32; 4], colour: Colour) {
-        self.page().push(Mark::Fill { x, y, width, height, colour });
-    }
-
-    /// A line of text whose box begins at `y`.
-    fn text(&mut self, x: f32, y: f32, style: Style, text: &str) {
-        if !text.is_empty() {
-            // the ascent is 0.86 of the size, and what the leading adds stands half above
-            let baseline = y + (style.leading() - style.size * POINT) / 2.0 + 0.86 * style.size * POINT;
-            let Style { size, weight, colour } = style;
-            self.page().push(Mark::Text { x, baseline, size, weight, colour, text: text.to_owned() });
-        }
-    }
-
-    fn text_right(&mut self, right: f32, y: f32, style: Style, text: &str) {
-        self.text(right - style.width(text), y, style, text);
-    }
-
-    /// Lines in a column; the top of what comes below them.
-    fn lines(&mut self, x: f32, mut y: f32, width: f32, style: Style, text: &str) -> f32 {
-        for line in wrap(text, width, style.size, style.weight) {
-            self.text(x, y, style, &line);
-            y += style.leading();
-        }
-        y
-    }
-
-    /// Labels and values in two columns; the top of what comes below them.
-    fn pairs(&mut self, x: f32, mut y: f32, width: f32, pairs: &[(&str, String)]) -> f32 {
-        let label_width = pairs.iter().map(|(label, _)| Style::LABEL.width(label)).fold(0.0, f32::max) + 4.0;
-        for (label, value) in pairs {
-            self.text(x, y, Style::LABEL, label);
-            y = self.lines(x + label_width, y, width - label_width, Style::SMALL, value);
-        }
-        y
-    }
-
-    /// A picture as large as a box allows, in the box's upper left corner; its height.
-    fn picture(
-        &mut self,
-        [x, y]: [f32; 2],
-        (width, height): (f32, f32),
-        picture: &Arc<Picture>,
-        opacity_percent: u8,
-    ) -> f32 {
-        let (pixel_width, pixel_height) = (picture.width as f32, picture.height as f32);
-        let scale = (width / pixel_width).min(height / pixel_height);
-        let (width, height) = (pixel_width * scale, pixel_height * scale);
-        self.page().push(Mark::Picture { x, y, width, height, picture: picture.clone(), opacity_percent });
-        height
-    }
-
     // ---- the page's ends
 
     fn bottom(&self) -> f32 {
@@ -142,35 +57,34 @@ impl Layout<'_> {
 
     /// Begins a page when what comes is higher than what is left of this one; whether it did.
     fn make_room(&mut self, height: f32) -> bool {
-        let is_needed = self.y + height > self.bottom() && self.y > TOP_LATER;
+        let is_needed = self.pen.y + height > self.bottom() && self.pen.y > TOP_LATER;
         if is_needed {
-            self.pages.push(Vec::new());
+            self.pen.turn(TOP_LATER);
             self.bar();
             let number = self.sheet.identity[0].1.clone();
             let line = format!("{}　{number}　{}", self.sheet.title, self.sheet.issuer);
             let first = wrap(&line, WIDTH, Style::LABEL.size, Style::LABEL.weight).swap_remove(0);
-            self.text(LEFT, 10.0, Style::LABEL, &first);
-            self.y = TOP_LATER;
+            self.pen.text(LEFT, 10.0, Style::LABEL, &first);
         }
         is_needed
     }
 
     fn bar(&mut self) {
-        self.fill([0.0, 0.0, PAGE.0, 2.5], self.theme.colour);
+        self.pen.fill([0.0, 0.0, PAGE.0, 2.5], self.theme.colour);
     }
 
     fn feet(&mut self) {
         let lines = self.foot_lines();
-        let count = self.pages.len();
-        let pages = std::mem::take(&mut self.pages);
+        let count = self.pen.pages.len();
+        let pages = std::mem::take(&mut self.pen.pages);
         for (at, page) in pages.into_iter().enumerate() {
-            self.pages.push(page);
+            self.pen.pages.push(page);
             let mut y = FOOT - (lines.len() as f32 - 1.0) * Style::FOOT.leading();
             for line in &lines {
-                self.text(LEFT, y, Style::FOOT, line);
+                self.pen.text(LEFT, y, Style::FOOT, line);
                 y += Style::FOOT.leading();
             }
-            self.text_right(RIGHT, FOOT, Style::FOOT, &format!("{} / {count}", at + 1));
+            self.pen.text_right(RIGHT, FOOT, Style::FOOT, &format!("{} / {count}", at + 1));
         }
     }
 
@@ -179,55 +93,55 @@ impl Layout<'_> {
     fn head(&mut self) {
         self.bar();
         let title = Style { size: 22.0, weight: Weight::Bold, colour: Colour::INK };
-        self.text(LEFT, TOP, title, self.sheet.title);
+        self.pen.text(LEFT, TOP, title, self.sheet.title);
         if let Some(by_law) = self.sheet.by_law {
-            self.text(LEFT, TOP + title.leading(), Style::LABEL, by_law);
+            self.pen.text(LEFT, TOP + title.leading(), Style::LABEL, by_law);
         }
         let top = 38.0;
         let left = self.recipient(top);
         let right = self.issuer(TOP + 1.0);
-        self.y = left.max(right) + 7.0;
+        self.pen.y = left.max(right) + 7.0;
     }
 
     /// The recipient, the sum and its terms; the top of what comes below.
     fn recipient(&mut self, mut y: f32) -> f32 {
         if let Some(recipient) = &self.sheet.recipient {
             let style = Style { size: 13.0, ..Style::BOLD };
-            y = self.lines(LEFT, y, PARTY_WIDTH, style, recipient);
-            self.fill([LEFT, y, PARTY_WIDTH, 2.0 * THIN], Colour::INK);
+            y = self.pen.lines(LEFT, y, PARTY_WIDTH, style, recipient);
+            self.pen.fill([LEFT, y, PARTY_WIDTH, 2.0 * THIN], Colour::INK);
             y += 3.0;
         }
         if let Some(opening) = self.sheet.opening {
-            y = self.lines(LEFT, y, PARTY_WIDTH, Style::BODY, opening) + 3.0;
+            y = self.pen.lines(LEFT, y, PARTY_WIDTH, Style::BODY, opening) + 3.0;
         }
         let (label, amount) = &self.sheet.sum;
         let style = Style { size: 10.0, ..Style::BOLD };
         let room = PARTY_WIDTH - style.width(label) - 6.0;
         let wide = Style { size: 20.0, weight: Weight::Bold, colour: Colour::INK };
         let large = Style { size: wide.size * (room / wide.width(amount)).min(1.0), ..wide };
-        self.text(LEFT + 1.0, y + wide.leading() - style.leading() - 1.2, style, label);
-        self.text_right(LEFT + PARTY_WIDTH - 1.0, y + wide.leading() - large.leading(), large, amount);
+        self.pen.text(LEFT + 1.0, y + wide.leading() - style.leading() - 1.2, style, label);
+        self.pen.text_right(LEFT + PARTY_WIDTH - 1.0, y + wide.leading() - large.leading(), large, amount);
         y += wide.leading() + 0.5;
-        self.fill([LEFT, y, PARTY_WIDTH, THICK], self.theme.colour);
-        self.pairs(LEFT + 1.0, y + 3.0, PARTY_WIDTH - 2.0, &self.sheet.terms)
+        self.pen.fill([LEFT, y, PARTY_WIDTH, THICK], self.theme.colour);
+        self.pen.pairs(LEFT + 1.0, y + 3.0, PARTY_WIDTH - 2.0, &self.sheet.terms)
     }
 
     /// Number, dates and the issuer; the top of what comes below.
     fn issuer(&mut self, y: f32) -> f32 {
         let width = RIGHT - ISSUER_LEFT;
-        let mut y = self.pairs(ISSUER_LEFT, y, width, &self.sheet.identity) + 4.0;
+        let mut y = self.pen.pairs(ISSUER_LEFT, y, width, &self.sheet.identity) + 4.0;
         if let Some(logo) = &self.theme.logo {
-            y += self.picture([ISSUER_LEFT, y], LOGO_MAX, logo, 100) + 2.0;
+            y += self.pen.picture([ISSUER_LEFT, y], LOGO_MAX, logo, 100) + 2.0;
         }
         let name_top = y;
         let name_width = if self.theme.seal.is_some() { width - SEAL_SIDE / 2.0 } else { width };
-        y = self.lines(ISSUER_LEFT, y, name_width, Style { size: 11.0, ..Style::BOLD }, &self.sheet.issuer) + 0.5;
+        y = self.pen.lines(ISSUER_LEFT, y, name_width, Style { size: 11.0, ..Style::BOLD }, &self.sheet.issuer) + 0.5;
         for line in &self.sheet.issuer_lines {
-            y = self.lines(ISSUER_LEFT, y, width, Style::SMALL, line);
+            y = self.pen.lines(ISSUER_LEFT, y, width, Style::SMALL, line);
         }
         if let Some(seal) = &self.theme.seal {
             // over what it seals
-            self.picture([RIGHT - SEAL_SIDE, name_top - 2.0], (SEAL_SIDE, SEAL_SIDE), seal, 80);
+            self.pen.picture([RIGHT - SEAL_SIDE, name_top - 2.0], (SEAL_SIDE, SEAL_SIDE), seal, 80);
             y = y.max(name_top + SEAL_SIDE);
         }
         y
@@ -242,36 +156,36 @@ impl Layout<'_> {
             if self.make_room(height) {
                 self.table_head(&columns);
             }
-            let mut y = self.y + CELL;
+            let mut y = self.pen.y + CELL;
             for (right, text) in columns.rights.into_iter().zip(numbers(row)) {
-                self.text_right(right - CELL, y, Style::BODY, text);
+                self.pen.text_right(right - CELL, y, Style::BODY, text);
             }
             for line in &name {
-                self.text(LEFT + CELL, y, Style::BODY, line);
+                self.pen.text(LEFT + CELL, y, Style::BODY, line);
                 y += Style::BODY.leading();
             }
-            self.y += height;
-            self.fill([LEFT, self.y - THIN, WIDTH, THIN], Colour::LINE);
+            self.pen.y += height;
+            self.pen.fill([LEFT, self.pen.y - THIN, WIDTH, THIN], Colour::LINE);
         }
         if let Some(note) = self.sheet.reduced_note {
             self.make_room(Style::SMALL.leading() + 1.5);
-            self.text(LEFT + CELL, self.y + 1.5, Style::SMALL, note);
-            self.y += Style::SMALL.leading() + 1.5;
+            self.pen.text(LEFT + CELL, self.pen.y + 1.5, Style::SMALL, note);
+            self.pen.y += Style::SMALL.leading() + 1.5;
         }
-        self.y += 5.0;
+        self.pen.y += 5.0;
     }
 
     fn table_head(&mut self, columns: &Columns) {
         let colour = if self.theme.colour.is_dark() { Colour::WHITE } else { Colour::INK };
         let style = Style { size: 8.5, weight: Weight::Bold, colour };
         let height = style.leading() + 2.0 * CELL - 0.6;
-        self.fill([LEFT, self.y, WIDTH, height], self.theme.colour);
-        let y = self.y + CELL - 0.3;
-        self.text(LEFT + CELL, y, style, "品目");
+        self.pen.fill([LEFT, self.pen.y, WIDTH, height], self.theme.colour);
+        let y = self.pen.y + CELL - 0.3;
+        self.pen.text(LEFT + CELL, y, style, "品目");
         for (right, label) in columns.rights.into_iter().zip(heads(self.sheet)) {
-            self.text_right(right - CELL, y, style, &label);
+            self.pen.text_right(right - CELL, y, style, &label);
         }
-        self.y += height;
+        self.pen.y += height;
     }
 
     /// The sums of each rate on the left, and of the document on the right.
@@ -281,30 +195,30 @@ impl Layout<'_> {
         let height =
             (self.sheet.totals.len() as f32 * total_height).max((self.sheet.rates.len() + 1) as f32 * rate_height);
         self.make_room(height);
-        let top = self.y;
+        let top = self.pen.y;
         let rights = self.rate_columns();
         let mut y = top;
         let head = ["内訳", "金額", "消費税"].map(str::to_owned);
         for (at, cells) in std::iter::once(&head).chain(&self.sheet.rates).enumerate() {
             let style = if at == 0 { Style::LABEL } else { Style::SMALL };
-            self.text(LEFT + CELL, y + 0.6, style, &cells[0]);
-            self.text_right(rights[0], y + 0.6, style, &cells[1]);
-            self.text_right(rights[1], y + 0.6, style, &cells[2]);
+            self.pen.text(LEFT + CELL, y + 0.6, style, &cells[0]);
+            self.pen.text_right(rights[0], y + 0.6, style, &cells[1]);
+            self.pen.text_right(rights[1], y + 0.6, style, &cells[2]);
             y += rate_height;
-            self.fill([LEFT, y - THIN, rights[1] + CELL - LEFT, THIN], Colour::LINE);
+            self.pen.fill([LEFT, y - THIN, rights[1] + CELL - LEFT, THIN], Colour::LINE);
         }
         y = top;
         let (label_left, right) = (RIGHT - 72.0, RIGHT - CELL);
         for (label, amount, is_final) in &self.sheet.totals {
             let style = if *is_final { Style { size: 10.5, ..Style::BOLD } } else { Style::BODY };
             let offset = y + (total_height - style.leading()) / 2.0;
-            self.text(label_left + CELL, offset, style, label);
-            self.text_right(right, offset, style, amount);
+            self.pen.text(label_left + CELL, offset, style, label);
+            self.pen.text_right(right, offset, style, amount);
             y += total_height;
             let (thickness, colour) = if *is_final { (THICK, self.theme.colour) } else { (THIN, Colour::LINE) };
-            self.fill([label_left, y - thickness, RIGHT - label_left, thickness], colour);
+            self.pen.fill([label_left, y - thickness, RIGHT - label_left, thickness], colour);
         }
-        self.y = top + height + 7.0;
+        self.pen.y = top + height + 7.0;
     }
 
     /// Right ends of the amounts and taxes of rates.
@@ -326,15 +240,15 @@ impl Layout<'_> {
                 self.make_room(leading);
                 self.block_line(Style::BODY, &line);
             }
-            self.y += 4.0;
+            self.pen.y += 4.0;
         }
     }
 
     fn block_line(&mut self, style: Style, line: &str) {
         let leading = Style::BODY.leading();
-        self.fill([LEFT, self.y, 0.8, leading], self.theme.colour);
-        self.text(LEFT + 4.0, self.y, style, line);
-        self.y += leading;
+        self.pen.fill([LEFT, self.pen.y, 0.8, leading], self.theme.colour);
+        self.pen.text(LEFT + 4.0, self.pen.y, style, line);
+        self.pen.y += leading;
     }
 }
 
