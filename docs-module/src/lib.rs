@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod calendar;
+pub mod csv;
 pub mod document;
 pub mod drawing;
 mod object;

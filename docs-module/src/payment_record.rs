@@ -2,6 +2,7 @@
 //! what was paid to whom, what was withheld, and what must be filed.
 
 pub mod etax;
+pub mod pages;
 pub mod transfers;
 
 use std::collections::BTreeMap;
