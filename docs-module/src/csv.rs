@@ -1,45 +1,41 @@
 //! Tables as text for spreadsheets: UTF-8 with a byte-order mark, lines ending with CRLF (RFC 4180). A cell that a spreadsheet would take for a formula begins
 //! with an apostrophe.
 
+use std::borrow::Cow;
+
+use csv::{Terminator, Writer, WriterBuilder};
+
 /// A table, line by line.
-pub struct Table(String);
+pub struct Table(Writer<Vec<u8>>);
 
 impl Table {
     /// A table with these heads.
     pub fn new(heads: &[&str]) -> Table {
-        let mut table = Table("\u{feff}".to_owned());
+        let start = "\u{feff}".as_bytes().to_vec();
+        let mut table = Table(WriterBuilder::new().terminator(Terminator::CRLF).flexible(true).from_writer(start));
         table.row(heads.iter().copied());
         table
     }
 
     /// Adds a line.
     pub fn row<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
-        for (at, cell) in cells.into_iter().enumerate() {
-            if at > 0 {
-                self.0.push(',');
-            }
-            self.cell(cell);
-        }
-        self.0.push_str("\r\n");
+        let cells = cells.into_iter().map(guarded);
+        self.0.write_record(cells.map(|cell| cell.into_owned())).expect("writing to memory");
     }
 
     /// The text.
     pub fn finish(self) -> String {
-        self.0
+        let bytes = self.0.into_inner().expect("writing to memory");
+        String::from_utf8(bytes).expect("cells are text")
     }
+}
 
-    fn cell(&mut self, cell: &str) {
-        let is_number = cell.parse::<i64>().is_ok();
-        // full-width forms are folded by some programs
-        let is_formula = !is_number && cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
-        let guard = if is_formula { "'" } else { "" };
-        if cell.contains(['"', ',', '\r', '\n']) {
-            self.0.push_str(&format!("\"{guard}{}\"", cell.replace('"', "\"\"")));
-        } else {
-            self.0.push_str(guard);
-            self.0.push_str(cell);
-        }
-    }
+/// A cell that no spreadsheet takes for a formula.
+fn guarded(cell: &str) -> Cow<'_, str> {
+    let is_number = cell.parse::<i64>().is_ok();
+    // full-width forms are folded by some programs
+    let is_formula = !is_number && cell.starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
+    if is_formula { format!("'{cell}").into() } else { cell.into() }
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! Registration numbers of issuers of qualified invoices (登録番号): `T` and 13 digits.
 
+mod check;
+mod snapshot;
 mod status;
 
+pub use check::{Checked, Finding, Monitored, check, monitor};
+pub use snapshot::{Entry, Snapshot};
 pub use status::{Registration, Status, status_on};
 
 /// A registration number that is well formed. Its check digit may be wrong: [`RegistrationNumber::has_valid_check_digit`].

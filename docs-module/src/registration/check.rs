@@ -1,0 +1,224 @@
+//! What is known of a number: its form, its check digit, and its state in published records (B36, B38).
+
+use time::Date;
+use unicode_normalization::UnicodeNormalization;
+
+use super::{Entry, RegistrationNumber, Snapshot, Status, status_on};
+
+/// What was found of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// No `T` and 13 digits.
+    FormatError,
+    /// Without a record, and with a check digit that is wrong: almost surely a slip of the pen.
+    CheckDigitMismatch,
+    /// Well formed; no records were given.
+    FormatOk,
+    /// Its state in the records.
+    Status(Status),
+}
+
+impl Finding {
+    /// Its word in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finding::FormatError => "format_error",
+            Finding::CheckDigitMismatch => "check_digit_mismatch",
+            Finding::FormatOk => "format_ok",
+            Finding::Status(Status::Active { .. }) => "active",
+            Finding::Status(Status::NotYetEffective) => "not_yet_effective",
+            Finding::Status(Status::Revoked) => "revoked",
+            Finding::Status(Status::Expired) => "expired",
+            Finding::Status(Status::NotFound) => "not_found",
+        }
+    }
+
+    /// The same in Japanese.
+    pub fn name_ja(self) -> &'static str {
+        match self {
+            Finding::FormatError => "形式不正",
+            Finding::CheckDigitMismatch => "検査数字不一致",
+            Finding::FormatOk => "形式確認のみ",
+            Finding::Status(Status::Active { .. }) => "登録",
+            Finding::Status(Status::NotYetEffective) => "登録前",
+            Finding::Status(Status::Revoked) => "取消",
+            Finding::Status(Status::Expired) => "失効",
+            Finding::Status(Status::NotFound) => "該当なし",
+        }
+    }
+
+    /// Whether a watch warns of it: a registration that ended.
+    pub fn is_alert(self) -> bool {
+        matches!(self, Finding::Status(Status::Revoked | Status::Expired))
+    }
+}
+
+/// A number that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked<'a> {
+    /// As it was given.
+    pub given: String,
+    /// In half-width, without spaces and hyphens, with its `T`.
+    pub normalized: String,
+    /// Its check digit is right; `None`: it is no number.
+    pub is_check_digit_valid: Option<bool>,
+    /// What was found.
+    pub finding: Finding,
+    /// The record that decides, if there is one.
+    pub entry: Option<&'a Entry>,
+    /// What the reader should know: `date_missing`, `snapshot_older_than_as_of`.
+    pub warnings: Vec<&'static str>,
+}
+
+/// Looks at a number on a date; the records may be missing.
+pub fn check<'a>(given: &str, snapshot: Option<&'a Snapshot>, as_of: Date) -> Checked<'a> {
+    let normalized = normalized(given);
+    let given = given.to_owned();
+    let Ok(number) = RegistrationNumber::read(&normalized) else {
+        let (finding, entry) = (Finding::FormatError, None);
+        return Checked { given, normalized, is_check_digit_valid: None, finding, entry, warnings: Vec::new() };
+    };
+    let is_valid = number.has_valid_check_digit();
+    let entries = snapshot.map(|snapshot| snapshot.of(number)).unwrap_or_default();
+    let finding = match snapshot {
+        Some(_) if !entries.is_empty() => Finding::Status(status(entries, as_of)),
+        _ if !is_valid => Finding::CheckDigitMismatch,
+        Some(_) => Finding::Status(Status::NotFound),
+        None => Finding::FormatOk,
+    };
+    let entry = deciding(entries, finding, as_of);
+    let mut warnings = Vec::new();
+    if entry.is_some_and(|entry| entry.is_date_missing) {
+        warnings.push("date_missing");
+    }
+    if snapshot.and_then(|snapshot| snapshot.last_update).is_some_and(|last| last < as_of) {
+        warnings.push("snapshot_older_than_as_of");
+    }
+    Checked { given, normalized, is_check_digit_valid: Some(is_valid), finding, entry, warnings }
+}
+
+fn status(entries: &[Entry], as_of: Date) -> Status {
+    match entries {
+        [one] => status_on(std::slice::from_ref(&one.registration), as_of),
+        several => status_on(&several.iter().map(|entry| entry.registration).collect::<Vec<_>>(), as_of),
+    }
+}
+
+/// The record whose state alone is the number's; of several the one that began last.
+fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
+    let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
+    entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
+}
+
+/// Half-width, upper case, without spaces and hyphens; 13 digits get their `T`.
+pub(super) fn normalized(text: &str) -> String {
+    let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
+    let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();
+    let is_bare = kept.len() == 13 && kept.bytes().all(|byte| byte.is_ascii_digit());
+    if is_bare { format!("T{kept}") } else { kept }
+}
+
+fn is_hyphen(character: char) -> bool {
+    matches!(character, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | 'ー')
+}
+
+/// Numbers of a watch by what was found of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Monitored<'a> {
+    /// Revoked or lapsed.
+    pub alerts: Vec<Checked<'a>>,
+    /// In force.
+    pub ok: Vec<Checked<'a>>,
+    /// Without a record, not in force yet, or no number at all.
+    pub not_found: Vec<Checked<'a>>,
+}
+
+/// Looks at all numbers of a watch.
+pub fn monitor<'a, S: AsRef<str>>(watch: &[S], snapshot: &'a Snapshot, as_of: Date) -> Monitored<'a> {
+    let mut monitored = Monitored::default();
+    for given in watch {
+        let checked = check(given.as_ref(), Some(snapshot), as_of);
+        let group = match checked.finding {
+            finding if finding.is_alert() => &mut monitored.alerts,
+            Finding::Status(Status::Active { .. }) => &mut monitored.ok,
+            _ => &mut monitored.not_found,
+        };
+        group.push(checked);
+    }
+    monitored
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::macros::date;
+
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        serde_json::from_value(json!({"lastUpdateDate": "2025-11-30", "announcement": [
+            {"number": "T7000012050002", "registrationDate": "2023-10-01", "name": "国税庁"},
+            {"number": "T1180301018771", "registrationDate": "2023-10-01", "disposalDate": "2025-04-01", "name": "甲"},
+            {"number": "T1180301018771", "registrationDate": "2025-10-01", "name": "甲"},
+            {"number": "T9011001029597", "registrationDate": "2023-10-01", "expireDate": "2026-01-01", "name": "乙"},
+            {"number": "T1000011000005", "registrationDate": "2023-10-01", "process": "04"},
+        ]}))
+        .unwrap()
+    }
+
+    #[test]
+    fn b36_numbers_are_normalised() {
+        for (given, normal) in [
+            ("Ｔ７０００－０１２０－５０００２", "T7000012050002"),
+            (" t7000012050002 ", "T7000012050002"),
+            ("7000012050002", "T7000012050002"),
+            ("700001205000", "700001205000"),
+            ("", ""),
+        ] {
+            assert_eq!(normalized(given), normal);
+        }
+        assert!(normalized(&"9".repeat(1 << 20)).len() <= 64);
+    }
+
+    #[test]
+    fn b36_findings_with_and_without_records() {
+        let snapshot = snapshot();
+        let with = |number, as_of| check(number, Some(&snapshot), as_of).finding.name();
+        let without = |number| check(number, None, date!(2025 - 11 - 30)).finding.name();
+        assert_eq!(
+            ["T7000012050002", "T1234567890123", "T123"].map(without),
+            ["format_ok", "check_digit_mismatch", "format_error"]
+        );
+        for (number, as_of, name) in [
+            ("T7000012050002", date!(2025 - 11 - 30), "active"),
+            ("T7000012050002", date!(2023 - 09 - 30), "not_yet_effective"),
+            // registered again after a revocation
+            ("T1180301018771", date!(2025 - 03 - 31), "active"),
+            ("T1180301018771", date!(2025 - 05 - 01), "revoked"),
+            ("T1180301018771", date!(2025 - 11 - 30), "active"),
+            // in future, so still in force
+            ("T9011001029597", date!(2025 - 12 - 31), "active"),
+            ("T9011001029597", date!(2026 - 01 - 01), "expired"),
+            ("T1000011000005", date!(2025 - 11 - 30), "revoked"),
+            ("T1000020012131", date!(2025 - 11 - 30), "not_found"),
+            ("T1234567890123", date!(2025 - 11 - 30), "check_digit_mismatch"),
+            ("x", date!(2025 - 11 - 30), "format_error"),
+        ] {
+            assert_eq!(with(number, as_of), name, "{number} {as_of}");
+        }
+        let old = check("T7000012050002", Some(&snapshot), date!(2025 - 12 - 01));
+        assert_eq!((old.warnings, old.entry.unwrap().name.as_str()), (vec!["snapshot_older_than_as_of"], "国税庁"));
+        assert_eq!(check("T1000011000005", Some(&snapshot), date!(2025 - 11 - 30)).warnings, ["date_missing"]);
+    }
+
+    #[test]
+    fn b38_a_watch_warns_of_what_ended() {
+        let snapshot = snapshot();
+        let watch = ["T7000012050002", "T9011001029597", "T1000011000005", "T1000020012131", "x"];
+        let found = monitor(&watch, &snapshot, date!(2026 - 01 - 01));
+        let names = |group: &[Checked<'_>]| group.iter().map(|one| one.given.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&found.alerts), ["T9011001029597", "T1000011000005"]);
+        assert_eq!(names(&found.ok), ["T7000012050002"]);
+        assert_eq!(names(&found.not_found), ["T1000020012131", "x"]);
+    }
+}
