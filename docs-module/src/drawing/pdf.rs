@@ -1,15 +1,15 @@
-//! Pages as a PDF file. Equal pages have equal bytes: dates come from the caller, and the file's identifier is a digest of what the file holds.
+//! Pages as a PDF file for archives. Equal pages have equal bytes: dates come from the caller, and the file's identifier is a digest of what the file holds.
+
+mod archive;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lopdf::{Object, StringFormat};
 use printpdf::{
-    Color, ExtendedGraphicsState, ExtendedGraphicsStateId, FontId, Mm, OffsetDateTime, Op, PaintMode, PdfDocument,
-    PdfFont, PdfFontHandle, PdfPage, PdfResources, PdfSaveOptions, Point, Pt, RawImage, RawImageData, RawImageFormat,
-    Rect, Rgb, TextItem, XObject, XObjectId, XObjectTransform,
+    Color, ExtendedGraphicsState, ExtendedGraphicsStateId, FontId, Mm, Op, PaintMode, PdfDocument, PdfFont,
+    PdfFontHandle, PdfPage, PdfResources, PdfSaveOptions, Point, Pt, RawImage, RawImageData, RawImageFormat, Rect, Rgb,
+    TextItem, XObject, XObjectId, XObjectTransform,
 };
-use sha2::{Digest, Sha256};
 use time::Date;
 
 use super::{Colour, Mark, PAGE, POINT, Page, Picture, Weight};
@@ -21,20 +21,13 @@ pub struct About<'a> {
     pub title: &'a str,
     /// Who issued it.
     pub author: &'a str,
-    /// Its date: midnight in Tokyo.
+    /// Its date: the file says midnight in Tokyo.
     pub date: Date,
 }
 
 /// The file of some pages.
 pub fn write(pages: &[Page], about: &About<'_>) -> Vec<u8> {
     let mut document = PdfDocument::new(about.title);
-    let info = &mut document.metadata.info;
-    about.author.clone_into(&mut info.author);
-    "Ango".clone_into(&mut info.producer);
-    let midnight = about.date.midnight().assume_offset(time::macros::offset!(+9));
-    let moment = OffsetDateTime::from_unix_timestamp(midnight.unix_timestamp()).expect("a date has a moment");
-    (info.creation_date, info.modification_date, info.metadata_date) = (moment, moment, moment);
-
     let resources = Resources::of(pages, &mut document.resources);
     document.pages = pages
         .iter()
@@ -45,11 +38,7 @@ pub fn write(pages: &[Page], about: &About<'_>) -> Vec<u8> {
         .collect();
     let options = PdfSaveOptions { image_optimization: None, subset_fonts: false, ..PdfSaveOptions::default() };
     let mut file = document.to_lopdf_document(&options, &mut Vec::new());
-    // pictures with an alpha channel came with this version
-    "1.7".clone_into(&mut file.version);
-    file.compress();
-    let identifier = identifier(&mut file);
-    file.trailer.set("ID", vec![identifier.clone(), identifier]);
+    archive::complete(&mut file, about);
     bytes(&mut file)
 }
 
@@ -57,13 +46,6 @@ fn bytes(file: &mut lopdf::Document) -> Vec<u8> {
     let mut bytes = Vec::new();
     file.save_to(&mut bytes).expect("writing to memory");
     bytes
-}
-
-/// A digest of the file without an identifier.
-fn identifier(file: &mut lopdf::Document) -> Object {
-    file.trailer.remove(b"ID");
-    let digest = Sha256::digest(bytes(file));
-    Object::String(digest[..16].to_vec(), StringFormat::Hexadecimal)
 }
 
 /// What marks refer to, by names of ours: those that the library gives differ from file to file.
