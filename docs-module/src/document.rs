@@ -6,6 +6,8 @@ mod html;
 mod kind;
 mod layout;
 mod period;
+#[cfg(test)]
+mod picture_tests;
 mod pint;
 #[cfg(test)]
 mod pint_tests;

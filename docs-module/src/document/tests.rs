@@ -2,8 +2,6 @@ use rust_decimal::Decimal;
 use time::macros::date;
 
 use super::*;
-use crate::drawing::picture::tests::png_uri;
-use crate::drawing::{Colour, Picture};
 
 pub(super) fn line(name: &str, unit_price: &str, quantity: &str, percent: i64) -> Line {
     let decimal = |text: &str| text.parse::<Decimal>().unwrap();
@@ -228,54 +226,4 @@ fn equal_documents_have_equal_bytes() {
         let pdf = of_kind(kind).pdf();
         assert!(pdf == of_kind(kind).pdf() && pdf.len() < 60_000, "{} {}", kind.name(), pdf.len());
     }
-}
-
-/// Writes documents of all kinds into the folder `DOCUMENTS_TO`, to be looked at.
-#[test]
-fn documents_to_look_at() {
-    let Ok(folder) = std::env::var("DOCUMENTS_TO") else { return };
-    let write = |name: &str, document: &Document| {
-        std::fs::write(format!("{folder}/{name}.pdf"), document.pdf()).unwrap();
-        std::fs::write(format!("{folder}/{name}.html"), document.html()).unwrap();
-    };
-    for kind in Kind::ALL {
-        write(kind.name(), &of_kind(kind));
-    }
-    let mut rich = draft(Kind::Invoice);
-    rich.theme = Theme {
-        colour: Colour(0xb0, 0x3a, 0x2e),
-        logo: Some(
-            Picture::from_data_uri(&png_uri(300, 80, |x, y| {
-                [176, 58, 46, if (x / 20 + y / 20) % 2 == 0 { 255 } else { 60 }]
-            }))
-            .unwrap(),
-        ),
-        seal: Some(
-            Picture::from_data_uri(&png_uri(200, 200, |x, y| {
-                let edge = x.min(y).min(199 - x).min(199 - y);
-                [200, 30, 30, if edge < 10 || (x / 25 + y / 25) % 2 == 0 && edge > 25 { 255 } else { 0 }]
-            }))
-            .unwrap(),
-        ),
-        footer: "株式会社あんごデザイン　https://example.com".to_owned(),
-    };
-    rich.consignor = Some(Consignor {
-        name: "青果店みらい".to_owned(),
-        registration_number: Some(RegistrationNumber::read("T1180301018771").unwrap()),
-    });
-    rich.withholding = Some(Withholding {
-        category: Category::Manuscript,
-        basis: Basis::Exclusive,
-        amount: None,
-        lines: Some(vec![0]),
-    });
-    rich.lines.extend((0..120).map(|at| {
-        line(
-            &format!("品目 {at} の名称が長くて一行に収まらないときに折り返される様子を確かめるための行"),
-            "98765.4321",
-            "1.5",
-            if at % 3 == 0 { 8 } else { 10 },
-        )
-    }));
-    write("rich", &rich.complete().unwrap());
 }

@@ -284,8 +284,5 @@ mod tests {
             assert!(bytes == report_pdf(payees));
             assert_eq!(lopdf::Document::load_mem(&bytes).unwrap().get_pages().len(), pages);
         }
-        if let Ok(folder) = std::env::var("DOCUMENTS_TO") {
-            std::fs::write(format!("{folder}/payment_records.pdf"), report_pdf(3)).unwrap();
-        }
     }
 }
