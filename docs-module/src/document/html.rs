@@ -57,10 +57,11 @@ impl Page {
         if let Some(logo) = &theme.logo {
             self.picture(logo, "logo");
         }
-        self.put(format_args!("<p class=\"name\">{}</p>", Text(&sheet.issuer)));
+        self.put(format_args!("<p class=\"name\">{}", Text(&sheet.issuer)));
         if let Some(seal) = &theme.seal {
             self.picture(seal, "seal");
         }
+        self.put("</p>");
         for line in &sheet.issuer_lines {
             self.put(format_args!("<p>{}</p>", Text(line)));
         }

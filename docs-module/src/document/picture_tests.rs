@@ -1,5 +1,5 @@
 //! What documents look like, against pictures that were looked at, and whether their text is found. Poppler draws and reads; where it is not installed nothing is
-//! compared, unless `TEST_POPPLER` is `required`. `UPDATE_SNAPSHOTS=1` writes the pictures anew.
+//! compared, unless `TEST_POPPLER` is `required`. `UPDATE_SNAPSHOTS=1` writes the pictures anew; `DOCUMENTS_TO=FOLDER` writes all documents there, to be looked at.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -162,6 +162,16 @@ fn documents_look_as_they_were_approved() {
     // a wrong page is noticed
     let (_, largest) = Drawn::page(&file, 1).differences(&Drawn::page(&file, 2));
     assert!(largest > SQUARE_DIFFERENCE_MAX);
+}
+
+#[test]
+fn documents_to_look_at() {
+    let Ok(folder) = std::env::var("DOCUMENTS_TO") else { return };
+    let documents = Kind::ALL.map(|kind| (kind.name(), of_kind(kind)));
+    for (name, document) in documents.into_iter().chain([("rich", rich())]) {
+        std::fs::write(format!("{folder}/{name}.pdf"), document.pdf()).unwrap();
+        std::fs::write(format!("{folder}/{name}.html"), document.html()).unwrap();
+    }
 }
 
 /// Text is found as it was written, and the head of the table on each page.

@@ -20,6 +20,12 @@ pub enum NameKind {
     Number,
 }
 
+impl NameKind {
+    /// All kinds.
+    pub const ALL: [NameKind; 6] =
+        [NameKind::Text, NameKind::Exact, NameKind::Company, NameKind::Kana, NameKind::Bank, NameKind::Number];
+}
+
 const HONORIFICS: [&str; 5] = ["御中", "先生", "様", "殿", "行"];
 /// Forms of companies in full and in brackets; longer ones first.
 const FORMS: [&str; 32] = [
