@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub use checks::{Problem, Step};
 pub use kind::Kind;
 use rust_decimal::Decimal;
-pub use sheet::{DISCLAIMER, yen};
+pub use sheet::{DISCLAIMER, date, yen};
 pub use theme::Theme;
 use time::Date;
 

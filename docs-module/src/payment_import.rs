@@ -1,5 +1,6 @@
 //! Payments as payment providers report them, read as what was sold (B29, B30). Amounts hold their tax.
 
+mod draft;
 mod generic;
 mod rate;
 mod stripe;
@@ -8,6 +9,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+pub use draft::{Order, draft_of_all, draft_of_one};
 use rust_decimal::Decimal;
 use serde_json::Value;
 use time::Date;
@@ -57,6 +59,8 @@ pub struct Payment {
     pub is_return: bool,
     /// The day in Tokyo; `None`: the object has no time.
     pub date: Option<Date>,
+    /// Of a return: the day of the sale, where the object holds the sale.
+    pub original_date: Option<Date>,
     /// To whom the document is given; empty: nobody is named.
     pub recipient: String,
     /// Where a document may be sent.

@@ -106,7 +106,8 @@ fn number(value: Decimal) -> String {
     format!("{sign}{}{point}{fraction}", grouped(whole))
 }
 
-fn date(date: Date) -> String {
+/// `2025年11月30日`.
+pub fn date(date: Date) -> String {
     format!("{}年{}月{}日", date.year(), u8::from(date.month()), date.day())
 }
 
@@ -139,7 +140,7 @@ fn terms(document: &Document) -> Vec<(&'static str, String)> {
 fn payment_method(given: &str) -> &str {
     match given {
         "credit_card" | "card" | "クレジットカード" => "クレジットカード利用",
-        "bank_transfer" => "銀行振込",
+        "bank_transfer" | "customer_balance" | "jp_bank_transfer" => "銀行振込",
         "konbini" => "コンビニ払い",
         "cash" => "現金",
         "paypay" => "PayPay",

@@ -38,6 +38,7 @@ pub(super) fn read(object: &Node<'_>, default_rate: Rate) -> Result<Payment, Pro
         is_refunded: false,
         is_return: total < 0,
         date: object.member("created").day()?,
+        original_date: None,
         recipient: object.member("customer_name").text().unwrap_or_default().to_owned(),
         email: object.member("customer_email").text().map(str::to_owned),
         payment_method: object.member("payment_method").text().map(str::to_owned),

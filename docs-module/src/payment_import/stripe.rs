@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use time::Date;
+
 use super::{Payment, Wishes, line, rate};
 use crate::document::{Line, Problem};
 use crate::object::{Node, sum};
@@ -21,6 +23,8 @@ struct Facts<'a> {
     /// Objects of the same payment.
     related: Vec<Node<'a>>,
     when: Node<'a>,
+    /// Sales that a return may hold whole.
+    returned: Vec<Node<'a>>,
     /// Where the buyer's name may stand, the best place first.
     names: Vec<Node<'a>>,
     emails: Vec<Node<'a>>,
@@ -85,6 +89,7 @@ fn build<'a>(
         is_refunded: facts.refunded > 0 && facts.refunded == facts.gross,
         is_return: facts.is_return,
         date: facts.when.day()?,
+        original_date: first_day(&facts.returned)?,
         recipient,
         email: facts.emails.iter().find_map(Node::text).map(str::to_owned),
         payment_method: facts.method.map(str::to_owned),
@@ -98,6 +103,16 @@ fn build<'a>(
         },
         unexplained,
     })
+}
+
+/// The day of the first object that is there whole.
+fn first_day(objects: &[Node<'_>]) -> Result<Option<Date>, Problem> {
+    for object in objects {
+        if let Some(day) = object.member("created").day()? {
+            return Ok(Some(day));
+        }
+    }
+    Ok(None)
 }
 
 /// What was given back, as negative lines: of a sale of two rates in the proportion of their sums, for the provider does not say of what.
@@ -140,6 +155,7 @@ fn intent<'a>(object: &Node<'a>, _: Rate) -> Result<Facts<'a>, Problem> {
         refunded: latest.member("amount_refunded").yen()?.unwrap_or(0),
         lines: Vec::new(),
         when: object.member("created"),
+        returned: Vec::new(),
         names: vec![billing.member("name"), object.member("shipping").member("name")],
         emails: vec![object.member("receipt_email"), billing.member("email")],
         method: latest.member("payment_method_details").member("type").text().or(only),
@@ -161,6 +177,7 @@ fn charge<'a>(object: &Node<'a>, _: Rate) -> Result<Facts<'a>, Problem> {
         lines: Vec::new(),
         related: vec![object.member("payment_intent"), object.member("invoice")],
         when: object.member("created"),
+        returned: Vec::new(),
         names: vec![billing.member("name"), object.member("shipping").member("name")],
         emails: vec![billing.member("email"), object.member("receipt_email")],
         method: object.member("payment_method_details").member("type").text(),
@@ -186,6 +203,7 @@ fn session<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
         lines,
         related: vec![object.member("payment_intent"), object.member("invoice")],
         when: object.member("created"),
+        returned: Vec::new(),
         names: vec![details.member("business_name"), details.member("name")],
         emails: vec![details.member("email"), object.member("customer_email")],
         method: match types {
@@ -212,6 +230,7 @@ fn invoice<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
         lines: invoice_lines(object, main)?,
         related,
         when: first(times),
+        returned: Vec::new(),
         names: vec![object.member("customer_name")],
         emails: vec![object.member("customer_email")],
         method: None,
@@ -269,6 +288,7 @@ fn refund<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> {
         lines: vec![(line("返金", None, gross, main), gross)],
         // what it belongs to has a document of its own
         related: Vec::new(),
+        returned: vec![object.member("charge"), object.member("payment_intent")],
         when: object.member("created"),
         names: Vec::new(),
         emails: Vec::new(),
@@ -289,6 +309,7 @@ fn credit_note<'a>(object: &Node<'a>, main: Rate) -> Result<Facts<'a>, Problem> 
         refunded: 0,
         lines: lines.collect(),
         related: Vec::new(),
+        returned: vec![object.member("invoice")],
         when: first([object.member("effective_at"), object.member("created")]),
         names: vec![object.member("customer_name")],
         emails: Vec::new(),
