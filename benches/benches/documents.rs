@@ -55,7 +55,7 @@ fn document(lines: usize) -> Document {
         name: format!("品目{at}の設計および製作"),
         unit_price: Decimal::from(1_000 + at),
         quantity: Decimal::from(1 + at % 7),
-        rate: if at % 3 == 0 { Rate::Reduced } else { Rate::Standard },
+        rate: if at.is_multiple_of(3) { Rate::Reduced } else { Rate::Standard },
     };
     let draft = Draft {
         kind: Kind::Invoice,
@@ -115,7 +115,7 @@ fn registrations() {
     };
     let mut file = String::new();
     for at in 0..count {
-        let disposed = if at % 100 == 0 { "2025-04-01" } else { "" };
+        let disposed = if at.is_multiple_of(100) { "2025-04-01" } else { "" };
         let number = number(at);
         writeln!(file, "{at},{number},01,0,2,1,1,2023-10-01,2023-10-01,{disposed},,東京都,13,101,,,,ヤマダ,株式会社山田{at},,,,,")
             .expect("writing to memory");
