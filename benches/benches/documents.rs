@@ -117,8 +117,11 @@ fn registrations() {
     for at in 0..count {
         let disposed = if at.is_multiple_of(100) { "2025-04-01" } else { "" };
         let number = number(at);
-        writeln!(file, "{at},{number},01,0,2,1,1,2023-10-01,2023-10-01,{disposed},,東京都,13,101,,,,ヤマダ,株式会社山田{at},,,,,")
-            .expect("writing to memory");
+        writeln!(
+            file,
+            "{at},{number},01,0,2,1,1,2023-10-01,2023-10-01,{disposed},,東京都,13,101,,,,ヤマダ,株式会社山田{at},,,,,"
+        )
+        .expect("writing to memory");
     }
     let begun = Instant::now();
     let snapshot = Snapshot::from_csv(file.as_bytes()).expect("a file");

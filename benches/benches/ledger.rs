@@ -43,13 +43,13 @@ fn main() {
 async fn rows_of(store: &Store, name: &str, before: usize) {
     for accounts in [1000, 1] {
         fill(store, before).await;
-        let (pairs, slowest) = measure(store, accounts).await;
+        let (pairs, slowest) = measure(store, before, accounts).await;
         println!("| {name} | {before} | {accounts} | {pairs:.0} | {:.1} |", slowest.as_secs_f64() * 1e3);
     }
 }
 
 /// Pairs a second, and the slowest.
-async fn measure(store: &Store, accounts: usize) -> (f64, Duration) {
+async fn measure(store: &Store, before: usize, accounts: usize) -> (f64, Duration) {
     // names differ from those of an earlier run on the same database
     let run = std::process::id();
     let begun = Instant::now();
@@ -60,7 +60,7 @@ async fn measure(store: &Store, accounts: usize) -> (f64, Duration) {
         callers.spawn(async move {
             let (mut pairs, mut slowest) = (0u32, Duration::ZERO);
             while pairs == 0 || begun.elapsed() < length {
-                let name = format!("xfr_{:012}_{run}_{accounts}_{caller}", begun.elapsed().as_micros());
+                let name = format!("xfr_{:012}_{run}_{before}_{accounts}_{caller}", begun.elapsed().as_micros());
                 let started = Instant::now();
                 pair(&store, name, &format!("acct_{}", (caller + 7 * pairs as usize) % accounts)).await;
                 slowest = slowest.max(started.elapsed());
