@@ -11,8 +11,11 @@ use crate::rounding::YEN_MAX;
 use crate::tax::consumption::{Basis, Rate, Totals, of_sum, totals};
 use crate::tax::withholding::{Circumstances, tax};
 
-/// Characters of a name, an address or another short text.
+/// Characters of a name or another text of a line or two.
 const SHORT_MAX: usize = 200;
+/// Characters and lines of an address and of the text at the foot of pages: what stands around the table must leave room for it.
+const ASIDE_MAX: usize = 200;
+const ASIDE_LINES_MAX: usize = 6;
 /// Characters of a free text of several lines.
 const LONG_MAX: usize = 5_000;
 /// Lines of a free text.
@@ -52,17 +55,17 @@ impl Findings {
     }
 
     /// A text of one line as it can be shown.
-    fn short(&mut self, at: &[Step], text: &mut String) {
+    fn line(&mut self, at: &[Step], text: &mut String, max: usize) {
         *text = clean(text, &mut self.missing).replace('\n', " ").trim().to_owned();
-        self.bound(at, text, SHORT_MAX);
+        self.bound(at, text, max);
     }
 
     /// A text of several lines as it can be shown.
-    fn long(&mut self, at: &[Step], text: &mut String) {
+    fn lines(&mut self, at: &[Step], text: &mut String, max: usize, lines_max: usize) {
         *text = clean(text, &mut self.missing).trim().to_owned();
-        self.bound(at, text, LONG_MAX);
-        if text.lines().count() > TEXT_LINES_MAX {
-            self.problem(at, format!("should have at most {TEXT_LINES_MAX} lines"));
+        self.bound(at, text, max);
+        if text.lines().count() > lines_max {
+            self.problem(at, format!("should have at most {lines_max} lines"));
         }
     }
 
@@ -107,39 +110,35 @@ pub(super) fn complete(mut draft: Draft) -> Result<Document, Vec<Problem>> {
 
 fn texts(draft: &mut Draft, findings: &mut Findings) {
     use Step::{Field, Index};
-    // a longer text is not looked at: it would only be cut down to be refused
-    for (name, text) in [
-        ("issuer", &mut draft.issuer.name),
-        ("recipient", &mut draft.recipient),
-        ("recipient_honorific", &mut draft.honorific),
-        ("invoice_number", &mut draft.number),
-        ("issuer_tel", &mut draft.issuer.tel),
-        ("period", &mut draft.period),
-        ("payment_method", &mut draft.payment_method),
-        ("original_date", &mut draft.original_date),
-        ("original_number", &mut draft.original_number),
+    for (name, text, max) in [
+        ("issuer", &mut draft.issuer.name, 100),
+        ("recipient", &mut draft.recipient, SHORT_MAX),
+        ("recipient_honorific", &mut draft.honorific, 10),
+        ("invoice_number", &mut draft.number, 50),
+        ("issuer_tel", &mut draft.issuer.tel, 50),
+        ("period", &mut draft.period, 100),
+        ("payment_method", &mut draft.payment_method, 100),
+        ("original_date", &mut draft.original_date, 100),
+        ("original_number", &mut draft.original_number, 50),
     ] {
-        findings.short(&[Field(name)], text);
+        findings.line(&[Field(name)], text, max);
     }
     findings.required(&[Field("issuer")], &draft.issuer.name);
     findings.required(&[Field("invoice_number")], &draft.number);
-    for (name, text) in [
-        ("issuer_address", &mut draft.issuer.address),
-        ("transfer_fee_note", &mut draft.transfer_fee_note),
-        ("notes", &mut draft.notes),
-    ] {
-        findings.long(&[Field(name)], text);
+    findings.lines(&[Field("issuer_address")], &mut draft.issuer.address, ASIDE_MAX, ASIDE_LINES_MAX);
+    findings.lines(&[Field("theme"), Field("footer")], &mut draft.theme.footer, ASIDE_MAX, ASIDE_LINES_MAX);
+    for (name, text) in [("transfer_fee_note", &mut draft.transfer_fee_note), ("notes", &mut draft.notes)] {
+        findings.lines(&[Field(name)], text, LONG_MAX, TEXT_LINES_MAX);
     }
-    findings.long(&[Field("theme"), Field("footer")], &mut draft.theme.footer);
     if let Some(consignor) = &mut draft.consignor {
-        findings.short(&[Field("consignor")], &mut consignor.name);
+        findings.line(&[Field("consignor")], &mut consignor.name, SHORT_MAX);
         if consignor.name.is_empty() {
             findings.problem([Field("consignor")], "is required with consignor_registration_number");
         }
     }
     for (at, line) in draft.lines.iter_mut().enumerate() {
         let place = [Field("items"), Index(at), Field("name")];
-        findings.short(&place, &mut line.name);
+        findings.line(&place, &mut line.name, SHORT_MAX);
         findings.required(&place, &line.name);
     }
 }
@@ -158,7 +157,7 @@ fn check_bank(bank: &mut BankAccount, findings: &mut Findings) {
         ("account_holder_kana", &mut bank.account_holder_kana, false),
         ("note", &mut bank.note, false),
     ] {
-        findings.short(&at(name), text);
+        findings.line(&at(name), text, SHORT_MAX);
         if is_required {
             findings.required(&at(name), text);
         }

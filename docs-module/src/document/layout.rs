@@ -289,3 +289,47 @@ fn heads(sheet: &Sheet) -> [String; 4] {
 fn numbers(row: &Row) -> [&str; 4] {
     [&row.quantity, &row.unit_price, &row.rate, &row.amount]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sheet::sheet;
+    use super::super::tests::{draft, line};
+    use super::super::{Consignor, Kind};
+    use super::*;
+    use crate::drawing::picture::tests::png_uri;
+    use crate::drawing::{Mark, Picture};
+
+    /// With the longest texts that are taken, each mark is on its page, above the foot, and the table has room.
+    #[test]
+    fn the_longest_document_stays_on_its_pages() {
+        let long = |length: usize| "漢".repeat(length);
+        let mut longest = draft(Kind::CreditNote);
+        (longest.number, longest.recipient, longest.honorific) = (long(50), long(200), long(10));
+        (longest.issuer.name, longest.issuer.tel) = (long(100), long(50));
+        longest.issuer.address = [long(34), long(32), long(32), long(32), long(32), long(32)].join("\n");
+        (longest.period, longest.payment_method, longest.original_date) = (long(100), long(100), long(100));
+        longest.original_number = long(50);
+        longest.notes = [long(4_600), "x\n".repeat(199)].concat();
+        longest.transfer_fee_note = long(5_000);
+        longest.consignor = Some(Consignor { name: long(200), registration_number: None });
+        longest.theme.footer = ["一\n".repeat(5), long(190)].concat();
+        longest.theme.logo = Some(Picture::from_data_uri(&png_uri(10, 600, |_, _| [0; 4])).unwrap());
+        longest.theme.seal = Some(Picture::from_data_uri(&png_uri(600, 600, |_, _| [0; 4])).unwrap());
+        longest.lines = vec![line(&long(200), "-999999.999999", "999999.999999", 8); 7];
+        longest.lines.push(line(&long(200), "999999999999", "100", 10));
+        let document = longest.complete().unwrap();
+        let pages = pages(&sheet(&document), &document.draft.theme);
+        assert!(pages.len() > 5);
+        for (at, mark) in pages.iter().flatten().enumerate() {
+            let (left, right, top, bottom) = match mark {
+                Mark::Text { x, baseline, size, weight, text, .. } => {
+                    (*x, x + weight.width(text, *size), baseline - size * 0.31, *baseline)
+                }
+                Mark::Fill { x, y, width, height, .. } | Mark::Picture { x, y, width, height, .. } => {
+                    (*x, x + width, *y, y + height)
+                }
+            };
+            assert!(left >= 0.0 && right <= PAGE.0 + 0.01 && top >= 0.0 && bottom <= FOOT + 4.0, "mark {at}: {mark:?}");
+        }
+    }
+}
