@@ -28,6 +28,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long PostgreSQL works on a statement; migrations have no bound.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s'";
+const NO_STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = 0";
 /// How long a call waits for an answer of PostgreSQL, which may have been cut off without a word: longer than a statement
 /// takes at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
@@ -363,6 +364,18 @@ impl Database {
         Ok(on!(self, Database::Sqlite { readers: pool, .. }, Database::Postgres(pool), sql, values, arguments => {
             sqlx::query_as_with(sql, arguments).fetch_all(pool).await
         })?)
+    }
+
+    /// The rows of a statement that reads whole tables: it may take minutes, and neither the server's limit of time nor ours ends it.
+    pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
+        let Database::Postgres(pool) = self else { return self.fetch_all(sql, values).await };
+        let sql = sql.into();
+        crate::statements::note(sql);
+        let mut tx = answered(pool.begin()).await?;
+        tx.execute(NO_STATEMENT_TIMEOUT).await?;
+        let arguments: PgArguments = arguments(values)?;
+        // the transaction ends with it, and the limit is there again
+        Ok(sqlx::query_as_with(sql.postgres, arguments).fetch_all(&mut *tx).await?)
     }
 
     /// Begins a transaction that will write.
