@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 pub use checks::{Problem, Step};
 pub use kind::Kind;
 use rust_decimal::Decimal;
+pub(crate) use sheet::grouped;
 pub use sheet::{DISCLAIMER, date, yen};
 pub use theme::Theme;
 use time::Date;

@@ -4,6 +4,7 @@
 pub mod etax;
 pub mod pages;
 pub mod transfers;
+pub mod yearly;
 
 use std::collections::BTreeMap;
 

@@ -86,7 +86,7 @@ pub fn yen(amount: i64) -> String {
     format!("{sign}¥{}", grouped(&amount.unsigned_abs().to_string()))
 }
 
-fn grouped(digits: &str) -> String {
+pub(crate) fn grouped(digits: &str) -> String {
     let mut grouped = String::with_capacity(digits.len() * 4 / 3 + 1);
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

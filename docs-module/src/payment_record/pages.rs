@@ -219,7 +219,7 @@ impl Layout<'_> {
 }
 
 /// Rows of section 3 of the summary table, by clause of article 204.
-const CLAUSES: [&str; 8] = [
+pub(super) const CLAUSES: [&str; 8] = [
     "原稿料、講演料等の報酬又は料金（1号該当）",
     "弁護士、税理士等の報酬又は料金（2号該当）",
     "診療報酬（3号該当）",

@@ -1,0 +1,247 @@
+//! The records of a year as answers: for programs, for spreadsheets, on paper and for the tax office (B31b, B32).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use time::Date;
+
+use super::etax::{self, Payer};
+use super::pages::{self, CLAUSES, Named};
+use super::transfers::Skipped;
+use super::{Payment, Records, Row, SummaryRow, Totals};
+use crate::csv::Table;
+use crate::document::{DISCLAIMER, grouped};
+use crate::drawing::Colour;
+use crate::tax::withholding::Category;
+
+/// A payee.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payee {
+    /// Name.
+    pub name: String,
+    /// Address.
+    pub address: String,
+    /// Corporate or personal number; may be empty. It stands in what is filed and nowhere else.
+    pub number: String,
+    /// An individual, from whom tax is withheld.
+    pub is_individual: bool,
+    /// The account of a platform, if the payments are transfers to it.
+    pub account: Option<String>,
+    /// Nothing was declared of the account (B33).
+    pub needs_declaration: bool,
+}
+
+/// The records of a year, with what they were made of.
+#[derive(Clone, Debug)]
+pub struct Yearly {
+    /// The year.
+    pub year: i32,
+    /// Who paid.
+    pub payer: Payer,
+    /// The payees.
+    pub payees: Vec<Payee>,
+    /// The payments, by their payees.
+    pub payments: Vec<Payment>,
+    /// What each payment was for, in the words of the caller; may be empty.
+    pub details: Vec<String>,
+    /// The records.
+    pub records: Records,
+    /// Transfers that are no payments.
+    pub skipped: Vec<Skipped>,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+impl Yearly {
+    /// The answer for programs. Numbers of payees are masked.
+    pub fn json(&self) -> Value {
+        json!({
+            "year": self.year,
+            "payer": {
+                "name": self.payer.name, "address": self.payer.address, "tel": self.payer.phone, "number": masked(&self.payer.number),
+            },
+            "payees": (0..self.payees.len()).map(|at| self.payee(at)).collect::<Vec<_>>(),
+            "summary_table": self.summary(),
+            "excluded": self.records.excluded.iter().map(|at| self.excluded(*at)).collect::<Vec<_>>(),
+            "skipped": self.skipped.iter().map(|one| json!({"index": one.at, "id": one.id, "reason": one.reason})).collect::<Vec<_>>(),
+            "warnings": self.warnings,
+            "disclaimer": DISCLAIMER,
+        })
+    }
+
+    /// Rows are in the order of payees.
+    fn rows_of(&self, payee: usize) -> &[Row] {
+        let rows = &self.records.rows;
+        &rows[rows.partition_point(|row| row.payee < payee)..rows.partition_point(|row| row.payee <= payee)]
+    }
+
+    fn payee(&self, at: usize) -> Value {
+        let payee = &self.payees[at];
+        let mut value = json!({
+            "name": payee.name, "address": payee.address, "number": masked(&payee.number), "is_individual": payee.is_individual,
+            "categories": self.rows_of(at).iter().map(category).collect::<Vec<_>>(),
+        });
+        if let Some(account) = &payee.account {
+            value["account"] = json!(account);
+            value["needs_declaration"] = json!(payee.needs_declaration);
+        }
+        value
+    }
+
+    fn summary(&self) -> Value {
+        let summary = &self.records.summary;
+        let clause = |(at, (name, row)): (usize, (&str, &SummaryRow))| {
+            let mut value = summary_row(row);
+            value["clause"] = json!(at + 1);
+            value["name"] = json!(name);
+            value
+        };
+        json!({
+            "clauses": CLAUSES.into_iter().zip(&summary.clauses).enumerate().map(clause).collect::<Vec<_>>(),
+            "all": summary_row(&summary.all),
+            "filed": summary_row(&summary.filed),
+            "corporate_prizes": summary_row(&summary.corporate_prizes),
+        })
+    }
+
+    fn excluded(&self, at: usize) -> Value {
+        let payment = &self.payments[at];
+        let reason = if payment.category.clause().is_none() { "not_recorded" } else { "other_year" };
+        json!({
+            "payee": self.payees[payment.payee].name, "amount": payment.amount, "category": payment.category.name(),
+            "paid_on": payment.paid_on.map(|date| date.to_string()), "reason": reason,
+        })
+    }
+
+    /// The table for spreadsheets: a line of each payee and category.
+    pub fn csv(&self) -> String {
+        let mut table = Table::new(&[
+            "年分",
+            "氏名又は名称",
+            "住所又は所在地",
+            "個人・法人",
+            "区分",
+            "件数",
+            "支払金額",
+            "うち未払",
+            "源泉徴収税額",
+            "うち未徴収",
+            "消費税等の額",
+            "支払調書の提出",
+        ]);
+        for row in &self.records.rows {
+            let (payee, totals) = (&self.payees[row.payee], &row.totals);
+            let amounts = [totals.payment, totals.unpaid, totals.tax, totals.uncollected_tax, totals.consumption_tax];
+            let [payment, unpaid, tax, uncollected, consumption] = amounts.map(|amount| amount.to_string());
+            let (year, count) = (self.year.to_string(), totals.count.to_string());
+            let form = if payee.is_individual { "個人" } else { "法人" };
+            let filed = if row.is_filed { "要" } else { "不要" };
+            table.row([
+                year.as_str(),
+                &payee.name,
+                &payee.address,
+                form,
+                row.category.name(),
+                &count,
+                &payment,
+                &unpaid,
+                &tax,
+                &uncollected,
+                &consumption,
+                filed,
+            ]);
+        }
+        table.finish()
+    }
+
+    /// The records and their table on paper, and the characters that the face lacks. `date`: when the file is made.
+    pub fn pdf(&self, colour: Colour, date: Date) -> (Vec<u8>, BTreeSet<char>) {
+        let named = |payee: &Payee| Named { name: payee.name.clone(), address: payee.address.clone() };
+        let payees: Vec<Named> = self.payees.iter().map(named).collect();
+        let (payer, records) = (&self.payer, &self.records);
+        pages::pdf(&pages::Report { payer, payees: &payees, records, year: self.year, colour, date })
+    }
+
+    /// The records that must be filed, as the text for the tax office ([`etax::records`]).
+    ///
+    /// # Errors
+    /// The place of a payee whose record cannot be written, and why. Of several the first of each payee.
+    pub fn etax(&self) -> Result<Vec<u8>, Vec<(usize, etax::Fault)>> {
+        let (mut bytes, mut faults) = (Vec::new(), Vec::new());
+        let details = self.details_of_rows();
+        for at in 0..self.payees.len() {
+            let filed: Vec<&Row> = self.rows_of(at).iter().filter(|row| row.is_filed).collect();
+            if filed.is_empty() {
+                continue;
+            }
+            match etax::records(&self.payer, &[self.etax_payee(at, &filed, &details)], self.year) {
+                Ok(record) => bytes.extend(record),
+                Err(fault) => faults.push((at, fault)),
+            }
+        }
+        if faults.is_empty() { Ok(bytes) } else { Err(faults) }
+    }
+
+    fn etax_payee(&self, at: usize, rows: &[&Row], details: &Details<'_>) -> etax::Payee {
+        let payee = &self.payees[at];
+        let tax: i64 = rows.iter().map(|row| row.totals.consumption_tax).sum();
+        let kind = |row: &&Row| etax::Kind {
+            name: row.category.name().to_owned(),
+            // 細目: what was paid for, if that is one thing; otherwise how often
+            detail: match details[&(row.payee, row.category)].iter().collect::<Vec<_>>()[..] {
+                [detail] if !detail.is_empty() => (*detail).to_owned(),
+                _ => format!("{}回", row.totals.count),
+            },
+            payment: row.totals.payment,
+            unpaid: row.totals.unpaid,
+            tax: row.totals.tax,
+            uncollected_tax: row.totals.uncollected_tax,
+        };
+        etax::Payee {
+            address: payee.address.clone(),
+            is_abroad: false,
+            name: payee.name.clone(),
+            number: payee.number.clone(),
+            kinds: rows.iter().map(kind).collect(),
+            notes: if tax > 0 {
+                format!("消費税等の額　{}円", grouped(&tax.to_string()))
+            } else {
+                String::new()
+            },
+        }
+    }
+
+    fn details_of_rows(&self) -> Details<'_> {
+        let mut details = Details::new();
+        let mut excluded = self.records.excluded.iter().copied().peekable();
+        for (at, (payment, detail)) in self.payments.iter().zip(&self.details).enumerate() {
+            if excluded.next_if_eq(&at).is_none() {
+                details.entry((payment.payee, payment.category)).or_default().insert(detail);
+            }
+        }
+        details
+    }
+}
+
+/// What the payments of each row were for.
+type Details<'a> = BTreeMap<(usize, Category), BTreeSet<&'a str>>;
+
+fn category(row: &Row) -> Value {
+    let Totals { payment, unpaid, tax, uncollected_tax, consumption_tax, count } = row.totals;
+    json!({
+        "category": row.category.name(), "payment_total": payment, "unpaid_total": unpaid, "tax_total": tax,
+        "uncollected_tax_total": uncollected_tax, "consumption_tax_total": consumption_tax, "count": count, "must_be_filed": row.is_filed,
+    })
+}
+
+fn summary_row(row: &SummaryRow) -> Value {
+    json!({
+        "count": row.individuals + row.others, "individuals": row.individuals, "others": row.others, "payment_total": row.payment,
+        "tax_total": row.tax,
+    })
+}
+
+/// A number without its digits.
+fn masked(number: &str) -> String {
+    "*".repeat(number.chars().count())
+}
