@@ -14,5 +14,6 @@ pub mod payment_record;
 pub mod personal_number;
 pub mod reconcile;
 pub mod registration;
+pub mod request;
 pub mod rounding;
 pub mod tax;

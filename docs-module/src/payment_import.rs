@@ -31,6 +31,9 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// Their values of `provider`.
+    pub const NAMES: [&str; 3] = ["stripe", "payjp", "generic"];
+
     /// The provider of a value of `provider`.
     pub fn of_name(name: &str) -> Option<Provider> {
         match name {

@@ -25,6 +25,9 @@ impl std::fmt::Display for NotANumber {
 impl std::error::Error for NotANumber {}
 
 impl RegistrationNumber {
+    /// A number of noughts, which nobody has.
+    pub(crate) const FILLER: RegistrationNumber = RegistrationNumber([0; 13]);
+
     /// Reads `T1234567890123`, in half-width and without anything between.
     ///
     /// # Errors

@@ -21,6 +21,18 @@ pub enum Rounding {
 impl Rounding {
     /// All directions.
     pub const ALL: [Rounding; 3] = [Rounding::Floor, Rounding::Round, Rounding::Ceil];
+    /// Their names, and another word for one of them (B22).
+    pub const NAMES: [&str; 4] = ["floor", "round", "ceil", "half_up"];
+
+    /// The direction of a value of `rounding`.
+    pub fn of_name(name: &str) -> Option<Rounding> {
+        Some(match name {
+            "floor" => Rounding::Floor,
+            "round" | "half_up" => Rounding::Round,
+            "ceil" => Rounding::Ceil,
+            _ => return None,
+        })
+    }
 
     /// `amount * numerator / denominator` in whole yen, rounded once. The amount is at most [`YEN_MAX`] in absolute value, and the fraction
     /// at most 1.
@@ -69,6 +81,13 @@ mod tests {
         }
         assert_eq!(Rounding::Floor.product(decimal("1000000000000001"), Decimal::ONE), None);
         assert_eq!(Rounding::Floor.product(Decimal::MAX, Decimal::MAX), None);
+    }
+
+    #[test]
+    fn b22_each_name_means_a_direction() {
+        let found = Rounding::NAMES.map(Rounding::of_name);
+        assert_eq!(found, [Rounding::Floor, Rounding::Round, Rounding::Ceil, Rounding::Round].map(Some));
+        assert_eq!(Rounding::of_name("bankers"), None);
     }
 
     proptest! {

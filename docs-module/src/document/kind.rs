@@ -50,6 +50,11 @@ impl Kind {
         Kind::Quote,
     ];
 
+    /// The values of `document_type`, without the other words for them.
+    pub fn names() -> [&'static str; 7] {
+        Kind::ALL.map(Kind::name)
+    }
+
     /// The kind of a value of `document_type`.
     pub fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| {

@@ -24,6 +24,13 @@ impl NameKind {
     /// All kinds.
     pub const ALL: [NameKind; 6] =
         [NameKind::Text, NameKind::Exact, NameKind::Company, NameKind::Kana, NameKind::Bank, NameKind::Number];
+    /// Their values of `kind` (B34), in the same order.
+    pub const NAMES: [&str; 6] = ["text", "exact", "company", "kana", "bank", "number"];
+
+    /// The kind of a value of `kind`.
+    pub fn of_name(name: &str) -> Option<NameKind> {
+        NameKind::NAMES.iter().position(|one| *one == name).map(|at| NameKind::ALL[at])
+    }
 }
 
 const HONORIFICS: [&str; 5] = ["御中", "先生", "様", "殿", "行"];

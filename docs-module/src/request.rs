@@ -1,0 +1,29 @@
+//! Bodies of requests, read into what this crate computes. All faults of a body are found at once, each with its place (specification, HTTPValidationError).
+
+mod account;
+mod document;
+mod fault;
+mod field;
+mod lists;
+mod parts;
+mod payments;
+mod records;
+#[cfg(test)]
+mod tests;
+
+pub use account::{DeliveryMode, KeyOrder, Profile, cap, key_order, profile};
+pub use document::document;
+pub use fault::{Fault, Place};
+pub use lists::{Published, Verification, Watch, reconciled, verification, watch};
+pub use payments::{document_of_payment, document_of_payments};
+pub use records::{RecordsOrder, records, records_of_transfers};
+use time::Date;
+
+/// What a request about a document does not say itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Today in Tokyo (B25).
+    pub today: Date,
+    /// The number of a document whose request names none (B25).
+    pub number: &'a str,
+}

@@ -1,0 +1,197 @@
+//! What an account sets: a key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn, ProfileIn and CapIn).
+
+use rust_decimal::Decimal;
+use time::Date;
+
+use super::field::{Object, body};
+use super::{Fault, Given, parts};
+use crate::document::{Draft, Issuer, Kind, Line, Theme};
+use crate::rounding::{Rounding, YEN_MAX};
+use crate::tax::consumption::{Basis, Rate};
+
+/// Plans of the interface (B4).
+const PLANS: [&str; 6] = ["free", "payg", "starter", "pro", "scale", "enterprise"];
+/// Characters of a label, and of an address of e-mail (RFC 5321).
+const LABEL_MAX: usize = 200;
+const EMAIL_MAX: usize = 254;
+/// Characters of a secret of a provider.
+const SECRET_MAX: usize = 200;
+
+/// A key that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOrder {
+    /// One of the plans.
+    pub plan: String,
+    /// A label.
+    pub customer: String,
+    /// Monthly cap in yen; 0: none.
+    pub cap_yen: i64,
+}
+
+/// How documents of payments are given to the buyer (B11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeliveryMode {
+    /// They are stored.
+    #[default]
+    Store,
+    /// They are sent.
+    Email,
+    /// Both.
+    Both,
+}
+
+impl DeliveryMode {
+    /// Values of `delivery_mode`.
+    pub const NAMES: [&str; 3] = ["store", "email", "both"];
+
+    /// The mode of a value of `delivery_mode`.
+    pub fn of_name(name: &str) -> Option<DeliveryMode> {
+        Some(match name {
+            "store" => DeliveryMode::Store,
+            "email" => DeliveryMode::Email,
+            "both" => DeliveryMode::Both,
+            _ => return None,
+        })
+    }
+
+    /// Its value of `delivery_mode`.
+    pub fn name(self) -> &'static str {
+        DeliveryMode::NAMES[self as usize]
+    }
+}
+
+/// What the documents of an account's payments have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Who issues them.
+    pub issuer: Issuer,
+    /// How they are given to the buyer.
+    pub delivery_mode: DeliveryMode,
+    /// Where copies are sent; may be empty.
+    pub delivery_email: String,
+    /// The rate of what has none of its own.
+    pub default_rate: Rate,
+    /// What they are.
+    pub kind: Kind,
+    /// Colour and pictures.
+    pub theme: Theme,
+    /// `brand_color` as it was given; may be empty.
+    pub brand_color: String,
+    /// A new address for the provider is asked for (B9).
+    pub rotate_token: bool,
+    /// The secret with which the provider signs; empty: none is given (B13).
+    pub provider_signing_secret: String,
+}
+
+/// The key that a body of `POST /v1/admin/keys` asks for.
+///
+/// # Errors
+/// All faults of the body.
+pub fn key_order(bytes: &[u8]) -> Result<KeyOrder, Vec<Fault>> {
+    body(bytes, |object| {
+        let of_name = |name: &str| PLANS.contains(&name).then(|| name.to_owned());
+        let plan = object.optional("plan").and_then(|field| field.choice(&PLANS, of_name));
+        let customer = bounded(object, "customer", LABEL_MAX);
+        Some(KeyOrder { plan: plan.unwrap_or_else(|| "payg".to_owned()), customer, cap_yen: cap_of(object) })
+    })
+}
+
+/// The cap in yen that a body of `POST /v1/cap` sets; 0: none.
+///
+/// # Errors
+/// All faults of the body.
+pub fn cap(bytes: &[u8]) -> Result<i64, Vec<Fault>> {
+    body(bytes, |object| Some(cap_of(object)))
+}
+
+fn cap_of(object: &Object<'_>) -> i64 {
+    object.optional("cap_yen").and_then(|field| field.integer_within(0, YEN_MAX)).unwrap_or(0)
+}
+
+fn bounded(object: &Object<'_>, name: &'static str, most: usize) -> String {
+    let text = object.text(name);
+    if text.chars().count() > most {
+        object.fault(name, &format!("should have at most {most} characters"));
+    }
+    text
+}
+
+/// The profile that a body of `POST /v1/account/profile` sets. Beside the members of the specification it may have `issuer_address` and `issuer_tel`.
+///
+/// # Errors
+/// All faults of the body; what would make a document of the profile impossible is one.
+pub fn profile(bytes: &[u8], given: &Given<'_>) -> Result<Profile, Vec<Fault>> {
+    body(bytes, |object| {
+        let mode = object
+            .optional("delivery_mode")
+            .and_then(|field| field.choice(&DeliveryMode::NAMES, DeliveryMode::of_name));
+        let filled = |name| object.optional(name).filter(|field| field.raw() != "\"\"");
+        let kind = filled("document_type").and_then(|field| parts::kind(&field)).unwrap_or(Kind::Receipt);
+        let profile = Profile {
+            issuer: parts::issuer(object),
+            delivery_mode: mode.unwrap_or_default(),
+            delivery_email: email(object),
+            default_rate: parts::default_rate(object),
+            kind,
+            theme: parts::looks(object),
+            brand_color: object.text("brand_color"),
+            rotate_token: object.optional("rotate_token").and_then(|field| field.boolean()).unwrap_or(false),
+            provider_signing_secret: secret(object),
+        };
+        let sample = sample(&profile, given.today);
+        if let Err(problems) = sample.complete() {
+            object.faults().add_problems(&["body".into()], problems);
+        }
+        Some(profile)
+    })
+}
+
+/// A text with one `@` between others. Whether mail arrives is seen when it is sent.
+fn email(object: &Object<'_>) -> String {
+    let text = bounded(object, "delivery_email", EMAIL_MAX);
+    let is_address = match text.split_once('@') {
+        None => text.is_empty(),
+        Some((name, domain)) => !name.is_empty() && !domain.is_empty() && !domain.contains('@'),
+    };
+    if !is_address || text.chars().any(|character| character.is_whitespace() || character.is_control()) {
+        object.fault("delivery_email", "should be an address of e-mail, or empty");
+    }
+    text
+}
+
+fn secret(object: &Object<'_>) -> String {
+    let Some(field) = object.nullable("provider_signing_secret") else { return String::new() };
+    let text = serde_json::from_str::<String>(field.raw()).ok().filter(|text| text.len() <= SECRET_MAX);
+    let expected = format!("should be a text of at most {SECRET_MAX} bytes");
+    text.or_else(|| field.refuse_unseen("string_type", &expected)).unwrap_or_default()
+}
+
+/// A document with what a profile says.
+fn sample(profile: &Profile, today: Date) -> Draft {
+    let line =
+        Line { name: "-".to_owned(), unit_price: Decimal::ONE, quantity: Decimal::ONE, rate: profile.default_rate };
+    Draft {
+        kind: profile.kind,
+        number: "-".to_owned(),
+        issue_date: today,
+        due_date: None,
+        issuer: profile.issuer.clone(),
+        recipient: String::new(),
+        recipient_number: None,
+        honorific: String::new(),
+        lines: vec![line],
+        basis: Basis::Inclusive,
+        rounding: Rounding::Floor,
+        withholding: None,
+        period: String::new(),
+        payment_method: String::new(),
+        // what the payment says is not known here
+        original_date: "-".to_owned(),
+        original_number: String::new(),
+        bank: None,
+        transfer_fee_note: String::new(),
+        consignor: None,
+        notes: String::new(),
+        theme: profile.theme.clone(),
+    }
+}

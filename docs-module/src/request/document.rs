@@ -1,0 +1,77 @@
+//! A document from explicit lines (specification, InvoiceIn).
+
+use rust_decimal::Decimal;
+
+use super::field::{Field, Object, body};
+use super::{Fault, Given, parts};
+use crate::document::{Document, Draft, LINES_MAX, Line};
+use crate::tax::consumption::{Basis, Rate};
+
+/// The document that a body of `POST /v1/invoices` asks for. Beside the members of the specification it may have `recipient_number`, the recipient's
+/// registration number, and `original_number`, the number of the document that is corrected or returned.
+///
+/// # Errors
+/// All faults of the body.
+pub fn document(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
+    body(bytes, |object| {
+        // problems of a draft are those of members of the same names
+        let told = |problems| object.faults().add_problems(&["body".into()], problems);
+        draft(object, given).complete().map_err(told).ok()
+    })
+}
+
+/// The draft of a request. What has a fault is filled, so that the other members are checked too.
+fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
+    let lines = object.required("items").and_then(|field| field.filled_list(LINES_MAX));
+    let lines = lines.map_or_else(|| vec![filler()], |lines| lines.iter().map(line).collect());
+    let honorific = object.optional("recipient_honorific").and_then(|field| field.text());
+    let is_inclusive = object.optional("tax_inclusive").and_then(|field| field.boolean()).unwrap_or(false);
+    let kind = object.optional("document_type").and_then(|field| parts::kind(&field)).unwrap_or_default();
+    let number = Some(object.nullable_text("invoice_number")).filter(|number| !number.is_empty());
+    Draft {
+        kind,
+        number: number.unwrap_or_else(|| given.number.to_owned()),
+        issue_date: object.nullable("issue_date").and_then(|field| field.date()).unwrap_or(given.today),
+        due_date: object.nullable("due_date").and_then(|field| field.date()),
+        recipient: object.text("recipient"),
+        recipient_number: object.nullable("recipient_number").and_then(|field| parts::registration_number(&field)),
+        honorific: honorific.unwrap_or_else(|| "御中".to_owned()),
+        basis: if is_inclusive { Basis::Inclusive } else { Basis::Exclusive },
+        rounding: parts::rounding(object),
+        withholding: parts::withholding(object),
+        period: object.nullable_text("period"),
+        payment_method: object.nullable_text("payment_method"),
+        original_date: object.nullable_text("original_date"),
+        original_number: object.nullable_text("original_number"),
+        bank: parts::bank(object),
+        transfer_fee_note: object.nullable_text("transfer_fee_note"),
+        consignor: parts::consignor(object),
+        notes: object.nullable_text("notes"),
+        theme: parts::theme(object),
+        issuer: parts::issuer(object),
+        lines,
+    }
+}
+
+/// A line in the place of one with faults.
+fn filler() -> Line {
+    Line { name: "-".to_owned(), unit_price: Decimal::ZERO, quantity: Decimal::ONE, rate: Rate::Standard }
+}
+
+fn line(field: &Field<'_>) -> Line {
+    let Some(object) = field.object() else { return filler() };
+    let name = object.required("name").and_then(|field| field.text());
+    let unit_price = object.required("unit_price").and_then(|field| field.decimal());
+    let rate = object.required("tax_rate").and_then(|field| parts::rate(&field));
+    let quantity = match object.optional("qty") {
+        None => Some(Decimal::ONE),
+        Some(field) => field.decimal(),
+    };
+    let filler = filler();
+    Line {
+        name: name.unwrap_or(filler.name),
+        unit_price: unit_price.unwrap_or(filler.unit_price),
+        quantity: quantity.unwrap_or(filler.quantity),
+        rate: rate.unwrap_or(filler.rate),
+    }
+}

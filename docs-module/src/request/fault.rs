@@ -1,0 +1,131 @@
+//! What is wrong with a request, and where (specification, ValidationError).
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::document::{Problem, Step};
+
+/// Faults that are told of a request. Of a body with more the first are told.
+const FAULTS_MAX: usize = 1_000;
+
+/// A step of the way to a value: `body` or `query` first, then members and places in lists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Place {
+    /// A member.
+    Name(Cow<'static, str>),
+    /// A place in a list, counted from 0.
+    Index(usize),
+}
+
+impl From<&'static str> for Place {
+    fn from(name: &'static str) -> Place {
+        Place::Name(Cow::Borrowed(name))
+    }
+}
+
+impl From<&Step> for Place {
+    fn from(step: &Step) -> Place {
+        match step {
+            Step::Field(name) => Place::from(*name),
+            Step::Index(at) => Place::Index(*at),
+        }
+    }
+}
+
+/// Something that is wrong with a request. Types and members are those of pydantic, which clients of such interfaces know.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fault {
+    /// Where.
+    pub loc: Vec<Place>,
+    /// A sentence that names the field and says what is allowed.
+    pub msg: String,
+    /// The kind of fault: `missing`, `string_type`, `value_error` and others.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// What was there, if it is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What is allowed, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ctx: Option<Value>,
+}
+
+impl Fault {
+    /// A fault whose message is the name of its place and `expected`: `should be a text`.
+    pub fn new(kind: &'static str, loc: Vec<Place>, expected: &str) -> Fault {
+        Fault { msg: format!("{} {expected}", path(&loc)), kind, loc, input: None, ctx: None }
+    }
+
+    /// A parameter of the query that is none of the allowed values.
+    pub fn of_query(name: &'static str, value: &str, allowed: &[&str]) -> Fault {
+        let loc = vec![Place::from("query"), Place::from(name)];
+        let expected = format!("should be one of: {}", allowed.join(", "));
+        let ctx = json!({"pattern": format!("^({})$", allowed.join("|"))});
+        let input = short(value).map(Value::from);
+        Fault { input, ctx: Some(ctx), ..Fault::new("string_pattern_mismatch", loc, &expected) }
+    }
+
+    /// A parameter of the query that is required.
+    pub fn missing_in_query(name: &'static str) -> Fault {
+        Fault::new("missing", vec![Place::from("query"), Place::from(name)], "is required")
+    }
+}
+
+/// A text that is short enough to be repeated in a fault.
+pub(super) fn short(text: &str) -> Option<&str> {
+    (text.len() <= 200).then_some(text)
+}
+
+/// The way to a value in words: `items[3].unit_price`; `the body` for the whole.
+pub(super) fn path(loc: &[Place]) -> String {
+    let mut path = String::new();
+    for place in loc.iter().skip(1) {
+        match place {
+            Place::Name(name) if path.is_empty() => path.push_str(name),
+            Place::Name(name) => path.extend([".", name.as_ref()]),
+            Place::Index(at) => path.push_str(&format!("[{at}]")),
+        }
+    }
+    if path.is_empty() { "the body".to_owned() } else { path }
+}
+
+/// The faults that were found so far.
+#[derive(Default)]
+pub(super) struct Faults {
+    found: RefCell<Vec<Fault>>,
+    any: Cell<bool>,
+}
+
+impl Faults {
+    pub fn add(&self, fault: Fault) {
+        self.any.set(true);
+        let mut found = self.found.borrow_mut();
+        if found.len() < FAULTS_MAX {
+            found.push(fault);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.any.get()
+    }
+
+    /// Adds problems of a value at `at`. A problem of a value that has a fault already follows from that fault, and is left out.
+    pub fn add_problems(&self, at: &[Place], problems: Vec<Problem>) {
+        for problem in problems {
+            let loc: Vec<Place> = at.iter().cloned().chain(problem.at.iter().map(Place::from)).collect();
+            let follows = |fault: &Fault| fault.loc.starts_with(&loc) || loc.starts_with(&fault.loc);
+            let is_known = self.found.borrow().iter().any(follows);
+            if !is_known {
+                self.add(Fault::new("value_error", loc, &problem.message));
+            }
+        }
+    }
+
+    pub fn into_vec(self) -> Vec<Fault> {
+        self.found.into_inner()
+    }
+}

@@ -1,0 +1,322 @@
+//! Lists that are compared: two sides of payments, and registration numbers with published records (specification, ReconcileIn, RegistrationVerifyIn and
+//! RegistrationMonitorIn).
+
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use time::Date;
+
+use super::Fault;
+use super::field::{Field, Object, body};
+use crate::document::DISCLAIMER;
+use crate::reconcile::{Match, NameKind, Record, amount, key, reconcile};
+use crate::registration::{Checked, Finding, Snapshot, Status, check, monitor};
+
+/// Records of a side (B35).
+const ROWS_MAX: usize = 20_000;
+/// Numbers of a request: of a check (B36), and of a watch.
+const NUMBERS_MAX: usize = 1_000;
+const WATCH_MAX: usize = 100_000;
+/// Largest tolerance, in yen.
+const TOLERANCE_MAX: i64 = 999_999_999_999;
+
+/// Records that belong together.
+#[derive(Serialize)]
+struct Group<'a> {
+    left: Vec<Placed<'a>>,
+    right: Vec<Placed<'a>>,
+    normalized_key: &'a str,
+    difference: Value,
+}
+
+/// A record with its place.
+#[derive(Serialize)]
+struct Placed<'a> {
+    index: usize,
+    record: &'a RawValue,
+}
+
+/// A record that is on one side alone.
+#[derive(Serialize)]
+struct Alone<'a> {
+    index: usize,
+    record: &'a RawValue,
+    normalized_key: &'a str,
+    reason: &'static str,
+}
+
+/// The answer to a comparison.
+#[derive(Serialize)]
+struct Answer<'a> {
+    matched: Vec<Group<'a>>,
+    amount_mismatch: Vec<Group<'a>>,
+    left_only: Vec<Alone<'a>>,
+    right_only: Vec<Alone<'a>>,
+    summary: Value,
+    disclaimer: &'static str,
+}
+
+/// A side of a request.
+struct Side<'a> {
+    rows: Vec<Field<'a>>,
+    records: Vec<Record>,
+    /// Whether the amount of a record could be read.
+    is_readable: Vec<bool>,
+}
+
+/// The answer to a body of `POST /v1/reconcile` (B35), as JSON: `matched` and `amount_mismatch` of groups with `left`, `right`, `normalized_key` and `difference`;
+/// `left_only` and `right_only` of records with a `reason`; `summary`.
+///
+/// # Errors
+/// All faults of the body.
+pub fn reconciled(bytes: &[u8]) -> Result<String, Vec<Fault>> {
+    body(bytes, |object| {
+        let text = |name| object.nullable(name).and_then(|field| field.text());
+        let left_key = object.required("left_key").and_then(|field| field.text());
+        let (right_key, left_amount) = (text("right_key").or_else(|| left_key.clone()), text("left_amount"));
+        let right_amount = left_amount.as_ref().and(text("right_amount")).or_else(|| left_amount.clone());
+        let kind = object
+            .optional("kind")
+            .and_then(|field| field.choice(&NameKind::NAMES, NameKind::of_name))
+            .unwrap_or_default();
+        let tolerance =
+            object.optional("amount_tolerance").and_then(|field| field.integer_within(0, TOLERANCE_MAX)).unwrap_or(0);
+        let left = side(object, "left", left_key.as_deref(), left_amount.as_deref(), kind);
+        let right = side(object, "right", right_key.as_deref(), right_amount.as_deref(), kind);
+        let (left, right) = (left?, right?);
+        object.faults().is_empty().then(|| answer(&left, &right, Decimal::from(tolerance)))
+    })
+}
+
+fn side<'a>(
+    object: &Object<'a>,
+    name: &'static str,
+    key_name: Option<&str>,
+    amount_name: Option<&str>,
+    kind: NameKind,
+) -> Option<Side<'a>> {
+    let rows = object.required(name)?.list(ROWS_MAX)?;
+    let (mut records, mut is_readable) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+    for row in &rows {
+        let (Some(members), Some(key_name)) = (row.object(), key_name) else { continue };
+        let Some(name) = members.named(key_name).and_then(plain) else {
+            let expected = format!("should have the member '{key_name}' as a text or a number");
+            let _: Option<()> = row.refuse("missing", &expected, None);
+            continue;
+        };
+        let found = amount_name.map(|name| members.named(name).and_then(plain).and_then(|text| amount(&text)));
+        is_readable.push(!matches!(found, Some(None)));
+        records.push(Record { key: key(kind, &name), amount: found.flatten() });
+    }
+    (records.len() == rows.len()).then_some(Side { rows, records, is_readable })
+}
+
+/// A text, or a number as it is written.
+fn plain(raw: &RawValue) -> Option<String> {
+    let is_number = raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    if is_number { Some(raw.get().to_owned()) } else { serde_json::from_str(raw.get()).ok() }
+}
+
+fn answer(left: &Side<'_>, right: &Side<'_>, tolerance: Decimal) -> String {
+    let ((left_places, left_records), (right_places, right_records)) = (left.readable(), right.readable());
+    let found = reconcile(&left_records, &right_records, tolerance);
+    let group = |one: &Match| Group {
+        left: one.left.iter().map(|at| left.placed(left_places[*at])).collect(),
+        right: one.right.iter().map(|at| right.placed(right_places[*at])).collect(),
+        normalized_key: &left.records[left_places[one.left[0]]].key,
+        difference: yen(one.difference),
+    };
+    let (matched, amount_mismatch): (Vec<_>, Vec<_>) =
+        (found.matched.iter().map(group).collect(), found.amount_mismatch.iter().map(group).collect());
+    let (left_only, right_only) =
+        (left.alone(&left_places, &found.left_only), right.alone(&right_places, &found.right_only));
+    let summary = json!({
+        "left": left.rows.len(), "right": right.rows.len(), "matched": matched.len(), "amount_mismatch": amount_mismatch.len(),
+        "left_only": left_only.len(), "right_only": right_only.len(), "left_total": left.total(), "right_total": right.total(),
+    });
+    let answer = Answer { matched, amount_mismatch, left_only, right_only, summary, disclaimer: DISCLAIMER };
+    serde_json::to_string(&answer).expect("an answer is JSON")
+}
+
+impl<'a> Side<'a> {
+    /// The records that can be compared, with their places in the request.
+    fn readable(&self) -> (Vec<usize>, Vec<Record>) {
+        let kept = self.records.iter().enumerate().filter(|(at, _)| self.is_readable[*at]);
+        kept.map(|(at, record)| (at, record.clone())).unzip()
+    }
+
+    fn placed(&self, at: usize) -> Placed<'a> {
+        Placed { index: at, record: self.rows[at].raw_value() }
+    }
+
+    /// The records without a partner, and those whose amount could not be read, in the order of the request.
+    fn alone(&self, places: &[usize], found: &[usize]) -> Vec<Alone<'_>> {
+        let unmatched = found.iter().map(|at| (places[*at], "no_match"));
+        let unreadable = (0..self.rows.len()).filter(|at| !self.is_readable[*at]).map(|at| (at, "amount_unreadable"));
+        let mut all: Vec<(usize, &'static str)> = unmatched.chain(unreadable).collect();
+        all.sort_unstable();
+        let alone = |(at, reason): (usize, &'static str)| {
+            let record = &self.records[at];
+            Alone { index: at, record: self.rows[at].raw_value(), normalized_key: &record.key, reason }
+        };
+        all.into_iter().map(alone).collect()
+    }
+
+    /// The sum of the amounts; null without amounts.
+    fn total(&self) -> Value {
+        let mut amounts = self.records.iter().filter_map(|record| record.amount).peekable();
+        if amounts.peek().is_none() {
+            return Value::Null;
+        }
+        amounts.try_fold(Decimal::ZERO, |sum, amount| sum.checked_add(amount)).map_or(Value::Null, yen)
+    }
+}
+
+/// A number where the amount is whole, otherwise a text.
+fn yen(amount: Decimal) -> Value {
+    match amount.to_i64().filter(|_| amount.fract().is_zero()) {
+        Some(whole) => json!(whole),
+        None => json!(amount.normalize().to_string()),
+    }
+}
+
+/// Published records that a request holds.
+#[derive(Clone, Debug, Default)]
+pub struct Published {
+    /// The records; `None`: none were given.
+    pub snapshot: Option<Snapshot>,
+    /// SHA-256 of their text, in hexadecimal.
+    pub sha256: Option<String>,
+    /// The day on which the state is asked for.
+    pub as_of: Option<Date>,
+    /// Where the records come from, in the caller's words.
+    pub source: Option<String>,
+}
+
+/// Numbers to be checked (B36).
+#[derive(Clone, Debug)]
+pub struct Verification {
+    /// As they were given.
+    pub numbers: Vec<String>,
+    /// The records.
+    pub published: Published,
+}
+
+/// Numbers that are watched (B38).
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// As they were given.
+    pub numbers: Vec<String>,
+    /// The records.
+    pub published: Published,
+}
+
+/// What a body of `POST /v1/registration/verify` asks for.
+///
+/// # Errors
+/// All faults of the body.
+pub fn verification(bytes: &[u8]) -> Result<Verification, Vec<Fault>> {
+    body(bytes, |object| {
+        let numbers = numbers(object, "numbers", NUMBERS_MAX);
+        let published = published(object);
+        Some(Verification { numbers: numbers?, published })
+    })
+}
+
+/// What a body of `POST /v1/registration/monitor` asks for.
+///
+/// # Errors
+/// All faults of the body.
+pub fn watch(bytes: &[u8]) -> Result<Watch, Vec<Fault>> {
+    body(bytes, |object| {
+        let numbers = numbers(object, "watch", WATCH_MAX);
+        let published = published(object);
+        Some(Watch { numbers: numbers?, published })
+    })
+}
+
+fn numbers(object: &Object<'_>, name: &'static str, most: usize) -> Option<Vec<String>> {
+    let fields = object.required(name)?.list(most)?;
+    Some(fields.iter().filter_map(Field::text).collect())
+}
+
+fn published(object: &Object<'_>) -> Published {
+    let as_of = object.nullable("as_of").and_then(|field| field.date());
+    let source = object.nullable("source").and_then(|field| field.text());
+    let Some(records) = object.nullable("records") else { return Published { as_of, source, ..Published::default() } };
+    let sha256: String = Sha256::digest(records.raw()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let refused = |error: serde_json::Error| {
+        records.refuse("value_error", &format!("should be published records: {error}"), None)
+    };
+    let snapshot = serde_json::from_str(records.raw()).map_or_else(refused, Some);
+    Published { snapshot, sha256: Some(sha256), as_of, source }
+}
+
+impl Verification {
+    /// What was found of each number, in the order of the request. `today`: in Tokyo.
+    pub fn checked(&self, today: Date) -> Vec<Checked<'_>> {
+        let as_of = self.published.as_of.unwrap_or(today);
+        self.numbers.iter().map(|number| check(number, self.published.snapshot.as_ref(), as_of)).collect()
+    }
+
+    /// The answer: `results` of [`Verification::checked`].
+    pub fn answer(&self, checked: &[Checked<'_>], today: Date) -> Value {
+        let basis = if self.published.snapshot.is_some() { "records" } else { "format_only" };
+        let result = |one: &Checked<'_>| {
+            let mut value = result(one);
+            value["basis"] = json!(basis);
+            value
+        };
+        json!({
+            "results": checked.iter().map(result).collect::<Vec<_>>(),
+            "as_of": self.published.as_of.unwrap_or(today).to_string(),
+            "source": self.published.source,
+            "disclaimer": DISCLAIMER,
+        })
+    }
+}
+
+impl Watch {
+    /// The answer: numbers in `alerts`, `ok` and `not_found`. `today`: in Tokyo. Without records nothing is known of any number.
+    pub fn answer(&self, today: Date) -> Value {
+        let as_of = self.published.as_of.unwrap_or(today);
+        let empty = Snapshot::default();
+        let found = monitor(&self.numbers, self.published.snapshot.as_ref().unwrap_or(&empty), as_of);
+        let group = |checked: &[Checked<'_>]| checked.iter().map(result).collect::<Vec<_>>();
+        json!({
+            "alerts": group(&found.alerts),
+            "ok": group(&found.ok),
+            "not_found": group(&found.not_found),
+            "checked": self.numbers.len(),
+            "as_of": as_of.to_string(),
+            "source": self.published.source,
+            "disclaimer": DISCLAIMER,
+        })
+    }
+}
+
+fn result(checked: &Checked<'_>) -> Value {
+    let date = |date: Option<Date>| date.map(|date| date.to_string());
+    let registration = checked.entry.map(|entry| entry.registration);
+    let ends_on = match checked.finding {
+        Finding::Status(Status::Active { ends_on }) => ends_on,
+        _ => None,
+    };
+    json!({
+        "number": checked.given,
+        "normalized": checked.normalized,
+        "format_valid": checked.is_check_digit_valid.is_some(),
+        "check_digit_valid": checked.is_check_digit_valid,
+        "status": checked.finding.name(),
+        "status_ja": checked.finding.name_ja(),
+        "name": checked.entry.map(|entry| entry.name.as_str()).filter(|name| !name.is_empty()),
+        "registered_on": date(registration.map(|dates| dates.registered_on)),
+        "revoked_on": date(registration.and_then(|dates| dates.revoked_on)),
+        "expired_on": date(registration.and_then(|dates| dates.expired_on)),
+        "ends_on": date(ends_on),
+        "warnings": checked.warnings,
+    })
+}

@@ -1,0 +1,119 @@
+//! Documents from payments of a provider (specification, PaymentImportIn and PaymentsImportIn; B29, B30). Amounts hold their tax.
+
+use super::fault::{Place, path};
+use super::field::{Object, body};
+use super::{Fault, Given, parts};
+use crate::document::{Document, Draft, LINES_MAX, Problem, Step};
+use crate::payment_import::{Order, Payment, draft_of_all, draft_of_one, first_repeated, read};
+
+/// The document that a body of `POST /v1/invoices/from_payment` asks for. Beside the members of the specification it may have `issuer_address` and
+/// `issuer_tel`.
+///
+/// # Errors
+/// All faults of the body.
+pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
+    body(bytes, |object| {
+        let kind = object.nullable("document_type").and_then(|field| parts::kind(&field));
+        let order = Order { recipient: object.nullable_text("recipient"), kind, ..order(object, given) };
+        let field = object.required("payment_object");
+        let payment = field.as_ref().and_then(|field| field.free_object());
+        let payment = read(parts::provider(object), &payment?, parts::default_rate(object));
+        let draft = payment.and_then(|payment| draft_of_one(&payment, order));
+        let at = object.at("payment_object");
+        match draft {
+            Ok(draft) => complete(object, draft, &at),
+            Err(problem) => {
+                object.faults().add_problems(&at, vec![problem]);
+                None
+            }
+        }
+    })
+}
+
+/// The document that a body of `POST /v1/invoices/from_payments` asks for. Beside the members of the specification it may have `issuer_address` and
+/// `issuer_tel`.
+///
+/// # Errors
+/// All faults of the body.
+pub fn document_of_payments(bytes: &[u8], given: &Given<'_>) -> Result<Document, Vec<Fault>> {
+    body(bytes, |object| {
+        let recipient = object.required("recipient").and_then(|field| field.text()).unwrap_or_default();
+        let number = Some(object.nullable_text("invoice_number")).filter(|number| !number.is_empty());
+        let order = Order {
+            recipient,
+            kind: object.optional("document_type").and_then(|field| parts::kind(&field)),
+            number: number.unwrap_or_else(|| given.number.to_owned()),
+            due_date: object.nullable("due_date").and_then(|field| field.date()),
+            period: object.nullable_text("period"),
+            bank: parts::bank(object),
+            transfer_fee_note: object.nullable_text("transfer_fee_note"),
+            notes: object.nullable_text("notes"),
+            ..order(object, given)
+        };
+        let payments = payments(object)?;
+        complete(object, draft_of_all(&payments, order), &object.at("payment_objects"))
+    })
+}
+
+/// What both requests have.
+fn order(object: &Object<'_>, given: &Given<'_>) -> Order {
+    Order {
+        issuer: parts::issuer(object),
+        number: given.number.to_owned(),
+        today: given.today,
+        recipient: String::new(),
+        kind: None,
+        rounding: parts::rounding(object),
+        consignor: parts::consignor(object),
+        due_date: None,
+        period: String::new(),
+        bank: None,
+        transfer_fee_note: String::new(),
+        notes: String::new(),
+        theme: parts::theme(object),
+    }
+}
+
+fn payments(object: &Object<'_>) -> Option<Vec<Payment>> {
+    let provider = parts::provider(object);
+    let default_rate = parts::default_rate(object);
+    let fields = object.required("payment_objects")?.filled_list(LINES_MAX)?;
+    let mut payments = Vec::with_capacity(fields.len());
+    for field in &fields {
+        let Some(value) = field.free_object() else { continue };
+        match read(provider, &value, default_rate) {
+            Ok(payment) => payments.push(payment),
+            Err(problem) => object.faults().add_problems(&field.at, vec![problem]),
+        }
+    }
+    if payments.len() < fields.len() {
+        return None;
+    }
+    if let Some(at) = first_repeated(&payments) {
+        return fields[at].refuse("value_error", "is the same payment as one before it", None);
+    }
+    Some(payments)
+}
+
+/// Completes a draft. Problems of what came from the payments are problems of the payments at `at`.
+fn complete(object: &Object<'_>, draft: Draft, at: &[Place]) -> Option<Document> {
+    let problems = match draft.complete() {
+        Ok(document) => return Some(document),
+        Err(problems) => problems,
+    };
+    let is_of_payments = |problem: &Problem| match problem.at.first() {
+        Some(Step::Field("items" | "payment_method" | "original_date" | "recipient_honorific")) => true,
+        Some(Step::Field(name)) => object.optional(name).is_none(),
+        _ => true,
+    };
+    for problem in problems {
+        if is_of_payments(&problem) {
+            let loc: Vec<Place> = [Place::from("body")].into_iter().chain(problem.at.iter().map(Place::from)).collect();
+            let message = format!("gives a document that cannot be made: {} {}", path(&loc), problem.message);
+            object.faults().add_problems(at, vec![Problem { at: Vec::new(), message }]);
+        } else {
+            object.faults().add_problems(&["body".into()], vec![problem]);
+        }
+    }
+    None
+}
