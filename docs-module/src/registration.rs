@@ -25,7 +25,7 @@ impl std::fmt::Display for NotANumber {
 impl std::error::Error for NotANumber {}
 
 impl RegistrationNumber {
-    /// A number of noughts, which nobody has.
+    /// T0000000000000: fills a draft whose number has a fault. No number begins with 0, so nobody has it.
     pub(crate) const FILLER: RegistrationNumber = RegistrationNumber([0; 13]);
 
     /// Reads `T1234567890123`, in half-width and without anything between.
