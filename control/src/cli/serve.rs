@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::signal;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
@@ -31,7 +31,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     eprintln!("stopping: running requests are finished first; a second signal stops at once");
     tokio::select! {
         () = node.shutdown() => Ok(()),
-        () = signals.next() => bail!("stopped at once, before everything was finished"),
+        () = signals.next() => {
+            eprintln!("ango: stopped at once, before everything was finished");
+            // an error returned from here would drop the runtime first: it waits for blocking work, and tasks whose
+            // blocking work it cancels write errors into the log
+            std::process::exit(1)
+        }
     }
 }
 
