@@ -50,20 +50,38 @@ pub fn entry(head: &Head, members: Members) -> (String, Head) {
 
 /// Looks at all lines of a log.
 pub fn check<'a>(lines: impl IntoIterator<Item = &'a str>) -> Checked {
-    let mut checked = Checked::default();
+    let (mut chain, mut entries) = (Chain::default(), Vec::new());
     for line in lines {
-        match follows(&checked.head, line) {
-            Some((entry, head)) => {
-                checked.entries.push(entry);
-                checked.head = head;
-            }
-            None => {
-                checked.broken_at = Some(checked.head.seq + 1);
-                break;
-            }
+        match chain.take(line) {
+            Some(entry) => entries.push(entry),
+            None => break,
         }
     }
-    checked
+    Checked { entries, broken_at: chain.broken_at, head: chain.head }
+}
+
+/// A look at a log, line by line: for one that is too long to be held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// The end of what is whole.
+    pub head: Head,
+    /// Number of the first line that does not follow the one before.
+    pub broken_at: Option<u64>,
+}
+
+impl Chain {
+    /// The entry of the next line. `None`: it does not follow, and nothing after it counts.
+    pub fn take(&mut self, line: &str) -> Option<Members> {
+        if self.broken_at.is_some() {
+            return None;
+        }
+        let Some((entry, head)) = follows(&self.head, line) else {
+            self.broken_at = Some(self.head.seq + 1);
+            return None;
+        };
+        self.head = head;
+        Some(entry)
+    }
 }
 
 /// The entry of a line, if it follows a head.

@@ -26,4 +26,6 @@ pub struct Given<'a> {
     pub today: Date,
     /// The number of a document whose request names none (B25).
     pub number: &'a str,
+    /// The number of the document that is corrected, where the request names none; may be empty.
+    pub original_number: &'a str,
 }

@@ -79,8 +79,8 @@ pub struct Profile {
     pub brand_color: String,
     /// A new address for the provider is asked for (B9).
     pub rotate_token: bool,
-    /// The secret with which the provider signs; empty: none is given (B13).
-    pub provider_signing_secret: String,
+    /// The secret with which the provider signs (B13); empty: none. `None`: the request does not say.
+    pub provider_signing_secret: Option<String>,
 }
 
 /// The key that a body of `POST /v1/admin/keys` asks for.
@@ -133,7 +133,7 @@ pub fn profile(bytes: &[u8], given: &Given<'_>) -> Result<Profile, Vec<Fault>> {
             delivery_email: email(object),
             default_rate: parts::default_rate(object),
             kind,
-            theme: parts::looks(object),
+            theme: parts::looks(object, Object::optional),
             brand_color: object.text("brand_color"),
             rotate_token: object.optional("rotate_token").and_then(|field| field.boolean()).unwrap_or(false),
             provider_signing_secret: secret(object),
@@ -159,11 +159,11 @@ fn email(object: &Object<'_>) -> String {
     text
 }
 
-fn secret(object: &Object<'_>) -> String {
-    let Some(field) = object.nullable("provider_signing_secret") else { return String::new() };
+fn secret(object: &Object<'_>) -> Option<String> {
+    let field = object.nullable("provider_signing_secret")?;
     let text = serde_json::from_str::<String>(field.raw()).ok().filter(|text| text.len() <= SECRET_MAX);
     let expected = format!("should be a text of at most {SECRET_MAX} bytes");
-    text.or_else(|| field.refuse_unseen("string_type", &expected)).unwrap_or_default()
+    text.or_else(|| field.refuse_unseen("string_type", &expected))
 }
 
 /// A document with what a profile says.

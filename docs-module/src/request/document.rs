@@ -28,6 +28,7 @@ fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
     let is_inclusive = object.optional("tax_inclusive").and_then(|field| field.boolean()).unwrap_or(false);
     let kind = object.optional("document_type").and_then(|field| parts::kind(&field)).unwrap_or_default();
     let number = Some(object.nullable_text("invoice_number")).filter(|number| !number.is_empty());
+    let original = Some(object.nullable_text("original_number")).filter(|number| !number.is_empty());
     Draft {
         kind,
         number: number.unwrap_or_else(|| given.number.to_owned()),
@@ -42,7 +43,7 @@ fn draft(object: &Object<'_>, given: &Given<'_>) -> Draft {
         period: object.nullable_text("period"),
         payment_method: object.nullable_text("payment_method"),
         original_date: object.nullable_text("original_date"),
-        original_number: object.nullable_text("original_number"),
+        original_number: original.unwrap_or_else(|| given.original_number.to_owned()),
         bank: parts::bank(object),
         transfer_fee_note: object.nullable_text("transfer_fee_note"),
         consignor: parts::consignor(object),

@@ -1,6 +1,8 @@
 //! Lists that are compared: two sides of payments, and registration numbers with published records (specification, ReconcileIn, RegistrationVerifyIn and
 //! RegistrationMonitorIn).
 
+use std::sync::LazyLock;
+
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde::Serialize;
@@ -13,7 +15,7 @@ use super::Fault;
 use super::field::{Field, Object, body};
 use crate::document::DISCLAIMER;
 use crate::reconcile::{Match, NameKind, Record, amount, key, reconcile};
-use crate::registration::{Checked, Finding, Snapshot, Status, check, monitor};
+use crate::registration::{Checked, Finding, Monitored, Snapshot, Status, check, monitor};
 
 /// Records of a side (B35).
 const ROWS_MAX: usize = 20_000;
@@ -280,18 +282,22 @@ impl Verification {
 }
 
 impl Watch {
-    /// The answer: numbers in `alerts`, `ok` and `not_found`. `today`: in Tokyo. Without records nothing is known of any number.
-    pub fn answer(&self, today: Date) -> Value {
-        let as_of = self.published.as_of.unwrap_or(today);
-        let empty = Snapshot::default();
-        let found = monitor(&self.numbers, self.published.snapshot.as_ref().unwrap_or(&empty), as_of);
+    /// What was found of each number. `today`: in Tokyo. Without records nothing is known of any number.
+    pub fn found(&self, today: Date) -> Monitored<'_> {
+        static NO_RECORDS: LazyLock<Snapshot> = LazyLock::new(Snapshot::default);
+        let snapshot = self.published.snapshot.as_ref().unwrap_or(&NO_RECORDS);
+        monitor(&self.numbers, snapshot, self.published.as_of.unwrap_or(today))
+    }
+
+    /// The answer: numbers of [`Watch::found`] in `alerts`, `ok` and `not_found`.
+    pub fn answer(&self, found: &Monitored<'_>, today: Date) -> Value {
         let group = |checked: &[Checked<'_>]| checked.iter().map(result).collect::<Vec<_>>();
         json!({
             "alerts": group(&found.alerts),
             "ok": group(&found.ok),
             "not_found": group(&found.not_found),
             "checked": self.numbers.len(),
-            "as_of": as_of.to_string(),
+            "as_of": self.published.as_of.unwrap_or(today).to_string(),
             "source": self.published.source,
             "disclaimer": DISCLAIMER,
         })

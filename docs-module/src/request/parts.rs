@@ -82,12 +82,15 @@ pub(super) fn theme(object: &Object<'_>) -> Theme {
     let Some(given) = object.nullable("theme").and_then(|field| field.object()) else { return Theme::default() };
     let locale = given.nullable("locale");
     let _: Option<()> = locale.and_then(|field| field.choice(&["ja"], |name| (name == "ja").then_some(())));
-    Theme { footer: given.nullable_text("footer"), ..looks(&given) }
+    Theme { footer: given.nullable_text("footer"), ..looks(&given, Object::nullable) }
 }
 
+/// How a member is read: whether null is no member.
+type Member<'a> = fn(&Object<'a>, &'static str) -> Option<Field<'a>>;
+
 /// `brand_color`, `logo` and `seal`; empty ones are not given.
-pub(super) fn looks(object: &Object<'_>) -> Theme {
-    let given = |name| object.nullable(name).filter(|field| field.raw() != "\"\"");
+pub(super) fn looks<'a>(object: &Object<'a>, member: Member<'a>) -> Theme {
+    let given = |name| member(object, name).filter(|field| field.raw() != "\"\"");
     Theme {
         colour: given("brand_color").and_then(|field| colour(&field)).unwrap_or(Theme::default().colour),
         logo: given("logo").and_then(|field| picture(&field)),
@@ -99,7 +102,7 @@ pub(super) fn looks(object: &Object<'_>) -> Theme {
 fn colour(field: &Field<'_>) -> Option<Colour> {
     let text = field.text()?;
     Colour::parse(&text).or_else(|| {
-        let ctx = serde_json::json!({"pattern": "^#[0-9A-Fa-f]{6}$"});
+        let ctx = serde_json::json!({"pattern": "^(#[0-9A-Fa-f]{6})?$"});
         field.refuse("string_pattern_mismatch", "should be a colour of the form #2B4C7E", Some(ctx))
     })
 }

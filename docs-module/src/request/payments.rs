@@ -18,7 +18,13 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
         let field = object.required("payment_object");
         let payment = field.as_ref().and_then(|field| field.free_object());
         let payment = read(parts::provider(object), &payment?, parts::default_rate(object));
-        let draft = payment.and_then(|payment| draft_of_one(&payment, order));
+        let draft = payment.and_then(|payment| match payment.is_refunded {
+            true => Err(Problem {
+                at: Vec::new(),
+                message: "should be a payment that was not refunded as a whole".to_owned(),
+            }),
+            false => draft_of_one(&payment, order),
+        });
         let at = object.at("payment_object");
         match draft {
             Ok(draft) => complete(object, draft, &at),

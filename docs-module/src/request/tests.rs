@@ -5,7 +5,7 @@ use super::*;
 use crate::document::Kind;
 use crate::drawing::Colour;
 
-const GIVEN: Given<'static> = Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA" };
+const GIVEN: Given<'static> = Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA", original_number: "" };
 
 fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap()
@@ -561,7 +561,7 @@ fn b36_numbers_are_verified() {
 fn b38_numbers_are_watched() {
     let records = json!({"T7000012050002": {"registrationDate": "2023-10-01", "expireDate": "2025-04-01"}});
     let order = watch(&bytes(&json!({"watch": ["T7000012050002", "T1180301018771"], "records": records}))).unwrap();
-    let answer = order.answer(GIVEN.today);
+    let answer = order.answer(&order.found(GIVEN.today), GIVEN.today);
     assert_eq!(
         (&answer["alerts"][0]["status"], &answer["not_found"][0]["number"]),
         (&json!("expired"), &json!("T1180301018771"))
