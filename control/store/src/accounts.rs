@@ -2,7 +2,7 @@
 
 use api::Plan;
 
-use crate::database::{from_row, values};
+use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
 /// An account as remembered.
@@ -20,7 +20,32 @@ pub struct Account {
 
 from_row!(Account { account_id, plan as word, created_at, keys });
 
+/// What an account may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountStanding {
+    /// Its plan.
+    pub plan: Plan,
+    /// It did not pay (readings P18).
+    pub is_suspended: bool,
+}
+
+from_row!(AccountStanding { plan as word, is_suspended });
+
+impl Tx {
+    /// Puts an account on a plan with the rest of a transaction. False: there is no such account.
+    pub async fn set_plan(&mut self, account_id: &str, plan: Plan) -> Result<bool> {
+        let sql = "UPDATE accounts SET plan = $2 WHERE account_id = $1";
+        Ok(self.execute(sql, values![account_id, plan]).await? == 1)
+    }
+}
+
 impl Store {
+    /// What an account may do; `None`: there is no such account.
+    pub async fn account_standing(&self, account_id: &str) -> Result<Option<AccountStanding>> {
+        let sql = "SELECT plan, is_suspended FROM accounts WHERE account_id = $1";
+        self.db.fetch_optional(sql, values![account_id]).await
+    }
+
     /// All accounts, oldest first.
     pub async fn accounts(&self) -> Result<Vec<Account>> {
         let sql = "SELECT a.account_id, plan, a.created_at, COUNT(k.key_id) AS keys FROM accounts a \

@@ -49,19 +49,21 @@ impl Alert {
 pub struct Email {
     /// Its id.
     pub email_id: String,
-    /// To whom.
+    /// To whom: addresses, by comma. Those after the first are not seen by the others.
     pub recipient: String,
     /// About what.
     pub subject: String,
     /// Text.
     pub body: String,
+    /// The document that is attached; empty: none.
+    pub document_id: String,
     /// How often it was tried before.
     pub attempts: i64,
     /// When it was written, in microseconds since 1970.
     pub created_at: i64,
 }
 
-from_row!(Email { email_id, recipient, subject, body, attempts, created_at });
+from_row!(Email { email_id, recipient, subject, body, document_id, attempts, created_at });
 
 impl Store {
     /// Alerts that were not told yet, the oldest first; some at a time.
@@ -78,12 +80,12 @@ impl Store {
 
     /// E-mails that are due; some at a time.
     pub async fn due_emails(&self, now: i64, limit: i64) -> Result<Vec<Email>> {
-        let sql = "SELECT email_id, recipient, subject, body, attempts, created_at FROM emails \
+        let sql = "SELECT email_id, recipient, subject, body, document_id, attempts, created_at FROM emails \
              WHERE status = 'pending' AND due_at <= $1 ORDER BY due_at, email_id LIMIT $2";
         self.db.fetch_all(sql, values![now, limit]).await
     }
 
-    /// Notes how an attempt ended: sent, due again at this time, or given up (0).
+    /// Notes how an attempt ended: sent, due again at this time, or given up (0). The document that is attached has the same status.
     pub async fn note_email(&self, email_id: &str, sent: bool, due_at: i64, error: &str) -> Result<()> {
         let status = if sent {
             "sent"
@@ -92,8 +94,14 @@ impl Store {
         } else {
             "failed"
         };
-        let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4 WHERE email_id = $1";
-        self.db.execute(sql, values![email_id, status, due_at, error]).await.map(drop)
+        self.write(async |tx: &mut Tx| {
+            let sql = "UPDATE emails SET status = $2, attempts = attempts + 1, due_at = $3, error = $4 WHERE email_id = $1 RETURNING document_id";
+            let row: Option<(String,)> = tx.fetch_optional(sql, values![email_id, status, due_at, error]).await?;
+            let Some((document_id,)) = row.filter(|(document_id,)| !document_id.is_empty()) else { return Ok(()) };
+            let sql = "UPDATE stored_documents SET delivery_status = $2 WHERE document_id = $1";
+            tx.execute(sql, values![&document_id, status]).await.map(drop)
+        })
+        .await
     }
 
     /// Forgets e-mails from before this time.
@@ -140,9 +148,16 @@ impl Tx {
 
     /// Writes an e-mail, to be sent at once.
     pub async fn write_email(&mut self, email: &Email) -> Result<()> {
-        let sql = "INSERT INTO emails (email_id, recipient, subject, body, status, attempts, due_at, error, created_at) \
-             VALUES ($1, $2, $3, $4, 'pending', 0, $5, '', $5)";
-        let of = values![&email.email_id, &email.recipient, &email.subject, &email.body, email.created_at];
+        let sql = "INSERT INTO emails (email_id, recipient, subject, body, document_id, status, attempts, due_at, error, created_at) \
+             VALUES ($1, $2, $3, $4, $5, 'pending', 0, $6, '', $6)";
+        let of = values![
+            &email.email_id,
+            &email.recipient,
+            &email.subject,
+            &email.body,
+            &email.document_id,
+            email.created_at
+        ];
         self.execute(sql, of).await.map(drop)
     }
 }

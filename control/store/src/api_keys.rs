@@ -142,6 +142,22 @@ impl Tx {
     }
 }
 
+impl Tx {
+    /// Remembers a key, and its account if that is new, with the rest of a transaction.
+    pub async fn insert_api_key(&mut self, key: &NewApiKey<'_>) -> Result<()> {
+        insert(self, key).await
+    }
+
+    /// Notes what a key is called; nothing where that is empty.
+    pub async fn label_key(&mut self, lineage_id: &str, customer: &str) -> Result<()> {
+        if customer.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO key_labels (lineage_id, customer) VALUES ($1, $2)";
+        self.execute(sql, values![lineage_id, customer]).await.map(drop)
+    }
+}
+
 impl Store {
     /// Remembers a key, and its account if that is new.
     pub async fn insert_api_key(&self, key: &NewApiKey<'_>) -> Result<()> {
@@ -214,6 +230,11 @@ impl Store {
     /// The users who made keys on the dashboard: pairs of lineage and user id.
     pub async fn key_makers(&self) -> Result<Vec<(String, String)>> {
         self.db.fetch_all("SELECT lineage_id, user_id FROM user_keys", values![]).await
+    }
+
+    /// What keys are called: pairs of lineage and label.
+    pub async fn key_labels(&self) -> Result<Vec<(String, String)>> {
+        self.db.fetch_all("SELECT lineage_id, customer FROM key_labels", values![]).await
     }
 
     /// All keys, revoked and expired ones too, oldest first.

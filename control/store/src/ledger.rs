@@ -7,6 +7,7 @@
 //! cannot pass it. A cap in dollars is compared exactly ([`Spend`]), which no statement in 64-bit integers can do: the comparison is in
 //! Rust, under the lock.
 
+mod at_once;
 mod audit;
 mod balances;
 mod reserve;
@@ -30,6 +31,7 @@ pub use settle::{LostReservation, Posting};
 pub use spend::Spend;
 pub use thresholds::{BUDGET_THRESHOLDS, USAGE_THRESHOLDS, is_reached};
 
+pub(crate) use at_once::{Posted, PostedAtOnce, WholeTransfer};
 pub(crate) use settle::{Voiding, post_all};
 
 /// The month of transfers that belong to none: operations of a trial.

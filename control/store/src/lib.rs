@@ -23,6 +23,7 @@ pub mod key_uploads;
 pub mod ledger;
 pub mod lockouts;
 pub mod nodes;
+pub mod office;
 pub mod operation_counts;
 pub mod outbox;
 pub mod pages;
@@ -55,7 +56,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use database::{Database, values};
 use writers::Writers;
 
-pub use accounts::Account;
+pub use accounts::{Account, AccountStanding};
 pub use alerts::{Alert, AlertKind, Email};
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
 pub use arithmetic_operations::{
@@ -79,6 +80,10 @@ pub use ledger::{
     Posting, Reserved, Spend, USAGE_THRESHOLDS, UsedInMonth, Wanted, is_reached,
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
+pub use office::{
+    CAP_THRESHOLDS, CapAlert, ClaimedPayment, DeliveryState, DocumentFilter, IngestedPayment, IssuerProfile,
+    NewPayment, NewPurchase, OfficeCharge, OfficeCharged, OfficeTotal, PaymentState, Purchase, StoredDocument,
+};
 pub use operation_counts::OperationCounts;
 pub use outbox::{Attempt, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
 pub use pages::PageRows;

@@ -6,7 +6,7 @@
 use sqlx::{ColumnIndex, Decode, FromRow, Type};
 
 use crate::Result;
-use crate::database::{Database, Row, Value};
+use crate::database::{Database, Row, Sql, Value};
 
 /// A page's rows and how many rows there are on all pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +38,17 @@ where
 pub(crate) async fn page<T: Row>(
     db: &Database,
     is_first: bool,
-    (rows, values): (&'static str, &[Value<'_>]),
-    (count, count_values): (&'static str, &[Value<'_>]),
+    (rows, values): (impl Into<Sql>, &[Value<'_>]),
+    (count, count_values): (impl Into<Sql>, &[Value<'_>]),
 ) -> Result<PageRows<T>>
 where
     Counted<T>: Row,
 {
-    let counted: Vec<Counted<T>> = db.fetch_all(rows, values).await?;
+    let counted: Vec<Counted<T>> = db.fetch_all(rows.into(), values).await?;
     let total = match counted.first() {
         Some(first) => first.total_count,
         None if is_first => 0,
-        None => db.fetch_one::<(i64,)>(count, count_values).await?.0,
+        None => db.fetch_one::<(i64,)>(count.into(), count_values).await?.0,
     };
     Ok(PageRows { rows: counted.into_iter().map(|counted| counted.row).collect(), total })
 }

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::database::{Database, Tx};
 use crate::kept_answers::{NewClaim, Release};
 use crate::ledger::{self, NewReservation, Reserved, Voiding};
+use crate::office::{OfficeCharge, OfficeCharged};
 use crate::units::Unit;
 use crate::{Error, Result};
 
@@ -63,6 +64,7 @@ pub(crate) enum Job {
     Reservation(Box<Waiting<NewReservation>>),
     Voiding(Waiting<Voiding>),
     Unit(Box<Waiting<Unit>>),
+    OfficeCharge(Box<Waiting<OfficeCharge>>),
     Claim(Waiting<NewClaim>),
     Release(Waiting<Release>),
 }
@@ -129,6 +131,7 @@ struct Group {
     reservations: Vec<Waiting<NewReservation>>,
     voidings: Vec<Waiting<Voiding>>,
     units: Vec<Waiting<Unit>>,
+    office_charges: Vec<Waiting<OfficeCharge>>,
     claims: Vec<Waiting<NewClaim>>,
     releases: Vec<Waiting<Release>>,
 }
@@ -138,6 +141,7 @@ struct GroupAnswers {
     reservations: Vec<Reserved>,
     voidings: Vec<()>,
     units: Vec<()>,
+    office_charges: Vec<OfficeCharged>,
     claims: Vec<crate::Claimed>,
     releases: Vec<()>,
 }
@@ -148,13 +152,19 @@ impl Group {
             Job::Reservation(waiting) => waiting.begin_in(&mut self.reservations),
             Job::Voiding(waiting) => waiting.begin_in(&mut self.voidings),
             Job::Unit(waiting) => waiting.begin_in(&mut self.units),
+            Job::OfficeCharge(waiting) => waiting.begin_in(&mut self.office_charges),
             Job::Claim(waiting) => waiting.begin_in(&mut self.claims),
             Job::Release(waiting) => waiting.begin_in(&mut self.releases),
         }
     }
 
     fn len(&self) -> usize {
-        self.reservations.len() + self.voidings.len() + self.units.len() + self.claims.len() + self.releases.len()
+        self.reservations.len()
+            + self.voidings.len()
+            + self.units.len()
+            + self.office_charges.len()
+            + self.claims.len()
+            + self.releases.len()
     }
 
     /// The accounts whose ledger it needs.
@@ -162,7 +172,9 @@ impl Group {
         let voidings = self.voidings.iter().map(|waiting| waiting.work.account());
         let reservations = self.reservations.iter().map(|waiting| waiting.work.account_id.as_str());
         let units = self.units.iter().filter_map(|waiting| waiting.work.posting.as_ref());
-        voidings.chain(reservations).chain(units.map(|posting| posting.account_id.as_str())).collect()
+        let charges = self.office_charges.iter().map(|waiting| waiting.work.account_id.as_str());
+        let units = units.map(|posting| posting.account_id.as_str());
+        voidings.chain(reservations).chain(units).chain(charges).collect()
     }
 
     /// Writes the group and answers its callers.
@@ -195,6 +207,7 @@ impl Group {
             reservations: run(tx, &self.reservations).await?,
             voidings: run(tx, &self.voidings).await?,
             units: run(tx, &self.units).await?,
+            office_charges: run(tx, &self.office_charges).await?,
             claims: run(tx, &self.claims).await?,
             releases: run(tx, &self.releases).await?,
         })
@@ -206,6 +219,7 @@ impl Group {
         write_each(db, self.reservations, &mut down).await;
         write_each(db, self.voidings, &mut down).await;
         write_each(db, self.units, &mut down).await;
+        write_each(db, self.office_charges, &mut down).await;
         write_each(db, self.claims, &mut down).await;
         write_each(db, self.releases, &mut down).await;
     }
@@ -214,6 +228,7 @@ impl Group {
         answer(self.voidings, answers.voidings);
         answer(self.reservations, answers.reservations);
         answer(self.units, answers.units);
+        answer(self.office_charges, answers.office_charges);
         answer(self.claims, answers.claims);
         answer(self.releases, answers.releases);
     }
@@ -223,6 +238,7 @@ impl Group {
         fail(self.voidings, &error);
         fail(self.reservations, &error);
         fail(self.units, &error);
+        fail(self.office_charges, &error);
         fail(self.claims, &error);
         fail(self.releases, &error);
     }

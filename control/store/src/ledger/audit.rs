@@ -28,7 +28,7 @@ pub struct AuditFinding {
 }
 
 /// Each query gives account and object of what is wrong.
-const CHECKS: [(&str, &str); 8] = [
+const CHECKS: [(&str, &str); 10] = [
     (
         "a transfer was posted and voided",
         "SELECT a.account_id, a.transfer_id FROM transfers a JOIN transfers b ON a.transfer_id = b.transfer_id \
@@ -78,6 +78,19 @@ const CHECKS: [(&str, &str); 8] = [
         "SELECT u.account_id, u.usage_id FROM arithmetic_usage u LEFT JOIN transfers x \
          ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE u.transfer_id IS NOT NULL AND \
          (x.transfer_id IS NULL OR x.account_id <> u.account_id OR (x.trial_operations = 0 AND x.fcu <> u.fcu)) LIMIT 100",
+    ),
+    (
+        "a call of the back office was charged another amount than its transfer's",
+        "SELECT u.account_id, u.usage_id FROM office_usage u LEFT JOIN transfers x \
+         ON x.transfer_id = u.transfer_id AND x.phase = 'posted' WHERE (u.transfer_id IS NULL AND u.milli_yen <> 0) OR \
+         (u.transfer_id IS NOT NULL AND (x.transfer_id IS NULL OR x.account_id <> u.account_id OR x.milli_yen <> u.milli_yen)) \
+         LIMIT 100",
+    ),
+    (
+        "what a key has spent in the back office is not the sum of its calls",
+        "SELECT account_id, lineage_id FROM (SELECT account_id, lineage_id, operation, calls, units, milli_yen FROM office_totals \
+         UNION ALL SELECT account_id, lineage_id, operation, -1, -units, -milli_yen FROM office_usage) t \
+         GROUP BY account_id, lineage_id, operation HAVING SUM(calls) <> 0 OR SUM(units) <> 0 OR SUM(milli_yen) <> 0 LIMIT 100",
     ),
     (
         "an invoice is not the sum of its lines",

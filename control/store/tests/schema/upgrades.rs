@@ -219,6 +219,48 @@ const ROWS: &[(i64, &str)] = &[
          ('mail_1', 'a@b', 'words', 'more', 'pending', 1, 2, 'why', 3)",
     ),
     (24, "INSERT INTO jobs (name, node_id, leased_until, done_through) VALUES ('billing', 'node_1', 1, 2)"),
+    (
+        25,
+        "INSERT INTO office_usage (usage_id, transfer_id, account_id, lineage_id, environment, operation, units, milli_yen, created_at) \
+         VALUES ('use_o', 'xfer_o', 'acct_1', 'lin_1', 'live', 'document', 1, 10000, 5)",
+    ),
+    (
+        25,
+        "INSERT INTO office_totals (account_id, month, lineage_id, operation, calls, units, milli_yen) VALUES \
+         ('acct_1', 1, 'lin_1', 'document', 1, 1, 10000)",
+    ),
+    (25, "INSERT INTO office_caps (lineage_id, cap_yen, updated_at) VALUES ('lin_1', 25, 5)"),
+    (
+        25,
+        "INSERT INTO office_cap_alerts (lineage_id, month, cap_yen, threshold, reached_at) VALUES ('lin_1', 1, 25, 80, 5)",
+    ),
+    (
+        25,
+        "INSERT INTO issuer_profiles (lineage_id, account_id, environment, sealed_profile, token_digest, sealed_token, created_at, \
+         updated_at) VALUES ('lin_1', 'acct_1', 'live', #1, #2, #3, 5, 6)",
+    ),
+    (
+        25,
+        "INSERT INTO ingested_payments (document_id, account_id, lineage_id, state, sealed_event, customer, total_yen, paid_at, is_invoice, \
+         is_intent, attempts, due_at, error, received_at) VALUES \
+         ('inv_p', 'acct_1', 'lin_1', 'held', #4, 'cus_1', 1000, 5, FALSE, TRUE, 1, 6, 'why', 5)",
+    ),
+    (25, "INSERT INTO payment_names (lineage_id, name, document_id) VALUES ('lin_1', 'pi_1', 'inv_p')"),
+    (
+        25,
+        "INSERT INTO stored_documents (document_id, account_id, lineage_id, number, kind, recipient, recipient_key, total_yen, issue_date, \
+         transaction_date, payment_id, original_id, pdf_sha256, delivery_status, created_at) VALUES \
+         ('inv_d', 'acct_1', 'lin_1', 'A-1', 'receipt', 'B', 'b', 1000, '2025-12-01', '2025-11-30', 'pi_0', '', 'ab', 'sent', 5)",
+    ),
+    (25, "INSERT INTO document_files (document_id, sealed_pdf) VALUES ('inv_d', #5)"),
+    (25, "UPDATE emails SET document_id = 'inv_d' WHERE email_id = 'mail_1'"),
+    (25, "INSERT INTO key_labels (lineage_id, customer) VALUES ('lin_1', 'a shop')"),
+    (
+        25,
+        "INSERT INTO purchases (session_id, customer_id, subscription_id, account_id, lineage_id, plan, unknown_plan, sealed_key, created_at) \
+         VALUES ('cs_1', 'cus_1', 'sub_1', 'acct_1', 'lin_1', 'payg', 'gold', #6, 5)",
+    ),
+    (25, "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ('sub_2', 5)"),
 ];
 
 /// A statement of [`ROWS`] for a database.

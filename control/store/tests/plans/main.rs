@@ -1,6 +1,8 @@
 //! No query reads a whole table that grows: every statement of a tour of the store is explained, on both databases.
 #![cfg(debug_assertions)]
 
+mod office;
+
 use api::circuits::OperationStatus;
 use api::{Environment, Plan, Role};
 use sqlx::sqlite::SqlitePool;
@@ -55,6 +57,10 @@ const WHOLE: &[&str] = &[
     "FROM ledger_balances",
     "FROM trials t",
     "FROM gate_usage u",
+    "FROM office_usage u",
+    "FROM office_totals UNION ALL",
+    // what an operator lists
+    "FROM key_labels",
     "FROM arithmetic_usage u",
     // hourly, over sessions that ended long ago: an index over `gates_used` would make every charge dearer
     "DELETE FROM gate_sessions WHERE COALESCE",
@@ -393,6 +399,7 @@ async fn tour_of_billing(store: &Store) -> store::Result<()> {
         recipient: "a@b".to_owned(),
         subject: "words".to_owned(),
         body: "more".to_owned(),
+        document_id: "inv_d".to_owned(),
         attempts: 0,
         created_at: 3,
     };
@@ -537,6 +544,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.delete_circuit("acct_1", "none").await?;
     tour_of_keys(store).await?;
     tour_of_webhooks(store).await?;
+    office::tour(store).await?;
     tour_of_billing(store).await?;
     store.database_id().await?;
     store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }]).await?;

@@ -1,0 +1,107 @@
+//! Keys that were bought at the payment provider (readings B6-B8, B46).
+
+use crate::api_keys::{NewApiKey, insert, revoke_in_lineage};
+use crate::database::{Tx, from_row, values};
+use crate::{Result, Store};
+
+/// A purchase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purchase {
+    /// The provider's id of the checkout.
+    pub session_id: String,
+    /// Owner of the key.
+    pub account_id: String,
+    /// The key's lineage.
+    pub lineage_id: String,
+    /// The plan.
+    pub plan: String,
+    /// The key, encrypted; none: its time to be shown is over.
+    pub sealed_key: Option<Vec<u8>>,
+    /// When it was put on record, in microseconds since 1970.
+    pub created_at: i64,
+}
+
+from_row!(Purchase { session_id, account_id, lineage_id, plan, sealed_key, created_at });
+
+/// A purchase that is to be put on record.
+#[derive(Clone, Debug)]
+pub struct NewPurchase<'a> {
+    /// The provider's id of the checkout.
+    pub session_id: &'a str,
+    /// The provider's customer; may be empty.
+    pub customer_id: &'a str,
+    /// The provider's subscription; may be empty.
+    pub subscription_id: &'a str,
+    /// A plan that was asked for and is not known; may be empty.
+    pub unknown_plan: &'a str,
+    /// The key, encrypted.
+    pub sealed_key: &'a [u8],
+}
+
+impl Store {
+    /// The purchase of a checkout.
+    pub async fn purchase(&self, session_id: &str) -> Result<Option<Purchase>> {
+        let sql = "SELECT session_id, account_id, lineage_id, plan, sealed_key, created_at FROM purchases WHERE session_id = $1";
+        self.db.fetch_optional(sql, values![session_id]).await
+    }
+
+    /// The account of a customer of the provider that bought before.
+    pub async fn account_of_buyer(&self, customer_id: &str) -> Result<Option<String>> {
+        let sql =
+            "SELECT account_id FROM purchases WHERE customer_id = $1 AND customer_id <> '' ORDER BY created_at LIMIT 1";
+        let row: Option<(String,)> = self.db.fetch_optional(sql, values![customer_id]).await?;
+        Ok(row.map(|(account_id,)| account_id))
+    }
+
+    /// Forgets keys that were shown long enough. How many.
+    pub async fn hide_purchased_keys(&self, bought_before: i64) -> Result<u64> {
+        let sql = "UPDATE purchases SET sealed_key = NULL WHERE sealed_key IS NOT NULL AND created_at < $1";
+        self.db.execute(sql, values![bought_before]).await
+    }
+}
+
+impl Tx {
+    /// Puts a purchase on record with its key. The key of a subscription that is over is revoked from the start (readings B8). False: it is on record,
+    /// and nothing was done.
+    pub async fn insert_purchase(&mut self, new: &NewPurchase<'_>, key: &NewApiKey<'_>) -> Result<bool> {
+        let sql = "INSERT INTO purchases (session_id, customer_id, subscription_id, account_id, lineage_id, plan, unknown_plan, sealed_key, \
+             created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (session_id) DO NOTHING";
+        let of = values![
+            new.session_id,
+            new.customer_id,
+            new.subscription_id,
+            key.account_id,
+            key.lineage_id,
+            key.plan,
+            new.unknown_plan,
+            new.sealed_key,
+            key.created_at
+        ];
+        if self.execute(sql, of).await? == 0 {
+            return Ok(false);
+        }
+        insert(self, key).await?;
+        let sql = "SELECT ended_at FROM ended_purchases WHERE subscription_id = $1";
+        let ended: Option<(i64,)> = self.fetch_optional(sql, values![new.subscription_id]).await?;
+        if ended.is_some() {
+            revoke_in_lineage(self, key.lineage_id, key.created_at).await?;
+        }
+        Ok(true)
+    }
+
+    /// Revokes the keys of a subscription that is over, and remembers that it is. Their lineages.
+    pub async fn end_purchases(&mut self, subscription_id: &str, now: i64) -> Result<Vec<String>> {
+        let sql = "INSERT INTO ended_purchases (subscription_id, ended_at) VALUES ($1, $2) ON CONFLICT (subscription_id) DO NOTHING";
+        self.execute(sql, values![subscription_id, now]).await?;
+        let sql =
+            "SELECT lineage_id FROM purchases WHERE subscription_id = $1 AND subscription_id <> '' ORDER BY lineage_id";
+        let lineages: Vec<(String,)> = self.fetch_all(sql, values![subscription_id]).await?;
+        let mut revoked = Vec::new();
+        for (lineage_id,) in lineages {
+            if !revoke_in_lineage(self, &lineage_id, now).await?.is_empty() {
+                revoked.push(lineage_id);
+            }
+        }
+        Ok(revoked)
+    }
+}
