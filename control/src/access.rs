@@ -21,7 +21,7 @@ use std::sync::Arc;
 use api::Code;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use store::Store;
@@ -81,7 +81,7 @@ pub struct Access {
 
 impl Access {
     /// Invalidates keys of this lineage on every node: they were revoked or rotated.
-    async fn forget_keys(&self, lineage: &str) {
+    pub(crate) async fn forget_keys(&self, lineage: &str) {
         self.api_keys.forget(lineage);
         self.tell_others(News::Keys { lineage: lineage.to_owned() }).await;
     }
@@ -123,9 +123,10 @@ impl Follower for Access {
     }
 }
 
-/// Lets a request pass when its key is valid and its role permits the route.
+/// Lets a request of an area pass when its key is valid there and its role permits the route.
 pub async fn require(
     level: Level,
+    area: Area,
     State(access): State<Arc<Access>>,
     mut request: Request,
     next: Next,
@@ -137,10 +138,10 @@ pub async fn require(
     let shown = presented_key(request.headers())?;
     access.limits.check_lockout(None, Some(shown), now)?;
     let caller = match (session_token::looks_like_a_token(shown), level) {
-        (true, _) => access.session_tokens.caller(shown, now).await,
+        (true, _) if area == Area::Platform => access.session_tokens.caller(shown, now).await,
         // an API key on a route of session tokens is not looked up, so it is no failed attempt (readings A8, A21)
         (false, Level::Session) => return Err(session_token::invalid_token()),
-        (false, _) => access.api_keys.caller(shown, Area::Platform, now).await,
+        _ => access.api_keys.caller(shown, area, now).await,
     };
     let caller = caller.inspect_err(|refused| {
         tracing::info!(target: "security", code = refused.code.as_str(), "credential refused");
@@ -169,6 +170,21 @@ pub async fn require(
     Ok(next.run(request).await)
 }
 
+/// The same for a route that is open to callers without a key: those count by their network (readings B2).
+pub async fn require_if_shown(
+    level: Level,
+    area: Area,
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let is_shown = |value: &HeaderValue| !value.as_bytes().trim_ascii().is_empty();
+    if request.headers().get_all(header::AUTHORIZATION).iter().any(is_shown) {
+        return require(level, area, State(access), request, next).await;
+    }
+    limits::anonymous(State(access.limits.clone()), request, next).await
+}
+
 /// A trial's operations are counted in the database; its headers show what is left of them afterwards (readings L1).
 async fn of_trial(
     access: &Access,
@@ -191,7 +207,7 @@ async fn of_trial(
 }
 
 /// The key as sent: after `Bearer` in any case, or bare (readings A1).
-fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
+pub(crate) fn presented_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let missing = || {
         ApiError::new(Code::MissingAuthHeader, "send the API key or session token as `Authorization: Bearer <text>`")

@@ -42,6 +42,8 @@ use crate::docs::health::{self, LostDevices};
 use crate::docs::{Docs, operations};
 use crate::events::{Events, deliver};
 use crate::in_flight::InFlight;
+use crate::office::audit_log::AuditLog;
+use crate::office::{self, Office};
 use crate::probe::Probe;
 use crate::router::{self, Areas};
 use crate::sealing::{AccountSeals, Seal};
@@ -236,7 +238,9 @@ impl App {
             base_url,
             payments: config.payments.clone(),
             provider: provider.clone(),
+            access: access.clone(),
             mailer: Mailer::new(&config.mail).context("ANGO_SMTP_URL")?,
+            seals: seals.clone(),
             telemetry: compute.telemetry.clone(),
             pages: secrets.key(Purpose::InvoicePages),
             told: Notify::new(),
@@ -253,7 +257,20 @@ impl App {
             provider_probe: Probe::new("payment provider", health::PROVIDER_SLOW)
                 .believed_for(health::PROVIDER_BELIEVED),
         });
-        let areas = Areas { web, access, billing, events, compute, docs };
+        let office = Arc::new(Office {
+            clock: compute.clock.clone(),
+            store: compute.store.clone(),
+            node_id: compute.sessions.node_id.clone(),
+            audit_log: config.office.audit_log.as_deref().map(|path| Arc::new(AuditLog::at(path))),
+            config: config.office.clone(),
+            seals,
+            sends_mail: config.mail.smtp_url.is_some(),
+            told: Notify::new(),
+            rate,
+            web: web.clone(),
+            access: access.clone(),
+        });
+        let areas = Areas { web, access, billing, events, compute, office, docs };
 
         fail_point::watch();
         // before the first request, so that lockouts of the last start still hold
@@ -290,6 +307,7 @@ impl App {
             tokio::spawn(record_ends(compute.clone(), stopped.clone())),
             tokio::spawn(deliver::keep(areas.events.clone(), stopped.clone())),
             tokio::spawn(billing::jobs::keep(areas.billing.clone(), stopped.clone())),
+            tokio::spawn(office::jobs::keep(areas.office.clone(), stopped.clone())),
             tokio::spawn(keep_house(areas.clone(), stopped)),
         ]);
         Ok(Running {

@@ -13,6 +13,7 @@ pub mod plan_change;
 pub mod plans;
 pub(crate) mod provided;
 pub(crate) mod provider_events;
+pub(crate) mod purchases;
 pub(crate) mod subscriptions;
 pub mod tariff;
 pub mod units;
@@ -23,7 +24,9 @@ use std::sync::Arc;
 use store::Store;
 use tokio::sync::Notify;
 
+use crate::access::Access;
 use crate::clock::Clock;
+use crate::sealing::AccountSeals;
 use crate::secrets::Key;
 use crate::telemetry::Telemetry;
 use mail::Mailer;
@@ -39,7 +42,10 @@ pub struct Billing {
     pub(crate) payments: PaymentsConfig,
     /// Who collects money; none: this service makes the invoices itself (readings P19).
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
+    pub(crate) access: Arc<Access>,
     pub(crate) mailer: Option<Mailer>,
+    /// Opens the documents that e-mails carry.
+    pub(crate) seals: AccountSeals,
     pub(crate) telemetry: Arc<Telemetry>,
     /// Authenticates the addresses of invoices' pages.
     pub(crate) pages: Key,

@@ -17,6 +17,7 @@ mod admin;
 mod backups;
 mod common;
 mod config;
+mod run_job;
 mod serve;
 mod users;
 
@@ -48,6 +49,9 @@ enum Subcommands {
     /// Manage users, accounts, keys, plans, lockouts and backups. Works while nodes run, and without one.
     #[command(subcommand)]
     Admin(admin::Admin),
+    /// Do a job once, for a timer of the system.
+    #[command(subcommand)]
+    RunJob(run_job::Job),
     /// Check settings.
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -76,6 +80,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match cli.command {
             Some(Subcommands::Config(command)) => return config::run(command).await,
+            Some(Subcommands::RunJob(job)) => return run_job::run(job),
             None => serve::run(cli.settings.config()?).await,
             Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
             Some(Subcommands::Migrate(settings)) => migrate(&settings.config()?).await,

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use tracing_subscriber::filter::Targets;
-use zeroize::Zeroizing;
 
 pub use crate::access::AuthConfig;
 pub use crate::access::key_set::ExternalIssuer;
@@ -29,6 +28,7 @@ pub use crate::compute::vault::VaultConfig;
 pub use crate::compute::{CircuitsConfig, SessionsConfig};
 use crate::data_dir::OWN_DATABASE;
 pub use crate::events::address::WebhooksConfig;
+pub use crate::office::{AdminKey, OfficeConfig};
 use crate::parsers::{either, megabytes_or_auto, number, parsed, seconds};
 pub use crate::secrets::ServerSecret;
 pub use crate::tls::TlsConfig;
@@ -139,14 +139,9 @@ pub struct Config {
     /// What plans allow (readings section 16): the tables `[plans.NAME]` of the settings file.
     #[arg(skip)]
     pub plan_limits: PlanTable,
-    // readings B3
-    /// The administrator's secret for making keys over HTTP. No endpoint uses it yet.
-    #[arg(env = "SERVICE_ADMIN_KEY", hide = true, value_parser = AdminKey::read)]
-    pub admin_key: Option<AdminKey>,
-    // readings B39
-    /// File of the audit chain. No endpoint writes it yet.
-    #[arg(env = "SERVICE_AUDIT_LOG", value_parser = audit_log)]
-    pub audit_log: Option<PathBuf>,
+    /// Settings of the back office.
+    #[command(flatten)]
+    pub office: OfficeConfig,
     // readings K9
     /// Whether POST /keys/generate returns the secret key, for local tests.
     #[arg(env = "SERVICE_ALLOW_SK_IN_RESPONSE", default_value = "false")]
@@ -184,25 +179,6 @@ pub struct LogConfig {
     /// Form of the log: json writes a JSON object a line, text is for reading.
     #[arg(env = "ANGO_LOG_FORMAT", default_value = "text", value_parser = either(["json", "text"]))]
     pub json: bool,
-}
-
-/// The administrator's secret. It hides itself from logs.
-#[derive(Clone)]
-pub struct AdminKey(pub Zeroizing<String>);
-
-impl AdminKey {
-    fn read(text: &str) -> Result<AdminKey, &'static str> {
-        if text.chars().count() < 32 {
-            return Err("must be a text of at least 32 characters");
-        }
-        Ok(AdminKey(Zeroizing::new(text.to_owned())))
-    }
-}
-
-impl std::fmt::Debug for AdminKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AdminKey(..)")
-    }
 }
 
 impl Config {
@@ -266,12 +242,6 @@ fn database_url(text: &str) -> Result<String, &'static str> {
         Err(_) if !text.is_empty() => Err("must be a sqlite: URL of a file or a postgres: URL"),
         _ => Ok(text.to_owned()),
     }
-}
-
-fn audit_log(text: &str) -> Result<PathBuf, &'static str> {
-    let path = PathBuf::from(text);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() || !folder.is_dir() { Err("must be a file in an existing folder") } else { Ok(path) }
 }
 
 fn log_filter(text: &str) -> Result<Targets, &'static str> {

@@ -27,6 +27,7 @@ mod fail_point;
 mod ids;
 mod in_flight;
 mod listener;
+pub mod office;
 mod parsers;
 mod probe;
 mod sealing;

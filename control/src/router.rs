@@ -21,7 +21,11 @@ use crate::compute::keys::{generate, uploads};
 use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
 use crate::events::{Events, webhooks};
+use crate::office::{
+    Office, account, admin_keys, documents, ingest, profile, provider, reconcile, registration, stored, withholding,
+};
 use crate::web::cors::{self, CorsOrigins};
+use crate::web::envelope::Area;
 use crate::web::error::ApiError;
 use crate::web::{Web, edge, idempotency, openapi};
 
@@ -33,15 +37,37 @@ pub struct Areas {
     pub(crate) billing: Arc<Billing>,
     pub(crate) events: Arc<Events>,
     pub(crate) compute: Arc<Compute>,
+    pub(crate) office: Arc<Office>,
     pub(crate) docs: Arc<Docs>,
 }
 
+/// What stands in front of routes. A description has other layers than a listener.
+struct Layers<K, A, S, F, M> {
+    /// A key or token of this area, with a role that reaches this level.
+    guard: K,
+    /// No key; the caller's network counts.
+    anonymous: A,
+    /// The same, for bursts and lockouts only.
+    signing_in: S,
+    /// A key of the back office or none.
+    free: F,
+    /// The administrator's secret.
+    administrator: M,
+}
+
 /// The API's routes and their description.
-fn api(
-    guard: impl Fn(Level, UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    anonymous: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    signing_in: impl Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-) -> OpenApiRouter<Areas> {
+fn api<K, A, S, F, M>(layers: Layers<K, A, S, F, M>) -> OpenApiRouter<Areas>
+where
+    K: Fn(Area, Level, UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    A: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    S: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    F: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+    M: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
+{
+    let Layers { guard, anonymous, signing_in, free, administrator } = layers;
+    let office = |routes| guard(Area::Office, Level::Trial, routes);
+    let office_work = |routes| guard(Area::Office, Level::Compute, routes);
+    let guard = |level, routes| guard(Area::Platform, level, routes);
     let own = |routes| guard(Level::Own, routes);
     let any_key = |routes| guard(Level::Trial, routes);
     let computing = |routes| guard(Level::Compute, routes);
@@ -128,6 +154,27 @@ fn api(
         .routes(users(routes!(user_keys::log_out)))
         .routes(users(routes!(user_keys::list_keys, user_keys::create_key)))
         .routes(users(routes!(user_keys::revoke_key)))
+        // the back office: its keys, a viewer only to read; what is charged not on an account that did not pay
+        .routes(office_work(routes!(documents::create)))
+        .routes(office_work(routes!(documents::create_from_payment)))
+        .routes(office_work(routes!(documents::create_from_payments)))
+        .routes(office_work(routes!(withholding::create)))
+        .routes(office_work(routes!(withholding::create_from_transfers)))
+        .routes(free(routes!(reconcile::run)))
+        .routes(office_work(routes!(registration::verify)))
+        .routes(office_work(routes!(registration::monitor)))
+        .routes(office(routes!(registration::audit)))
+        .routes(office(routes!(account::me)))
+        .routes(office(routes!(account::set_cap)))
+        .routes(office(routes!(profile::show, profile::set)))
+        .routes(office(routes!(stored::list)))
+        .routes(office(routes!(stored::download)))
+        .routes(office_work(routes!(stored::correct)))
+        .routes(administrator(routes!(admin_keys::issue)))
+        // the signature, the id of the checkout and the token of the address are the credentials
+        .routes(routes!(provider::webhook))
+        .routes(signing_in(routes!(provider::by_session)))
+        .routes(routes!(ingest::receive))
 }
 
 /// The pages around the API. They need no key.
@@ -150,11 +197,11 @@ fn pages() -> Router<Areas> {
 
 /// The whole service of one listener.
 pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
-    let Areas { web, access, .. } = areas.clone();
+    let Areas { web, access, office, .. } = areas.clone();
     let limits = &access.limits;
-    let guard = |level: Level, (schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+    let guard = |area: Area, level: Level, (schemas, paths, methods): UtoipaMethodRouter<Areas>| {
         let layer = from_fn_with_state(access.clone(), move |state, request, next| {
-            access::require(level, state, request, next)
+            access::require(level, area, state, request, next)
         });
         let once = from_fn_with_state(web.clone(), idempotency::once);
         // a layer of the handlers only: a wrong method gets 405 before a key is looked for
@@ -166,7 +213,17 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
     let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
         (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::paced)))
     };
-    let (api, _) = api(guard, anonymous, signing_in).split_for_parts();
+    let free = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+        let layer = from_fn_with_state(access.clone(), |state, request, next| {
+            access::require_if_shown(Level::Trial, Area::Office, state, request, next)
+        });
+        (schemas, paths, methods.route_layer(layer))
+    };
+    let administrator = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
+        (schemas, paths, methods.route_layer(from_fn_with_state(office.clone(), admin_keys::require)))
+    };
+    let layers = Layers { guard, anonymous, signing_in, free, administrator };
+    let (api, _) = api(layers).split_for_parts();
     // the last layer is the outermost
     api.merge(pages())
         .fallback(not_found)
@@ -181,11 +238,20 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
 
 /// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
 pub fn description() -> OpenApi {
-    let told = |level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
-        openapi::tell_access(&mut paths, level);
+    let guard = |area: Area, level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
+        openapi::tell_access(&mut paths, area, level);
         (schemas, paths, methods)
     };
-    api(told, |routes| routes, |routes| routes).into_openapi()
+    let free = |(schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
+        openapi::tell_optional_key(&mut paths);
+        (schemas, paths, methods)
+    };
+    let administrator = |(schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
+        openapi::tell_administrator(&mut paths);
+        (schemas, paths, methods)
+    };
+    let (anonymous, signing_in) = (|routes| routes, |routes| routes);
+    api(Layers { guard, anonymous, signing_in, free, administrator }).into_openapi()
 }
 
 /// The machine-readable description as it is served and committed (specification, Versioning 4).

@@ -126,6 +126,9 @@ codes! {
     KeyNotFound = "KEY_NOT_FOUND", 404,
         "There is no such key in this account.",
         "Check the identifier. A deleted key does not come back.";
+    KeyNoLongerShown = "KEY_NO_LONGER_SHOWN", 410,
+        "The key of this purchase was shown for 24 hours, and is not shown again.",
+        "Use the key that was received then. If it is lost, write to the operator.";
     PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413,
         "A key, a ciphertext or the whole body is larger than allowed. Limits count decoded bytes.",
         "Send seeded (compressed) evaluation keys, at most 40 MB to eval-session and 10 MB to keys/upload; larger ones in parts. \

@@ -20,6 +20,7 @@ pub mod money;
 mod numbers;
 mod objects;
 pub mod octets;
+pub mod office;
 pub mod pages;
 pub mod params;
 pub mod sign_in;

@@ -227,6 +227,11 @@ impl Limits {
         if counts { note(&quota, 1, self.counters.take_here(&subject, limits, 1, now), now) } else { Ok(()) }
     }
 
+    /// Holds back a request without a valid credential by its network's burst.
+    pub async fn pace_stranger(&self, extensions: &Extensions) -> Result<(), ApiError> {
+        self.admit_stranger(extensions, false).await
+    }
+
     /// Counts a request of an admitted caller by its gates (readings L1).
     pub async fn count_gates(&self, quota: &Quota, gates: u64, now: Timestamp) -> Result<(), ApiError> {
         let (shown, units) = {

@@ -31,6 +31,8 @@ pub struct KeyFacts {
     /// The user who made the key, or its first predecessor, on the dashboard: `usr_...`. None for keys that an operator or
     /// a trial made.
     pub made_by: Option<String>,
+    /// What the administrator or the buyer called the key.
+    pub customer: Option<String>,
     /// When the key was made.
     pub created_at: String,
     /// When the key expires.
@@ -46,11 +48,13 @@ impl Operator {
     pub async fn keys(&self, account: Option<&AccountId>) -> anyhow::Result<Vec<KeyFacts>> {
         let keys = self.store.api_keys().await?;
         let makers: HashMap<String, String> = self.store.key_makers().await?.into_iter().collect();
+        let labels: HashMap<String, String> = self.store.key_labels().await?.into_iter().collect();
         let wanted = keys.into_iter().filter(|key| account.is_none_or(|account| key.account_id == account.as_str()));
         let (now, time) = (self.clock.now().0, |at: Option<i64>| at.map(|at| Timestamp(at).rfc3339()));
         let facts = wanted.map(|key| KeyFacts {
             status: key.status(now),
             made_by: makers.get(&key.lineage_id).cloned(),
+            customer: labels.get(&key.lineage_id).cloned(),
             key_id: key.key_id,
             account_id: key.account_id,
             key_prefix: key.key_prefix,

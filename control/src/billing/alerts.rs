@@ -132,6 +132,7 @@ fn budget_email(billing: &Billing, alert: &Alert, budget: Option<Budget>, now: T
         recipient: alert_email,
         subject: format!("{} % of your monthly budget is spent", alert.threshold),
         body,
+        document_id: String::new(),
         attempts: 0,
         created_at: now.0,
     })

@@ -10,7 +10,7 @@ use super::invoices::month_before;
 use super::payments::UsageBill;
 use super::plan_change::renew;
 use super::provided::{GRACE, sync_invoice, sync_subscription};
-use super::{Billing, alerts, invoices, mail, provider_events};
+use super::{Billing, alerts, invoices, mail, provider_events, purchases};
 use crate::access::limits::month_start;
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;
@@ -98,6 +98,7 @@ async fn look(billing: &Billing, looks: u64, tried: &mut Tried) -> Result<(), Ap
     if forgets {
         provider_events::forget_old(billing).await?;
         alerts::forget_old(billing).await?;
+        purchases::hide_old(billing).await?;
     }
     Ok(())
 }

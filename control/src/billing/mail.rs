@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use lettre::message::{Mailbox, header::ContentType};
+use lettre::message::header::ContentType;
+use lettre::message::{Attachment, Mailbox, MultiPart, SinglePart};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use zeroize::Zeroizing;
 
@@ -88,21 +89,36 @@ impl Mailer {
         Ok(Some(Mailer { transport, from: config.smtp_from.clone() }))
     }
 
-    async fn send(&self, email: &Email) -> Result<(), Unsent> {
+    async fn send(&self, email: &Email, attached: Option<Attached>) -> Result<(), Unsent> {
         let forever = |error: &dyn std::fmt::Display| Unsent { why: error.to_string(), forever: true };
-        let to: Mailbox = email.recipient.parse().map_err(|error: lettre::address::AddressError| forever(&error))?;
+        let to: Result<Vec<Mailbox>, _> = email.recipient.split(',').map(str::parse).collect();
+        let to = to.map_err(|error: lettre::address::AddressError| forever(&error))?;
         let host = self.from.email.domain();
-        let message = Message::builder()
-            .from(self.from.clone())
-            .to(to)
-            .subject(&email.subject)
-            .message_id(Some(format!("<{}@{host}>", email.email_id)))
-            .header(ContentType::TEXT_PLAIN)
-            .body(email.body.clone())
-            .map_err(|error| forever(&error))?;
+        let mut builder = Message::builder().from(self.from.clone());
+        for (at, mailbox) in to.into_iter().enumerate() {
+            builder = if at == 0 { builder.to(mailbox) } else { builder.bcc(mailbox) };
+        }
+        let builder = builder.subject(&email.subject).message_id(Some(format!("<{}@{host}>", email.email_id)));
+        let message = match attached {
+            None => builder.header(ContentType::TEXT_PLAIN).body(email.body.clone()),
+            Some(Attached { name, pdf }) => {
+                let pdf_type = ContentType::parse("application/pdf").map_err(|error| forever(&error))?;
+                let text = SinglePart::plain(email.body.clone());
+                builder.multipart(
+                    MultiPart::mixed().singlepart(text).singlepart(Attachment::new(name).body(pdf, pdf_type)),
+                )
+            }
+        };
+        let message = message.map_err(|error| forever(&error))?;
         let sent = self.transport.send(message).await;
         sent.map(drop).map_err(|error| Unsent { why: error.to_string(), forever: error.is_permanent() })
     }
+}
+
+/// A document that a mail carries.
+struct Attached {
+    name: String,
+    pdf: Vec<u8>,
 }
 
 /// Why a mail was not sent, and whether another try is of no use.
@@ -115,7 +131,11 @@ struct Unsent {
 pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
     let Some(mailer) = &billing.mailer else { return Ok(()) };
     for email in billing.store.due_emails(billing.clock.now().0, AT_ONCE).await? {
-        match mailer.send(&email).await {
+        let sent = match attached(billing, &email).await? {
+            Ok(attached) => mailer.send(&email, attached).await,
+            Err(unsent) => Err(unsent),
+        };
+        match sent {
             Ok(()) => {
                 billing.telemetry.email("sent");
                 billing.store.note_email(&email.email_id, true, 0, "").await?;
@@ -136,4 +156,20 @@ pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
         }
     }
     Ok(())
+}
+
+/// The document that a mail carries, if it carries one.
+async fn attached(billing: &Billing, email: &Email) -> Result<Result<Option<Attached>, Unsent>, store::Error> {
+    if email.document_id.is_empty() {
+        return Ok(Ok(None));
+    }
+    let missing = || Unsent { why: "its document cannot be read".to_owned(), forever: true };
+    let Some(document) = billing.store.stored_document_of_id(&email.document_id).await? else {
+        return Ok(Err(missing()));
+    };
+    let Some(sealed) = billing.store.document_file(&email.document_id).await? else { return Ok(Err(missing())) };
+    let account = document.account_id.parse().ok();
+    let pdf = account.and_then(|account| billing.seals.of(&account).open(&document.document_id, &sealed));
+    let name = format!("{}-{}.pdf", document.kind, document.number);
+    Ok(pdf.map(|pdf| Some(Attached { name, pdf: pdf.to_vec() })).ok_or_else(missing))
 }

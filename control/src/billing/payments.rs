@@ -99,6 +99,8 @@ pub enum PaymentError {
     Declined(String),
     /// It did not answer, or with an error. To ask again is safe.
     Unavailable(String),
+    /// It has no such object.
+    Unknown(String),
 }
 
 impl std::fmt::Display for PaymentError {
@@ -106,6 +108,7 @@ impl std::fmt::Display for PaymentError {
         match self {
             PaymentError::Declined(why) => write!(f, "the payment was declined: {why}"),
             PaymentError::Unavailable(why) => write!(f, "the payment provider failed: {why}"),
+            PaymentError::Unknown(what) => write!(f, "the payment provider does not know {what}"),
         }
     }
 }
@@ -119,7 +122,7 @@ impl From<PaymentError> for ApiError {
                 let message = "the payment method was declined; store another one and try again";
                 ApiError::new(Code::NoPaymentMethod, message)
             }
-            PaymentError::Unavailable(why) => {
+            PaymentError::Unavailable(why) | PaymentError::Unknown(why) => {
                 tracing::error!(cause = %why, "the payment provider failed");
                 unavailable()
             }
@@ -236,7 +239,7 @@ pub struct StartedCheckout {
 /// A checkout that a customer went through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCheckout {
-    /// The customer.
+    /// The customer; empty for a guest.
     pub customer_id: String,
     /// The account; of a purchase of another kind none.
     pub account_id: Option<String>,
@@ -246,6 +249,14 @@ pub struct FinishedCheckout {
     pub payment_method: Option<String>,
     /// It was gone through.
     pub is_complete: bool,
+    /// It was paid, or nothing was to be paid.
+    pub is_paid: bool,
+    /// It only stored a payment method.
+    pub is_setup: bool,
+    /// `metadata.plan`; empty where it is not given.
+    pub plan: String,
+    /// `client_reference_id`; empty where it is not given.
+    pub reference: String,
 }
 
 /// A new subscription.

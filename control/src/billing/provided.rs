@@ -8,6 +8,7 @@ use store::{Invoice, InvoiceState, NewEvent, Subscription, SubscriptionState};
 use super::Billing;
 use super::payments::{PaymentProvider, ProvidedInvoice, ProvidedStatus, ProvidedSubscription};
 use super::plan_change::{end, unschedule};
+use super::purchases::sync_purchase;
 use crate::access::limits::Period;
 use crate::caller::Plan;
 use crate::clock::Timestamp;
@@ -115,7 +116,7 @@ pub async fn sync_checkout(billing: &Billing, session_id: &str) -> Result<bool, 
     let checkout = provider.checkout(session_id).await?;
     let Some(mut subscription) = account_of(billing, &checkout.customer_id, checkout.account_id.as_deref()).await?
     else {
-        return Ok(false);
+        return sync_purchase(billing, session_id, &checkout).await;
     };
     if !checkout.is_complete {
         return Ok(true);
@@ -154,7 +155,9 @@ async fn account_of(
     customer_id: &str,
     account_id: Option<&str>,
 ) -> Result<Option<Subscription>, ApiError> {
-    if let Some(found) = billing.store.subscription_of_customer(customer_id).await? {
+    if !customer_id.is_empty()
+        && let Some(found) = billing.store.subscription_of_customer(customer_id).await?
+    {
         return Ok(Some(found));
     }
     let Some(account_id) = account_id else { return Ok(None) };

@@ -15,6 +15,7 @@ use store::ProviderEvent;
 use super::Billing;
 use super::payments::signature::is_signed;
 use super::provided::{sync_checkout, sync_invoice, sync_subscription};
+use super::purchases::end_purchases;
 use crate::web::error::ApiError;
 
 /// Bytes of an event at most.
@@ -113,9 +114,8 @@ async fn carry_out(billing: &Billing, event: &ProviderEvent) -> Result<(), ApiEr
     let Some(id) = object["id"].as_str() else { return Ok(()) };
     let is_ours = match event.event_type.as_str() {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => sync_checkout(billing, id).await?,
-        "customer.subscription.created" | "customer.subscription.updated" | "customer.subscription.deleted" => {
-            sync_subscription(billing, id).await?
-        }
+        "customer.subscription.created" | "customer.subscription.updated" => sync_subscription(billing, id).await?,
+        "customer.subscription.deleted" => sync_subscription(billing, id).await? || end_purchases(billing, id).await?,
         "invoice.payment_failed" => {
             let attempt = object["attempt_count"].as_i64().unwrap_or(1);
             let said = &object["last_finalization_error"]["code"];

@@ -21,6 +21,8 @@ use crate::web::peer::{ClientAddress, Peer};
 
 /// Names a request for support (readings X11).
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Says that the results of the back office are reference values (readings B42).
+const X_SERVICE_STAGE: HeaderName = HeaderName::from_static("x-service-stage");
 /// Time that an answer may take after the deadline of its work, so that the work's own answer is the one sent.
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// Characters of a caller's own request id that are logged.
@@ -107,6 +109,9 @@ pub async fn answer(State(web): State<Arc<Web>>, mut request: Request, next: Nex
     let mut response = with_error_object(response, area, &id, &web.base_url);
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID, HeaderValue::from_str(id.as_str()).expect("ids are ASCII"));
+    if area == Area::Office {
+        headers.insert(X_SERVICE_STAGE, HeaderValue::from_static("beta"));
+    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // answers hold ciphertexts and session ids; pages and their assets say otherwise themselves
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

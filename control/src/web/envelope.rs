@@ -44,7 +44,7 @@ pub fn write(error: &ApiError, area: Area, id: &RequestId, base_url: &str) -> Re
 }
 
 /// Under `/v1` bad values are 422 like bad shapes (readings E7); only signatures are 400.
-fn status(code: Code, area: Area) -> StatusCode {
+pub fn status(code: Code, area: Area) -> StatusCode {
     let status = match (area, code) {
         (Area::Office, code) if code.status() == 400 && code != Code::InvalidSignature => 422,
         _ => code.status(),
@@ -54,6 +54,9 @@ fn status(code: Code, area: Area) -> StatusCode {
 
 /// `{detail: [{loc, msg, type}]}`: a fault of the request a line, or the error itself when it names none.
 fn faults(error: &ApiError) -> Value {
+    if !error.faults.is_empty() {
+        return json!({"detail": error.faults});
+    }
     let whole = [Detail { field: String::new(), issue: error.message.clone() }];
     let details = if error.details.is_empty() { &whole[..] } else { &error.details };
     let fault = |detail: &Detail| json!({"loc": location(error.place, &detail.field), "msg": detail.issue, "type": kind(&detail.issue)});

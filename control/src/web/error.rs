@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::{Code, Detail};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 
 /// What a handler answers when it cannot do as asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct ApiError {
     pub details: Vec<Detail>,
     /// Where those parts are.
     pub place: RequestPart,
+    /// The faults of a request of the back office, as its answers tell them.
+    pub faults: Vec<Value>,
     /// When to come back, in seconds. Every 503 says it.
     pub retry_after_s: Option<u64>,
     /// Which of a code's causes it is, for the metrics; empty where a code has one cause.
@@ -47,13 +50,19 @@ impl ApiError {
     /// An error of this code in these words.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_s = (code.status() == 503).then_some(1);
-        Self { code, message: message.into(), details: Vec::new(), place: RequestPart::Body, retry_after_s, reason: "" }
+        let (message, place) = (message.into(), RequestPart::Body);
+        Self { code, message, details: Vec::new(), place, faults: Vec::new(), retry_after_s, reason: "" }
     }
 
     /// With the member that is at fault.
     pub fn at(mut self, field: impl Into<String>, issue: impl Into<String>) -> Self {
         self.details.push(Detail { field: field.into(), issue: issue.into() });
         self
+    }
+
+    /// 422 of the back office, with the faults as its answers tell them.
+    pub fn with_faults(faults: Vec<Value>) -> Self {
+        Self { faults, ..Self::new(Code::ValidationError, "the request has faults") }
     }
 
     /// With one of a code's causes, from a fixed list, for the metrics.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use api::office::{HTTPValidationError, OfficeError};
 use api::{Code, ErrorEnvelope};
 use serde_json::{Value, json};
 use utoipa::openapi::content::{Content, ContentBuilder};
@@ -23,6 +24,7 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema, ToSchema};
 
+use super::envelope::{self, Area};
 use crate::caller::{Level, Role};
 
 /// Semantic version of the API (readings O10).
@@ -32,6 +34,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const API_KEY: &str = "api_key";
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 const SESSION_TOKEN: &str = "session_token";
+const ADMIN_KEY: &str = "admin_key";
 
 /// What the page says about the API as a whole.
 pub fn frame() -> OpenApi {
@@ -51,6 +54,10 @@ pub fn frame() -> OpenApi {
         .description(Some(
             "A session token of the dashboard, from `POST /auth/login` or from the operator's own issuer.",
         ))
+        .build();
+    let admin_key = Http::builder()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("The administrator's secret, `SERVICE_ADMIN_KEY`."))
         .build();
     OpenApiBuilder::new()
         .info(
@@ -94,6 +101,13 @@ pub fn frame() -> OpenApi {
                 .description(Some("Trial keys, keys that users of the dashboard make, and rotation of keys."))
                 .build(),
             TagBuilder::new()
+                .name("Back office")
+                .description(Some(
+                    "Documents, records of payments, reconciliation and registration numbers for businesses in Japan. Version 0.1.0, \
+                     beta: results are reference values and must be checked by official means.",
+                ))
+                .build(),
+            TagBuilder::new()
                 .name("Signing in")
                 .description(Some(
                     "Users of the dashboard, their session tokens, and the public keys that verify the tokens.",
@@ -104,7 +118,10 @@ pub fn frame() -> OpenApi {
             ComponentsBuilder::new()
                 .security_scheme(API_KEY, SecurityScheme::Http(scheme))
                 .security_scheme(SESSION_TOKEN, SecurityScheme::Http(session_token))
+                .security_scheme(ADMIN_KEY, SecurityScheme::Http(admin_key))
                 .schema_from::<ErrorEnvelope>()
+                .schema_from::<OfficeError>()
+                .schema_from::<HTTPValidationError>()
                 .schemas_from_iter(error_schemas())
                 .build(),
         ))
@@ -115,13 +132,16 @@ pub fn frame() -> OpenApi {
 fn error_schemas() -> Vec<(String, RefOr<utoipa::openapi::Schema>)> {
     let mut schemas = Vec::new();
     ErrorEnvelope::schemas(&mut schemas);
+    OfficeError::schemas(&mut schemas);
+    HTTPValidationError::schemas(&mut schemas);
     schemas
 }
 
 /// The whole page: what the routes say of themselves, completed.
 pub fn document(mut document: OpenApi) -> OpenApi {
     let examples = examples();
-    for item in document.paths.paths.values_mut() {
+    for (path, item) in &mut document.paths.paths {
+        let area = Area::of(path);
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
             take_idempotency_key(operation);
         }
@@ -129,7 +149,7 @@ pub fn document(mut document: OpenApi) -> OpenApi {
             if operation.operation_id.as_deref().is_some_and(|id| DEPRECATED.contains(&id)) {
                 operation.deprecated = Some(Deprecated::True);
             }
-            complete(operation);
+            complete(operation, area);
             for content in json_bodies(operation) {
                 content.example = schema_name(content).and_then(|name| examples.get(name).cloned());
             }
@@ -184,7 +204,8 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 /// Adds the header `Idempotency-Key` to an operation that takes it (readings I1).
 fn take_idempotency_key(operation: &mut Operation) {
-    if AdmittedCallers::of(operation) == AdmittedCallers::Public {
+    use AdmittedCallers::{Administrator, OptionalKey, Public};
+    if matches!(AdmittedCallers::of(operation), Public | OptionalKey | Administrator) {
         return;
     }
     let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]{1,255}$"));
@@ -202,19 +223,49 @@ fn take_idempotency_key(operation: &mut Operation) {
 /// Errors of every operation; the first is that of another method at the same path.
 const ALWAYS: [Code; 3] = [Code::MethodNotAllowed, Code::ServiceUnavailable, Code::InternalError];
 
-/// Writes the roles that reach the operations of a level, as the router has them.
-pub fn tell_access(paths: &mut Paths, level: Level) {
+/// Writes the roles that reach the operations of a level in an area, as the router has them.
+pub fn tell_access(paths: &mut Paths, area: Area, level: Level) {
     for item in paths.paths.values_mut() {
         for (operation, mutating) in with_method(item) {
             let roles: Vec<_> = level.roles(mutating).map(Role::as_str).collect();
-            let sentence = format!("Access: {} (roles {}).", level.class(), roles.join(", "));
-            let text = operation.description.take().filter(|text| !text.is_empty());
-            operation.description = Some(text.map_or(sentence.clone(), |text| format!("{text}\n\n{sentence}")));
-            let access = json!({"level": level.class(), "roles": roles});
-            operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
+            let (class, sentence) = match area {
+                Area::Platform => (level.class(), format!("Access: {} (roles {}).", level.class(), roles.join(", "))),
+                Area::Office => (OFFICE_KEY, format!("Access: a key of the back office (roles {}).", roles.join(", "))),
+            };
+            tell(operation, class, &roles, &sentence);
         }
     }
 }
+
+/// The same where a key may be left out.
+pub fn tell_optional_key(paths: &mut Paths) {
+    tell_all(paths, OPTIONAL_KEY, "Access: without a key, or with one of the back office.");
+}
+
+/// The same for the administrator alone.
+pub fn tell_administrator(paths: &mut Paths) {
+    tell_all(paths, ADMINISTRATOR, "Access: the administrator, by `SERVICE_ADMIN_KEY`.");
+}
+
+fn tell_all(paths: &mut Paths, class: &str, sentence: &str) {
+    for item in paths.paths.values_mut() {
+        for (operation, _) in with_method(item) {
+            tell(operation, class, &[], sentence);
+        }
+    }
+}
+
+fn tell(operation: &mut Operation, class: &str, roles: &[&str], sentence: &str) {
+    let text = operation.description.take().filter(|text| !text.is_empty());
+    operation.description = Some(text.map_or(sentence.to_owned(), |text| format!("{text}\n\n{sentence}")));
+    let access = json!({"level": class, "roles": roles});
+    operation.extensions.get_or_insert_default().merge(Extensions::from_iter([("x-access", access)]));
+}
+
+/// Classes of access beside those of levels.
+const OFFICE_KEY: &str = "OFFICE";
+const OPTIONAL_KEY: &str = "OPTIONAL";
+const ADMINISTRATOR: &str = "ADMINISTRATOR";
 
 /// The operations of a path, and whether they change anything.
 fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, bool)> {
@@ -223,13 +274,16 @@ fn with_method(item: &mut PathItem) -> impl Iterator<Item = (&mut Operation, boo
 }
 
 /// Adds what follows from an operation's name: the credentials that it takes, and its errors with an example each.
-fn complete(operation: &mut Operation) {
+fn complete(operation: &mut Operation, area: Area) {
     let id = operation.operation_id.clone().expect("every operation has an id");
     let (access, own) = (AdmittedCallers::of(operation), errors(&id).concat());
     let scheme = |name| SecurityRequirement::new::<_, _, String>(name, []);
     operation.security = Some(match access {
         AdmittedCallers::Key => vec![scheme(API_KEY), scheme(SESSION_TOKEN)],
         AdmittedCallers::User => vec![scheme(SESSION_TOKEN)],
+        AdmittedCallers::OfficeKey => vec![scheme(API_KEY)],
+        AdmittedCallers::OptionalKey => vec![SecurityRequirement::default(), scheme(API_KEY)],
+        AdmittedCallers::Administrator => vec![scheme(ADMIN_KEY)],
         // stated, so that a generator does not assume a key
         AdmittedCallers::Public => vec![SecurityRequirement::default()],
     });
@@ -249,6 +303,14 @@ fn complete(operation: &mut Operation) {
             // an issuer of the operator's own does not answer
             Code::UpstreamUnavailable,
         ],
+        AdmittedCallers::OfficeKey | AdmittedCallers::OptionalKey | AdmittedCallers::Administrator => &[
+            Code::MissingAuthHeader,
+            Code::InvalidApiKey,
+            Code::InsufficientRole,
+            Code::ValidationError,
+            Code::RateLimited,
+            Code::BruteForceLockout,
+        ],
         AdmittedCallers::User => &[
             Code::InvalidRequest,
             Code::MissingAuthHeader,
@@ -262,7 +324,7 @@ fn complete(operation: &mut Operation) {
     let replayed = operation.parameters.iter().flatten().any(is_key);
     let replay: &[Code] = if replayed { &[Code::IdempotencyInProgress, Code::IdempotencyKeyReused] } else { &[] };
     for &code in shared.iter().chain(&own).chain(replay).chain(&ALWAYS) {
-        let codes = by_status.entry(code.status()).or_default();
+        let codes = by_status.entry(envelope::status(code, area).as_u16()).or_default();
         if !codes.contains(&code) {
             codes.push(code);
         }
@@ -281,7 +343,7 @@ fn complete(operation: &mut Operation) {
             .responses
             .responses
             .entry(status.to_string())
-            .or_insert_with(|| error_response(status, &codes).into());
+            .or_insert_with(|| error_response(status, &codes, area).into());
     }
 }
 
@@ -293,15 +355,24 @@ enum AdmittedCallers {
     Key,
     /// Users with a session token.
     User,
+    /// Programs with a key of the back office.
+    OfficeKey,
+    /// Programs with a key of the back office, and callers without a key.
+    OptionalKey,
+    /// The administrator.
+    Administrator,
 }
 
 impl AdmittedCallers {
     fn of(operation: &Operation) -> AdmittedCallers {
         let told = operation.extensions.as_ref().and_then(|extensions| extensions.get("x-access"));
-        match told.map(|access| access["level"] == Level::Session.class()) {
-            None => AdmittedCallers::Public,
-            Some(false) => AdmittedCallers::Key,
-            Some(true) => AdmittedCallers::User,
+        let Some(class) = told.and_then(|access| access["level"].as_str()) else { return AdmittedCallers::Public };
+        match class {
+            OFFICE_KEY => AdmittedCallers::OfficeKey,
+            OPTIONAL_KEY => AdmittedCallers::OptionalKey,
+            ADMINISTRATOR => AdmittedCallers::Administrator,
+            class if class == Level::Session.class() => AdmittedCallers::User,
+            _ => AdmittedCallers::Key,
         }
     }
 }
@@ -317,6 +388,7 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
     const SESSION: &[Code] = &[SessionNotFound, SessionExpired];
     const GATES: &[Code] = &[InvalidGateOp, MissingOperand, InvalidCiphertext, TrialOpsExhausted, BudgetHardCapHit];
     const HANDLE: &[Code] = &[SessionNotFound, CiphertextNotFound, SessionExpired];
+    const OFFICE_CALL: &[&[Code]] = &[&[QuotaExceeded, BudgetHardCapHit, AccountSuspended], BODY];
     const SIGN_IN: &[Code] = &[InvalidRequest, InvalidCredentials, FeatureDisabled];
     match operation_id {
         "getBriefHealth" | "getHealth" | "listModels" | "getGatePricing" | "logOut" | "listUserKeys" => &[],
@@ -399,15 +471,39 @@ fn errors(operation_id: &str) -> &'static [&'static [Code]] {
         "receiveProviderEvent" => &[&[InvalidRequest, InvalidSignature, PayloadTooLarge]],
         "setBudget" => &[&[InvalidParams], BODY],
         "revokeUserKey" => &[&[KeyNotFound]],
+        "createInvoice"
+        | "createInvoiceFromPayment"
+        | "createInvoiceFromPayments"
+        | "createWithholdingRecords"
+        | "createWithholdingRecordsFromTransfers"
+        | "verifyRegistrations"
+        | "monitorRegistrations" => OFFICE_CALL,
+        "reconcile" | "setCap" | "issueKey" => &[BODY],
+        "getRegistrationAudit" => &[&[NotFound]],
+        "getMe" | "listStoredInvoices" => &[],
+        "setProfile" => &[BODY],
+        "getProfile" | "getStoredInvoice" => &[&[NotFound]],
+        "correctStoredInvoice" => &[&[NotFound, QuotaExceeded, BudgetHardCapHit, AccountSuspended], BODY],
+        "receiveOfficeProviderEvent" => &[&[InvalidRequest, InvalidSignature, PayloadTooLarge]],
+        "getKeyBySession" => {
+            &[&[ValidationError, KeyNotFound, KeyNoLongerShown, ProviderUnavailable, BruteForceLockout]]
+        }
+        "ingestPaymentEvent" => &[&[NotFound, InvalidSignature], BODY],
         unknown => panic!("the errors of {unknown} are not listed"),
     }
 }
 
-fn error_response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
+fn error_response(status: u16, codes: &[Code], area: Area) -> utoipa::openapi::Response {
     let names: Vec<_> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
-    let examples = codes.iter().map(|&code| (code.as_str().to_owned(), RefOr::T(example(code))));
+    let schema = match (area, status) {
+        (Area::Platform, _) => "ErrorEnvelope",
+        (Area::Office, 422) => "HTTPValidationError",
+        (Area::Office, _) => "OfficeError",
+    };
+    let told = if schema == "HTTPValidationError" { &[] } else { codes };
+    let examples = told.iter().map(|&code| (code.as_str().to_owned(), RefOr::T(example(code, area))));
     let content =
-        ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorEnvelope"))).examples_from_iter(examples).build();
+        ContentBuilder::new().schema(Some(Ref::from_schema_name(schema))).examples_from_iter(examples).build();
     let mut response = ResponseBuilder::new()
         .description(names.join(", "))
         .content("application/json", content)
@@ -434,16 +530,18 @@ fn error_response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
     response.build()
 }
 
-fn example(code: Code) -> Example {
-    ExampleBuilder::new()
-        .summary(code.cause())
-        .value(Some(json!({"error": {
-            "code": code.as_str(),
-            "message": code.cause(),
-            "request_id": "req_01h2xcejqtf2nbrexx3vqjhp41",
-            "documentation_url": format!("http://127.0.0.1:8080/docs/errors/{}", code.as_str()),
-        }})))
-        .build()
+fn example(code: Code, area: Area) -> Example {
+    let error = json!({
+        "code": code.as_str(),
+        "message": code.cause(),
+        "request_id": "req_01h2xcejqtf2nbrexx3vqjhp41",
+        "documentation_url": format!("http://127.0.0.1:8080/docs/errors/{}", code.as_str()),
+    });
+    let value = match area {
+        Area::Platform => json!({"error": error}),
+        Area::Office => json!({"detail": code.cause(), "error": error}),
+    };
+    ExampleBuilder::new().summary(code.cause()).value(Some(value)).build()
 }
 
 /// On every answer (readings L3-L5).
@@ -508,13 +606,14 @@ mod tests {
                 }
                 // which roles is told exactly where a key or token is asked for
                 let told = operation.extensions.as_ref().is_some_and(|told| told.contains_key("x-access"));
-                let asks = operation.responses.responses.contains_key("502");
+                let asks = operation.responses.responses.contains_key("401")
+                    && operation.security != Some(vec![Default::default()]);
                 assert_eq!(told, asks, "{:?}", operation.operation_id);
             }
         }
         // pricing, models, two of health, params, three of keys, nine of sessions, nine of circuits, eight of signing in,
         // four of users, twelve of encryption keys, four of ciphertexts, four of operations on numbers, ten of billing,
-        // ten of webhooks
-        assert_eq!(operations_seen, 79);
+        // ten of webhooks, twenty of the back office
+        assert_eq!(operations_seen, 99);
     }
 }

@@ -91,6 +91,12 @@ impl Account {
         self.objects.get(id).cloned().unwrap_or_default()
     }
 
+    /// Has an object as it is given.
+    pub fn put(&mut self, object: Value) {
+        let id = object["id"].as_str().expect("an id").to_owned();
+        self.objects.insert(id, object);
+    }
+
     /// All objects of a kind, the oldest first.
     pub fn all(&self, prefix: &str) -> Vec<Value> {
         self.objects.iter().filter(|(id, _)| id.starts_with(prefix)).map(|(_, object)| object.clone()).collect()

@@ -143,6 +143,7 @@ impl Stripe {
             // 409: another request with this key is under way
             StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Err(Failed::Again(format!("it answered {status}"))),
             status if status.is_server_error() => Err(Failed::Again(format!("it answered {status}"))),
+            StatusCode::NOT_FOUND => Err(Failed::Final(PaymentError::Unknown(path.to_owned()))),
             _ => {
                 let (kind, parameter) = (said("type"), said("param"));
                 Err(Failed::Final(unavailable(format!(
@@ -254,7 +255,7 @@ impl PaymentProvider for Stripe {
         Box::pin(async move {
             let query = vec![("expand[]", "setup_intent".to_owned())];
             let found: Checkout = self.get(&path(&["checkout", "sessions", session_id]), query).await?;
-            found.finished()
+            Ok(found.finished())
         })
     }
 

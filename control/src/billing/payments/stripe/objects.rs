@@ -79,6 +79,12 @@ pub struct Checkout {
     #[serde(default)]
     status: Option<String>,
     #[serde(default)]
+    payment_status: Option<String>,
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    client_reference_id: Option<String>,
+    #[serde(default)]
     subscription: Option<String>,
     /// An id, or the object where it was asked for.
     #[serde(default)]
@@ -88,14 +94,18 @@ pub struct Checkout {
 }
 
 impl Checkout {
-    pub fn finished(self) -> Result<FinishedCheckout, PaymentError> {
-        Ok(FinishedCheckout {
-            customer_id: self.customer.ok_or_else(|| unavailable("a checkout without a customer"))?,
+    pub fn finished(self) -> FinishedCheckout {
+        FinishedCheckout {
+            plan: named(&self.metadata, "plan").unwrap_or_default(),
+            reference: self.client_reference_id.unwrap_or_default(),
+            is_paid: matches!(self.payment_status.as_deref(), Some("paid" | "no_payment_required")),
+            is_setup: self.mode.as_deref() == Some("setup"),
+            customer_id: self.customer.unwrap_or_default(),
             account_id: named(&self.metadata, "account_id"),
             subscription_id: self.subscription,
             payment_method: self.setup_intent["payment_method"].as_str().map(str::to_owned),
             is_complete: self.status.as_deref() == Some("complete"),
-        })
+        }
     }
 }
 

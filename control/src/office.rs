@@ -1,0 +1,119 @@
+//! The back office (specification, Back-Office Documents Service): documents, records of payments, reconciliation and registration numbers under
+//! `/v1`. `docs-module` knows the rules; this area reads requests, charges, keeps and delivers.
+
+pub(crate) mod account;
+pub(crate) mod admin_keys;
+mod answers;
+pub(crate) mod audit_log;
+mod body;
+mod charge;
+pub(crate) mod documents;
+pub(crate) mod ingest;
+pub(crate) mod jobs;
+mod payments;
+pub(crate) mod profile;
+pub(crate) mod provider;
+mod query;
+pub(crate) mod reconcile;
+pub(crate) mod registration;
+pub(crate) mod stored;
+pub(crate) mod withholding;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use docs_module::calendar::tokyo_date;
+use store::Store;
+use time::Date;
+use tokio::sync::Notify;
+use zeroize::Zeroizing;
+
+use crate::access::Access;
+use crate::billing::units::UsdRate;
+use crate::clock::{Clock, Timestamp};
+use crate::parsers::number;
+use crate::sealing::AccountSeals;
+use crate::web::Web;
+use audit_log::AuditLog;
+
+/// Settings of the back office.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OfficeConfig {
+    // readings B3
+    /// The administrator's secret for `POST /v1/admin/keys`: at least 32 characters. When unset, the endpoint is closed to all.
+    #[arg(env = "SERVICE_ADMIN_KEY", hide = true, value_parser = AdminKey::read)]
+    pub admin_key: Option<AdminKey>,
+    // readings B39
+    /// File of the audit log of registration numbers. When unset, nothing is logged, and GET /v1/registration/audit answers 404.
+    #[arg(env = "SERVICE_AUDIT_LOG", value_parser = audit_log_path)]
+    pub audit_log: Option<PathBuf>,
+    // readings B18
+    /// Yen for a document.
+    #[arg(env = "ANGO_OFFICE_DOCUMENT_YEN", default_value = "10", value_parser = number::<i64>(0..=1_000_000))]
+    pub document_yen: i64,
+    /// Yen for a payee of withholding records.
+    #[arg(env = "ANGO_OFFICE_PAYEE_YEN", default_value = "10", value_parser = number::<i64>(0..=1_000_000))]
+    pub payee_yen: i64,
+    /// Yen for a registration number that is verified or watched.
+    #[arg(env = "ANGO_OFFICE_NUMBER_YEN", default_value = "1", value_parser = number::<i64>(0..=1_000_000))]
+    pub number_yen: i64,
+    /// Calls of the back office that an account of the plan free has in a month. Calls that cost nothing on other plans do not count.
+    #[arg(env = "ANGO_OFFICE_FREE_CALLS", default_value = "30", value_parser = number::<i64>(0..=1_000_000_000))]
+    pub free_calls: i64,
+}
+
+/// The administrator's secret. It hides itself from logs.
+#[derive(Clone)]
+pub struct AdminKey(pub Zeroizing<String>);
+
+impl AdminKey {
+    fn read(text: &str) -> Result<AdminKey, &'static str> {
+        if text.chars().count() < 32 {
+            return Err("must be a text of at least 32 characters");
+        }
+        Ok(AdminKey(Zeroizing::new(text.to_owned())))
+    }
+}
+
+impl std::fmt::Debug for AdminKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AdminKey(..)")
+    }
+}
+
+fn audit_log_path(text: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(text);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() || !folder.is_dir() { Err("must be a file in an existing folder") } else { Ok(path) }
+}
+
+/// What the endpoints of the back office need.
+pub struct Office {
+    pub(crate) clock: Clock,
+    pub(crate) store: Store,
+    pub(crate) node_id: String,
+    pub(crate) config: OfficeConfig,
+    /// The rate that charges record.
+    pub(crate) rate: UsdRate,
+    pub(crate) web: Arc<Web>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) audit_log: Option<Arc<AuditLog>>,
+    /// Profiles, events, documents at rest.
+    pub(crate) seals: AccountSeals,
+    /// The node sends e-mails.
+    pub(crate) sends_mail: bool,
+    /// There is something to do for the jobs.
+    pub(crate) told: Notify,
+}
+
+impl Office {
+    /// Today in Tokyo.
+    fn today(&self) -> Date {
+        today(self.clock.now())
+    }
+}
+
+/// The day in Tokyo.
+fn today(now: Timestamp) -> Date {
+    tokyo_date(now.0.div_euclid(1_000_000)).expect("the clock shows a year of four digits")
+}

@@ -1,0 +1,83 @@
+//! Answers that are files.
+
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use docs_module::document::Warning;
+
+/// Number of a document.
+const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number");
+/// Its total in yen, with tax.
+const X_DOCUMENT_TOTAL: HeaderName = HeaderName::from_static("x-document-total");
+/// What its issuer should know; one header for each.
+const X_DOCUMENT_WARNING: HeaderName = HeaderName::from_static("x-document-warning");
+
+/// A file that a client may keep under a name.
+pub fn file(content_type: &'static str, name: &str, bytes: Vec<u8>) -> Response {
+    let mut response = Body::from(bytes).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CONTENT_DISPOSITION, disposition(name));
+    response
+}
+
+/// Says of a document what programs want to know of it without reading it.
+pub fn describe(response: &mut Response, number: &str, total_yen: i64, warnings: &[Warning]) {
+    let headers = response.headers_mut();
+    headers.insert(X_INVOICE_NUMBER, value(&percent_encoded(number)));
+    headers.insert(X_DOCUMENT_TOTAL, total_yen.into());
+    warn(response, warnings);
+}
+
+/// Tells the issuer of doubts.
+pub fn warn(response: &mut Response, warnings: &[Warning]) {
+    for warning in warnings {
+        response.headers_mut().append(X_DOCUMENT_WARNING, value(&warning.to_string()));
+    }
+}
+
+/// The name in both forms of RFC 6266: with characters that every client knows, and as it is (RFC 8187).
+fn disposition(name: &str) -> HeaderValue {
+    let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    value(&format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", percent_encoded(name)))
+}
+
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_')
+}
+
+/// The text with all but plain characters as %XX of their UTF-8.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match is_plain(char::from(byte)) {
+            true => encoded.push(char::from(byte)),
+            false => write!(encoded, "%{byte:02X}").expect("a text takes text"),
+        }
+    }
+    encoded
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("the text is ASCII without control characters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b21_names_of_files_are_rfc_6266_whatever_the_number_is() {
+        let named = |name: &str| disposition(name).to_str().unwrap().to_owned();
+        assert_eq!(named("invoice-A1.pdf"), "attachment; filename=\"invoice-A1.pdf\"; filename*=UTF-8''invoice-A1.pdf");
+        assert_eq!(named("a\"\r\nb"), "attachment; filename=\"a___b\"; filename*=UTF-8''a%22%0D%0Ab");
+        assert_eq!(named("請.pdf"), "attachment; filename=\"_.pdf\"; filename*=UTF-8''%E8%AB%8B.pdf");
+        let mut response = file("application/pdf", "x", vec![1]);
+        describe(&mut response, "請求 1", -5, &[Warning::NoRecipient, Warning::Simplified]);
+        assert_eq!(response.headers()["x-invoice-number"], "%E8%AB%8B%E6%B1%82%201");
+        assert_eq!(response.headers()["x-document-total"], "-5");
+        assert_eq!(response.headers().get_all("x-document-warning").iter().count(), 2);
+    }
+}

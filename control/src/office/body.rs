@@ -1,0 +1,67 @@
+//! Bodies of the back office: bytes that `docs-module` reads, so that all faults of a body are told at once (specification, HTTPValidationError).
+
+use std::sync::Arc;
+
+use api::Code;
+use axum::extract::{FromRef, FromRequest, Request};
+use docs_module::request::Fault;
+use zeroize::Zeroizing;
+
+use crate::budget::Payer;
+use crate::caller;
+use crate::web::Web;
+use crate::web::body::{Pieces, Reserved, media_type};
+use crate::web::error::ApiError;
+
+/// Bytes of a body at most (readings B41).
+const BODY_BYTES_MAX: usize = 10 << 20;
+/// Memory that a request needs for each byte of its body: the body, what is read from it, what is made of that.
+const COPIES: u64 = 4;
+
+/// The body of a request, not read yet.
+pub struct Body {
+    web: Arc<Web>,
+    payer: Payer,
+    bytes: Zeroizing<Vec<u8>>,
+    /// Held as long as the work on the body lasts.
+    reserved: Reserved,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Body
+where
+    Arc<Web>: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let web = Arc::<Web>::from_ref(state);
+        if media_type(request.headers()) != Some("application/json".to_owned()) {
+            return Err(ApiError::new(Code::InvalidRequest, "the content type should be application/json"));
+        }
+        let payer = caller::payer(request.extensions());
+        let mut pieces = Pieces::kept(&web, request, BODY_BYTES_MAX, |bytes| COPIES * bytes)?;
+        let bytes = pieces.all().await?;
+        Ok(Body { web, payer, bytes, reserved: pieces.take_reserved() })
+    }
+}
+
+impl Body {
+    /// Works on the bytes, on a core of its own.
+    pub async fn work<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&[u8]) -> Result<T, Vec<Fault>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let Body { web, payer, bytes, reserved } = self;
+        let worked = web.offload.run(payer, move || {
+            let _reserved = reserved;
+            work(&bytes)
+        });
+        worked.await?.map_err(refusal)
+    }
+}
+
+/// 422 with these faults.
+pub fn refusal(faults: Vec<Fault>) -> ApiError {
+    let values: Result<Vec<_>, _> = faults.iter().map(serde_json::to_value).collect();
+    values.map_or_else(ApiError::internal, ApiError::with_faults)
+}

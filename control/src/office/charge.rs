@@ -1,0 +1,146 @@
+//! What calls of the back office cost, and how they are charged (readings B16-B18).
+
+use api::Code;
+use axum::response::Response;
+use store::{OfficeCharge, OfficeCharged};
+
+use super::{Office, OfficeConfig};
+use crate::access::limits::Period;
+use crate::billing::plans::pays_for_gates;
+use crate::caller::{Caller, Environment, Plan};
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// Thousandths of a yen.
+const MILLI_YEN: i64 = 1000;
+
+/// What is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A document, whether asked for or made of a payment.
+    Document,
+    /// Withholding records, by payee.
+    Withholding,
+    /// Verification, by number.
+    Verify,
+    /// A watch, by number.
+    Monitor,
+}
+
+impl Operation {
+    /// All operations.
+    pub const ALL: [Operation; 4] =
+        [Operation::Document, Operation::Withholding, Operation::Verify, Operation::Monitor];
+
+    /// Its name in `/v1/me`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Document => "document",
+            Operation::Withholding => "withholding",
+            Operation::Verify => "verify",
+            Operation::Monitor => "monitor",
+        }
+    }
+
+    /// Yen for one of its units.
+    fn yen(self, config: &OfficeConfig) -> i64 {
+        match self {
+            Operation::Document => config.document_yen,
+            Operation::Withholding => config.payee_yen,
+            Operation::Verify | Operation::Monitor => config.number_yen,
+        }
+    }
+}
+
+/// The key whose call is charged.
+#[derive(Clone, Debug)]
+pub struct PayingKey {
+    /// The account.
+    pub account_id: String,
+    /// The key's lineage, whose cap holds.
+    pub lineage_id: String,
+    /// The account's plan.
+    pub plan: Plan,
+    /// Environment of the key. Only live keys pay, as for gates (readings P4).
+    pub environment: Environment,
+}
+
+impl From<&Caller> for PayingKey {
+    fn from(caller: &Caller) -> PayingKey {
+        PayingKey {
+            account_id: caller.account.as_str().to_owned(),
+            lineage_id: caller.credential.lasting_id().to_owned(),
+            plan: caller.plan,
+            environment: caller.environment,
+        }
+    }
+}
+
+impl Office {
+    /// Charges a completed call, keeps its answer, and gives the answer out. Where the charge is refused the answer is not given.
+    pub(super) async fn charged(
+        &self,
+        caller: &Caller,
+        claim: &Claim,
+        operation: Operation,
+        units: usize,
+        answer: Response,
+    ) -> Result<Response, ApiError> {
+        let (answer, keep) = claim.keep(answer).await?;
+        let charge = OfficeCharge { keep, ..self.charge(&caller.into(), operation, units, self.clock.now()) };
+        self.refusal(self.store.charge_office(charge).await?).map_or(Ok(answer), Err)
+    }
+
+    /// The charge for so many units.
+    pub(super) fn charge(&self, payer: &PayingKey, operation: Operation, units: usize, now: Timestamp) -> OfficeCharge {
+        let units = i64::try_from(units).unwrap_or(i64::MAX);
+        let pays = pays_for_gates(payer.plan, payer.environment);
+        let yen = if pays { units.saturating_mul(operation.yen(&self.config)) } else { 0 };
+        OfficeCharge {
+            usage_id: ids::usage(now).as_str().to_owned(),
+            account_id: payer.account_id.clone(),
+            lineage_id: payer.lineage_id.clone(),
+            node_id: self.node_id.clone(),
+            environment: payer.environment,
+            month: Period::of(now).month,
+            usd_milli_jpy: self.rate.0,
+            created_at: now.0,
+            operation: operation.name(),
+            units,
+            milli_yen: yen.saturating_mul(MILLI_YEN),
+            calls_max: self.calls_max(payer.plan),
+            keep: None,
+        }
+    }
+
+    /// Billable calls of a month.
+    pub(super) fn calls_max(&self, plan: Plan) -> Option<i64> {
+        (plan == Plan::Free).then_some(self.config.free_calls)
+    }
+
+    /// Why a charge was refused; `None`: it was made.
+    pub(super) fn refusal(&self, charged: OfficeCharged) -> Option<ApiError> {
+        let (code, message) = match charged {
+            OfficeCharged::Made => return None,
+            OfficeCharged::QuotaExceeded => {
+                let calls = self.config.free_calls;
+                (
+                    Code::QuotaExceeded,
+                    format!("the account has used its {calls} calls of this month; other plans have no such limit"),
+                )
+            }
+            OfficeCharged::CapReached { cap_yen } => {
+                let message =
+                    format!("the call would pass the key's monthly cap of {cap_yen} yen; POST /v1/cap raises it");
+                (Code::BudgetHardCapHit, message)
+            }
+            OfficeCharged::BudgetReached { cap_nano_usd } => {
+                let dollars = cap_nano_usd as f64 / 1e9;
+                (Code::BudgetHardCapHit, format!("the call would pass the account's monthly cap of {dollars} USD"))
+            }
+        };
+        Some(ApiError::new(code, message))
+    }
+}

@@ -1,0 +1,151 @@
+//! Invoices, receipts and their kin on request (specification, `/v1/invoices`; readings B21-B30).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use docs_module::document::Document;
+use docs_module::request::{self, Fault, Given};
+use time::Date;
+
+use super::answers::{describe, file};
+use super::body::Body;
+use super::charge::Operation;
+use super::query::Query;
+use super::{Office, today};
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// What a document may be made as; the first when the request does not say. `xml` is our addition.
+const FORMATS: [&str; 3] = ["pdf", "html", "xml"];
+
+/// Reads a body into a document.
+type Read = fn(&[u8], &Given<'_>) -> Result<Document, Vec<Fault>>;
+
+/// Make an invoice, a receipt or another document of its kind.
+#[utoipa::path(
+    post,
+    path = "/v1/invoices",
+    operation_id = "createInvoice",
+    tag = "Back office",
+    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "`pdf` (default), `html`, or `xml` (JP PINT; our addition).")),
+    request_body = api::office::InvoiceIn,
+    responses((status = 200, description = "The document.", content(
+        (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
+    )))
+)]
+pub async fn create(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    claim: Claim,
+    query: Query,
+    body: Body,
+) -> Result<Response, ApiError> {
+    office.document(&caller, &claim, &query, body, request::document).await
+}
+
+/// Make a document of one payment of a payment provider.
+#[utoipa::path(
+    post,
+    path = "/v1/invoices/from_payment",
+    operation_id = "createInvoiceFromPayment",
+    tag = "Back office",
+    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "As for `POST /v1/invoices`.")),
+    request_body = api::office::PaymentImportIn,
+    responses((status = 200, description = "The document.", content(
+        (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
+    )))
+)]
+pub async fn create_from_payment(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    claim: Claim,
+    query: Query,
+    body: Body,
+) -> Result<Response, ApiError> {
+    office.document(&caller, &claim, &query, body, request::document_of_payment).await
+}
+
+/// Make one invoice of many payments.
+#[utoipa::path(
+    post,
+    path = "/v1/invoices/from_payments",
+    operation_id = "createInvoiceFromPayments",
+    tag = "Back office",
+    params(("format" = Option<String>, Query, pattern = "^(pdf|html|xml)$", description = "As for `POST /v1/invoices`.")),
+    request_body = api::office::PaymentsImportIn,
+    responses((status = 200, description = "The document.", content(
+        (Vec<u8> = "application/pdf"), (String = "text/html"), (String = "application/xml"),
+    )))
+)]
+pub async fn create_from_payments(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    claim: Claim,
+    query: Query,
+    body: Body,
+) -> Result<Response, ApiError> {
+    office.document(&caller, &claim, &query, body, request::document_of_payments).await
+}
+
+impl Office {
+    async fn document(
+        &self,
+        caller: &Caller,
+        claim: &Claim,
+        query: &Query,
+        body: Body,
+        read: Read,
+    ) -> Result<Response, ApiError> {
+        let format = query.choice("format", &FORMATS)?;
+        let (today, number) = (self.today(), new_number(self.clock.now()));
+        let answer = body.work(move |bytes| {
+            let document = read(bytes, &Given { today, number: &number, original_number: "" })?;
+            answer(&document, format)
+        });
+        let answer = answer.await?;
+        self.charged(caller, claim, Operation::Document, 1, answer).await
+    }
+}
+
+/// A document in a format.
+fn answer(document: &Document, format: &'static str) -> Result<Response, Vec<Fault>> {
+    let draft = &document.draft;
+    let name = |extension: &str| format!("{}-{}.{extension}", draft.kind.name(), draft.number);
+    let mut response = match format {
+        "html" => ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], document.html()).into_response(),
+        "xml" => {
+            let xml = document.xml().ok_or_else(|| vec![Fault::of_query("format", format, &["pdf", "html"])])?;
+            file("application/xml; charset=utf-8", &name("xml"), xml.into_bytes())
+        }
+        _ => file("application/pdf", &name("pdf"), document.pdf()),
+    };
+    describe(&mut response, &draft.number, document.totals.total.gross, &document.warnings);
+    Ok(response)
+}
+
+/// A number for a document that has none: the day in Tokyo and 40 random bits (readings B25).
+pub(super) fn new_number(now: Timestamp) -> String {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let day: Date = today(now);
+    let random = ids::random::<8>().map(|byte| char::from(DIGITS[usize::from(byte % 32)]));
+    let random: String = random.iter().collect();
+    format!("{:04}{:02}{:02}-{random}", day.year(), u8::from(day.month()), day.day())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b25_numbers_begin_with_the_day_in_tokyo() {
+        // 2025-12-31T15:00:00Z
+        let number = new_number(Timestamp(1_767_193_200_000_000));
+        assert!(number.starts_with("20260101-") && number.len() == 17, "{number}");
+        assert_ne!(number, new_number(Timestamp(1_767_193_200_000_000)));
+    }
+}

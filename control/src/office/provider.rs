@@ -1,0 +1,87 @@
+//! Keys that are bought: events of the operator's payment provider, and the key for its buyer (specification, `/v1/provider/webhook` and
+//! `/v1/keys/by-session`; readings B6-B8).
+
+use std::sync::Arc;
+
+use api::billing::ReceivedEvent;
+use api::office::PurchasedKey;
+use api::sign_in::Hidden;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use docs_module::request::Fault;
+
+use super::Office;
+use super::body::refusal;
+use super::query::Query;
+use crate::billing::purchases::{Bought, bought};
+use crate::billing::{Billing, provider_events};
+use crate::web::error::ApiError;
+use crate::web::peer::ClientAddress;
+
+/// Bytes of an id of a checkout at most.
+const SESSION_ID_BYTES_MAX: usize = 255;
+
+/// Take an event of the operator's payment provider, by its signature. The same as `POST /api/v1/billing/provider_webhook`.
+///
+/// A paid checkout issues a key; the end of the subscription revokes it. An event may be sent again.
+#[utoipa::path(
+    post,
+    path = "/v1/provider/webhook",
+    operation_id = "receiveOfficeProviderEvent",
+    tag = "Back office",
+    request_body(content = api::billing::ProviderEvent, description = "An event, as the provider signed it."),
+    params(("Stripe-Signature" = String, Header, description = "`t=SECONDS,v1=HEX`")),
+    responses((status = 200, description = "The event is kept; one that is known is too.", body = ReceivedEvent))
+)]
+pub async fn webhook(
+    billing: State<Arc<Billing>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<ReceivedEvent>, ApiError> {
+    provider_events::receive(billing, headers, body).await
+}
+
+/// Get the key of a purchase, for the page to which the provider's checkout leads. For 24 hours.
+#[utoipa::path(
+    get,
+    path = "/v1/keys/by-session",
+    operation_id = "getKeyBySession",
+    tag = "Back office",
+    params(("session_id" = String, Query, description = "The id of the checkout.")),
+    responses(
+        (status = 200, description = "The key.", body = PurchasedKey),
+        (status = 202, description = "The payment is being processed: ask again after `Retry-After` seconds.", body = PurchasedKey),
+    )
+)]
+pub async fn by_session(
+    State(office): State<Arc<Office>>,
+    State(billing): State<Arc<Billing>>,
+    address: ClientAddress,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let session_id = query.get("session_id").filter(|id| !id.is_empty());
+    let session_id = session_id.ok_or_else(|| refusal(vec![Fault::missing_in_query("session_id")]))?;
+    if session_id.len() > SESSION_ID_BYTES_MAX || !session_id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(refusal(vec![Fault::of_query("session_id", session_id, &["the id of a checkout"])]));
+    }
+    // an id is as good as a password: misses count as wrong ones do
+    let told = match office.access.limits.attempt(address, bought(&billing, session_id)).await? {
+        Bought::Key(key, plan) => {
+            let key = Some(Hidden(key.to_string()));
+            (StatusCode::OK, PurchasedKey { status: "ready".to_owned(), api_key: key.clone(), key, plan: Some(plan) })
+        }
+        Bought::Pending => {
+            let pending = PurchasedKey { status: "pending".to_owned(), api_key: None, key: None, plan: None };
+            (StatusCode::ACCEPTED, pending)
+        }
+    };
+    let (status, key) = told;
+    let mut response = (status, Json(key)).into_response();
+    if status == StatusCode::ACCEPTED {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+    }
+    Ok(response)
+}

@@ -1,0 +1,195 @@
+//! Documents that are kept, and corrections of them (specification, `/v1/invoices/stored`; readings B40; Electronic Books Preservation Act: searched by day,
+//! amount and counterparty together).
+
+use std::sync::Arc;
+
+use api::Code;
+use api::office::{StoredInvoice, StoredInvoicePage};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use docs_module::reconcile::{NameKind, key};
+use docs_module::request::{self, Fault, Given, Place};
+use store::{DocumentFilter, OfficeCharged, StoredDocument};
+use time::Date;
+use time::macros::format_description;
+
+use super::Office;
+use super::answers::{describe, file};
+use super::body::{Body, refusal};
+use super::charge::{Operation, PayingKey};
+use super::documents::new_number;
+use super::query::Query;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::pagination::{PageQuery, Position};
+use crate::web::path::PathParts;
+
+/// List the documents that are kept for the calling key, newest first. The filters hold together.
+#[utoipa::path(
+    get,
+    path = "/v1/invoices/stored",
+    operation_id = "listStoredInvoices",
+    tag = "Back office",
+    params(
+        ("from" = Option<String>, Query, format = Date, description = "The first day of sales."),
+        ("to" = Option<String>, Query, format = Date, description = "The last day of sales."),
+        ("min" = Option<i64>, Query, description = "The lowest total in yen."),
+        ("max" = Option<i64>, Query, description = "The highest total in yen."),
+        ("recipient" = Option<String>, Query, description = "Part of the recipient's name. Case, width and spaces do not matter."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many documents a page has; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before."),
+    ),
+    responses((status = 200, description = "A page.", body = StoredInvoicePage))
+)]
+pub async fn list(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    page: PageQuery,
+    query: Query,
+) -> Result<Json<StoredInvoicePage>, ApiError> {
+    let filter = filter(&query)?;
+    let lineage_id = caller.credential.lasting_id();
+    let rows = office.store.stored_documents_page(lineage_id, &filter, page.after_text()?, page.rows_wanted()).await?;
+    let page = page.page(rows, |row| Position { created_at: row.created_at, id: row.document_id.clone().into_bytes() });
+    Ok(Json(StoredInvoicePage {
+        items: page.items.into_iter().map(told).collect(),
+        next_cursor: page.next_cursor,
+        has_more: page.has_more,
+        total_count: page.total_count,
+    }))
+}
+
+/// Download a document that is kept. Its bytes are always the same.
+#[utoipa::path(
+    get,
+    path = "/v1/invoices/stored/{invoice_id}",
+    operation_id = "getStoredInvoice",
+    tag = "Back office",
+    params(("invoice_id" = String, Path, description = "As the list shows it.")),
+    responses((status = 200, description = "The document.", content_type = "application/pdf", body = Vec<u8>))
+)]
+pub async fn download(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Response, ApiError> {
+    let document = office.kept_document(&caller, path.get("invoice_id")).await?;
+    let sealed = office.store.document_file(&document.document_id).await?;
+    let sealed = sealed.ok_or_else(|| ApiError::internal("a document without its file"))?;
+    let pdf = office.seals.of(&caller.account).open(&document.document_id, &sealed);
+    let pdf = pdf.ok_or_else(|| ApiError::internal("a document was sealed under another secret"))?;
+    let mut response = file("application/pdf", &format!("{}-{}.pdf", document.kind, document.number), pdf.to_vec());
+    describe(&mut response, &document.number, document.total_yen, &[]);
+    Ok(response)
+}
+
+/// Keep a document that corrects one that is kept, which stays as it is (our addition).
+#[utoipa::path(
+    post,
+    path = "/v1/invoices/stored/{invoice_id}/corrections",
+    operation_id = "correctStoredInvoice",
+    tag = "Back office",
+    params(("invoice_id" = String, Path, description = "The document that is corrected.")),
+    request_body = api::office::InvoiceIn,
+    responses((status = 200, description = "The new document.", body = StoredInvoice))
+)]
+pub async fn correct(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    claim: Claim,
+    path: PathParts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let original = office.kept_document(&caller, path.get("invoice_id")).await?;
+    let now = office.clock.now();
+    let (today, number, original_number) = (office.today(), new_number(now), original.number.clone());
+    let made = body.work(move |bytes| {
+        let given = Given { today, number: &number, original_number: &original_number };
+        let document = request::document(bytes, &given)?;
+        let pdf = document.pdf();
+        Ok((document, pdf))
+    });
+    let (document, pdf) = made.await?;
+    let document_id = ids::invoice(now).as_str().to_owned();
+    let owner = (caller.account.as_str().to_owned(), caller.credential.lasting_id().to_owned());
+    let stored = StoredDocument {
+        original_id: original.document_id,
+        transaction_date: original.transaction_date,
+        ..office.record_of(&document, owner, &document_id, &pdf)
+    };
+    let sealed_pdf = office.seals.of(&caller.account).seal(&document_id, &pdf);
+    let (answer, kept) = claim.keep(Json(told(stored.clone())).into_response()).await?;
+    let charge = office.charge(&PayingKey::from(&caller), Operation::Document, 1, now);
+    office
+        .store
+        .write(async |tx| {
+            let charged: OfficeCharged = tx.charge_office(&charge).await?;
+            if let Some(refused) = office.refusal(charged) {
+                return Err(refused);
+            }
+            tx.insert_document(&stored, &sealed_pdf).await?;
+            Ok(tx.keep(kept.as_ref()).await?)
+        })
+        .await?;
+    Ok(answer)
+}
+
+impl Office {
+    async fn kept_document(&self, caller: &Caller, document_id: &str) -> Result<StoredDocument, ApiError> {
+        let found = self.store.stored_document(caller.credential.lasting_id(), document_id).await?;
+        found.ok_or_else(|| ApiError::new(Code::NotFound, "no such document is kept for this key"))
+    }
+}
+
+fn filter(query: &Query) -> Result<DocumentFilter, ApiError> {
+    let mut faults = Vec::new();
+    let mut fault = |name: &'static str, expected: &str| {
+        faults.push(Fault::new("value_error", vec![Place::from("query"), Place::from(name)], expected));
+    };
+    let all = DocumentFilter::default();
+    let mut day = |name: &'static str, default: String| match query.get(name) {
+        None => default,
+        Some(text) => match Date::parse(text, format_description!("[year]-[month]-[day]")) {
+            Ok(date) => date.to_string(),
+            Err(_) => {
+                fault(name, "should be a date such as 2026-01-31");
+                default
+            }
+        },
+    };
+    let (from, to) = (day("from", all.from), day("to", all.to));
+    let mut yen = |name: &'static str, default: i64| match query.get(name) {
+        None => default,
+        Some(text) => text.parse().unwrap_or_else(|_| {
+            fault(name, "should be a whole number of yen");
+            default
+        }),
+    };
+    let (min, max) = (yen("min", all.min), yen("max", all.max));
+    if !faults.is_empty() {
+        return Err(refusal(faults));
+    }
+    let recipient_key = query.get("recipient").map(|name| key(NameKind::Text, name)).unwrap_or_default();
+    Ok(DocumentFilter { from, to, min, max, recipient_key })
+}
+
+fn told(document: StoredDocument) -> StoredInvoice {
+    StoredInvoice {
+        invoice_id: document.document_id,
+        invoice_number: document.number,
+        document_type: document.kind,
+        recipient: document.recipient,
+        total_yen: document.total_yen,
+        issue_date: document.issue_date,
+        transaction_date: document.transaction_date,
+        payment_id: document.payment_id,
+        original_invoice_id: Some(document.original_id).filter(|id| !id.is_empty()),
+        delivery_status: document.delivery_status.as_str().to_owned(),
+        pdf_sha256: document.pdf_sha256,
+        created_at: Timestamp(document.created_at).rfc3339(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Payments to payees as records of a year (specification, `/v1/withholding-records`; readings B28b, B31-B33).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use docs_module::document::Warning;
+use docs_module::request::{self, Fault, Given, RecordsOrder};
+use time::Date;
+
+use super::Office;
+use super::answers::{file, warn};
+use super::body::Body;
+use super::charge::Operation;
+use super::query::Query;
+use crate::caller::Caller;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+/// What records may be made as; the first when the request does not say.
+const FORMATS: [&str; 4] = ["json", "csv", "pdf", "etax_csv"];
+
+/// Reads a body into records.
+type Read = fn(&[u8], &Given<'_>) -> Result<RecordsOrder, Vec<Fault>>;
+
+/// Make the records of a year's payments to payees.
+#[utoipa::path(
+    post,
+    path = "/v1/withholding-records",
+    operation_id = "createWithholdingRecords",
+    tag = "Back office",
+    params(("format" = Option<String>, Query, pattern = "^(json|csv|pdf|etax_csv)$", description = "`json` (default), `csv`, `pdf`, or `etax_csv` (form 309).")),
+    request_body = api::office::WithholdingRecordsIn,
+    responses((status = 200, description = "The records.", content(
+        (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
+    )))
+)]
+pub async fn create(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    claim: Claim,
+    query: Query,
+    body: Body,
+) -> Result<Response, ApiError> {
+    office.records(&caller, &claim, &query, body, request::records).await
+}
+
+/// Make the same of transfers to the connected accounts of a payment platform.
+#[utoipa::path(
+    post,
+    path = "/v1/withholding-records/from_transfers",
+    operation_id = "createWithholdingRecordsFromTransfers",
+    tag = "Back office",
+    params(("format" = Option<String>, Query, pattern = "^(json|csv|pdf|etax_csv)$", description = "As for `POST /v1/withholding-records`.")),
+    request_body = api::office::TransfersWithholdingIn,
+    responses((status = 200, description = "The records.", content(
+        (api::office::WithholdingRecords = "application/json"), (String = "text/csv"), (Vec<u8> = "application/pdf"),
+    )))
+)]
+pub async fn create_from_transfers(
+    State(office): State<Arc<Office>>,
+    caller: Caller,
+    claim: Claim,
+    query: Query,
+    body: Body,
+) -> Result<Response, ApiError> {
+    office.records(&caller, &claim, &query, body, request::records_of_transfers).await
+}
+
+impl Office {
+    async fn records(
+        &self,
+        caller: &Caller,
+        claim: &Claim,
+        query: &Query,
+        body: Body,
+        read: Read,
+    ) -> Result<Response, ApiError> {
+        let format = query.choice("format", &FORMATS)?;
+        let today = self.today();
+        let made = body.work(move |bytes| {
+            let order = read(bytes, &Given { today, number: "", original_number: "" })?;
+            Ok((order.yearly.payees.len(), answer(&order, format, today)?))
+        });
+        let (payees, answer) = made.await?;
+        self.charged(caller, claim, Operation::Withholding, payees, answer).await
+    }
+}
+
+/// Records in a format.
+fn answer(order: &RecordsOrder, format: &str, today: Date) -> Result<Response, Vec<Fault>> {
+    let yearly = &order.yearly;
+    let name = |extension: &str| format!("withholding-{}.{extension}", yearly.year);
+    Ok(match format {
+        "csv" => file("text/csv; charset=utf-8", &name("csv"), yearly.csv().into_bytes()),
+        "etax_csv" => file("text/csv; charset=Shift_JIS", &format!("309-{}.csv", yearly.year), order.etax()?),
+        "pdf" => {
+            let (bytes, missing) = yearly.pdf(order.theme.colour, today);
+            let mut response = file("application/pdf", &name("pdf"), bytes);
+            if !missing.is_empty() {
+                warn(&mut response, &[Warning::MissingCharacters(missing)]);
+            }
+            response
+        }
+        _ => Json(yearly.json()).into_response(),
+    })
+}

@@ -1,0 +1,13 @@
+//! The back office's HTTP interface from outside, folded like `control/src/office`. Tests are named after the rows of the readings that they check.
+
+mod access;
+mod bad_input;
+mod documents;
+mod ingest;
+mod lists;
+mod money;
+mod profile;
+mod purchases;
+mod shop;
+mod stored;
+mod withholding;
