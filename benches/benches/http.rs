@@ -1,6 +1,6 @@
 //! What the door costs: authenticated `GET /api/v1/tfhe/sessions` over 32 connections on loopback, node and clients in one
 //! process, on both databases. Beside it the public `GET /api/v1/models`, which asks for no key: the difference is what
-//! authentication, limits and the database add.
+//! authentication, limits and the database add. And `POST /v1/invoices`: an invoice of one page, made and charged.
 //!
 //! `cargo bench -p benches --bench http`; `scripts/http-bench` does the same with wrk as the client.
 
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use benches::idle::Idle;
 use benches::{cpu_time, only_once};
-use control::caller::Role;
+use control::admin;
+use control::caller::{Environment, Plan, Role};
 use engine::Device;
 use tests::TestServer;
 use tests::database::Kind;
@@ -32,9 +33,28 @@ fn main() {
             let request =
                 format!("GET /api/v1/tfhe/sessions HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n\r\n");
             row(kind, "authenticated", server.address, request).await;
+            row(kind, "invoice", server.address, invoice(&server).await).await;
             server.stop().await;
         });
     }
+}
+
+/// An invoice of five lines for a key that pays.
+async fn invoice(server: &TestServer) -> String {
+    let (role, plan) = (Role::AccountAdmin, Some(Plan::Payg));
+    let made = admin::create_key(server.running().config(), role, Environment::Live, None, plan).await;
+    let key = made.expect("a key").key;
+    let line = r#"{"name": "品目の設計および製作", "unit_price": 1000, "tax_rate": 10, "qty": 2}"#;
+    let lines = [line; 5].join(",");
+    let body = format!(
+        r#"{{"issuer": "株式会社あんご", "registration_number": "T7000012050002", "recipient": "山田商事", "items": [{lines}]}}"#
+    );
+    let length = body.len();
+    format!(
+        "POST /v1/invoices HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}",
+        *key
+    )
 }
 
 /// Sends the request over all connections for a while and prints what came of it.
@@ -64,7 +84,7 @@ async fn row(kind: Kind, name: &str, address: SocketAddr, request: String) {
 async fn client(address: SocketAddr, request: String, until: Instant) -> Vec<Duration> {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.set_nodelay(true).expect("a socket");
-    let (mut latencies, mut bytes) = (Vec::new(), vec![0; 64 << 10]);
+    let (mut latencies, mut bytes) = (Vec::new(), vec![0; 256 << 10]);
     loop {
         let started = Instant::now();
         stream.write_all(request.as_bytes()).await.expect("the request is taken");
