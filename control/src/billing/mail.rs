@@ -96,7 +96,12 @@ impl Mailer {
         let host = self.from.email.domain();
         let mut builder = Message::builder().from(self.from.clone());
         for (at, mailbox) in to.into_iter().enumerate() {
-            builder = if at == 0 { builder.to(mailbox) } else { builder.bcc(mailbox) };
+            builder = match at {
+                0 => builder.to(mailbox),
+                // the copy of a document is the issuer's, to whom a buyer's reply goes
+                _ if attached.is_some() => builder.reply_to(mailbox.clone()).bcc(mailbox),
+                _ => builder.bcc(mailbox),
+            };
         }
         let builder = builder.subject(&email.subject).message_id(Some(format!("<{}@{host}>", email.email_id)));
         let message = match attached {
