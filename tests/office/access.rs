@@ -1,4 +1,4 @@
-//! Who may call what (readings B1-B5).
+//! Who may call what (readings B1-B5, B46).
 
 use control::caller::{Environment, Plan, Role};
 use control::config::AdminKey;
@@ -61,7 +61,7 @@ async fn a4_a5_trials_are_refused_and_viewers_only_read() {
 }
 
 #[tokio::test]
-async fn b3_b4_b5_the_administrator_issues_keys() {
+async fn b3_b4_b5_b46_the_administrator_issues_keys() {
     let server = TestServer::with(|config| {
         config.office.admin_key = Some(AdminKey(Zeroizing::new(SECRET.to_owned())));
     })

@@ -1,4 +1,4 @@
-//! Documents on request (readings B21-B30, B42). What is in them is tested where they are made.
+//! Documents on request (readings B21-B30, B42, B43). What is in them is tested where they are made.
 
 use serde_json::json;
 use tests::TestServer;
@@ -68,14 +68,57 @@ async fn b25_b26_b27_numbers_are_made_and_doubts_are_told() {
     assert_eq!(made.status, 200, "{}", String::from_utf8_lossy(&made.body));
     let number = made.header("x-invoice-number").unwrap();
     assert!(number.len() == 17 && number.starts_with("20"), "{number}");
-    let head = String::from_utf8_lossy(&made.body);
-    assert!(!head.is_empty());
-    assert!(made.header("x-document-warning").unwrap().contains("check digit"));
+    let warnings: Vec<&str> = made.headers("x-document-warning").collect();
+    assert!(warnings.iter().any(|one| one.contains("check digit")), "{warnings:?}");
+    assert!(warnings.iter().any(|one| one.contains("recipient")), "{warnings:?}");
     // the same number twice is the caller's affair
     body["invoice_number"] = json!("A-1");
     for _ in 0..2 {
         assert_eq!(shop.post(INVOICES, &body).await.header("x-invoice-number"), Some("A-1"));
     }
+}
+
+#[tokio::test]
+async fn b28_b42_pieces_of_a_document_are_shown_and_their_faults_told() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let mut body = invoice();
+    body["bank_transfer"] = json!({"bank_name": "あおば銀行", "branch_name": "本店", "account_type": "普通", "account_number": "12345",
+        "account_holder": "カ）アンゴ", "note": "<手数料はご負担ください>", "swift": "not known to us"});
+    body["withholding"] = json!({"category": "講演料", "basis": "tax_exclusive", "reason": {}});
+    body["theme"] = json!({"brand_color": "#AA1122", "font": "not known to us"});
+    let html = shop.post(&format!("{INVOICES}?format=html"), &body).await;
+    assert_eq!((html.status, html.header("x-document-total")), (200, Some("11000")));
+    // 10.21 % of 10,000; markup of the caller is text; the stage of the service is told at the foot
+    let expected =
+        ["あおば銀行", "0012345", "カ）アンゴ", "&lt;手数料は", "1,021", "9,979", "#aa1122", "公的な手段でご確認"];
+    for text in expected {
+        assert!(html.text().contains(text), "{text}: {}", html.text());
+    }
+    let pdf = shop.post(INVOICES, &body).await;
+    assert_eq!((pdf.status, pdf.header("x-service-stage")), (200, Some("beta")));
+    body["withholding"]["amount"] = json!(500);
+    assert!(shop.post(&format!("{INVOICES}?format=html"), &body).await.text().contains("10,500"));
+    // wrong types and values
+    body["bank_transfer"] = json!([]);
+    body["withholding"] = json!({"category": "poem", "basis": 1, "amount": -1});
+    body["theme"] = json!("red");
+    let refused = shop.post(INVOICES, &body).await;
+    let places: Vec<String> = faults(&refused).into_iter().map(|(_, at)| at).collect();
+    for place in ["bank_transfer", "withholding.category", "withholding.basis", "withholding.amount", "theme"] {
+        assert!(places.contains(&format!("body.{place}")), "{place}: {places:?}");
+    }
+}
+
+#[tokio::test]
+async fn b43_documents_and_payments_send_no_events() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    shop.post("/api/v1/webhooks", &json!({"url": "https://example.com/"})).await.ok(201);
+    let path = shop.set_profile(json!({})).await;
+    shop.post(&path, &event("1", "charge.succeeded", charge("1", 1_000))).await.ok(200);
+    assert_eq!(shop.post(INVOICES, &invoice()).await.status, 200);
+    assert_eq!(shop.get("/api/v1/webhooks/events").await.ok(200)["items"], json!([]));
 }
 
 #[tokio::test]

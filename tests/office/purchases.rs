@@ -1,5 +1,6 @@
 //! Keys that are bought at the operator's payment provider (readings B6-B8, B45, B46).
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ fn bought(provider: &PaymentStandIn, id: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn b6_b7_a_purchase_issues_one_key_whatever_is_repeated() {
+async fn b6_b7_b46_a_purchase_issues_one_key_whatever_is_repeated() {
     let (provider, server) = pair().await;
     let purchase = bought(&provider, "cs_1", json!({"metadata": {"plan": "pro"}, "client_reference_id": "shop 1"}));
     for _ in 0..3 {
@@ -64,6 +65,11 @@ async fn b6_b7_a_purchase_issues_one_key_whatever_is_repeated() {
     tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
     let keys = server.operator().await.keys(None).await.unwrap();
     assert_eq!((keys.len(), &keys[0].account_id), (2, &keys[1].account_id));
+    // another customer has another one
+    tell(&server, &bought(&provider, "cs_3", json!({"customer": "cus_other"}))).await.ok(200);
+    let keys = server.operator().await.keys(None).await.unwrap();
+    let accounts: HashSet<&str> = keys.iter().map(|key| &*key.account_id).collect();
+    assert_eq!((keys.len(), accounts.len()), (3, 2));
     assert!(keys.iter().any(|key| key.customer.as_deref() == Some("shop 1")));
     // after a day it is not shown any more
     server.clock.advance(Duration::from_secs(25 * 3600));

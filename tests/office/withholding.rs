@@ -1,4 +1,4 @@
-//! Records of payments to payees (readings B28b, B31-B33).
+//! Records of payments to payees (readings B28b, B31-B33, B42).
 
 use serde_json::{Value, json};
 use tests::TestServer;
@@ -20,7 +20,7 @@ fn records() -> Value {
 }
 
 #[tokio::test]
-async fn b31_b32_records_come_in_four_formats_and_cost_by_payee() {
+async fn b31_b31b_b32_records_come_in_four_formats_and_cost_by_payee() {
     let server = TestServer::start().await;
     let shop = Shop::new(&server).await;
     let answer = shop.post(RECORDS, &records()).await;

@@ -123,6 +123,11 @@ impl Response {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The values of all headers of a name.
+    pub fn headers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// The body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("a body of text")

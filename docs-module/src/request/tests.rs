@@ -304,7 +304,7 @@ fn payees() -> Value {
 }
 
 #[test]
-fn b31_records_of_a_year() {
+fn b31_b31b_records_of_a_year() {
     let order = records(&bytes(&payees()), &GIVEN).unwrap();
     let answer = order.yearly.json();
     assert_eq!((&answer["year"], &answer["payer"]["tel"]), (&json!(2025), &json!("03-1234-5678")));
