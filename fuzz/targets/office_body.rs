@@ -3,6 +3,7 @@
 
 use docs_module::request::{self, Fault, Given};
 use libfuzzer_sys::fuzz_target;
+use serde_json::value::RawValue;
 use time::macros::date;
 
 const GIVEN: Given<'static> =
@@ -33,7 +34,8 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Some(text) = checked(request::reconciled(bytes)) {
-        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+        // records are repeated as they are written, with numbers that no `Value` holds
+        assert!(serde_json::from_str::<Box<RawValue>>(&text).is_ok());
     }
     if let Some(order) = checked(request::verification(bytes)) {
         assert_eq!(order.checked(GIVEN.today).len(), order.numbers.len());

@@ -504,6 +504,14 @@ fn b35_two_lists_are_compared() {
 }
 
 #[test]
+fn b35_records_are_repeated_as_they_are_written() {
+    let record = r#"{"n": "x",  "a": 1e8000, "b": 0.10, "b": [ ]}"#;
+    let body = format!(r#"{{"left": [{record}], "right": [], "left_key": "n", "left_amount": "a"}}"#);
+    let told = reconciled(body.as_bytes()).unwrap();
+    assert!(told.contains(record) && told.contains("amount_unreadable"), "{told}");
+}
+
+#[test]
 fn b35_rows_without_the_key_are_told() {
     let body = json!({"left": [{"n": "x"}, {}, {"n": null}, 5], "right": [], "left_key": "n"});
     assert_eq!(
