@@ -89,6 +89,32 @@ async fn b14_b15_a_payment_is_one_document_whatever_events_come_in_whatever_orde
 }
 
 #[tokio::test]
+async fn b15_two_like_payments_of_a_customer_are_two_documents() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let path = shop.set_profile(json!({})).await;
+    let mut random = 1_u64;
+    for at in 0..30 {
+        // same customer, same yen, same time; the invoices do not name their intents
+        let other = json!(four_events(&format!("b{at}"), false)).to_string();
+        let other = other.replace(&format!("cus_b{at}"), &format!("cus_a{at}"));
+        let mut events = four_events(&format!("a{at}"), false).to_vec();
+        events.extend(serde_json::from_str::<Vec<Value>>(&other).unwrap());
+        for last in (1..events.len()).rev() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            events.swap(last, (random >> 33) as usize % (last + 1));
+        }
+        for event in &events {
+            tell(&server, &path, event).await.ok(200);
+        }
+        let order: Vec<&str> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+        let total = shop.get(&format!("{STORED}?limit=1")).await.ok(200)["total_count"].clone();
+        assert_eq!(total, json!(2 * (at + 1)), "{order:?}");
+    }
+    audited(&server).await;
+}
+
+#[tokio::test]
 async fn b15_an_event_that_is_sent_a_hundred_times_at_once_is_one_document() {
     let server = TestServer::start().await;
     let shop = Shop::new(&server).await;
