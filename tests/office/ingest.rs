@@ -254,11 +254,14 @@ async fn b11_documents_are_sent_to_the_buyer_with_a_copy() {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // a buyer without an address
-    let mut unnamed = charge("2", 1_000);
-    unnamed["billing_details"] = json!({});
-    tell(&server, &path, &event("2", "charge.succeeded", unnamed)).await.ok(200);
-    assert_eq!(shop.stored("").await[0]["delivery_status"], "not_sent");
+    // a buyer without an address, and one with two: a document goes to nobody who is not its buyer
+    for (id, details) in [("2", json!({})), ("3", json!({"email": "taro@example.org,other@example.org"}))] {
+        let mut odd = charge(id, 1_000);
+        odd["billing_details"] = details;
+        tell(&server, &path, &event(id, "charge.succeeded", odd)).await.ok(200);
+    }
+    let kept = shop.stored("").await;
+    assert_eq!(kept.iter().filter(|one| one["delivery_status"] == "not_sent").count(), 2, "{kept:?}");
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ const REFRESH_GRACE: Duration = Duration::from_secs(20);
 const LINK_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of an e-mail address at most (RFC 5321).
 const EMAIL_BYTES_MAX: usize = 254;
+/// What separates addresses in the head of a mail, or surrounds one.
+const SEPARATORS: [char; 4] = [',', ';', '<', '>'];
 /// What refresh tokens start with.
 const REFRESH_PREFIX: &str = "rt_";
 /// What the tokens of setup links start with.
@@ -249,11 +251,11 @@ pub fn token_pepper(secrets: &Secrets) -> Pepper {
     Pepper(secrets.key(Purpose::Tokens))
 }
 
-/// An e-mail as it is stored and compared: lower case. `None`: it is none.
+/// An e-mail as it is stored and compared: lower case. `None`: it is none, or more than one.
 pub fn normal_email(text: &str) -> Option<String> {
     let text = text.trim();
     let (name, host) = text.rsplit_once('@')?;
-    let plain = |c: char| !c.is_whitespace() && !c.is_control();
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !SEPARATORS.contains(&c);
     let whole = !name.is_empty() && !host.is_empty() && text.len() <= EMAIL_BYTES_MAX && text.chars().all(plain);
     whole.then(|| text.to_lowercase())
 }
@@ -360,7 +362,18 @@ mod tests {
     #[test]
     fn emails_are_compared_in_lower_case_and_must_look_like_some() {
         assert_eq!(normal_email(" Ada@Example.ORG ").as_deref(), Some("ada@example.org"));
-        for bad in ["", "ada", "@example.org", "ada@", "ada @example.org", "ada\n@example.org", &"x@".repeat(200)] {
+        for bad in [
+            "",
+            "ada",
+            "@example.org",
+            "ada@",
+            "ada @example.org",
+            "ada\n@example.org",
+            "a@b.example,c@d.example",
+            "a@b.example;c@d.example",
+            "Ada<ada@example.org>",
+            &"x@".repeat(200),
+        ] {
             assert_eq!(normal_email(bad), None, "{bad:?}");
         }
     }

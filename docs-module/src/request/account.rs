@@ -153,7 +153,9 @@ fn email(object: &Object<'_>) -> String {
         None => text.is_empty(),
         Some((name, domain)) => !name.is_empty() && !domain.is_empty() && !domain.contains('@'),
     };
-    if !is_address || text.chars().any(|character| character.is_whitespace() || character.is_control()) {
+    // what separates addresses, or surrounds one, would make others of it
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '<' | '>');
+    if !is_address || text.chars().any(is_odd) {
         object.fault("delivery_email", "should be an address of e-mail, or empty");
     }
     text

@@ -606,7 +606,7 @@ fn b10_b11_profiles() {
     let of = |changes: Value| profile(&with(body.clone(), changes), &GIVEN).unwrap_err();
     let wrong = json!({"issuer": "長".repeat(101), "delivery_mode": "fax", "brand_color": "red", "logo": "http://x/y.png", "default_tax_rate": 0});
     assert_eq!(told(&of(wrong)).len(), 5);
-    for email in ["x", "@x", "x@", "a@b@c", "a b@c", "a@b\n"] {
+    for email in ["x", "@x", "x@", "a@b@c", "a b@c", "a@b\n", "a,c@b", "<a@b>"] {
         assert_eq!(
             told(&of(json!({"delivery_email": email}))),
             [("value_error", "body.delivery_email".to_owned())],
