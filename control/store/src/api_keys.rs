@@ -140,9 +140,7 @@ impl Tx {
         self.execute(sql, values![new.key_id, prefix_tags]).await?;
         Ok(true)
     }
-}
 
-impl Tx {
     /// Remembers a key, and its account if that is new, with the rest of a transaction.
     pub async fn insert_api_key(&mut self, key: &NewApiKey<'_>) -> Result<()> {
         insert(self, key).await
