@@ -1,6 +1,6 @@
 //! Prices, caps and what a key has spent (readings B16-B20, B41).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::caller::{Environment, Plan, Role};
 use serde_json::{Value, json};
@@ -61,6 +61,35 @@ async fn b17_requests_at_once_do_not_pass_a_cap() {
         }
     }
     assert_eq!((made, shop.spent().await), (5, 50));
+    audited(&server).await;
+}
+
+#[tokio::test]
+async fn b16_b20_caps_change_while_calls_and_payments_come() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let path = shop.set_profile(json!({})).await;
+    let all = (0..60).map(|at: i64| {
+        let request = match at % 3 {
+            0 => Request::post(CAP, &json!({"cap_yen": 10 + at})).key(&shop.key),
+            1 => Request::post(INVOICES, &invoice()).key(&shop.key),
+            _ => Request::post(&*path, &event(&at.to_string(), "charge.succeeded", charge(&at.to_string(), 1_000))),
+        };
+        let address = server.address;
+        tokio::spawn(async move { (at, request.send(address).await) })
+    });
+    for one in all.collect::<Vec<_>>() {
+        let (at, answer) = one.await.unwrap();
+        assert!(answer.status == 200 || (at % 3 == 1 && answer.status == 402), "{at} {}", answer.text());
+    }
+    // what was held is made when there is no cap
+    let set = shop.post(CAP, &json!({})).await.ok(200);
+    assert_eq!(set["remaining_yen"], json!(null));
+    let begun = Instant::now();
+    while shop.stored("?limit=100").await.len() < 20 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     audited(&server).await;
 }
 

@@ -85,20 +85,21 @@ pub async fn set_cap(
     let now = office.clock.now();
     let month = Period::of(now).month;
     let (account_id, lineage_id) = (caller.account.as_str(), caller.credential.lasting_id());
-    let totals = office.store.office_totals(account_id, lineage_id, month).await?;
-    let spent = spent_yen(&totals);
-    let standing = CapStanding { cap_yen, charge_yen: spent, remaining_yen: remaining(cap_yen, spent) };
-    let (answer, kept) = claim.keep(Json(standing).into_response()).await?;
-    office
+    let answer = office
         .store
         .write(async |tx| {
+            // what a lower cap held up may go on. First payments, then the ledger: a document of a payment locks them in this order
+            tx.hasten_payments(lineage_id, now.0).await?;
+            let totals = tx.lock_office_totals(account_id, lineage_id, month).await?;
             tx.set_office_cap(lineage_id, cap_yen, now.0).await?;
             if cap_yen > 0 {
                 tx.note_reached_cap(lineage_id, month, cap_yen, milli_yen(&totals), now.0).await?;
             }
-            // what a lower cap held up may go on
-            tx.hasten_payments(lineage_id, now.0).await?;
-            tx.keep(kept.as_ref()).await
+            let spent = spent_yen(&totals);
+            let standing = CapStanding { cap_yen, charge_yen: spent, remaining_yen: remaining(cap_yen, spent) };
+            let (answer, kept) = claim.keep(Json(standing).into_response()).await?;
+            tx.keep(kept.as_ref()).await?;
+            Ok::<_, ApiError>(answer)
         })
         .await?;
     office.told.notify_one();

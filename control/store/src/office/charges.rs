@@ -78,6 +78,9 @@ pub struct OfficeTotal {
 
 from_row!(OfficeTotal { operation, calls, units, milli_yen });
 
+const TOTALS_OF_KEY: &str = "SELECT operation, calls, units, milli_yen FROM office_totals \
+     WHERE account_id = $1 AND month = $2 AND lineage_id = $3 ORDER BY operation";
+
 impl Store {
     /// Charges a completed call, and keeps its answer. Durable when this returns.
     pub async fn charge_office(&self, charge: OfficeCharge) -> Result<OfficeCharged> {
@@ -86,9 +89,7 @@ impl Store {
 
     /// What a key did in a month, by operation.
     pub async fn office_totals(&self, account_id: &str, lineage_id: &str, month: i64) -> Result<Vec<OfficeTotal>> {
-        let sql = "SELECT operation, calls, units, milli_yen FROM office_totals \
-             WHERE account_id = $1 AND month = $2 AND lineage_id = $3 ORDER BY operation";
-        self.db.fetch_all(sql, values![account_id, month, lineage_id]).await
+        self.db.fetch_all(TOTALS_OF_KEY, values![account_id, month, lineage_id]).await
     }
 
     /// Calls of an account in a month that count for its quota.
@@ -100,6 +101,17 @@ impl Store {
 }
 
 impl Tx {
+    /// What a key did in a month, by operation. Nothing is charged to its account until this transaction ends.
+    pub async fn lock_office_totals(
+        &mut self,
+        account_id: &str,
+        lineage_id: &str,
+        month: i64,
+    ) -> Result<Vec<OfficeTotal>> {
+        ledger::lock(self, BTreeSet::from([account_id])).await?;
+        self.fetch_all(TOTALS_OF_KEY, values![account_id, month, lineage_id]).await
+    }
+
     /// Charges a call with the rest of a transaction.
     ///
     /// # Errors
