@@ -80,7 +80,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match cli.command {
             Some(Subcommands::Config(command)) => return config::run(command).await,
-            Some(Subcommands::RunJob(job)) => return run_job::run(job),
+            Some(Subcommands::RunJob(job)) => return Ok(run_job::run(job)),
             None => serve::run(cli.settings.config()?).await,
             Some(Subcommands::Serve(settings)) => serve::run(settings.config()?).await,
             Some(Subcommands::Migrate(settings)) => migrate(&settings.config()?).await,

@@ -316,3 +316,19 @@ fn the_log_names_account_and_key_and_what_happened_to_credentials_and_no_secret(
         assert!(!log.contains(secret), "{secret}");
     }
 }
+
+#[test]
+fn b38_a_timer_tells_findings_from_trouble_by_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |end: &str| format!("{{\"T7000012050002\": {{\"registrationDate\": \"2023-10-01\"{end}}}}}");
+    std::fs::write(folder.path().join("watch"), "T7000012050002\n").unwrap();
+    std::fs::write(folder.path().join("active"), record("")).unwrap();
+    std::fs::write(folder.path().join("revoked"), record(", \"disposalDate\": \"2025-11-01\"")).unwrap();
+    for (records, code, said) in
+        [("active", 0, "1 in force"), ("revoked", 1, "1 revoked or lapsed"), ("none", 2, "ango: none: ")]
+    {
+        let line = format!("run-job monitor --watch watch --records {records} --as-of 2025-12-01");
+        let (ended, told) = ango(&line, folder.path(), &[]);
+        assert!(ended == Some(code) && told.contains(said), "{line}: {ended:?} {told}");
+    }
+}

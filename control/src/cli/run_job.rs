@@ -24,7 +24,7 @@ pub enum Job {
 }
 
 /// Look which registration numbers of a list are revoked or have lapsed, as POST /v1/registration/monitor does, and add what was found to the
-/// audit log (SERVICE_AUDIT_LOG), if there is one. Ends with 1 if there are such numbers. Nodes may run meanwhile.
+/// audit log (SERVICE_AUDIT_LOG), if there is one. Ends with 1 if there are such numbers, and with 2 if it could not be done. Nodes may run meanwhile.
 #[derive(Debug, Args)]
 pub struct Monitor {
     /// File with the numbers: one a line. Empty lines, and lines that begin with #, are left out.
@@ -47,16 +47,21 @@ fn date(text: &str) -> Result<Date, &'static str> {
     Date::parse(text, format_description!("[year]-[month]-[day]")).map_err(|_| "must be a date such as 2026-01-31")
 }
 
-/// Does a job.
-///
-/// # Errors
-/// When a file cannot be read, or the log not be written. Nothing is logged then.
-pub fn run(job: Job) -> anyhow::Result<ExitCode> {
-    match job {
-        Job::Monitor(order) => monitor(&order, order.common.config()?.office.audit_log.as_deref()),
-    }
+/// The exit code of a job that could not be done, as of arguments that cannot be read. A timer's alert tells it from 1, which is a finding.
+const TROUBLE: u8 = 2;
+
+/// Does a job. Errors go to the error stream in one line.
+pub fn run(job: Job) -> ExitCode {
+    let Job::Monitor(order) = job;
+    let config = order.common.config();
+    config.and_then(|config| monitor(&order, config.office.audit_log.as_deref())).unwrap_or_else(|error| {
+        eprintln!("ango: {error:#}");
+        ExitCode::from(TROUBLE)
+    })
 }
 
+/// # Errors
+/// When a file cannot be read, or the log not be written. Nothing is logged then.
 fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode> {
     let now = Clock::system().now();
     let today = tokyo_date(now.0 / 1_000_000).context("the clock shows no year of four digits")?;
