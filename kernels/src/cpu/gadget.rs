@@ -1,13 +1,16 @@
 //! Products of digits with the rows of a key, summed: the inner loop of every key switch (eprint 2018/931, 3.2; hybrid form: Han,
 //! Ki, eprint 2019/688).
 
-use crate::cpu::ntt::reduce;
-use crate::cpu::simd::{Isa, Simd};
+use crate::cpu::ahead::Ahead;
+use crate::cpu::ntt::{self, NttTables, reduce};
+use crate::cpu::simd::Simd;
 use crate::modular::Modulus;
 use crate::ring::Root;
 
 /// Products whose sum's reduction fits a word.
 const TOGETHER: usize = 12;
+/// The same under a short prime, where digits are below `30 p`.
+const TOGETHER_SHORT: usize = 6;
 
 /// Lays a polynomial of a key out among those of its prime, times `2^32`: `[N / lanes][digits][2][lanes]`, so that the loop reads one
 /// stream. `place` is twice the digit, and one more for the mask.
@@ -23,52 +26,103 @@ pub(crate) fn arrange(lanes: usize, modulus: Modulus, polynomial: &[u32], place:
     }
 }
 
-/// `out_c = sum over j of d_j key_jc mod p`: `digits` are numbers of digits with their rows in `[0, 2p)`, not all of the key's where a
-/// ciphertext has fewer primes than the key; `key` as [`arrange`] leaves it, `out` two rows in `[0, 2p)`.
-pub(crate) fn product(isa: Isa, modulus: Modulus, digits: &[(usize, &[u32])], key: &[u32], out: [&mut [u32]; 2]) {
-    let n = out[0].len();
-    assert!(out[1].len() == n && key.len().is_multiple_of(2 * n), "rows of one degree");
+/// A digit's row under one prime.
+pub(crate) enum DigitRow<'a> {
+    /// Transformed, in `[0, 2p)`.
+    Whole(&'a [u32]),
+    /// As [`ntt::begin_forward`] leaves it. The product ends the transform.
+    Begun(&'a mut [u32]),
+}
+
+impl DigitRow<'_> {
+    fn words(&self) -> &[u32] {
+        match self {
+            DigitRow::Whole(row) => row,
+            DigitRow::Begun(row) => row,
+        }
+    }
+}
+
+/// `out_c = sum over j of d_j key_jc mod p`: `digits` are numbers of digits with their rows, not all of the key's where a ciphertext
+/// has fewer primes than the key; `key` as [`arrange`] leaves it, `out` two rows in `[0, 2p)`.
+///
+/// Goes square by square of vectors: all digits' transforms end there, with the same roots, and their words are multiplied while
+/// they are in the first-level cache. Meanwhile the key's words for the next square come from memory.
+pub(crate) fn product(tables: &NttTables, digits: &mut [(usize, DigitRow<'_>)], key: &[u32], out: [&mut [u32]; 2]) {
+    let n = tables.polynomial_size();
+    assert!(out.iter().all(|out| out.len() == n) && key.len().is_multiple_of(2 * n), "rows of one degree");
     let of_key = key.len() / (2 * n);
-    assert!(digits.iter().all(|(digit, row)| *digit < of_key && row.len() == n), "digits of the key");
-    dispatch_product(isa, modulus, digits, key, out);
+    assert!(digits.iter().all(|(digit, row)| *digit < of_key && row.words().len() == n), "digits of the key");
+    dispatch_product(tables.isa(), tables, digits, key, out);
 }
 
 #[inline(always)]
-unsafe fn product_rows<S: Simd>(modulus: Modulus, digits: &[(usize, &[u32])], key: &[u32], out: [&mut [u32]; 2]) {
+unsafe fn product_rows<S: Simd>(
+    tables: &NttTables,
+    digits: &mut [(usize, DigitRow<'_>)],
+    key: &[u32],
+    out: [&mut [u32]; 2],
+) {
     unsafe {
-        let step = key.len() / out[0].len() * S::LANES;
+        match tables.is_short() {
+            true => product_of::<S, true>(tables, digits, key, out),
+            false => product_of::<S, false>(tables, digits, key, out),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn product_of<S: Simd, const SHORT: bool>(
+    tables: &NttTables,
+    digits: &mut [(usize, DigitRow<'_>)],
+    key: &[u32],
+    [out_0, out_1]: [&mut [u32]; 2],
+) {
+    unsafe {
+        let modulus = tables.modulus();
+        let n = out_0.len();
+        let step = key.len() / n * S::LANES;
         let (q, q2) = (S::splat(modulus.q()), S::splat(2 * modulus.q()));
         let inverse = S::splat(modulus.montgomery_inverse());
-        let mut key = key.as_ptr();
-        let [out_0, out_1] = out;
-        for at in (0..out_0.len()).step_by(S::LANES) {
-            let mut sums = [S::splat(0); 2];
-            for digits in digits.chunks(TOGETHER) {
-                let mut wide = [S::wide_zero(); 2];
-                for (digit, row) in digits {
-                    let key = key.add(2 * digit * S::LANES);
-                    // (1) sum_c <- sum_c + d_j key_jc
-                    let d = reduce::<S>(S::load(row.as_ptr().add(at)), q);
-                    wide[0] = S::mul_add_wide(wide[0], d, S::load(key));
-                    wide[1] = S::mul_add_wide(wide[1], d, S::load(key.add(S::LANES)));
-                }
-                // (2) at most (12 / 4 + 1) p, so below 4p
-                for c in 0..2 {
-                    let reduced = reduce::<S>(S::montgomery(wide[c], q, inverse), q2);
-                    sums[c] = reduce::<S>(S::add(sums[c], reduced), q2);
+        for square in 0..n / (S::LANES * S::LANES) {
+            let of_next = key.get((square + 1) * S::LANES * step..).unwrap_or(&[]);
+            let mut ahead = Ahead::new(&of_next[..of_next.len().min(S::LANES * step)], digits.len());
+            for (_, row) in digits.iter_mut() {
+                ahead.call::<S>();
+                if let DigitRow::Begun(row) = row {
+                    ntt::end_square::<S, SHORT>(tables, row, square);
                 }
             }
-            S::store(out_0.as_mut_ptr().add(at), sums[0]);
-            S::store(out_1.as_mut_ptr().add(at), sums[1]);
-            key = key.add(step);
+            for vector in square * S::LANES..(square + 1) * S::LANES {
+                let (at, key) = (vector * S::LANES, key.as_ptr().add(vector * step));
+                let mut sums = [S::splat(0); 2];
+                for digits in digits.chunks(if SHORT { TOGETHER_SHORT } else { TOGETHER }) {
+                    let mut wide = [S::wide_zero(); 2];
+                    for (digit, row) in digits {
+                        let key = key.add(2 * digit * S::LANES);
+                        // (1) sum_c <- sum_c + d_j key_jc
+                        let d = S::load(row.words().as_ptr().add(at));
+                        let d = if SHORT { d } else { reduce::<S>(d, q) };
+                        wide[0] = S::mul_add_wide(wide[0], d, S::load(key));
+                        wide[1] = S::mul_add_wide(wide[1], d, S::load(key.add(S::LANES)));
+                    }
+                    // (2) at most (12 / 4 + 1) p, or (6 * 30 / 64 + 1) p, so below 4p
+                    for c in 0..2 {
+                        let reduced = reduce::<S>(S::montgomery(wide[c], q, inverse), q2);
+                        sums[c] = reduce::<S>(S::add(sums[c], reduced), q2);
+                    }
+                }
+                S::store(out_0.as_mut_ptr().add(at), sums[0]);
+                S::store(out_1.as_mut_ptr().add(at), sums[1]);
+            }
         }
     }
 }
 
 crate::cpu::simd::dispatch! {
     fn dispatch_product = product_rows(
-        modulus: Modulus,
-        digits: &[(usize, &[u32])],
+        tables: &NttTables,
+        digits: &mut [(usize, DigitRow<'_>)],
         key: &[u32],
         out: [&mut [u32]; 2],
     )
@@ -76,35 +130,52 @@ crate::cpu::simd::dispatch! {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::cpu::simd::Isa;
+    use crate::ring::Ring;
     use crate::ring::tests::words;
 
     #[test]
     fn products_are_summed_by_their_definition_for_few_and_many_digits() {
-        let n = 256;
-        for q in [786_433, 1_073_479_681] {
+        // a short prime, one that is not, and the most stages of a short one
+        for (q, n) in [(786_433, 256), (1_073_479_681, 256), (67_043_329, 16384)] {
             let m = Modulus::new(q);
+            let ring = Arc::new(Ring::new(m, n));
             for count in [1, 3, 12, 13, 25] {
                 let row = |seed: usize, bound: u32| words(n, seed as u32, bound);
                 let digits: Vec<Vec<u32>> = (0..count).map(|j| row(j, 2 * q)).collect();
                 let keys: Vec<[Vec<u32>; 2]> = (0..count).map(|j| [row(100 + j, q), row(200 + j, q)]).collect();
                 for isa in Isa::available() {
+                    let tables = NttTables::new(isa, ring.clone());
                     let mut arranged = vec![0; 2 * count * n];
                     for (place, polynomial) in keys.iter().flatten().enumerate() {
-                        arrange(isa.lanes(), m, polynomial, place, &mut arranged);
+                        arrange(tables.lanes(), m, polynomial, place, &mut arranged);
                     }
-                    // all but the second
+                    // all but the second; every third is transformed already
                     let present = |at: &usize| *at != 1;
-                    let refs: Vec<(usize, &[u32])> =
-                        (0..count).filter(present).map(|at| (at, &digits[at][..])).collect();
+                    let mut transformed = digits.clone();
+                    transformed.iter_mut().for_each(|row| ntt::forward_all(&tables, row));
+                    let mut begun = digits.clone();
+                    begun.iter_mut().for_each(|row| ntt::begin_forward(&tables, row));
+                    let mut rows: Vec<(usize, DigitRow<'_>)> = begun
+                        .iter_mut()
+                        .enumerate()
+                        .filter(|(at, _)| present(at))
+                        .map(|(at, row)| match at % 3 {
+                            2 => (at, DigitRow::Whole(&transformed[at])),
+                            _ => (at, DigitRow::Begun(row)),
+                        })
+                        .collect();
                     let mut out = [vec![0; n], vec![0; n]];
                     let [b, a] = &mut out;
-                    product(isa, m, &refs, &arranged, [b, a]);
+                    product(&tables, &mut rows, &arranged, [b, a]);
                     for (c, out) in out.iter().enumerate() {
                         for i in 0..n {
                             let sum = (0..count)
                                 .filter(present)
-                                .fold(0, |sum, j| m.add(sum, m.mul(digits[j][i] % q, keys[j][c][i])));
+                                .fold(0, |sum, j| m.add(sum, m.mul(transformed[j][i] % q, keys[j][c][i])));
                             assert!(out[i] < 2 * q && m.reduce_once(out[i]) == sum, "{q} {count} {isa:?} {c} {i}");
                         }
                     }

@@ -16,7 +16,13 @@ use std::sync::Arc;
 use crate::cpu::ahead::Ahead;
 use crate::cpu::memory::Words;
 use crate::cpu::simd::{Isa, Simd};
+use crate::modular::Modulus;
 use crate::ring::{Ring, Root};
+
+/// Primes below this are short.
+const SHORT_MAX: u32 = 1 << 26;
+/// Stages after which words under a short prime are below `30 q`, at most.
+const SHORT_STAGES_MAX: u32 = 14;
 
 /// Roots of a ring as one vector width reads them.
 pub struct NttTables {
@@ -50,6 +56,17 @@ impl NttTables {
     /// `N`.
     pub fn polynomial_size(&self) -> usize {
         self.ring.polynomial_size()
+    }
+
+    /// The ring's modulus.
+    pub(crate) fn modulus(&self) -> Modulus {
+        self.ring.modulus
+    }
+
+    /// Whether no sum of a transform has to be reduced on its way: words stay below `(2 + 2 log N) q`, at most `30 q`.
+    pub(crate) fn is_short(&self) -> bool {
+        let n = self.ring.polynomial_size();
+        self.ring.modulus.q() < SHORT_MAX && n.trailing_zeros() <= SHORT_STAGES_MAX
     }
 
     /// The instruction set the tables are for; this processor has it.
@@ -116,7 +133,8 @@ pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) ->
     Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 
-/// Cooley-Tukey butterfly; in and out in `[0, 4q)`; `FRESH`: x is below 2q already.
+/// Cooley-Tukey butterfly; in and out in `[0, 4q)`; `FRESH`: x needs no reduction, since it is below 2q already, or the prime is
+/// short.
 #[inline(always)]
 unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
     x: &mut S::V,
@@ -156,7 +174,7 @@ unsafe fn uniform<S: Simd>(root: &Root) -> (S::V, S::V) {
 
 /// `RADIX = 2^STAGES` vectors through STAGES stages, the first of which has its group number `group` of `groups`.
 #[inline(always)]
-unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool>(
+unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool, const SHORT: bool>(
     v: &mut [S::V; RADIX],
     roots: &[Root],
     groups: usize,
@@ -177,7 +195,7 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
                 for i in 0..half {
                     let at = 2 * half * block + i;
                     let (low, high) = v.split_at_mut(at + half);
-                    butterfly::<S, true, false>(&mut low[at], &mut high[0], w, m);
+                    butterfly::<S, true, SHORT>(&mut low[at], &mut high[0], w, m);
                 }
             }
         }
@@ -210,7 +228,7 @@ unsafe fn inverse_stages<S: Simd, const STAGES: usize, const RADIX: usize>(
 
 /// One pass over the row: STAGES stages, starting with the stage of `groups` groups.
 #[inline(always)]
-unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool>(
+unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bool, const SHORT: bool>(
     row: &mut [u32],
     roots: &[Root],
     groups: usize,
@@ -225,7 +243,7 @@ unsafe fn pass<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: bo
                 ahead.call::<S>();
                 let base = row.as_mut_ptr().add(group * length + at);
                 let mut v: [S::V; RADIX] = std::array::from_fn(|i| S::load(base.add(i * stride)));
-                stages::<S, STAGES, RADIX, FRESH>(&mut v, roots, groups, group, m);
+                stages::<S, STAGES, RADIX, FRESH, SHORT>(&mut v, roots, groups, group, m);
                 for i in 0..RADIX {
                     S::store(base.add(i * stride), v[i]);
                 }
@@ -257,7 +275,66 @@ unsafe fn inverse_pass<S: Simd, const STAGES: usize, const RADIX: usize>(
     }
 }
 
-/// The end of `forward`: the last STAGES stages between vectors and all stages within them; out in `[0, 2q)`.
+/// The end of `forward` for one square of `LANES` vectors, number `at` of the row: the last STAGES stages between vectors and all
+/// stages within them; out in `[0, 2q)`. `groups` is the row's number of squares, `lane_roots` are those of this square.
+#[inline(always)]
+unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>(
+    square_words: *mut u32,
+    at: usize,
+    groups: usize,
+    roots: &[Root],
+    lane_roots: *const u32,
+    m: ModulusLanes<S>,
+) {
+    unsafe {
+        let mut w = lane_roots;
+        let groups = (groups * S::LANES) >> STAGES;
+        let mut square = S::square();
+        let v = square.as_mut();
+        for i in 0..S::LANES {
+            v[i] = S::load(square_words.add(i * S::LANES));
+        }
+        for stage in 0..STAGES {
+            let half = 1 << (STAGES - 1 - stage);
+            let blocks = S::LANES / (2 * half);
+            for block in 0..blocks {
+                let root = uniform::<S>(roots.get_unchecked((groups << stage) + at * blocks + block));
+                for i in 0..half {
+                    let at = 2 * half * block + i;
+                    let (low, high) = v.split_at_mut(at + half);
+                    butterfly::<S, true, SHORT>(&mut low[at], &mut high[0], root, m);
+                }
+            }
+        }
+        S::transpose(&mut square);
+        let v = square.as_mut();
+        let mut half = S::LANES / 2;
+        while half >= 1 {
+            for block in 0..S::LANES / (2 * half) {
+                let root = (S::load(w), S::load(w.add(S::LANES)));
+                w = w.add(2 * S::LANES);
+                for i in 0..half {
+                    let at = 2 * half * block + i;
+                    let (low, high) = v.split_at_mut(at + half);
+                    butterfly::<S, false, SHORT>(&mut low[at], &mut high[0], root, m);
+                }
+            }
+            half /= 2;
+        }
+        for i in 0..S::LANES {
+            let word = if SHORT { v[i] } else { reduce::<S>(v[i], m.q2) };
+            S::store(square_words.add(i * S::LANES), word);
+        }
+    }
+}
+
+/// Words of the roots of a square's last stages.
+#[inline(always)]
+const fn lane_root_words<S: Simd>() -> usize {
+    2 * S::LANES * (S::LANES - 1)
+}
+
+/// The end of `forward`, square after square.
 #[inline(always)]
 unsafe fn last_stages<S: Simd, const STAGES: usize>(
     row: &mut [u32],
@@ -267,45 +344,11 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     ahead: &mut Ahead<'_, u32>,
 ) {
     unsafe {
-        let mut w = lane_roots.as_ptr();
-        let groups = (row.len() / S::LANES) >> STAGES;
-        for (at, chunk) in row.chunks_exact_mut(S::LANES * S::LANES).enumerate() {
+        let squares = row.len() / (S::LANES * S::LANES);
+        for at in 0..squares {
             ahead.call::<S>();
-            let mut square = S::square();
-            let v = square.as_mut();
-            for i in 0..S::LANES {
-                v[i] = S::load(chunk.as_ptr().add(i * S::LANES));
-            }
-            for stage in 0..STAGES {
-                let half = 1 << (STAGES - 1 - stage);
-                let blocks = S::LANES / (2 * half);
-                for block in 0..blocks {
-                    let root = uniform::<S>(roots.get_unchecked((groups << stage) + at * blocks + block));
-                    for i in 0..half {
-                        let at = 2 * half * block + i;
-                        let (low, high) = v.split_at_mut(at + half);
-                        butterfly::<S, true, false>(&mut low[at], &mut high[0], root, m);
-                    }
-                }
-            }
-            S::transpose(&mut square);
-            let v = square.as_mut();
-            let mut half = S::LANES / 2;
-            while half >= 1 {
-                for block in 0..S::LANES / (2 * half) {
-                    let root = (S::load(w), S::load(w.add(S::LANES)));
-                    w = w.add(2 * S::LANES);
-                    for i in 0..half {
-                        let at = 2 * half * block + i;
-                        let (low, high) = v.split_at_mut(at + half);
-                        butterfly::<S, false, false>(&mut low[at], &mut high[0], root, m);
-                    }
-                }
-                half /= 2;
-            }
-            for i in 0..S::LANES {
-                S::store(chunk.as_mut_ptr().add(i * S::LANES), reduce::<S>(v[i], m.q2));
-            }
+            let (words, w) = (row.as_mut_ptr().add(at * S::LANES * S::LANES), lane_roots.as_ptr());
+            last_stages_of_square::<S, STAGES, false>(words, at, squares, roots, w.add(at * lane_root_words::<S>()), m);
         }
     }
 }
@@ -370,28 +413,59 @@ const fn pass_stages<S: Simd>() -> u32 {
     if S::LANES == 16 { 4 } else { 3 }
 }
 
+/// The beginning of `forward`: the stages between vectors that make whole passes.
+#[inline(always)]
+unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+    unsafe {
+        let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
+        let between = (row.len() / S::LANES).trailing_zeros();
+        for i in 0..between / pass_stages::<S>() {
+            let groups = 1 << (i * pass_stages::<S>());
+            match (pass_stages::<S>(), i) {
+                (4, 0) => pass::<S, 4, 16, true, SHORT>(row, roots, groups, m, ahead),
+                (4, _) => pass::<S, 4, 16, SHORT, SHORT>(row, roots, groups, m, ahead),
+                (_, 0) => pass::<S, 3, 8, true, SHORT>(row, roots, groups, m, ahead),
+                _ => pass::<S, 3, 8, SHORT, SHORT>(row, roots, groups, m, ahead),
+            }
+        }
+    }
+}
+
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
 pub(crate) unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     unsafe {
+        passes::<S, false>(tables, row, ahead);
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
-        // stages between vectors, in whole passes
-        for i in 0..between / pass_stages::<S>() {
-            let groups = 1 << (i * pass_stages::<S>());
-            match (pass_stages::<S>(), i) {
-                (4, 0) => pass::<S, 4, 16, true>(row, roots, groups, m, ahead),
-                (4, _) => pass::<S, 4, 16, false>(row, roots, groups, m, ahead),
-                (_, 0) => pass::<S, 3, 8, true>(row, roots, groups, m, ahead),
-                _ => pass::<S, 3, 8, false>(row, roots, groups, m, ahead),
-            }
-        }
-        // the rest of them, and stages within vectors
+        // the rest of the stages between vectors, and those within vectors
         match between % pass_stages::<S>() {
             0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, m, ahead),
             1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, m, ahead),
             2 => last_stages::<S, 2>(row, roots, &tables.lane_roots, m, ahead),
             _ => last_stages::<S, 3>(row, roots, &tables.lane_roots, m, ahead),
+        }
+    }
+}
+
+/// Ends `forward` for square number `at` of a row that [`begin_forward`] began. Rows of one prime share the roots, which are
+/// twice a square's own words. `SHORT`: the prime is short, and words come out below `30 q`; else in `[0, 2q)`.
+///
+/// # Safety
+/// The processor has the instruction set `S`; each row has the tables' degree, and the square is one of theirs.
+#[inline(always)]
+pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32], at: usize) {
+    unsafe {
+        let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
+        let between = (row.len() / S::LANES).trailing_zeros();
+        let squares = row.len() / (S::LANES * S::LANES);
+        let (words, w) = (row.as_mut_ptr().add(at * S::LANES * S::LANES), tables.lane_roots.as_ptr());
+        let w = w.add(at * lane_root_words::<S>());
+        match between % pass_stages::<S>() {
+            0 => last_stages_of_square::<S, 0, SHORT>(words, at, squares, roots, w, m),
+            1 => last_stages_of_square::<S, 1, SHORT>(words, at, squares, roots, w, m),
+            2 => last_stages_of_square::<S, 2, SHORT>(words, at, squares, roots, w, m),
+            _ => last_stages_of_square::<S, 3, SHORT>(words, at, squares, roots, w, m),
         }
     }
 }
@@ -429,8 +503,14 @@ unsafe fn forward_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
 }
 
 #[inline(always)]
-unsafe fn forward_row_ahead<S: Simd>(tables: &NttTables, row: &mut [u32], words: &[u32]) {
-    unsafe { S::ntt_forward(tables, row, &mut ahead_of::<S>(words, 1, row.len())) };
+unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
+    let ahead = &mut Ahead::none();
+    unsafe {
+        match tables.is_short() {
+            true => passes::<S, true>(tables, row, ahead),
+            false => passes::<S, false>(tables, row, ahead),
+        }
+    }
 }
 
 #[inline(always)]
@@ -444,7 +524,7 @@ crate::cpu::simd::dispatch! {
     fn dispatch_forward = forward_rows(tables: &NttTables, rows: &mut [u32])
 }
 crate::cpu::simd::dispatch! {
-    fn dispatch_forward_ahead = forward_row_ahead(tables: &NttTables, row: &mut [u32], words: &[u32])
+    fn dispatch_begin = begin_row(tables: &NttTables, row: &mut [u32])
 }
 crate::cpu::simd::dispatch! {
     fn dispatch_inverse = inverse_rows(tables: &NttTables, rows: &mut [u32])
@@ -459,13 +539,13 @@ pub fn forward_all(tables: &NttTables, rows: &mut [u32]) {
     dispatch_forward(tables.isa, tables, rows);
 }
 
-/// `forward` of one row of `N` words, while `words`, which are read soon, are called into the cache.
+/// The beginning of `forward` for one row of `N` words. What is left are the last stages, square by square ([`end_square`]).
 ///
 /// # Panics
 /// When the row has another length.
-pub(crate) fn forward_ahead(tables: &NttTables, row: &mut [u32], words: &[u32]) {
+pub(crate) fn begin_forward(tables: &NttTables, row: &mut [u32]) {
     assert_eq!(row.len(), tables.polynomial_size(), "a row");
-    dispatch_forward_ahead(tables.isa, tables, row, words);
+    dispatch_begin(tables.isa, tables, row);
 }
 
 /// `inverse` over `[rows][N]` words; the result is `N` times the coefficients.

@@ -6,8 +6,9 @@ use super::constants::{Digit, Division};
 use super::key::LoadedPart;
 use super::scratch::Buffer;
 use super::{Evaluator, Rows, RowsMut};
-use crate::cpu::ntt::{forward_ahead, forward_all, inverse_all};
-use crate::cpu::{for_each, gadget, pointwise};
+use crate::cpu::gadget::{self, DigitRow};
+use crate::cpu::ntt::{begin_forward, forward_all, inverse_all};
+use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
 
 /// The digits of a polynomial: their residues and quotients in coefficients, ready for conversion to any prime.
@@ -67,26 +68,24 @@ impl Evaluator {
             first.chunks_exact_mut(n).zip(second.chunks_exact_mut(n)).map(|(b, a)| [b, a]).enumerate().collect();
         for_each(self.threads, &mut targets, |(target, [b, a])| {
             let prime = primes[*target];
+            let tables = &self.tables[prime];
             let mut converted = self.pool.rows(decomposed.digits.len())?;
-            // memory is slower than the transforms: the key comes while they compute
-            let of_prime = key.of_prime(prime);
-            let ahead = of_prime.chunks(of_prime.len().div_ceil(decomposed.digits.len()));
-            for (((digit, rows), out), ahead) in
-                decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(n)).zip(ahead)
+            let mut digits = Vec::with_capacity(decomposed.digits.len());
+            for ((digit, rows), out) in
+                decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(n))
             {
-                if let Some(place) = digit.targets[*target] {
-                    digit.conversion.convert(self.isa, rows, place, out);
-                    forward_ahead(&self.tables[prime], out, ahead);
-                }
+                let row = match digit.targets[*target] {
+                    Some(place) => {
+                        digit.conversion.convert(self.isa, rows, place, out);
+                        begin_forward(tables, out);
+                        DigitRow::Begun(out)
+                    }
+                    // the digit's own primes need no conversion
+                    None => DigitRow::Whole(x[*target]),
+                };
+                digits.push((digit.number, row));
             }
-            let row = |(digit, row)| -> (usize, &[u32]) {
-                let digit: &Digit = digit;
-                // the digit's own primes need no conversion
-                (digit.number, if digit.targets[*target].is_some() { row } else { x[*target] })
-            };
-            let digits: Vec<(usize, &[u32])> =
-                decomposed.digits.iter().zip(converted.chunks_exact(n)).map(row).collect();
-            gadget::product(self.isa, self.params.primes()[prime], &digits, of_prime, [b, a]);
+            gadget::product(tables, &mut digits, key.of_prime(prime), [b, a]);
             Ok(())
         })?;
         drop(targets);
