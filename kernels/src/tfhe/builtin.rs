@@ -81,7 +81,8 @@ impl Builtin {
             }
             Operation::Mul => {
                 let [a, b] = [to.input(width), to.input(width)];
-                vec![multiply::multiply(to, &a, &b, if self.full { 2 * width } else { width }, form)]
+                let of = if self.full { multiply::full } else { multiply::low };
+                vec![of(to, &a, &b, form)]
             }
             Operation::Div => {
                 let [a, b] = [to.input(width), to.input(width)];
@@ -199,7 +200,7 @@ mod check {
 
 #[cfg(test)]
 mod tests {
-    use super::check::{WIDTHS, built};
+    use super::check::{OnNumbers, WIDTHS, built, cases, mask};
     use super::*;
     use crate::tfhe::{Circuit, Gate};
 
@@ -219,6 +220,31 @@ mod tests {
                 _ => (vec![w, w], vec![w]),
             };
             assert_eq!((circuit.input_widths(), circuit.output_widths()), (&inputs[..], &outputs[..]), "{builtin}");
+        }
+    }
+
+    #[test]
+    fn every_width_from_8_to_64_has_its_circuits() {
+        for width in super::WIDTHS {
+            let [add, lt, mul, div, shr] = ["add", "lt", "mul", "div", "shr"].map(|name| {
+                let fast = if name == "shr" { "" } else { "_fast" };
+                [format!("{PREFIX}{name}{width}"), format!("{PREFIX}{name}{width}{fast}")]
+                    .map(|name| OnNumbers::of(&name))
+            });
+            let full = OnNumbers::of(&format!("{PREFIX}mul{width}_full"));
+            let count = OnNumbers::of(&format!("{PREFIX}popcount{width}"));
+            for (a, b) in cases(width).into_iter().step_by(23) {
+                let (top, by) = (mask(width), b % width as u64);
+                for form in [0, 1] {
+                    assert_eq!(add[form].run(&[a, b]), [a.wrapping_add(b) & top]);
+                    assert_eq!(lt[form].run(&[a, b]), [u64::from(a < b)]);
+                    assert_eq!(mul[form].run(&[a, b]), [a.wrapping_mul(b) & top]);
+                    assert_eq!(div[form].run(&[a, b | 1]), [a / (b | 1), a % (b | 1)]);
+                    assert_eq!(shr[form].run(&[a, by]), [a >> by]);
+                }
+                assert_eq!(full.wide(&[a, b]), [u128::from(a) * u128::from(b)]);
+                assert_eq!(count.run(&[a]), [u64::from(a.count_ones())]);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Many bits of given weights made into a number: full adders take three bits of a weight to one bit and a carry.
 
-use super::builder::{Builder, Wire, Word, ZERO};
+use super::builder::{Builder, ONE, Wire, Word, ZERO};
 
 /// Bits by weight: column i holds bits that count 2^i each.
 pub(super) type Columns = Vec<Vec<Wire>>;
@@ -24,9 +24,22 @@ pub(super) fn two_rows(builder: &mut Builder, columns: Columns) -> [Word; 2] {
     [0, 1].map(|row| rest.iter().map(|column| column.get(row).copied().unwrap_or(ZERO)).collect())
 }
 
+/// Adds the constants of all columns, so that each column has at most one.
+fn gather(mut columns: Columns) -> Columns {
+    let mut carried = 0;
+    for column in &mut columns {
+        let ones = carried + column.iter().filter(|&&wire| wire == ONE).count();
+        column.retain(|wire| !matches!(wire, Wire::Constant(_)));
+        column.extend((ones % 2 == 1).then_some(ONE));
+        carried = ones / 2;
+    }
+    columns
+}
+
 /// Adds bits of a column until at most `left` of them are left, lowest column first. The bits that are there earliest are
 /// added first: a bit that comes late waits for nothing.
-fn compress(builder: &mut Builder, mut columns: Columns, left: usize) -> Columns {
+fn compress(builder: &mut Builder, columns: Columns, left: usize) -> Columns {
+    let mut columns = gather(columns);
     for at in 0..columns.len() {
         let mut column = std::mem::take(&mut columns[at]);
         let mut carries = Vec::new();

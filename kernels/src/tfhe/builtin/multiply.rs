@@ -1,13 +1,88 @@
 //! Products: all pairs of bits, added by weight.
+//!
+//! Small: a long product is made of three of half the length (Karatsuba and Ofman, 1962), again and again. Fast: all pairs at
+//! once, and one fast sum.
 
 use super::Form;
 use super::adders;
-use super::builder::{Builder, Wire, Word};
+use super::builder::{Builder, ONE, Wire, Word, ZERO};
 use super::count::{Columns, total, two_rows};
 
-/// a b modulo 2^`width`.
-pub(super) fn multiply(builder: &mut Builder, a: &[Wire], b: &[Wire], width: usize, form: Form) -> Word {
-    let columns = pairs(builder, a, b, width);
+/// From this width on three products of half the width and their sums are fewer cells than one product.
+const HALVED_WIDTH_MIN: usize = 18;
+
+/// a b modulo 2^width.
+pub(super) fn low(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
+    let width = a.len();
+    let halves = form == Form::Small && width / 2 >= HALVED_WIDTH_MIN;
+    // only the product of the lower halves is needed in full
+    let half = if halves { width / 2 } else { 0 };
+    let mut columns = vec![Vec::new(); width];
+    if halves {
+        let product = full(builder, &a[..half], &b[..half], form);
+        put(&mut columns, 0, &product);
+    }
+    for (i, &a) in a.iter().enumerate() {
+        for (j, &b) in b.iter().enumerate().take_while(|&(j, _)| i + j < width) {
+            if i >= half || j >= half {
+                columns[i + j].push(builder.and(a, b));
+            }
+        }
+    }
+    sum(builder, columns, form)
+}
+
+/// a b, of twice the width.
+pub(super) fn full(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
+    let width = a.len();
+    if form == Form::Small && width >= HALVED_WIDTH_MIN {
+        return of_halves(builder, a, b);
+    }
+    let mut columns = vec![Vec::new(); 2 * width];
+    for (i, &a) in a.iter().enumerate() {
+        for (j, &b) in b.iter().enumerate() {
+            columns[i + j].push(builder.and(a, b));
+        }
+    }
+    sum(builder, columns, form)
+}
+
+/// a b of the products of lower halves, of upper halves, and of the sums of halves:
+/// a b = low + 2^half (middle - low - high) + 4^half high.
+fn of_halves(builder: &mut Builder, a: &[Wire], b: &[Wire]) -> Word {
+    let (width, half) = (a.len(), a.len() / 2);
+    let [low, high] = [0..half, half..width].map(|part| full(builder, &a[part.clone()], &b[part], Form::Small));
+    let [a, b] = [a, b].map(|number| {
+        // the upper half is the longer one if the width is odd; the sum has one bit more
+        let upper = [&number[half..], &[ZERO]].concat();
+        let mut lower = number[..half].to_vec();
+        lower.resize(upper.len(), ZERO);
+        adders::add(builder, &lower, &upper, Form::Small)
+    });
+    let middle = full(builder, &a, &b, Form::Small);
+
+    let mut columns = vec![Vec::new(); 2 * width];
+    put(&mut columns, 0, &low);
+    put(&mut columns, 2 * half, &high);
+    put(&mut columns, half, &middle);
+    for product in [low, high] {
+        // -x = not x + 1, with ones in front of it up to the highest column
+        let mut negated: Word = product.iter().map(|&bit| builder.not(bit)).collect();
+        negated.resize(2 * width - half, ONE);
+        put(&mut columns, half, &negated);
+        put(&mut columns, half, &[ONE]);
+    }
+    sum(builder, columns, Form::Small)
+}
+
+/// Adds a number times 2^`weight` to columns. Bits above the highest column are left out.
+fn put(columns: &mut Columns, weight: usize, number: &[Wire]) {
+    for (column, &bit) in columns[weight..].iter_mut().zip(number) {
+        column.push(bit);
+    }
+}
+
+fn sum(builder: &mut Builder, columns: Columns, form: Form) -> Word {
     match form {
         Form::Small => total(builder, columns),
         Form::Fast => {
@@ -15,17 +90,6 @@ pub(super) fn multiply(builder: &mut Builder, a: &[Wire], b: &[Wire], width: usi
             adders::add(builder, &a, &b, form)
         }
     }
-}
-
-/// The products of a bit of a and a bit of b by weight, those of weight 2^`width` and more left out.
-fn pairs(builder: &mut Builder, a: &[Wire], b: &[Wire], width: usize) -> Columns {
-    let mut columns = vec![Vec::new(); width];
-    for (i, &a) in a.iter().enumerate() {
-        for (j, &b) in b.iter().enumerate().take_while(|&(j, _)| i + j < width) {
-            columns[i + j].push(builder.and(a, b));
-        }
-    }
-    columns
 }
 
 #[cfg(test)]
@@ -52,6 +116,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_small_products_take_fewer_cells_than_all_pairs() {
+        // all pairs and their full adders: 3 n^2 - 2 n
+        assert_eq!(built("builtin:mul16_full").cells(), 3 * 16 * 16 - 2 * 16);
+        assert!(built("builtin:mul32_full").cells() < 2600 && built("builtin:mul64_full").cells() < 8600);
+        assert!(built("builtin:mul64").cells() < 5700, "{}", built("builtin:mul64").cells());
     }
 
     #[test]
