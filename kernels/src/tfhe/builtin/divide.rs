@@ -48,7 +48,10 @@ mod tests {
     use super::super::check::{OnNumbers, WIDTHS, built, cases, mask, on_numbers, random};
 
     fn divided(a: u64, b: u64, width: usize) -> Vec<u64> {
-        if b == 0 { vec![mask(width), a] } else { vec![a / b, a % b] }
+        match b {
+            0 => vec![mask(width), a],
+            _ => vec![a / b, a % b],
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Builder {
         text.push('\n');
         for index in live() {
             let result = numbers.gates[index];
-            let _ = match self.gates[index].map(|wire| numbers.of_wire(wire)) {
+            let _ = match self.gates[index].numbered(|wire| numbers.of_wire(wire)) {
                 (a, Some(b), name) => writeln!(text, "2 1 {a} {b} {result} {name}"),
                 (a, None, name) => writeln!(text, "1 1 {a} {result} {name}"),
             };
@@ -94,7 +94,7 @@ impl Builder {
 
 impl Gate {
     /// The numbers of its operands and its name in the text.
-    fn map(self, number: impl Fn(Wire) -> usize) -> (usize, Option<usize>, &'static str) {
+    fn numbered(self, number: impl Fn(Wire) -> usize) -> (usize, Option<usize>, &'static str) {
         match self {
             Gate::Xor(a, b) => (number(a), Some(number(b)), "XOR"),
             Gate::And(a, b) => (number(a), Some(number(b)), "AND"),
