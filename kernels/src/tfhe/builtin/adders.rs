@@ -4,7 +4,7 @@
 //! Fischer's prefix network (J. ACM 27, 1980), which takes about log2(width) cells one after the other.
 
 use super::Form;
-use super::builder::{Builder, Wire, Word};
+use super::builder::{Builder, Wire, Word, ZERO};
 
 /// a + b modulo 2^width.
 pub(super) fn add(builder: &mut Builder, a: &[Wire], b: &[Wire], form: Form) -> Word {
@@ -49,7 +49,7 @@ fn carries(builder: &mut Builder, pairs: &[[Wire; 2]], first: bool, form: Form) 
 
 /// a ^ b ^ what the bit below gives.
 fn sums(builder: &mut Builder, a: &[Wire], b: &[Wire], carries: &[Wire]) -> Word {
-    let below = std::iter::once(super::builder::ZERO).chain(carries.iter().copied());
+    let below = std::iter::once(ZERO).chain(carries.iter().copied());
     a.iter().zip(b).zip(below).map(|((&a, &b), carry)| builder.xor3(a, b, carry)).collect()
 }
 
@@ -63,12 +63,14 @@ enum Run {
 }
 
 impl Run {
+    /// What goes out if this comes in.
     fn carry_from(self, builder: &mut Builder, carry: Wire) -> Wire {
         let (Run::Bit([x, y]) | Run::Joined([x, y])) = self;
         // [y, x]: the gate `x ^ y` is shared by the two majorities of a run
         builder.maj(y, x, carry)
     }
 
+    /// What goes out if this constant comes in.
     fn carry_after(self, builder: &mut Builder, carry: bool) -> Wire {
         match self {
             Run::Bit(_) => self.carry_from(builder, Wire::Constant(carry)),
