@@ -177,6 +177,7 @@ fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
     for (line, part) in [
         ("client run --circuit bad.txt --input 1", "line 4"),
         ("client run --circuit none.txt --input 1", "none.txt"),
+        ("client run --circuit builtin:sum64 --input 1 --input 2", "there are builtin:NAME"),
         ("client run --gate AND --input 1", "2 are needed"),
         ("client run --gate AND --input 1 --input 2", "does not fit in 1 bits"),
         ("client run --gate NOT --input @none.ct", "none.ct"),

@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod bootstrap;
+pub mod builtin;
 pub mod circuit;
 pub mod cost;
 pub mod cpu;
@@ -21,6 +22,7 @@ pub mod seeded;
 pub mod torus;
 
 pub use backend::{Gates, KeyedGates, SlotGate, Stems};
+pub use builtin::Builtin;
 pub use circuit::{Circuit, CircuitError, Plan};
 pub use gates::{Gate, GateList, GateRow, OperandBlock, Place};
 pub use keys::EvaluationKey;

@@ -17,6 +17,7 @@ mod secret_key;
 pub mod value;
 
 pub use kernels::container;
+pub use kernels::tfhe::builtin as circuits;
 pub use kernels::tfhe::{Circuit, Gate, Preset};
 pub use netlists::Netlist;
 pub use secret_key::SecretKey;

@@ -1,5 +1,8 @@
-//! Public netlists that come with the client (`circuits/`, with their licence).
+//! Netlists that come with the client: public ones (`circuits/`, with their licence), and those that [`builtin`] makes.
 
+use std::borrow::Cow;
+
+use kernels::tfhe::builtin::{self, UnknownBuiltin};
 use kernels::tfhe::{Circuit, CircuitError};
 
 /// A circuit and the text that says it.
@@ -32,18 +35,26 @@ impl Netlist {
 
 /// Sum of two 64-bit numbers modulo 2^64: 376 gates.
 pub const ADDER64: &str = include_str!("../circuits/adder64.txt");
+/// Product of two 64-bit numbers modulo 2^64: 13,675 gates.
+pub const MULT64: &str = include_str!("../circuits/mult64.txt");
 /// AES-128 of a key and a block: 36,663 gates. Blocks are numbers, most significant byte first.
 pub const AES_128: &str = include_str!("../circuits/aes_128.txt");
 /// Their authors' licence, which goes wherever they go.
 pub const LICENCE: &str = include_str!("../circuits/LICENSE.txt");
 
-/// The netlist of this name, if it is one of these.
-pub fn by_name(name: &str) -> Option<&'static str> {
-    match name {
-        "adder64" => Some(ADDER64),
-        "aes_128" => Some(AES_128),
-        _ => None,
-    }
+/// The netlist of this name: `adder64`, `mult64`, `aes_128`, or a name of [`builtin`], which makes it. None for other names.
+///
+/// # Errors
+/// The name begins with [`builtin::PREFIX`], and no circuit has it.
+pub fn by_name(name: &str) -> Result<Option<Cow<'static, str>>, UnknownBuiltin> {
+    let public = match name {
+        "adder64" => ADDER64,
+        "mult64" => MULT64,
+        "aes_128" => AES_128,
+        _ if name.starts_with(builtin::PREFIX) => return builtin::netlist(name).map(|text| Some(text.into())),
+        _ => return Ok(None),
+    };
+    Ok(Some(public.into()))
 }
 
 #[cfg(test)]
@@ -69,7 +80,7 @@ mod tests {
 
     #[test]
     fn mult64_multiplies_modulo_2_to_the_64() {
-        let mult = Circuit::parse(include_str!("../circuits/mult64.txt")).unwrap();
+        let mult = Circuit::parse(MULT64).unwrap();
         assert_eq!(mult.gates().len(), 13_675);
         for (a, b) in [(0, 7), (1, u64::MAX), (u64::MAX, u64::MAX), (123_456_789, 987_654_321), (1 << 32, 1 << 31)] {
             assert_eq!(on(&mult, [&a.to_string(), &b.to_string()]), a.wrapping_mul(b).to_string());
@@ -99,7 +110,7 @@ mod tests {
 
     #[test]
     fn levels_hold_every_gate_of_the_netlists_once() {
-        for text in [ADDER64, AES_128] {
+        for text in [ADDER64, MULT64, AES_128] {
             let circuit = Circuit::parse(text).unwrap();
             let mut gates = circuit.levels().concat();
             gates.sort_unstable();
@@ -109,8 +120,19 @@ mod tests {
 
     #[test]
     fn netlists_are_found_by_name() {
-        assert_eq!(by_name("adder64"), Some(ADDER64));
-        assert_eq!(by_name("aes_128"), Some(AES_128));
-        assert_eq!(by_name("adder64.txt"), None);
+        for (name, text) in [("adder64", ADDER64), ("mult64", MULT64), ("aes_128", AES_128)] {
+            assert_eq!(by_name(name), Ok(Some(text.into())));
+        }
+        for name in ["adder64.txt", "add64", ""] {
+            assert_eq!(by_name(name), Ok(None), "{name}");
+        }
+    }
+
+    #[test]
+    fn builtin_circuits_are_made_when_they_are_asked_for() {
+        let netlist = Netlist::parse(by_name("builtin:add64").unwrap().unwrap()).unwrap();
+        assert_eq!(on(netlist.circuit(), ["20", "22"]), "42");
+        let message = by_name("builtin:add65").unwrap_err().to_string();
+        assert!(message.contains("`builtin:add65`") && message.contains("8 to 64 bits"), "{message}");
     }
 }

@@ -3,18 +3,19 @@
 use std::path::Path;
 
 use anyhow::Context;
-use client::{Netlist, Preset, netlists};
+use client::{Netlist, Preset, circuits, netlists};
 
 use super::files;
 
 /// Bytes of a netlist file at most.
 const NETLIST_BYTES_MAX: usize = 64 << 20;
 
-/// The netlist of a file, or one that comes with the client: `adder64`, `aes_128`. A file of that name comes first.
+/// The netlist of a file, or one that comes with the client: `adder64`, `mult64`, `aes_128`, unless there is a file of that
+/// name, and those of [`circuits`], whatever files there are: `builtin:add64`.
 pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
     let path = Path::new(name);
-    match netlists::by_name(name) {
-        Some(text) if !path.exists() => Ok(Netlist::parse(text)?),
+    match netlists::by_name(name)? {
+        Some(text) if name.starts_with(circuits::PREFIX) || !path.exists() => Ok(Netlist::parse(text)?),
         _ => {
             let bytes = files::read(path, NETLIST_BYTES_MAX)?;
             let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is not text"))?;
@@ -27,4 +28,27 @@ pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
 pub fn parse_preset(name: &str) -> Result<Preset, String> {
     let names = Preset::ALL.map(Preset::name).join(", ");
     Preset::from_name(name).ok_or_else(|| format!("not one of {names}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netlists_are_found_by_name_or_in_a_file() {
+        for (name, gates) in [("adder64", 376), ("mult64", 13_675), ("aes_128", 36_663), ("builtin:add64", 314)] {
+            assert_eq!(load_netlist(name).unwrap().circuit().gates().len(), gates, "{name}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("adder64");
+        std::fs::write(&file, "1 3\n1 2\n1 1\n2 1 0 1 2 AND\n").unwrap();
+        assert_eq!(load_netlist(file.to_str().unwrap()).unwrap().circuit().gates().len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_builtin_circuit_is_no_file_and_the_answer_lists_what_there_is() {
+        let message = load_netlist("builtin:sum64").unwrap_err().to_string();
+        assert!(message.contains("`builtin:sum64`") && message.contains("add, sub, lt"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
 }

@@ -23,7 +23,8 @@ use crate::config::Config;
 /// Removes everything at its end.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, aes_128.
+    /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, mult64, aes_128, or a name like
+    /// builtin:add64, builtin:mul32_fast, builtin:sort8x16.
     #[arg(long, value_name = "FILE", default_value = "adder64")]
     circuit: String,
     /// An input of the circuit: decimal, or hexadecimal after 0x. Repeat it for each input. When omitted, random numbers.

@@ -25,7 +25,8 @@ use crate::cli::progress::GateProgress;
 pub struct RunArgs {
     #[command(flatten)]
     node: NodeArgs,
-    /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, aes_128.
+    /// A netlist in Bristol Fashion: a file, or one that comes with ango: adder64, mult64, aes_128, or a name like
+    /// builtin:add64, builtin:mul32_fast, builtin:sort8x16.
     #[arg(long, value_name = "FILE")]
     circuit: Option<String>,
     /// A gate: NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX. Inputs in the order a, b, sel.

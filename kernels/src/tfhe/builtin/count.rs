@@ -1,0 +1,82 @@
+//! Many bits of given weights made into a number: full adders take three bits of a weight to one bit and a carry.
+
+use super::builder::{Builder, ONE, Wire, Word, ZERO};
+
+/// Bits by weight: column i holds bits that count 2^i each.
+pub(super) type Columns = Vec<Vec<Wire>>;
+
+/// How many bits are 1, `[floor(log2(width)) + 1]`.
+pub(super) fn popcount(builder: &mut Builder, bits: &[Wire]) -> Word {
+    let mut columns = vec![Vec::new(); bits.len().ilog2() as usize + 1];
+    columns[0] = bits.to_vec();
+    total(builder, columns)
+}
+
+/// The sum of all bits modulo 2^columns. Carries ripple where two bits of a weight are left.
+pub(super) fn total(builder: &mut Builder, columns: Columns) -> Word {
+    let rest = compress(builder, columns, 1);
+    rest.into_iter().map(|column| column.first().copied().unwrap_or(ZERO)).collect()
+}
+
+/// Two numbers with the same sum modulo 2^columns.
+pub(super) fn two_rows(builder: &mut Builder, columns: Columns) -> [Word; 2] {
+    let rest = compress(builder, columns, 2);
+    [0, 1].map(|row| rest.iter().map(|column| column.get(row).copied().unwrap_or(ZERO)).collect())
+}
+
+/// Adds the constants of all columns, so that each column has at most one.
+fn gather(mut columns: Columns) -> Columns {
+    let mut carried = 0;
+    for column in &mut columns {
+        let ones = carried + column.iter().filter(|&&wire| wire == ONE).count();
+        column.retain(|wire| !matches!(wire, Wire::Constant(_)));
+        column.extend((ones % 2 == 1).then_some(ONE));
+        carried = ones / 2;
+    }
+    columns
+}
+
+/// Adds bits of a column until at most `left` of them are left, lowest column first. The bits that are there earliest are
+/// added first: a bit that comes late waits for nothing.
+fn compress(builder: &mut Builder, columns: Columns, left: usize) -> Columns {
+    let mut columns = gather(columns);
+    for at in 0..columns.len() {
+        let mut column = std::mem::take(&mut columns[at]);
+        let mut carries = Vec::new();
+        while column.len() > left {
+            // the latest first, so that the earliest are taken from the end
+            column.sort_by_key(|&wire| std::cmp::Reverse(builder.depth(wire)));
+            let [a, b] = [(); 2].map(|()| column.pop().unwrap_or(ZERO));
+            // a full adder takes two bits away. If an odd number must go, the first one goes by a half adder
+            let c = if (column.len() + 2 - left) % 2 == 1 { ZERO } else { column.pop().unwrap_or(ZERO) };
+            column.push(builder.xor3(a, b, c));
+            carries.push(builder.maj(a, b, c));
+        }
+        columns[at] = column;
+        if let Some(next) = columns.get_mut(at + 1) {
+            next.extend(carries);
+        }
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{OnNumbers, WIDTHS, built, cases};
+
+    #[test]
+    fn bits_are_counted() {
+        for width in WIDTHS {
+            let count = OnNumbers::of(&format!("builtin:popcount{width}"));
+            for (a, _) in cases(width) {
+                assert_eq!(count.run(&[a]), [u64::from(a.count_ones())]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_takes_about_two_cells_a_bit() {
+        let built = built("builtin:popcount64");
+        assert!(built.cells() < 2 * 64 && built.depth() <= 14, "{}, {}", built.cells(), built.depth());
+    }
+}
