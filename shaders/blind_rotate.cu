@@ -5,17 +5,18 @@
 // shared memory, sums in registers: word `threadIdx.x + w THREADS` of a polynomial is a thread's own, outside
 // transforms.
 
-// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))). `exponents` is [rows][n + 1] in [0, 2 N), mask then
-// body b; `acc` [rows][K + 1][N]. A group takes row after row.
+// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 where b has the mark 2^31. `exponents` is
+// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark; `acc` [rows][K + 1][N]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(
     const unsigned* exponents, unsigned* acc, unsigned rows) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
         unsigned b = exponents[row * (LWE_DIMENSION + 1) + LWE_DIMENSION];
         unsigned* own = acc + row * (K + 1) * N;
+        unsigned amplitude = b >> 31 ? QUARTER_Q : EIGHTH_Q;
         for (unsigned i = threadIdx.x; i < N; i += THREADS) {
             for (unsigned c = 0; c < K; c++) own[c * N + i] = 0;
             // coefficient i of X^-b v is v_(i + b), negated for each wrap
-            own[K * N + i] = (i + b) % (2 * N) < N ? EIGHTH_Q : Q - EIGHTH_Q;
+            own[K * N + i] = (i + b) % (2 * N) < N ? amplitude : Q - amplitude;
         }
     }
 }

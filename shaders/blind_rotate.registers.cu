@@ -54,9 +54,10 @@ __device__ __forceinline__ unsigned inverse_butterfly_of_lanes(unsigned own, boo
     return high ? mul_lazy(own - other + 2 * Q, w) : reduce(own + other, 2 * Q);
 }
 
-// Coefficient j of X^-b v, v = q/8 (1 + X + .. + X^(N-1)).
-__device__ __forceinline__ unsigned turned_eighth(unsigned j, unsigned b) {
-    return (j + b) % (2 * N) < N ? EIGHTH_Q : Q - EIGHTH_Q;
+// Coefficient j of X^-b v, v = q/8 (1 + X + .. + X^(N-1)), or q/4 where b has the mark 2^31.
+__device__ __forceinline__ unsigned turned_amplitude(unsigned j, unsigned b) {
+    const unsigned amplitude = b >> 31 ? QUARTER_Q : EIGHTH_Q;
+    return (j + b) % (2 * N) < N ? amplitude : Q - amplitude;
 }
 
 // All digits of coefficient j of X^a acc - acc, each raised by half a base.

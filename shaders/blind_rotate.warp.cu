@@ -197,12 +197,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         copy_async_commit();
     }
     lane_roots(near_roots, roots);
-    // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1)))
+    // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4
     const unsigned b = exponents[steps];
 #pragma unroll
     for (unsigned i = 0; i < W; i++) {
         const unsigned j = 32 * i + lane;
-        accumulator[j] = component < K ? 0 : turned_eighth(j, b);
+        accumulator[j] = component < K ? 0 : turned_amplitude(j, b);
     }
     copy_async_wait<TILES - 1>();
     __syncthreads();

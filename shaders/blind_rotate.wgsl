@@ -13,8 +13,9 @@ struct StartArgs {
 @group(0) @binding(1) var<storage, read_write> start_acc: array<u32>;
 @group(0) @binding(2) var<uniform> start_args: StartArgs;
 
-// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))). `exponents` is [rows][n + 1] in [0, 2 N), mask
-// then body b; `acc` [rows][K + 1][N]. A group takes row after row.
+// Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 where b has the mark 2^31. `exponents` is
+// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark; `acc` [rows][K + 1][N]. A group takes row after
+// row.
 @compute @workgroup_size(THREADS)
 fn blind_rotate_start(
     @builtin(local_invocation_index) thread: u32,
@@ -24,12 +25,13 @@ fn blind_rotate_start(
     for (var at = group.x; at < start_args.rows; at += groups.x) {
         let b = start_exponents[at * (LWE_DIMENSION + 1u) + LWE_DIMENSION];
         let own = at * (K + 1u) * N;
+        let amplitude = select(EIGHTH_Q, QUARTER_Q, (b >> 31u) == 1u);
         for (var i = thread; i < N; i += THREADS) {
             for (var c = 0u; c < K; c++) {
                 start_acc[own + c * N + i] = 0u;
             }
             // coefficient i of X^-b v is v_(i + b), negated for each wrap
-            start_acc[own + K * N + i] = select(Q - EIGHTH_Q, EIGHTH_Q, (i + b) % (2u * N) < N);
+            start_acc[own + K * N + i] = select(Q - amplitude, amplitude, (i + b) % (2u * N) < N);
         }
     }
 }

@@ -1,8 +1,10 @@
-// Sample extraction: coefficient 0 of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
+// Sample extraction: a coefficient of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
 // kernels/src/tfhe/cpu/sample_extract.rs in WGSL. Needs `torus`.
 
 const NO_ROW: u32 = 0xffffffffu;
 const EIGHTH: u32 = 1u << 29u;
+// Slots of a wire.
+const PARTS: u32 = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1u) / (LWE_DIMENSION + 1u);
 
 struct SampleExtractArgs {
     gates: u32,
@@ -14,15 +16,15 @@ struct SampleExtractArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: SampleExtractArgs;
 
-// Word `at` of the sample of the accumulator [K + 1][N] that begins at `own`, in [0, q).
-fn extracted(own: u32, at: u32) -> u32 {
-    // (1) mask: A_c[0], -A_c[N - 1], .., -A_c[1] for every c, each to the nearest torus word
-    // (2) body: b[0], likewise
+// Word `at` of the sample of coefficient h of the accumulator [K + 1][N] that begins at `own`, in [0, q).
+fn extracted(own: u32, at: u32, h: u32) -> u32 {
+    // (1) mask: A_c[h], .., A_c[0], -A_c[N - 1], .., -A_c[h + 1] for every c, each to the nearest torus word
+    // (2) body: b[h], likewise
     let i = at % N;
-    if (i == 0u) {
-        return to_torus(acc[own + at]);
+    if (i <= h) {
+        return to_torus(acc[own + at - i + h - i]);
     }
-    return to_torus(negate_mod(acc[own + at - i + N - i]));
+    return to_torus(negate_mod(acc[own + at - i + N + h - i]));
 }
 
 // `acc` is [rows][K + 1][N], `table` [gates][2] from word `first` on: a row, and a second one for a MUX or NO_ROW;
@@ -37,15 +39,36 @@ fn sample_extract(
         let row = table[args.first + 2u * gate];
         let second = table[args.first + 2u * gate + 1u];
         for (var at = thread; at <= EXTRACTED_DIMENSION; at += THREADS) {
-            var word = extracted(row * (K + 1u) * N, at);
+            var word = extracted(row * (K + 1u) * N, at, 0u);
             if (second != NO_ROW) {
                 // (3) a MUX: the sum of its two samples and 1/8
-                word += extracted(second * (K + 1u) * N, at);
+                word += extracted(second * (K + 1u) * N, at, 0u);
                 if (at == EXTRACTED_DIMENSION) {
                     word += EIGHTH;
                 }
             }
             out[gate * (EXTRACTED_DIMENSION + 1u) + at] = word;
+        }
+    }
+}
+
+@group(0) @binding(2) var<storage, read_write> extract_wires_arena: array<u32>;
+
+// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, how far each slot of the wire is
+// from the start of `arena`, each with a second word for CUDA; `arena` is [slots][n + 1]. A group takes wire after wire.
+@compute @workgroup_size(THREADS)
+fn extract_wires(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    for (var wire = group.x; wire < args.gates; wire += groups.x) {
+        let entry = args.first + (2u + 2u * PARTS) * wire;
+        let row = table[entry];
+        let coefficient = table[entry + 1u];
+        for (var at = thread; at <= EXTRACTED_DIMENSION; at += THREADS) {
+            let slot = table[entry + 2u + 2u * (at / (LWE_DIMENSION + 1u))];
+            extract_wires_arena[slot + at % (LWE_DIMENSION + 1u)] = extracted(row * (K + 1u) * N, at, coefficient);
         }
     }
 }

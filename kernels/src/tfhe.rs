@@ -7,6 +7,7 @@
 pub mod backend;
 pub mod bootstrap;
 pub mod builtin;
+pub mod cells;
 pub mod circuit;
 pub mod cost;
 pub mod cpu;
@@ -23,6 +24,7 @@ pub mod torus;
 
 pub use backend::{Gates, KeyedGates, SlotGate, Stems};
 pub use builtin::Builtin;
+pub use cells::{Amplitude, CellKind, NO_CELLS, SlotCells};
 pub use circuit::{Circuit, CircuitError, Plan};
 pub use gates::{Gate, GateList, GateRow, OperandBlock, Place};
 pub use keys::EvaluationKey;

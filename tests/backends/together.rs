@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Card, Gpu, Launch, Source};
 use kernels::tfhe::gpu::{Arena, Evaluator, Key};
-use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, SlotGate};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
 use kernels::{Backend, Error, Result};
 use rand_chacha::rand_core::Rng;
 use tests::host_cuda::HostCuda;
@@ -98,7 +98,7 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
         .zip(arenas.iter_mut().rev())
         .map(|(session, arena)| {
             let (_, key) = keys.iter().find(|(key, _)| Arc::ptr_eq(key, &session.key)).expect("it was loaded");
-            KeyedGates { key, arena, gates: &session.gates, reads: &session.reads }
+            KeyedGates { key, arena, gates: &session.gates, cells: &NO_CELLS, reads: &session.reads }
         })
         .collect();
     // a call is under way while the next one starts
@@ -253,7 +253,13 @@ fn counted(device: &Device) {
         .collect();
     let each = sessions.iter().zip(&keys).zip(&mut arenas);
     let mut batches: Vec<KeyedGates<'_, _, _>> = each
-        .map(|((session, key), arena)| KeyedGates { key, arena, gates: &session.gates, reads: &session.reads })
+        .map(|((session, key), arena)| KeyedGates {
+            key,
+            arena,
+            gates: &session.gates,
+            cells: &NO_CELLS,
+            reads: &session.reads,
+        })
         .collect();
     let expected: Vec<u32> = sessions.iter().flat_map(|session| session.expected.iter().copied()).collect();
     let run = |calls: &mut dyn Iterator<Item = &mut [KeyedGates<'_, Key<Counted>, Arena<Counted>>]>| {

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::tfhe::{EvaluationKey, Gate, Params};
+use crate::tfhe::cells::NO_CELLS;
+use crate::tfhe::{EvaluationKey, Gate, Params, SlotCells};
 
 /// A gate over an arena: reads the slots of its operands, writes its result's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct KeyedGates<'a, K, A> {
     pub arena: &'a mut A,
     /// Gates, none of which reads what another of them writes.
     pub gates: &'a [SlotGate],
+    /// Cells, none of which reads what another of them, or a gate, writes.
+    pub cells: &'a SlotCells,
     /// Slots that are read afterwards.
     pub reads: &'a [u32],
 }
@@ -95,7 +98,8 @@ pub trait Gates: Backend {
     /// Starts batches, each with a key of its own: evaluates the gates of all of them, then reads their slots, batch after batch.
     /// Batches of few rows run side by side, so that together they fill a device that none of them would fill.
     /// NOT is a negation, MUX two bootstraps whose extracted samples are added before one key switch, all others one
-    /// bootstrap and one key switch (docs/wire-format.md 8).
+    /// bootstrap and one key switch (docs/wire-format.md 8). A cell adds wires, switches their sum once, adds inputs and bootstraps
+    /// ([`crate::tfhe::cells`]).
     ///
     /// # Panics
     /// When a slot is not in its batch's arena.
@@ -112,7 +116,7 @@ pub trait Gates: Backend {
         gates: &[SlotGate],
         reads: &[u32],
     ) -> Result<Self::Pending> {
-        self.evaluate_together(&mut [KeyedGates { key, arena, gates, reads }])
+        self.evaluate_together(&mut [KeyedGates { key, arena, gates, cells: &NO_CELLS, reads }])
     }
 }
 

@@ -2,6 +2,7 @@
 //! `parallel`).
 
 mod blind_rotate;
+mod cells;
 mod evaluate;
 mod fastest;
 // elsewhere there are no vectors of doubles yet
@@ -15,7 +16,7 @@ mod sample_extract;
 use crate::cpu::{Arena, Cpu, GROUP_ROWS_MAX, for_each, for_each_pair, threads_available};
 use crate::error::Result;
 use crate::tfhe::backend::KeyPiece;
-use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Stems};
+use crate::tfhe::{Amplitude, EvaluationKey, Gates, KeyedGates, Params, Stems};
 use blind_rotate::BootstrapKey;
 pub(crate) use blind_rotate::Decomposition;
 use lwe_key_switch::KeySwitchKey;
@@ -50,19 +51,28 @@ impl Cpu {
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
     pub fn blind_rotate(&self, key: &Key, inputs: &[u32]) -> Result<Vec<u32>> {
+        let rows = inputs.len() / (key.params().lwe_dimension + 1);
+        self.rotate(key, inputs, &vec![Amplitude::Eighth; rows])
+    }
+
+    /// The same with an amplitude for each row.
+    fn rotate(&self, key: &Key, inputs: &[u32], amplitudes: &[Amplitude]) -> Result<Vec<u32>> {
         let key = &key.bootstrap;
         let p = key.params();
         let (row_in, row_out) = (p.lwe_dimension + 1, p.accumulator_words());
         let rows = inputs.len() / row_in;
+        let mut exponents = inputs.to_vec();
+        mod_switch::mod_switch(p.polynomial_size, &mut exponents);
+        for (input, &amplitude) in exponents.chunks_exact_mut(row_in).zip(amplitudes) {
+            input[p.lwe_dimension] = cells::marked(input[p.lwe_dimension], amplitude);
+        }
         let mut out = vec![0; rows * row_out];
         let turn = self.rows_of_a_turn(rows);
-        for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, accumulators| {
-            let mut exponents = inputs.to_vec();
-            mod_switch::mod_switch(p.polynomial_size, &mut exponents);
+        for_each_pair(self.threads, &exponents, turn * row_in, &mut out, turn * row_out, |exponents, accumulators| {
             for (input, accumulator) in exponents.chunks_exact(row_in).zip(accumulators.chunks_exact_mut(row_out)) {
-                blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
+                blind_rotate::start(p, input[p.lwe_dimension], accumulator);
             }
-            key.rotate(&exponents, accumulators)
+            key.rotate(exponents, accumulators)
         })?;
         Ok(out)
     }
@@ -96,8 +106,10 @@ impl Gates for Cpu {
     }
 
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Key, Arena>]) -> Result<Vec<u32>> {
-        let evaluate =
-            |batch: &mut KeyedGates<'_, Key, Arena>| evaluate::evaluate(self, batch.key, batch.arena, batch.gates);
+        let evaluate = |batch: &mut KeyedGates<'_, Key, Arena>| {
+            evaluate::evaluate(self, batch.key, batch.arena, batch.gates)?;
+            cells::evaluate(self, batch.key, batch.arena, batch.cells)
+        };
         for_each(self.threads, batches, evaluate)?;
         let words = batches.iter().map(|batch| batch.reads.len() * batch.arena.row_words).sum();
         let mut results = Vec::with_capacity(words);

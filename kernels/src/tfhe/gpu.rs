@@ -1,9 +1,10 @@
 //! Gates on a card, written once for every [`crate::gpu::Gpu`]: a launch a stem, and their order.
 
 pub mod blind_rotate;
+pub mod cells;
 mod constants;
 mod evaluator;
-pub mod linear;
+mod linear;
 pub mod lwe_key_switch;
 pub mod mod_switch;
 pub mod sample_extract;

@@ -12,7 +12,7 @@ use kernels::cpu::ntt::{NttTables, forward_all};
 use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
 use kernels::tfhe::gpu::blind_rotate::Variant;
 use kernels::tfhe::gpu::{CompiledStems, Evaluator};
-use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, Params, SlotGate, ring};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, NO_CELLS, Params, SlotGate, ring};
 use kernels::{Backend, Result};
 
 use crate::figures::Figures;
@@ -76,7 +76,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
         };
         let mut arenas: Vec<B::Arena> = pairs.map(arena).collect::<Result<_>>()?;
         let gates = &[SlotGate { gate: Gate::Nand, operands: [0, 1, 0], result: 2 }];
-        let batch = |(key, arena)| KeyedGates { key, arena, gates, reads: &[2] };
+        let batch = |(key, arena)| KeyedGates { key, arena, gates, cells: &NO_CELLS, reads: &[2] };
         let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = keys.iter().zip(&mut arenas).map(batch).collect();
         let mut rate = |at_once: usize| -> Result<f64> {
             let mut results = Vec::new();

@@ -165,14 +165,19 @@ impl Decomposition {
     }
 }
 
-/// Sets the accumulator to `X^-b (0, .., 0, v)`, `v = q/8 (1 + X + .. + X^(N-1))`; `b` in `[0, 2N)`.
-pub fn start(params: &Params, b: usize, accumulator: &mut [u32]) {
+/// Beside the exponent of a body: the rotation begins with the amplitude 1/4, not 1/8.
+pub const QUARTER: u32 = 1 << 31;
+
+/// Sets the accumulator to `X^-b (0, .., 0, v)`, `v = q/8 (1 + X + .. + X^(N-1))`, or `q/4` where `b` has the mark [`QUARTER`]; `b` in
+/// `[0, 2N)` but for the mark.
+pub fn start(params: &Params, b: u32, accumulator: &mut [u32]) {
     let (n, k) = (params.polynomial_size, params.glwe_dimension);
-    let eighth = (RING_MODULUS + 4) / 8;
+    let amplitude = if b & QUARTER == 0 { (RING_MODULUS + 4) / 8 } else { (RING_MODULUS + 2) / 4 };
+    let b = (b & !QUARTER) as usize;
     accumulator.fill(0);
     for (i, x) in accumulator[k * n..].iter_mut().enumerate() {
         // coefficient i of X^-b v is v_(i + b), negated for each wrap
-        *x = if (i + b) % (2 * n) < n { eighth } else { RING_MODULUS - eighth };
+        *x = if (i + b) % (2 * n) < n { amplitude } else { RING_MODULUS - amplitude };
     }
 }
 

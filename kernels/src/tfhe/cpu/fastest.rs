@@ -59,7 +59,7 @@ impl Run {
     fn new(isa: Isa, params: Params) -> Result<Run> {
         let mut accumulators = vec![0; ROWS * params.accumulator_words()];
         for (row, accumulator) in accumulators.chunks_exact_mut(params.accumulator_words()).enumerate() {
-            start(&params, row, accumulator);
+            start(&params, row as u32, accumulator);
         }
         Ok(Run {
             key: reals::RealsKey::of_zeros(isa, params)?,

@@ -14,6 +14,7 @@ pub fn constants(p: &Params) -> Vec<Constant> {
     constants.extend([
         ("TORUS_CORRECTION", TORUS_CORRECTION),
         ("EIGHTH_Q", (RING_MODULUS + 4) / 8),
+        ("QUARTER_Q", (RING_MODULUS + 2) / 4),
         // a primitive 64th root of unity: psi^(N / 32)
         ("ROOT_64", ring.roots[16].value),
         ("K", p.glwe_dimension as u32),

@@ -6,12 +6,14 @@
 //! arena.
 
 mod arena;
+mod cells;
 mod together;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::blind_rotate::{self, BlindRotate, Variant};
+use super::cells::Cells;
 use super::linear::{self, Linear};
 use super::lwe_key_switch::{self, LweKeySwitch};
 use super::mod_switch::ModSwitch;
@@ -23,7 +25,7 @@ use crate::gpu::scratch::Scratch;
 use crate::gpu::stem::Compiler;
 use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
 use crate::tfhe::backend::KeyPiece;
-use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotGate, Stems, ring};
+use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
 pub use arena::Arena;
 pub(super) use arena::Distance;
 use arena::{ChunkRead, distance, words_between};
@@ -57,6 +59,8 @@ pub struct CompiledStems<G: Gpu> {
     pub ntt: Ntt<G>,
     /// Linear parts and NOT.
     pub linear: Linear<G>,
+    /// What cells add up.
+    pub cells: Cells<G>,
     /// Modulus switch.
     pub mod_switch: ModSwitch<G>,
     /// Blind rotation.
@@ -73,6 +77,7 @@ impl<G: Gpu> CompiledStems<G> {
         Ok(CompiledStems {
             ntt: Ntt::new(gpu, compiler, &ring(params.polynomial_size))?,
             linear: Linear::new(gpu, compiler, params)?,
+            cells: Cells::new(gpu, compiler, params)?,
             mod_switch: ModSwitch::new(gpu, compiler, params)?,
             blind_rotate: BlindRotate::new(gpu, compiler, params, variant)?,
             sample_extract: SampleExtract::new(gpu, compiler, params)?,
@@ -93,14 +98,16 @@ pub struct Key<G: Gpu> {
 /// A batch of this backend.
 type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
 
-/// Scratch of a batch under way, kept for the next: the card works on one batch after another. There are two, because a WGSL
-/// kernel cannot read one range of a buffer and write another: each kernel reads of one and writes to the other.
+/// Scratch of a batch under way, kept for the next: the card works on one batch after another. There are several, because a WGSL
+/// kernel cannot read one range of a buffer and write another: each kernel reads of one and writes to another.
 struct Banks<G: Gpu> {
     /// Tables of all kernels, one after another; `[rows][k + 1][N]` accumulators; what groups show each other.
     even: Scratch<G>,
     /// `[rows][n + 1]` linear parts, then their exponents; `[gates][kN + 1]` samples; `[reads][n + 1]`: what is read of
     /// several arenas.
     odd: Scratch<G>,
+    /// `[rows][kN + 1]` sums of wires, which are switched to exponents in `odd`.
+    wires: Scratch<G>,
 }
 
 /// Words of tables for a bootstrap at most.
@@ -110,8 +117,8 @@ const RANGES_MAX: usize = 4;
 
 impl<G: Gpu> Default for Banks<G> {
     fn default() -> Self {
-        let [even, odd] = Default::default();
-        Banks { even, odd }
+        let [even, odd, wires] = Default::default();
+        Banks { even, odd, wires }
     }
 }
 
@@ -198,7 +205,13 @@ impl<G: Gpu> Evaluator<G> {
         // what several arenas hold is copied to one place by the last part, so that there is one wait
         let copied: Vec<&Batch<'_, G>> =
             if reading.len() > 1 { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
-        let mut parts = parts(&gates, self.rows_at_once(sequence[0].key, sequence.len()));
+        let rows_at_once = self.rows_at_once(sequence[0].key, sequence.len());
+        let mut parts = parts(&gates, rows_at_once);
+        let all_cells: Vec<&SlotCells> = sequence.iter().map(|batch| batch.cells).collect();
+        // a row of cells has more words of tables, and a sum of wires
+        for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
+            self.again_without_clusters(&sequence[0].key.stems, || self.evaluate_cells(&sequence, &part))?;
+        }
         if parts.is_empty() && !copied.is_empty() {
             parts.push(Vec::new());
         }
@@ -208,16 +221,18 @@ impl<G: Gpu> Evaluator<G> {
             let part = || self.evaluate_part(&sequence, part, copied);
             copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
         }
-        let last = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?)));
-        match (copies, &reading[..], last) {
+        // the gates are the last that is launched
+        let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
+        let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
+        match (copies, &reading[..], of_gates.or(of_cells)) {
             (Some(readback), ..) => {
                 let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
                 Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
             }
             (None, &[at, ..], _) => self.read_slots(batches[at].arena, batches[at].reads, at),
             // a level of a circuit reads nothing: a word of its results tells when it is done
-            (None, [], Some((arena, gate))) => {
-                let (buf, words) = arena.row(gate.result);
+            (None, [], Some((arena, slot))) => {
+                let (buf, words) = arena.row(slot);
                 let readback = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
                 Ok(vec![PendingRead { readback, parts: Vec::new() }])
             }
@@ -289,7 +304,7 @@ impl<G: Gpu> Evaluator<G> {
         let (rows, gates, words) = (lists.rows(), lists.results.len(), p.lwe_dimension + 1);
         let rows_read = copies.len() / linear::ADD_WORDS;
         let mut scratch = self.scratch();
-        let Banks { even, odd } = &mut *scratch;
+        let Banks { even, odd, .. } = &mut *scratch;
         let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
         let [exponents, samples, reads] =
             odd.take(gpu, [rows * words, gates * (p.extracted_dimension() + 1), rows_read * words])?;
@@ -355,13 +370,26 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         [exponents, samples]: [ViewOf<'b, G>; 2],
         gates: usize,
     ) -> Vec<LaunchOf<'b, G>> {
+        let mut launches = self.rotation(key, keys, rotations, exponents, None);
+        let table = Table { all: self.tables, first: extractions };
+        launches.extend(key.stems.sample_extract.run(self.accumulators, table, samples, gates));
+        launches
+    }
+
+    /// From torus words in `exponents` to accumulators; `marks` are made when the modulus is switched.
+    fn rotation<'b>(
+        &'b self,
+        key: &'b Key<G>,
+        keys: &'b [ViewOf<'b, G>],
+        rotations: &SharesPlace,
+        exponents: ViewOf<'b, G>,
+        marks: Option<LaunchOf<'b, G>>,
+    ) -> Vec<LaunchOf<'b, G>> {
         let (stems, accumulators) = (&key.stems, self.accumulators);
-        let table = |first| Table { all: self.tables, first };
-        let shares = rotations.shares(table(rotations.first));
+        let shares = rotations.shares(Table { all: self.tables, first: rotations.first });
         let switch = stems.mod_switch.run(exponents, exponents.words);
         let rotate = stems.blind_rotate.run(keys, View::all(&key.roots), exponents, accumulators, &shares, self.shown);
-        let extract = stems.sample_extract.run(accumulators, table(extractions), samples, gates);
-        switch.into_iter().chain(rotate).chain(extract).collect()
+        switch.into_iter().chain(marks).chain(rotate).collect()
     }
 }
 
@@ -485,9 +513,10 @@ impl<G: Gpu> Gates for Evaluator<G> {
 
     fn evaluate_together(&self, batches: &mut [Batch<'_, G>]) -> Result<Pending<G>> {
         let batches = &*batches;
-        for KeyedGates { arena, gates, reads, .. } in batches {
+        for KeyedGates { arena, gates, cells, reads, .. } in batches {
             let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
-            let mut named = operands.chain(gates.iter().map(|gate| &gate.result)).chain(*reads);
+            let results = gates.iter().map(|gate| &gate.result);
+            let mut named = operands.chain(results).chain(cells.slots()).chain(*reads);
             assert!(named.all(|&slot| (slot as usize) < arena.slots()), "slots of the arena");
         }
         let sequences = self.sequences(batches);
@@ -519,7 +548,7 @@ impl<G: Gpu> Stems for Evaluator<G> {
             let results = tables.add(results.as_flattened());
             let switches = tables.add_shares(&[(gates, [0; 2])], gates_max);
             let mut scratch = self.scratch();
-            let Banks { even, odd } = &mut *scratch;
+            let Banks { even, odd, .. } = &mut *scratch;
             let ([all], [samples]) =
                 (even.take(&self.gpu, [tables.words.len()])?, odd.take(&self.gpu, [inputs.len()])?);
             self.gpu.write(all.buf, all.first, &tables.words)?;
@@ -545,7 +574,7 @@ impl<G: Gpu> Evaluator<G> {
         let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
         let extractions = tables.add(&extractions);
         let mut scratch = self.scratch();
-        let Banks { even, odd } = &mut *scratch;
+        let Banks { even, odd, .. } = &mut *scratch;
         let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
         let [exponents, samples] = odd.take(gpu, [inputs.len(), rows * (p.extracted_dimension() + 1)])?;
         gpu.write(exponents.buf, exponents.first, inputs)?;

@@ -1,4 +1,4 @@
-//! Launch of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one.
+//! Launches of `sample_extract`: accumulators to LWE samples under the ring key, a MUX's two to one; to wires.
 
 use crate::error::Result;
 use crate::gpu::source::MODULAR;
@@ -25,7 +25,7 @@ impl<G: Gpu> SampleExtract<G> {
             stem: compiler.stem(
                 gpu,
                 "sample_extract",
-                &[&MODULAR, &texts::TORUS, &texts::SAMPLE_EXTRACT],
+                &[&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::SAMPLE_EXTRACT],
                 &constants(params),
                 threads,
                 &[],
@@ -44,5 +44,18 @@ impl<G: Gpu> SampleExtract<G> {
     ) -> Option<LaunchOf<'a, G>> {
         let bind = [Bind::read(acc), Bind::read(table.all), Bind::write(out)];
         self.stem.launch("sample_extract", gates, bind, [gates as u32, table.first as u32])
+    }
+
+    /// Wires to the slots of an arena: `table` is `[wires][2 + 2 slots of a wire]` words, a row of `acc`, a coefficient, and how far
+    /// each slot is from the first of the `chunks`, which hold slots of `n + 1` words.
+    pub fn run_wires<'a>(
+        &'a self,
+        acc: ViewOf<'a, G>,
+        table: Table<'a, G>,
+        chunks: &'a [ViewOf<'a, G>],
+        wires: usize,
+    ) -> Option<LaunchOf<'a, G>> {
+        let bind = [Bind::read(acc), Bind::read(table.all), Bind::write_each(chunks)];
+        self.stem.launch("extract_wires", wires, bind, [wires as u32, table.first as u32])
     }
 }

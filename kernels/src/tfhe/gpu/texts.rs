@@ -8,6 +8,8 @@ pub const TORUS: Text = text!("torus");
 pub const DISTANCE: Text = cuda_text!("distance");
 /// Linear parts of gates, and NOT.
 pub const LINEAR: Text = text!("linear");
+/// What cells add up.
+pub const CELLS: Text = text!("cells");
 /// Modulus switch.
 pub const MOD_SWITCH: Text = text!("mod_switch");
 /// Blind rotation.

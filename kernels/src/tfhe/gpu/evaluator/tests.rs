@@ -2,6 +2,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::gpu::{Buffer, Launch, Source};
+use crate::tfhe::cells::NO_CELLS;
 use crate::tfhe::gates::Gate;
 
 #[cfg(feature = "cuda")]
@@ -136,7 +137,8 @@ fn asked(backend: &Evaluator<Told>, keys: &[Params], gates: &[SlotGate], reads: 
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
     let mut arenas: Vec<Arena<Told>> =
         keys.iter().map(|key| backend.arena(key.params.lwe_dimension + 1, 8).expect("room")).collect();
-    let batches = keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates { key, arena, gates, reads });
+    let batches =
+        keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates { key, arena, gates, cells: &NO_CELLS, reads });
     backend.gpu.asked();
     let pending = backend.evaluate_together(&mut batches.collect::<Vec<_>>()).expect("launches");
     let words = backend.finish(pending).expect("nothing fails");

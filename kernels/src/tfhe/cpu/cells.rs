@@ -1,0 +1,104 @@
+//! What cells add up, over the slots of an arena (`kernels/src/tfhe/cells.rs` says what they are).
+
+use crate::cpu::{Arena, Cpu};
+use crate::error::Result;
+use crate::tfhe::backend::Stems;
+use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
+use crate::tfhe::cpu::sample_extract::extract_coefficient;
+use crate::tfhe::cpu::{Key, blind_rotate};
+use crate::tfhe::lwe::EIGHTH;
+
+/// Evaluates cells, none of which reads what another writes.
+pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCells) -> Result<()> {
+    let p = *key.params();
+    let (words, wire_words) = (arena.row_words, p.extracted_dimension() + 1);
+    let mut sums = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.wires().len() > 0) {
+        let at = sums.len();
+        sums.resize(at + wire_words, 0);
+        wire_sum(arena, cell, &mut sums[at..]);
+    }
+    let switched = if sums.is_empty() { Vec::new() } else { cpu.key_switch(key, &sums)? };
+    drop(sums);
+    let mut switched = switched.chunks_exact(words);
+    let (mut inputs, mut amplitudes) = (Vec::new(), Vec::new());
+    for cell in cells.iter() {
+        let switched = (cell.wires().len() > 0).then(|| switched.next().expect("a row a sum of wires"));
+        match cell.kind() {
+            CellKind::Switch => {
+                let result = cell.results().next().expect("a switch has a result");
+                arena.row_mut(result[0]).copy_from_slice(switched.expect("a result is made of wires"));
+            }
+            CellKind::Bootstrap(amplitude) => {
+                let at = inputs.len();
+                match switched {
+                    Some(row) => inputs.extend_from_slice(row),
+                    None => inputs.resize(at + words, 0),
+                }
+                input_sum(arena, cell, &mut inputs[at..]);
+                amplitudes.push(amplitude);
+            }
+        }
+    }
+    if inputs.is_empty() {
+        return Ok(());
+    }
+    let accumulators = cpu.rotate(key, &inputs, &amplitudes)?;
+    let mut accumulators = accumulators.chunks_exact(p.accumulator_words());
+    let mut wire = vec![0; wire_words];
+    for cell in cells.iter().filter(|cell| cell.bootstraps() == 1) {
+        let accumulator = accumulators.next().expect("an accumulator a bootstrap");
+        // the second is a quarter turn further
+        for (slots, coefficient) in cell.results().zip([0, p.polynomial_size / 2]) {
+            extract_coefficient(&p, accumulator, coefficient, &mut wire);
+            for (&slot, part) in slots.iter().zip(wire.chunks(words)) {
+                arena.row_mut(slot)[..part.len()].copy_from_slice(part);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `out = sum of factor wire`, `[kN + 1]` words; plus the constant where no inputs follow.
+fn wire_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
+    for (factor, slots) in cell.wires() {
+        for (&slot, out) in slots.iter().zip(out.chunks_mut(arena.row_words)) {
+            // (1) sum of factor wire, word by word
+            add(factor, arena.row(slot), out);
+        }
+    }
+    if cell.kind() == CellKind::Switch {
+        // (2) plus a result's constant in the body
+        add_constant(cell.constant(), out);
+    }
+}
+
+/// `out += sum of factor input + constant/8`, `[n + 1]` words.
+fn input_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
+    for (factor, slot) in cell.inputs() {
+        // (3) plus the sum of factor input, word by word
+        add(factor, arena.row(slot), out);
+    }
+    // (4) plus the constant in the body
+    add_constant(cell.constant(), out);
+}
+
+fn add(factor: i32, row: &[u32], out: &mut [u32]) {
+    for (out, &word) in out.iter_mut().zip(row) {
+        *out = out.wrapping_add(word.wrapping_mul(factor as u32));
+    }
+}
+
+fn add_constant(constant: i32, out: &mut [u32]) {
+    let body = out.last_mut().expect("a row has a body");
+    *body = body.wrapping_add(EIGHTH.wrapping_mul(constant as u32));
+}
+
+/// An exponent of the body that says which amplitude its rotation begins with.
+pub(super) fn marked(exponent: u32, amplitude: Amplitude) -> u32 {
+    match amplitude {
+        Amplitude::Eighth => exponent,
+        // (5) a mark beside the body's exponent: begin with a quarter
+        Amplitude::Quarter => exponent | blind_rotate::QUARTER,
+    }
+}

@@ -1,0 +1,57 @@
+// What cells add up, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in CUDA. Needs `distance`.
+
+// Slots of a wire.
+constexpr unsigned PARTS = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1) / (LWE_DIMENSION + 1);
+constexpr unsigned QUARTER = 1u << 31;
+
+// `arena` is the first of the chunks that slots of n + 1 words are in, `table` [rows][3] from word `first` on: constant
+// of the body, at which word of `table` the row's terms begin, how many; a term is [1 + 2 PARTS]: factor, how far each
+// slot of the wire is from `arena`. `out` is [rows][kN + 1]. A group takes row after row.
+extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
+    const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
+    for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
+        const unsigned* entry = table + first + 3 * row;
+        const unsigned* terms = table + entry[1];
+        unsigned constant = entry[0], count = entry[2];
+        for (unsigned at = threadIdx.x; at <= EXTRACTED_DIMENSION; at += THREADS) {
+            unsigned part = at / (LWE_DIMENSION + 1), sum = 0;
+            for (unsigned t = 0; t < count; t++) {
+                const unsigned* term = terms + t * (1 + 2 * PARTS);
+                // (1) sum of factor wire, word by word
+                sum += term[0] * (arena + distance(term + 1 + 2 * part))[at % (LWE_DIMENSION + 1)];
+            }
+            // (2) plus a result's constant in the body
+            out[row * (EXTRACTED_DIMENSION + 1) + at] = at == EXTRACTED_DIMENSION ? sum + constant : sum;
+        }
+    }
+}
+
+// `table` is [rows][4] from word `first` on: constant of the body, at which word of `table` the row's terms begin, how
+// many, 1 where the row of `out` holds a sum already, else 0; a term is [3]: factor, how far the input is from `arena`.
+// `out` is [rows][n + 1]. A group takes row after row.
+extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
+    const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
+    for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
+        const unsigned* entry = table + first + 4 * row;
+        const unsigned* terms = table + entry[1];
+        unsigned constant = entry[0], count = entry[2], there = entry[3];
+        for (unsigned i = threadIdx.x; i <= LWE_DIMENSION; i += THREADS) {
+            unsigned sum = there ? out[row * (LWE_DIMENSION + 1) + i] : 0;
+            for (unsigned t = 0; t < count; t++) {
+                // (3) plus the sum of factor input, word by word
+                sum += terms[3 * t] * (arena + distance(terms + 3 * t + 1))[i];
+            }
+            // (4) plus the constant in the body
+            out[row * (LWE_DIMENSION + 1) + i] = i == LWE_DIMENSION ? sum + constant : sum;
+        }
+    }
+}
+
+// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after row.
+extern "C" __global__ void __launch_bounds__(THREADS) mark_quarter(
+    const unsigned* table, unsigned* exponents, unsigned count, unsigned first) {
+    for (unsigned at = blockIdx.x * THREADS + threadIdx.x; at < count; at += gridDim.x * THREADS) {
+        // (5) a mark beside the body's exponent: begin with a quarter
+        exponents[table[first + at] * (LWE_DIMENSION + 1) + LWE_DIMENSION] |= QUARTER;
+    }
+}
