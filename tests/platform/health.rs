@@ -78,7 +78,7 @@ async fn parameters_are_suggested_by_security_level() {
     let answer = server.send(Request::get("/api/v1/params/suggest")).await.ok(200);
     let fast = &answer["presets"][0];
     assert_eq!((&fast["preset"], &fast["n"], &fast["big_n"]), (&json!("fast_128"), &json!(636), &json!(1024)));
-    assert_eq!(fast["failure_probability_log2"], -90.7);
+    assert_eq!(fast["failure_probability_log2"], -92.8);
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ impl Cpu {
         let turn = self.rows_of_a_turn(rows);
         for_each_pair(self.threads, inputs, turn * row_in, &mut out, turn * row_out, |inputs, accumulators| {
             let mut exponents = inputs.to_vec();
-            mod_switch::mod_switch(p.polynomial_size, &mut exponents);
+            mod_switch::mod_switch(p, &mut exponents);
             for (input, accumulator) in exponents.chunks_exact(row_in).zip(accumulators.chunks_exact_mut(row_out)) {
                 blind_rotate::start(p, input[p.lwe_dimension] as usize, accumulator);
             }

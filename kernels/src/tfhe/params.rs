@@ -28,6 +28,17 @@ pub fn ring(polynomial_size: usize) -> Arc<Ring> {
     ring.get_or_init(|| Arc::new(Ring::new(MODULUS, n))).clone()
 }
 
+/// How the torus words of a row become exponents of X, in `[0, 2N)`: the definition that a key's gates follow
+/// (docs/wire-format.md 8). A container says it by its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModSwitch {
+    /// Every word to the nearest exponent. The words of keys of container version 1 and of imported keys.
+    Nearest,
+    /// The same, but the body takes half the sum of the mask's rounding errors first: a binary secret's bits are 1/2 on
+    /// average, so half of the mask's noise goes. The words of keys of container version 2.
+    Centred,
+}
+
 /// Shape of a gate key, unchecked. Noise is a standard deviation in turns (fractions of the torus).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamsLiteral {
@@ -49,6 +60,8 @@ pub struct ParamsLiteral {
     pub lwe_noise_std: f64,
     /// Noise of bootstrapping rows, likewise.
     pub glwe_noise_std: f64,
+    /// Which definition of the modulus switch its gates follow.
+    pub mod_switch: ModSwitch,
 }
 
 /// Why a [`ParamsLiteral`] is refused.
@@ -97,6 +110,13 @@ impl TryFrom<ParamsLiteral> for Params {
             check(std.is_finite() && (0.0..0.1).contains(&std), "noise must be 0 to 0.1 of a turn")?;
         }
         Ok(Self(p))
+    }
+}
+
+impl Params {
+    /// The same with another definition of the modulus switch.
+    pub fn with_mod_switch(self, mod_switch: ModSwitch) -> Params {
+        Params(ParamsLiteral { mod_switch, ..self.0 })
     }
 }
 
@@ -159,15 +179,17 @@ impl ParamsLiteral {
 /// A published parameter set (specification, gate sessions). Never edited, only added to.
 ///
 /// Failure probabilities are those of [`super::noise::failure_log2`]: gates on outputs of gates, operands independent. Equal
-/// and opposite operands are folded ([`super::fold`]) and never bootstrapped.
+/// and opposite operands are folded ([`super::fold`]) and never bootstrapped. They are of new keys; those of keys of container
+/// version 1, whose modulus switch has twice the noise, are said apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preset {
-    /// 128 bits; gates fail with probability 2^-90.7, the worst gate (MUX of MUX outputs) 2^-68.3.
+    /// 128 bits; gates fail with probability 2^-92.8, the worst gate (MUX of MUX outputs) 2^-69.5. Keys of
+    /// version 1: 2^-90.7, 2^-68.3.
     Fast128,
-    /// 128 bits; gates fail with probability 2^-141.1, the worst 2^-90.3.
+    /// 128 bits; gates fail with probability 2^-147.2, the worst 2^-92.8. Keys of version 1: 2^-141.1, 2^-90.3.
     Standard128,
-    /// 152 bits; gates fail with probability 2^-163.4, the worst 2^-143.9. The one to use where the evaluator learns
-    /// results or reactions to them.
+    /// 152 bits; gates fail with probability 2^-211.7, the worst 2^-180.4. Keys of version 1: 2^-163.4, 2^-143.9. The
+    /// one to use where the evaluator learns results or reactions to them.
     Conservative128,
 }
 
@@ -208,7 +230,7 @@ impl Preset {
         }
     }
 
-    /// The preset's checked parameters.
+    /// The preset's checked parameters, with the modulus switch of new keys.
     pub fn params(self) -> Params {
         Params::try_from(self.literal()).expect("a published preset holds its own checks")
     }
@@ -226,6 +248,7 @@ impl Preset {
                 key_switch_level_count: 7,
                 lwe_noise_std: (-13.65f64).exp2(),
                 glwe_noise_std: (-24.8f64).exp2(),
+                mod_switch: ModSwitch::Centred,
             },
             Preset::Standard128 => ParamsLiteral {
                 lwe_dimension: 708,
@@ -237,6 +260,7 @@ impl Preset {
                 key_switch_level_count: 4,
                 lwe_noise_std: (-15.5f64).exp2(),
                 glwe_noise_std: (-24.8f64).exp2(),
+                mod_switch: ModSwitch::Centred,
             },
             Preset::Conservative128 => ParamsLiteral {
                 lwe_dimension: 828,
@@ -248,6 +272,7 @@ impl Preset {
                 key_switch_level_count: 6,
                 lwe_noise_std: (-15.15f64).exp2(),
                 glwe_noise_std: (-27.0f64).exp2(),
+                mod_switch: ModSwitch::Centred,
             },
         }
     }

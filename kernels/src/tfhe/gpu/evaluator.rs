@@ -358,7 +358,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         let (stems, accumulators) = (&key.stems, self.accumulators);
         let table = |first| Table { all: self.tables, first };
         let shares = rotations.shares(table(rotations.first));
-        let switch = stems.mod_switch.run(exponents, exponents.words);
+        let switch = stems.mod_switch.run(exponents, exponents.words / (key.params.lwe_dimension + 1));
         let rotate = stems.blind_rotate.run(keys, View::all(&key.roots), exponents, accumulators, &shares, self.shown);
         let extract = stems.sample_extract.run(accumulators, table(extractions), samples, gates);
         switch.into_iter().chain(rotate).chain(extract).collect()
