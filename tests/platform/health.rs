@@ -65,10 +65,10 @@ async fn p30_the_price_list_holds_all_eight_gates_exactly() {
 async fn parameters_are_suggested_by_security_level() {
     let server = TestServer::start().await;
     for (query, presets) in [
-        ("", 3),
-        ("?security_level=testing", 3),
-        ("?security_level=128-bit&depth=14&scale_bits=50&other=x", 3),
-        ("?security_level=128%2Dbit&depth=%31", 3),
+        ("", 5),
+        ("?security_level=testing", 5),
+        ("?security_level=128-bit&depth=14&scale_bits=50&other=x", 5),
+        ("?security_level=128%2Dbit&depth=%31", 5),
         ("?security_level=192-bit", 0),
         ("?security_level=256-bit", 0),
     ] {

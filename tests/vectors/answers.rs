@@ -96,8 +96,7 @@ impl KeyAnswers {
     /// A file's entry for every version of every preset.
     pub fn all() -> Vec<KeyAnswers> {
         let answers: Vec<KeyAnswers> = serde_json::from_str(include_str!("gate_keys.json")).expect("the answers' file");
-        let of_version_1 = [Preset::Fast128, Preset::Standard128, Preset::Conservative128];
-        let versions = |preset: Preset| if of_version_1.contains(&preset) { 1..=2 } else { 2..=2 };
+        let versions = |preset: Preset| if Preset::OF_VERSION_1.contains(&preset) { 1..=2 } else { 2..=2 };
         let expected =
             Preset::ALL.into_iter().flat_map(|preset| versions(preset).map(move |version| (preset, version)));
         assert!(answers.iter().map(|answers| (answers.preset, answers.version)).eq(expected));

@@ -99,7 +99,7 @@ pub struct ArithmeticFacts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PresetFacts {
-    /// `fast_128`, `standard_128` or `conservative_128`.
+    /// `fast_128`, `standard_128`, `conservative_128`, `fast_128_k2` or `standard_128_k2`.
     #[cfg_attr(feature = "openapi", schema(example = "fast_128"))]
     pub preset: String,
     /// Bits of security against the cheapest known attack.

@@ -3,7 +3,7 @@
 use super::Error;
 use super::frame::{Tag, VERSION, VERSION_CENTRED, frame_of_version, put_words, unframe, words};
 use crate::tfhe::keys::Masks;
-use crate::tfhe::{EvaluationKey, ModSwitch, Params, RING_MODULUS};
+use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 
 /// Words that say the key's shape, each repeated from the preset so that a reader sees what it reads.
 const SHAPE_WORDS: usize = 8;
@@ -39,6 +39,10 @@ pub(super) fn write(key: &EvaluationKey) -> Vec<u8> {
 
 pub(super) fn read(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let (header, payload) = unframe(bytes, Tag::EvaluationKey)?;
+    if header.version == VERSION && !Preset::OF_VERSION_1.contains(&header.preset) {
+        let preset = header.preset.name();
+        return Err(Error::Params(format!("evaluation keys of {preset} begin with version {VERSION_CENTRED}")));
+    }
     let mod_switch = if header.version == VERSION { ModSwitch::Nearest } else { ModSwitch::Centred };
     let params = header.preset.params().with_mod_switch(mod_switch);
     let expected = 4 * SHAPE_WORDS + SEED_BYTES + params.seeded_bytes();

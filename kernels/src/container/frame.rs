@@ -90,6 +90,8 @@ fn preset_code(preset: Preset) -> u8 {
         Preset::Fast128 => 1,
         Preset::Standard128 => 2,
         Preset::Conservative128 => 3,
+        Preset::Fast128K2 => 4,
+        Preset::Standard128K2 => 5,
     }
 }
 

@@ -91,7 +91,7 @@ fn key_of_version_1(preset: Preset) -> EvaluationKey {
 
 #[test]
 fn keys_of_version_1_are_read_and_written_as_before_and_differ_in_the_version_alone() {
-    for preset in [Preset::Fast128, Preset::Standard128, Preset::Conservative128] {
+    for preset in Preset::OF_VERSION_1 {
         let of_version_1 = key_of_version_1(preset);
         let (old, new) = (write_evaluation_key(&of_version_1), write_evaluation_key(&key(preset)));
         assert_eq!((old[4], new[4]), (1, 2));
@@ -102,6 +102,14 @@ fn keys_of_version_1_are_read_and_written_as_before_and_differ_in_the_version_al
         changed[4] = 2;
         assert!(matches!(read_evaluation_key(&changed), Err(Error::Malformed(_))));
         assert_eq!(read_evaluation_key(&resealed(changed)), Ok(key(preset)));
+    }
+}
+
+#[test]
+fn presets_that_came_with_version_2_have_no_keys_of_version_1() {
+    for preset in [Preset::Fast128K2, Preset::Standard128K2] {
+        let old = write_evaluation_key(&key_of_version_1(preset));
+        assert!(matches!(read_evaluation_key(&old), Err(Error::Params(why)) if why.contains("version 2")));
     }
 }
 
