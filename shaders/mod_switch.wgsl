@@ -1,17 +1,43 @@
 // Modulus switch: torus words to exponents of X, in [0, 2 N): kernels/src/tfhe/cpu/mod_switch.rs in WGSL.
 
-struct ModSwitchArgs {
-    count: u32,
-}
+const SHIFT: u32 = 31u - LOG_N;
+const HALF: u32 = 1u << (SHIFT - 1u);
 
-@group(0) @binding(0) var<storage, read_write> words: array<u32>;
-@group(0) @binding(1) var<uniform> args: ModSwitchArgs;
+@group(0) @binding(0) var<storage, read_write> rows: array<u32>;
 
-// `words` is [count], in place. A thread takes word after word.
+var<workgroup> sums: array<u32, THREADS>;
+
+// `rows` is [rows][n + 1], in place. A group has a row; THREADS is a power of two. CENTRED 1: the centred switch.
 @compute @workgroup_size(THREADS)
-fn mod_switch(@builtin(global_invocation_id) first: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    for (var at = first.x; at < args.count; at += groups.x * THREADS) {
-        // (1) x <- floor((x + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N
-        words[at] = (words[at] + (1u << (30u - LOG_N))) >> (31u - LOG_N);
+fn mod_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
+    let row = group.x * (LWE_DIMENSION + 1u);
+    var sum = 0u;
+    for (var at = thread; at < LWE_DIMENSION; at += THREADS) {
+        // (1) mask: a~ <- floor((a + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N
+        let word = rows[row + at];
+        let exponent = (word + HALF) >> SHIFT;
+        // (2) errors: sum <- sum + floor(e / 2), e = 2^(32 - log 2N) a~ - a, signed
+        let error = bitcast<i32>((exponent << SHIFT) - word);
+        sum += bitcast<u32>(error >> 1u);
+        rows[row + at] = exponent;
+    }
+    if (CENTRED == 1u) {
+        // the threads' sums, in halves: words wrap, so that the order does not matter
+        sums[thread] = sum;
+        for (var apart = THREADS / 2u; apart > 0u; apart /= 2u) {
+            workgroupBarrier();
+            if (thread < apart) {
+                sums[thread] += sums[thread + apart];
+            }
+        }
+    }
+    if (thread == 0u) {
+        var body = rows[row + LWE_DIMENSION];
+        // (3) centred: b <- b + sum
+        if (CENTRED == 1u) {
+            body += sums[0];
+        }
+        // (4) body: b~ <- floor((b + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N
+        rows[row + LWE_DIMENSION] = (body + HALF) >> SHIFT;
     }
 }

@@ -86,7 +86,8 @@ fn container() -> Vec<u8> {
         key_switch_bodies: vec![1; p.key_switch_body_words()],
     };
     let bytes = write_evaluation_key(&key);
-    assert_eq!(frame(Tag::EvaluationKey, key.preset, key.fingerprint, |_| ())[..16], bytes[..16]);
+    // but for the version, which is newer
+    assert_eq!(frame(Tag::EvaluationKey, key.preset, key.fingerprint, |_| ())[6..16], bytes[6..16]);
     bytes
 }
 

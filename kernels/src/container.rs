@@ -6,7 +6,7 @@ mod evaluation_key;
 mod frame;
 mod seeded;
 
-pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, Header, MAGIC, Tag, VERSION, frame, unframe};
+pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, Header, MAGIC, Tag, VERSION, VERSION_CENTRED, frame, unframe};
 pub(crate) use frame::{frame_arithmetic, frame_head, unframe_arithmetic, unframe_head};
 pub use seeded::{SEEDED_CIPHERTEXTS_MAX, is_seeded, read_seeded, unframe_seeded, write_seeded};
 

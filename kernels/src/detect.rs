@@ -18,7 +18,8 @@ use crate::schemes::Schemes;
 use crate::tfhe::gpu::Evaluator;
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{
-    EvaluationKey, Gate, GateRow, Gates, Lwe, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, bootstrap,
+    EvaluationKey, Gate, GateRow, Gates, Lwe, MODULUS, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS,
+    bootstrap,
 };
 #[cfg(feature = "wgpu")]
 use crate::wgpu::Wgpu;
@@ -208,7 +209,7 @@ const SHORT_DIMENSION: usize = 3;
 
 /// Whether a device computes the words that the CPU does, for every preset: over a short key of its ring, one gate, some and
 /// more than a full batch, which may take different ways through a device; and over a key of its own dimension, which is
-/// compiled into some kernels, a few gates.
+/// compiled into some kernels, a few gates. Some over a short key of container version 1 too, whose modulus switch is another.
 ///
 /// # Errors
 /// The device's own, or [`Error::Device`] when a word differs.
@@ -220,6 +221,11 @@ pub fn prove<B: Gates + ?Sized>(backend: &B) -> Result<()> {
         let short = Answer::of(preset, SHORT_DIMENSION, PROOF_ROWS)?.check(backend, &[1, PROOF_ROWS, full]);
         let whole = Answer::of(preset, preset.params().lwe_dimension, WHOLE_ROWS)?.check(backend, &[WHOLE_ROWS]);
         proved = proved.and(short).and(whole);
+    }
+    for preset in Preset::OF_VERSION_1 {
+        let mut key = proof_key(preset, SHORT_DIMENSION);
+        key.params = key.params.with_mod_switch(ModSwitch::Nearest);
+        proved = proved.and(Answer::of_key(key, PROOF_ROWS)?.check(backend, &[PROOF_ROWS]));
     }
     proved
 }
@@ -259,7 +265,10 @@ struct Answer {
 
 impl Answer {
     fn of(preset: Preset, lwe_dimension: usize, count: usize) -> Result<Answer> {
-        let key = proof_key(preset, lwe_dimension);
+        Answer::of_key(proof_key(preset, lwe_dimension), count)
+    }
+
+    fn of_key(key: EvaluationKey, count: usize) -> Result<Answer> {
         let rows = proof_rows(&key.params, count);
         let cpu = Cpu::with(Isa::Portable, 1);
         let expected = bootstrap::evaluate(&cpu, &cpu.load_key(&key)?, &key.params, &rows)?;
@@ -411,7 +420,7 @@ mod tests {
         assert_eq!(prove(&Liar(Cpu::open(), usize::MAX / 1024, Preset::Fast128)), Ok(()));
         let answers = KnownAnswers::compute().unwrap();
         assert_eq!(answers.check(&Cpu::open()), Ok(()));
-        for (row, preset) in [0, 1, PROOF_ROWS - 1].into_iter().zip(Preset::ALL) {
+        for (row, preset) in [0, 1, PROOF_ROWS - 1, PROOF_ROWS / 2, 2].into_iter().zip(Preset::ALL) {
             let liar = Liar(Cpu::open(), row, preset);
             for error in [prove(&liar), answers.check(&liar)].map(|proved| proved.expect_err("it lies")) {
                 let named = |why: &str| why.contains("other words") && why.contains(preset.name());

@@ -30,5 +30,5 @@ pub use gates::{Gate, GateList, GateRow, OperandBlock, Place};
 pub use keys::EvaluationKey;
 pub use lwe::Lwe;
 pub use lwe_list::LweList;
-pub use params::{MODULUS, Params, ParamsError, ParamsLiteral, Preset, RING_MODULUS, ring};
+pub use params::{MODULUS, ModSwitch, Params, ParamsError, ParamsLiteral, Preset, RING_MODULUS, ring};
 pub use seeded::SeededLweList;

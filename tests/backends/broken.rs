@@ -19,7 +19,7 @@ const ROWS: usize = 9;
 
 const BARRIER: &str = "__syncthreads();";
 /// Barriers of each source, its helpers' among them.
-const BARRIERS: [(&str, usize); 2] = [("blind_rotate", 6), ("lwe_key_switch", 3)];
+const BARRIERS: [(&str, usize); 3] = [("mod_switch", 1), ("blind_rotate", 6), ("lwe_key_switch", 3)];
 
 /// A source, its n-th occurrence of a text, what stands there instead.
 struct Slip {
@@ -30,13 +30,20 @@ struct Slip {
     to: &'static str,
 }
 
-const SLIPS: [Slip; 8] = [
+const SLIPS: [Slip; 9] = [
     Slip {
         name: "a root of the neighbouring group",
         stem: "ntt",
         from: "roots[2 * (groups + group)]",
         nth: 0,
         to: "roots[2 * (groups + group) + 1]",
+    },
+    Slip {
+        name: "an error of the wrong sign",
+        stem: "mod_switch",
+        from: "(exponent << SHIFT) - word",
+        nth: 0,
+        to: "word - (exponent << SHIFT)",
     },
     Slip {
         name: "a range that is too wide by one reduction",

@@ -13,7 +13,7 @@ use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
 /// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next one to call
 /// in, and of more steps than are in shared memory.
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 7] = [
     Shape(3, 1, 1024, 8, 2, 3, 7),
     Shape(1, 2, 1024, 12, 1, 3, 7),
     Shape(3, 3, 512, 9, 2, 5, 6),
@@ -21,6 +21,8 @@ const SHAPES: [Shape; 6] = [
     // eight rows of an RGSW ciphertext are a cluster's most; these are nine, and fifteen
     Shape(2, 2, 512, 5, 3, 3, 7),
     Shape(1, 4, 512, 4, 3, 3, 7),
+    // the presets' with two mask polynomials
+    Shape(3, 2, 512, 8, 2, 3, 7),
 ];
 /// Batches for every way on some card: a cluster, groups of two to eight rows, full ones and such that repeat a row, and
 /// several waves of them.
@@ -90,7 +92,7 @@ fn compiled(Compiled { capability, gates, tiles }: Compiled) {
 }
 
 fn bootstraps() -> impl Iterator<Item = Case> {
-    let largest = [(SHAPES[0], Bodies::Largest), (SHAPES[2], Bodies::Largest)];
+    let largest = [SHAPES[0], SHAPES[2], SHAPES[6]].map(|shape| (shape, Bodies::Largest));
     let cases = SHAPES.into_iter().map(|shape| (shape, Bodies::Random)).chain(largest);
     cases.map(|(shape, bodies)| {
         let key = key(shape.params(), bodies, 11);

@@ -1,7 +1,7 @@
 //! Keys and inputs of any shape: random words, no secret behind them. Equality does not need one.
 
 use kernels::tfhe::keys::{Masks, TfheRsSeed};
-use kernels::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset, RING_MODULUS};
+use kernels::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -22,6 +22,7 @@ impl Shape {
             key_switch_level_count: key_switch_levels,
             lwe_noise_std: 0.0,
             glwe_noise_std: 0.0,
+            mod_switch: ModSwitch::Centred,
         };
         Params::try_from(literal).expect("a shape within the bounds of the kernels")
     }
@@ -62,9 +63,9 @@ pub fn key(params: Params, bodies: Bodies, seed: u64) -> EvaluationKey {
     }
 }
 
-/// The same with masks and words as a tfhe-rs client's key has them.
+/// The same with masks and words as a tfhe-rs client's key has them, and its modulus switch.
 pub fn imported_key(params: Params, seed: u64) -> EvaluationKey {
-    let mut key = key(params, Bodies::Random, seed);
+    let mut key = key(params.with_mod_switch(ModSwitch::Nearest), Bodies::Random, seed);
     let mut rng = generator(!seed);
     key.bootstrap_bodies.fill_with(|| rng.next_u32());
     let mut stream = |first_byte| TfheRsSeed { key: rng.next_u64().into(), first_byte };

@@ -10,7 +10,7 @@ use kernels::tfhe::gpu::CompiledStems;
 use kernels::tfhe::gpu::blind_rotate::Variant;
 use kernels::tfhe::gpu::sample_extract::NO_ROW;
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{Params, RING_MODULUS, ring};
+use kernels::tfhe::{ModSwitch, Params, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
 use tests::naive;
 
@@ -68,7 +68,9 @@ impl StemCase {
     pub fn all() -> impl Iterator<Item = (String, StemCase)> {
         let rings = [64, 128, 256, 512, 1024, 2048].map(|n| Shape(12, 1, n, 8, 2, 3, 7));
         let transforms = rings.map(|shape| (format!("N{}", shape.2), Stem::Ntt, shape));
-        let switches = [rings[0], rings[5]].map(|shape| (format!("N{}", shape.2), Stem::ModSwitch, shape));
+        // fewer words than threads, as many, and many more
+        let rows = [Shape(12, 1, 64, 8, 2, 3, 7), Shape(64, 1, 2048, 8, 2, 3, 7), Shape(708, 2, 512, 8, 2, 8, 4)];
+        let switches = rows.map(|shape| (format!("n{}-N{}", shape.0, shape.2), Stem::ModSwitch, shape));
         let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
@@ -259,21 +261,33 @@ impl<G: Gpu> Card<'_, G> {
         assert!(self.download(&arena, 4 * words) == expected, "negations");
     }
 
-    /// Words around every kind of boundary, and no word beyond the count.
+    /// Words around every kind of boundary, by both definitions, and no row beyond the count.
     fn mod_switch(&self) {
-        let n = self.params.polynomial_size;
+        let (n, words) = (self.params.polynomial_size, self.params.lwe_dimension + 1);
         let mut rng = generator(n as u64);
         let part = u32::MAX / (2 * n) as u32 + 1;
-        let mut words =
-            vec![0, 1, u32::MAX, 1 << 31, part / 2 - 1, part / 2, u32::MAX - part / 2, u32::MAX - part / 2 + 1];
-        words.extend((0..700).map(|_| rng.next_u32()));
-        let buf = self.upload(&words);
-        let count = words.len() - 1;
-        self.launch(self.stems.mod_switch.run(View::all(&buf), count));
-        let expected: Vec<u32> = words[..count].iter().map(|&word| naive::mod_switch(n, word) as u32).collect();
-        let found = self.download(&buf, words.len());
-        assert!(found[..count] == expected, "exponents");
-        assert_eq!(found[count], words[count], "beyond the count");
+        let edges =
+            [0, 1, u32::MAX, 1 << 31, part / 2 - 1, part / 2, u32::MAX - part / 2, u32::MAX - part / 2 + 1, part - 1];
+        let rows: Vec<u32> = edges
+            .into_iter()
+            .cycle()
+            .take(2 * words)
+            // rows of one word: errors that all have one sign, and are the largest there are
+            .chain([part / 2, part / 2 - 1].into_iter().flat_map(|word| vec![word; words]))
+            .chain((0..2 * words).map(|_| rng.next_u32()))
+            .collect();
+        let count = rows.len() / words - 1;
+        for definition in [ModSwitch::Nearest, ModSwitch::Centred] {
+            let params = self.params.with_mod_switch(definition);
+            let stem = kernels::tfhe::gpu::mod_switch::ModSwitch::new(self.gpu, &Compiler::default(), &params);
+            let stem = stem.expect("it compiles");
+            let buf = self.upload(&rows);
+            self.launch(stem.run(View::all(&buf), count));
+            let switched = rows.chunks_exact(words).take(count).flat_map(|row| naive::mod_switch(&params, row));
+            let expected: Vec<u32> =
+                switched.map(|exponent| exponent as u32).chain(rows[count * words..].iter().copied()).collect();
+            assert!(self.download(&buf, rows.len()) == expected, "exponents, {definition:?}");
+        }
     }
 
     /// Single rows in any order, and sums of two.

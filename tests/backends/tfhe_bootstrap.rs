@@ -12,7 +12,7 @@ use crate::fixtures::{Bodies, Shape, generator, imported_key, key, torus_rows};
 
 /// Shapes with a spread of everything: rings smaller than a square of the widest vectors, one to four mask polynomials,
 /// few and many digits, up to the most that a shape may have; then the presets' own shapes with a short key.
-const SHAPES: [Shape; 14] = [
+const SHAPES: [Shape; 16] = [
     Shape(12, 1, 64, 8, 2, 3, 7),
     Shape(12, 1, 128, 6, 3, 4, 6),
     Shape(12, 1, 256, 10, 1, 16, 3),
@@ -27,6 +27,8 @@ const SHAPES: [Shape; 14] = [
     Shape(2, 1, 1024, 8, 2, 3, 7),
     Shape(3, 1, 1024, 8, 2, 8, 4),
     Shape(2, 3, 512, 9, 2, 5, 6),
+    Shape(3, 2, 512, 8, 2, 3, 7),
+    Shape(2, 2, 512, 8, 2, 8, 4),
 ];
 /// The smallest ring that goes by the double-precision transform of a CPU, with digits of three levels.
 const OF_256: Shape = Shape(4, 2, 256, 6, 3, 4, 6);
@@ -35,11 +37,11 @@ const ROWS: usize = 5;
 
 pub fn cases() -> impl Iterator<Item = Case> {
     let random = SHAPES.into_iter().map(|shape| (shape.name(), key(shape.params(), Bodies::Random, 1)));
-    // the last four are large enough for the double-precision transform
-    let largest = [SHAPES[0], SHAPES[6], SHAPES[7], OF_256, SHAPES[11], SHAPES[12], SHAPES[13]]
+    // the last six are large enough for the double-precision transform
+    let largest = [SHAPES[0], SHAPES[6], SHAPES[7], OF_256, SHAPES[11], SHAPES[12], SHAPES[13], SHAPES[14], SHAPES[15]]
         .into_iter()
         .map(|shape| (format!("{}-largest", shape.name()), key(shape.params(), Bodies::Largest, 2)));
-    let imported = [SHAPES[1], SHAPES[4], OF_256, SHAPES[11], SHAPES[13]]
+    let imported = [SHAPES[1], SHAPES[4], OF_256, SHAPES[11], SHAPES[13], SHAPES[14]]
         .into_iter()
         .map(|shape| (format!("{}-imported", shape.name()), imported_key(shape.params(), 3)));
     let rotations = random.chain(largest).chain(imported).map(|(name, key)| blind_rotate(name, key));

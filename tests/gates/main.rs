@@ -26,6 +26,16 @@ fn every_gate_of_conservative_128_has_its_truth_table() {
     check_truth_tables(Preset::Conservative128);
 }
 
+#[test]
+fn every_gate_of_fast_128_k2_has_its_truth_table() {
+    check_truth_tables(Preset::Fast128K2);
+}
+
+#[test]
+fn every_gate_of_standard_128_k2_has_its_truth_table() {
+    check_truth_tables(Preset::Standard128K2);
+}
+
 fn check_truth_tables(preset: Preset) {
     let party = Party::new(preset);
     let fresh = |bit| (party.secret.encrypt(bit), bit);

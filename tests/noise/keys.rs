@@ -8,7 +8,7 @@ use client::SecretKey;
 use kernels::container::{self, Tag};
 use kernels::tfhe::keys::{Masks, TfheRsSeed};
 use kernels::tfhe::noise::{Secret, import_rounding};
-use kernels::tfhe::{EvaluationKey, MODULUS, Params, ParamsLiteral, Preset, RING_MODULUS, ring};
+use kernels::tfhe::{EvaluationKey, MODULUS, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS, ring};
 use kernels::tfhe_rs::{bootstrap_masks, key_switch_masks};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -55,7 +55,12 @@ pub fn imported(seed: u64) -> Key {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let secret = secret(preset, &mut rng, |word| (word & 1) as i8);
     let (s, z) = secrets(&secret);
-    let literal = ParamsLiteral { key_switch_base: 4, key_switch_level_count: 6, ..*preset.params() };
+    let literal = ParamsLiteral {
+        key_switch_base: 4,
+        key_switch_level_count: 6,
+        mod_switch: ModSwitch::Nearest,
+        ..*preset.params()
+    };
     let p = Params::try_from(literal).expect("a shape that tfhe-rs has");
     let mut stream = || TfheRsSeed { key: rng.next_u64().into(), first_byte: 0 };
     let (bootstrap, key_switch) = (stream(), stream());

@@ -6,7 +6,7 @@ use client::SecretKey;
 use kernels::cpu::Cpu;
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::torus::to_torus;
-use kernels::tfhe::{Gates, Lwe, MODULUS, Preset, Stems, noise};
+use kernels::tfhe::{Gates, Lwe, MODULUS, ModSwitch, ParamsLiteral, Preset, Stems, noise};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests::naive::mod_switch;
@@ -46,16 +46,18 @@ pub fn fresh(preset: Preset) -> Stage {
     Stage { name: "fresh", of_keys: vec![OfKey { errors: encrypted.collect(), model, constant: 0.0 }] }
 }
 
-/// `ms` modulus switch, `br` blind rotation, all its coefficients, `ks` key switch alone, `out` rotation and key switch
+/// `ms` modulus switch, `ms1` that of keys of container version 1, `br` blind rotation, all its coefficients, `ks` key switch alone, `out` rotation and key switch
 /// together, `mux` two rotations and a key switch.
 pub fn samples(keys: impl Iterator<Item = (u64, Key)>) -> Vec<Stage> {
     let mut stages: Vec<Stage> =
-        ["ms", "br", "ks", "out", "mux"].map(|name| Stage { name, of_keys: Vec::new() }).into();
+        ["ms", "ms1", "br", "ks", "out", "mux"].map(|name| Stage { name, of_keys: Vec::new() }).into();
     for (seed, key) in keys {
         let (p, secret, constant) = (&key.drawn, key.of_secret, noise::key_constant(&key.drawn));
         let Rotated { br, ks, out, mux } = rotated(&key, seed);
+        let version_1 = ParamsLiteral { mod_switch: ModSwitch::Nearest, ..*p };
         let of_key = [
-            (switched_moduli(&key, seed), noise::mod_switch(p, secret), 0.0),
+            (switched_moduli(&key, p, seed), noise::mod_switch(p, secret), 0.0),
+            (switched_moduli(&key, &version_1, seed), noise::mod_switch(&version_1, secret), 0.0),
             (br, noise::blind_rotate(p, secret), 0.0),
             (ks, noise::lwe_key_switch(p, secret) - constant, constant),
             (out, noise::gate_output(p, secret) - constant, constant),
@@ -68,17 +70,18 @@ pub fn samples(keys: impl Iterator<Item = (u64, Key)>) -> Vec<Stage> {
     stages
 }
 
-fn switched_moduli(key: &Key, seed: u64) -> Vec<i32> {
-    let n = key.drawn.polynomial_size;
-    let turn = 32 - (2 * n).trailing_zeros();
-    let words = random_words(CIPHERTEXTS * (key.drawn.lwe_dimension + 1), !seed);
-    let ciphertexts = words.chunks_exact(key.drawn.lwe_dimension + 1);
-    let switched = ciphertexts.map(|words| {
-        let exponents = words.iter().map(|&word| (mod_switch(n, word) as u32) << turn);
-        let phase = |words: Vec<u32>| key.secret.phase(&Lwe::new(words));
-        phase(exponents.collect()).wrapping_sub(phase(words.to_vec())) as i32
-    });
-    switched.collect()
+fn switched_moduli(key: &Key, p: &ParamsLiteral, seed: u64) -> Vec<i32> {
+    let words = random_words(CIPHERTEXTS * (p.lwe_dimension + 1), !seed);
+    let ciphertexts = words.chunks_exact(p.lwe_dimension + 1);
+    let phase = |words: Vec<u32>| key.secret.phase(&Lwe::new(words));
+    let error = |words: &[u32]| phase(exponents(p, words)).wrapping_sub(phase(words.to_vec())) as i32;
+    ciphertexts.map(error).collect()
+}
+
+/// A row's exponents as torus words, multiples of `1 / 2N`.
+fn exponents(p: &ParamsLiteral, words: &[u32]) -> Vec<u32> {
+    let turn = 32 - (2 * p.polynomial_size).trailing_zeros();
+    mod_switch(p, words).into_iter().map(|exponent| (exponent as u32) << turn).collect()
 }
 
 #[derive(Default)]
@@ -100,7 +103,7 @@ fn rotated(key: &Key, seed: u64) -> Rotated {
     let rotations: Vec<Rotation> = inputs
         .chunks_exact(row)
         .zip(accumulators.chunks_exact((p.glwe_dimension + 1) * n))
-        .map(|(input, accumulator)| Rotation::new(n, exponent(&key.secret, n, input), accumulator))
+        .map(|(input, accumulator)| Rotation::new(n, exponent(p, &key.secret, input), accumulator))
         .collect();
     let switch = |samples: Vec<Sample>| {
         let words: Vec<u32> = samples.iter().flat_map(|sample| &sample.words).copied().collect();
@@ -122,11 +125,10 @@ fn rotated(key: &Key, seed: u64) -> Rotated {
 }
 
 /// `b~ - <a~, s>` modulo 2N: by how much a polynomial is rotated back.
-fn exponent(secret: &SecretKey, n: usize, input: &[u32]) -> usize {
+fn exponent(p: &ParamsLiteral, secret: &SecretKey, input: &[u32]) -> usize {
     // torus words that are multiples of 1 / 2N keep exponents apart
-    let turn = 32 - (2 * n).trailing_zeros();
-    let words = input.iter().map(|&word| (mod_switch(n, word) as u32) << turn);
-    (secret.phase(&Lwe::new(words.collect())) >> turn) as usize
+    let turn = 32 - (2 * p.polynomial_size).trailing_zeros();
+    (secret.phase(&Lwe::new(exponents(p, input))) >> turn) as usize
 }
 
 /// A rotated polynomial, each of whose coefficients can be extracted.

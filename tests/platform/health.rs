@@ -65,10 +65,10 @@ async fn p30_the_price_list_holds_all_eight_gates_exactly() {
 async fn parameters_are_suggested_by_security_level() {
     let server = TestServer::start().await;
     for (query, presets) in [
-        ("", 3),
-        ("?security_level=testing", 3),
-        ("?security_level=128-bit&depth=14&scale_bits=50&other=x", 3),
-        ("?security_level=128%2Dbit&depth=%31", 3),
+        ("", 5),
+        ("?security_level=testing", 5),
+        ("?security_level=128-bit&depth=14&scale_bits=50&other=x", 5),
+        ("?security_level=128%2Dbit&depth=%31", 5),
         ("?security_level=192-bit", 0),
         ("?security_level=256-bit", 0),
     ] {
@@ -78,7 +78,7 @@ async fn parameters_are_suggested_by_security_level() {
     let answer = server.send(Request::get("/api/v1/params/suggest")).await.ok(200);
     let fast = &answer["presets"][0];
     assert_eq!((&fast["preset"], &fast["n"], &fast["big_n"]), (&json!("fast_128"), &json!(636), &json!(1024)));
-    assert_eq!(fast["failure_probability_log2"], -90.7);
+    assert_eq!(fast["failure_probability_log2"], -92.8);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Gates, Lwe, Params, Preset, Rows};
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{GateRow, KeyedGates, ParamsLiteral};
+use kernels::tfhe::{GateRow, KeyedGates, ModSwitch, ParamsLiteral};
 
 pub const KEY_BYTES: u64 = 100;
 pub const LWE_DIMENSION: usize = 3;
@@ -381,6 +381,7 @@ fn params() -> Params {
         key_switch_level_count: 7,
         lwe_noise_std: 0.0,
         glwe_noise_std: 0.0,
+        mod_switch: ModSwitch::Centred,
     };
     Params::try_from(literal).expect("a valid toy")
 }

@@ -37,6 +37,8 @@ static FAST: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::
 static OTHER: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Fast128));
 static STANDARD: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Standard128));
 static CONSERVATIVE: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Conservative128));
+static FAST_K2: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Fast128K2));
+static STANDARD_K2: LazyLock<ClientKey> = LazyLock::new(|| ClientKey::generate(Preset::Standard128K2));
 
 /// The process's key of a preset.
 pub fn of(preset: Preset) -> &'static ClientKey {
@@ -44,6 +46,8 @@ pub fn of(preset: Preset) -> &'static ClientKey {
         Preset::Fast128 => &FAST,
         Preset::Standard128 => &STANDARD,
         Preset::Conservative128 => &CONSERVATIVE,
+        Preset::Fast128K2 => &FAST_K2,
+        Preset::Standard128K2 => &STANDARD_K2,
     }
 }
 

@@ -7,7 +7,7 @@
 //! taken ([`torus_floor`]): the kernels round there in a way that costs two instructions, and it is part of the
 //! definition.
 
-use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ParamsLiteral, RING_MODULUS};
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, ModSwitch, ParamsLiteral, RING_MODULUS};
 
 const Q: i128 = RING_MODULUS as i128;
 /// One turn of the torus in units of a word.
@@ -52,10 +52,20 @@ pub fn rotate(p: &[u32], exponent: usize) -> Polynomial {
     out
 }
 
-/// A torus word as an exponent of X: the nearest multiple of `1 / 2N` of a turn, halves up, in `[0, 2N)`.
-pub fn mod_switch(polynomial_size: usize, word: u32) -> usize {
-    let two_n = 2 * polynomial_size as i128;
-    (nearest(i128::from(word) * two_n, TURN) % two_n) as usize
+/// A row of torus words, mask then body, as exponents of X: the nearest multiples of `1 / 2N` of a turn, halves up, in
+/// `[0, 2N)`. The centred switch first adds half of each mask word's rounding error, rounded down, to the body.
+pub fn mod_switch(p: &ParamsLiteral, row: &[u32]) -> Vec<usize> {
+    let two_n = 2 * p.polynomial_size as i128;
+    let multiple = |word: i128| nearest(word * two_n, TURN);
+    let (&body, mask) = row.split_last().expect("a row has a body");
+    // an exponent of 2N is a whole turn and has an error too
+    let errors = mask.iter().map(|&word| multiple(word.into()) * (TURN / two_n) - i128::from(word));
+    let centre = match p.mod_switch {
+        ModSwitch::Nearest => 0,
+        ModSwitch::Centred => errors.map(|error| error.div_euclid(2)).sum(),
+    };
+    let body = (i128::from(body) + centre).rem_euclid(TURN);
+    mask.iter().map(|&word| word.into()).chain([body]).map(|word| (multiple(word) % two_n) as usize).collect()
 }
 
 /// A residue as a torus word before its digits are taken: `4x + floor(4x c / 2^32)` with
@@ -141,8 +151,7 @@ pub fn sample_extract(accumulator: &[Polynomial]) -> Vec<u32> {
 
 /// Modulus switch, blind rotation, extraction: `[n + 1]` torus words to `[kN + 1]`.
 pub fn bootstrap(key: &EvaluationKey, input: &[u32]) -> Vec<u32> {
-    let exponents: Vec<usize> = input.iter().map(|&word| mod_switch(key.params.polynomial_size, word)).collect();
-    sample_extract(&blind_rotate(key, &exponents))
+    sample_extract(&blind_rotate(key, &mod_switch(&key.params, input)))
 }
 
 /// `(0, .., 0, b) - sum over i, j of d_ij row_ij`: `[kN + 1]` torus words to `[n + 1]`.
@@ -283,6 +292,7 @@ pub fn mul_add(q: u32, sum: u32, x: u32, y: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kernels::tfhe::Preset;
 
     #[test]
     fn digits_add_up_to_the_rounded_word() {
@@ -310,6 +320,27 @@ mod tests {
             let low = torus_nearest(x).wrapping_sub(torus_floor(x));
             assert!(low <= 2, "{x}");
             assert!((i128::from(torus_nearest(x)) * Q - i128::from(x) * TURN).abs() * 2 <= Q, "{x}");
+        }
+    }
+
+    /// With errors of every size and sign: a phase moves by half of what it would move by under a secret of ones, up or down.
+    #[test]
+    fn the_centred_switch_takes_half_of_the_mask_s_errors_from_the_phase() {
+        let literal = ParamsLiteral { lwe_dimension: 3, ..*Preset::Fast128.params() };
+        for i in 0..1000u32 {
+            let mask = [i, i + 1000, i + 2000].map(|i| i.wrapping_mul(0x9e37_79b9));
+            let row = [mask[0], mask[1], mask[2], 0];
+            let exponents = mod_switch(&literal, &row);
+            let nearest = mod_switch(&ParamsLiteral { mod_switch: ModSwitch::Nearest, ..literal }, &row);
+            assert_eq!((&exponents[..3], nearest[3]), (&nearest[..3], 0));
+            // in turns / 2N: what the mask's words say beyond what their exponents say
+            let errors = mask.iter().zip(&exponents).map(|(&word, &exponent)| {
+                let error = exponent as f64 - f64::from(word) / f64::from(1 << 21);
+                if error < -1.0 { error + 2048.0 } else { error }
+            });
+            let half = errors.sum::<f64>() / 2.0;
+            let body = if exponents[3] > 1024 { exponents[3] as f64 - 2048.0 } else { exponents[3] as f64 };
+            assert!((body - half).abs() <= 0.5001, "{i}: {body} {half}");
         }
     }
 

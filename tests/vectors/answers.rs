@@ -1,6 +1,6 @@
 //! The answers' files.
 
-use kernels::tfhe::Preset;
+use kernels::tfhe::{ModSwitch, Preset};
 use serde::{Deserialize, Deserializer, de};
 
 /// Masks of a preset's rows under one seed.
@@ -24,11 +24,13 @@ pub struct MaskAnswer {
     pub mask_sha256: String,
 }
 
-/// A key of a preset and what it does.
+/// A key of a preset and a version, and what it does.
 #[derive(Deserialize)]
 pub struct KeyAnswers {
     #[serde(deserialize_with = "preset")]
     pub preset: Preset,
+    /// Of the evaluation key's container: how gates switch the modulus.
+    pub version: u16,
     /// A container in base64.
     pub secret_key: String,
     /// Of the evaluation key's masks.
@@ -84,21 +86,27 @@ pub struct ResultAnswer {
 impl MaskAnswers {
     /// A file's entry for every preset.
     pub fn all() -> Vec<MaskAnswers> {
-        of_every_preset(include_str!("masks.json"), |answers: &MaskAnswers| answers.preset)
+        let answers: Vec<MaskAnswers> = serde_json::from_str(include_str!("masks.json")).expect("the answers' file");
+        assert!(answers.iter().map(|answers| answers.preset).eq(Preset::ALL));
+        answers
     }
 }
 
 impl KeyAnswers {
-    /// A file's entry for every preset.
+    /// A file's entry for every version of every preset.
     pub fn all() -> Vec<KeyAnswers> {
-        of_every_preset(include_str!("gate_keys.json"), |answers: &KeyAnswers| answers.preset)
+        let answers: Vec<KeyAnswers> = serde_json::from_str(include_str!("gate_keys.json")).expect("the answers' file");
+        let versions = |preset: Preset| if Preset::OF_VERSION_1.contains(&preset) { 1..=2 } else { 2..=2 };
+        let expected =
+            Preset::ALL.into_iter().flat_map(|preset| versions(preset).map(move |version| (preset, version)));
+        assert!(answers.iter().map(|answers| (answers.preset, answers.version)).eq(expected));
+        answers
     }
-}
 
-fn of_every_preset<T: de::DeserializeOwned>(text: &str, preset: impl Fn(&T) -> Preset) -> Vec<T> {
-    let answers: Vec<T> = serde_json::from_str(text).expect("the answers' file");
-    assert_eq!(answers.iter().map(preset).collect::<Vec<_>>(), Preset::ALL);
-    answers
+    /// The modulus switch of its gates.
+    pub fn mod_switch(&self) -> ModSwitch {
+        if self.version == 1 { ModSwitch::Nearest } else { ModSwitch::Centred }
+    }
 }
 
 fn preset<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Preset, D::Error> {

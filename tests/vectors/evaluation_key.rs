@@ -14,6 +14,7 @@ const NOISE_BITS: [u32; 2] = [6, 19];
 pub fn of_answers(answers: &KeyAnswers) -> EvaluationKey {
     let secret = SecretKey::from_bytes(&unbase64(&answers.secret_key)).expect("a secret key");
     let mut key = without_noise(&secret, answers.seed);
+    key.params = key.params.with_mod_switch(answers.mod_switch());
     let noise = |at: usize, bits: u32| {
         let word = (at as u32).wrapping_mul(2_654_435_761);
         (word >> (32 - bits)) as i32 - (1 << (bits - 1))

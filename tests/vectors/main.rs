@@ -116,7 +116,8 @@ fn gates_have_the_words_of_the_independent_client() {
 
 #[test]
 fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size() {
-    for answers in KeyAnswers::all() {
+    // of the newest version, which our client writes
+    for answers in KeyAnswers::all().into_iter().filter(|answers| answers.version == container::VERSION_CENTRED) {
         let p = answers.preset.params();
         let secret = SecretKey::from_bytes(&unbase64(&answers.secret_key)).expect("a secret key");
         let made = secret.evaluation_key();

@@ -22,7 +22,7 @@ pub const SEEDS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateSession {
-    /// `fast_128`, `standard_128` or `conservative_128`.
+    /// `fast_128`, `standard_128`, `conservative_128`, `fast_128_k2` or `standard_128_k2`.
     #[cfg_attr(feature = "openapi", schema(schema_with = names::presets))]
     pub preset: String,
 }
@@ -372,7 +372,8 @@ mod names {
     use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
     pub fn presets() -> Object {
-        one_of("The parameters of the key.", &["fast_128", "standard_128", "conservative_128"])
+        let names = ["fast_128", "standard_128", "conservative_128", "fast_128_k2", "standard_128_k2"];
+        one_of("The parameters of the key.", &names)
     }
 
     pub fn gates() -> Object {

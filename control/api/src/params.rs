@@ -99,7 +99,7 @@ pub struct ArithmeticFacts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PresetFacts {
-    /// `fast_128`, `standard_128` or `conservative_128`.
+    /// `fast_128`, `standard_128`, `conservative_128`, `fast_128_k2` or `standard_128_k2`.
     #[cfg_attr(feature = "openapi", schema(example = "fast_128"))]
     pub preset: String,
     /// Bits of security against the cheapest known attack.
@@ -127,9 +127,9 @@ pub struct PresetFacts {
     pub ciphertext_bytes: usize,
     /// log2 of the estimated probability that a NAND, AND, OR or NOR of independent gate outputs is wrong. Equal or
     /// opposite operands do not raise it: such a gate is folded, to no bootstrap or to a gate of other operands.
-    #[cfg_attr(feature = "openapi", schema(example = -90.7))]
+    #[cfg_attr(feature = "openapi", schema(example = -92.8))]
     pub failure_probability_log2: f64,
     /// The same for the gate with the most noise: a MUX of independent MUX outputs.
-    #[cfg_attr(feature = "openapi", schema(example = -68.3))]
+    #[cfg_attr(feature = "openapi", schema(example = -69.5))]
     pub worst_failure_probability_log2: f64,
 }

@@ -8,7 +8,8 @@ const { instance } = await WebAssembly.instantiate(readFileSync(process.argv[2])
 const wasm = instance.exports;
 
 // words of a ciphertext and of an evaluation key: docs/wire-format.md
-const presets = [[637, 636 * 4 * 1024 + 1024 * 7], [709, 708 * 4 * 1024 + 1024 * 4], [829, 828 * 8 * 512 + 1536 * 6]];
+const presets = [[637, 636 * 4 * 1024 + 1024 * 7], [709, 708 * 4 * 1024 + 1024 * 4], [829, 828 * 8 * 512 + 1536 * 6],
+  [637, 636 * 6 * 512 + 1024 * 7], [709, 708 * 6 * 512 + 1024 * 4]];
 for (const [preset, [ciphertextWords, keyWords]] of presets.entries()) {
   assert.equal(wasm.generate(preset), ciphertextWords);
   assert.equal(wasm.evaluation_key(), keyWords);

@@ -33,7 +33,7 @@ pub struct DemoArgs {
     /// The inputs without --input.
     #[arg(value_name = "NUMBER", conflicts_with = "inputs")]
     numbers: Vec<String>,
-    /// Parameters of the key: fast_128, standard_128 or conservative_128.
+    /// Parameters of the key: fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2.
     #[arg(long, default_value = "fast_128", value_parser = parse_preset)]
     preset: Preset,
     /// Where gates are computed: auto, cuda, wgpu or cpu.

@@ -1,9 +1,9 @@
 //! The evaluation key's payload (docs/wire-format.md 4): shape, seed, bodies.
 
 use super::Error;
-use super::frame::{Tag, frame, put_words, unframe, words};
+use super::frame::{Tag, VERSION, VERSION_CENTRED, frame_of_version, put_words, unframe, words};
 use crate::tfhe::keys::Masks;
-use crate::tfhe::{EvaluationKey, Params, RING_MODULUS};
+use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 
 /// Words that say the key's shape, each repeated from the preset so that a reader sees what it reads.
 const SHAPE_WORDS: usize = 8;
@@ -24,7 +24,11 @@ fn shape(params: &Params) -> [u32; SHAPE_WORDS] {
 
 pub(super) fn write(key: &EvaluationKey) -> Vec<u8> {
     let Masks::Ango(seed) = key.masks else { panic!("an imported key keeps its own form") };
-    frame(Tag::EvaluationKey, key.preset, key.fingerprint, |out| {
+    let version = match key.params.mod_switch {
+        ModSwitch::Nearest => VERSION,
+        ModSwitch::Centred => VERSION_CENTRED,
+    };
+    frame_of_version(version, Tag::EvaluationKey, key.preset, key.fingerprint, |out| {
         out.reserve_exact(4 * SHAPE_WORDS + SEED_BYTES + key.memory_bytes());
         put_words(out, &shape(&key.params));
         out.extend(seed);
@@ -35,7 +39,12 @@ pub(super) fn write(key: &EvaluationKey) -> Vec<u8> {
 
 pub(super) fn read(bytes: &[u8]) -> Result<EvaluationKey, Error> {
     let (header, payload) = unframe(bytes, Tag::EvaluationKey)?;
-    let params = header.preset.params();
+    if header.version == VERSION && !Preset::OF_VERSION_1.contains(&header.preset) {
+        let preset = header.preset.name();
+        return Err(Error::Params(format!("evaluation keys of {preset} begin with version {VERSION_CENTRED}")));
+    }
+    let mod_switch = if header.version == VERSION { ModSwitch::Nearest } else { ModSwitch::Centred };
+    let params = header.preset.params().with_mod_switch(mod_switch);
     let expected = 4 * SHAPE_WORDS + SEED_BYTES + params.seeded_bytes();
     if payload.len() != expected {
         let (preset, found) = (header.preset.name(), payload.len());

@@ -7,8 +7,10 @@ use crate::tfhe::Preset;
 
 /// The first four bytes.
 pub const MAGIC: [u8; 4] = *b"ANGO";
-/// The version this build writes and reads.
+/// The version of every type.
 pub const VERSION: u16 = 1;
+/// The version of evaluation keys of bits whose gates switch the modulus centred ([`crate::tfhe::ModSwitch`]).
+pub const VERSION_CENTRED: u16 = 2;
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 32;
 /// Bytes of the header that hold the checksum, at its end.
@@ -61,6 +63,11 @@ impl Tag {
         }
     }
 
+    /// The newest version that this build writes and reads.
+    fn newest_version(self) -> u16 {
+        if self == Tag::EvaluationKey { VERSION_CENTRED } else { VERSION }
+    }
+
     /// Whether it is a secret key of any scheme.
     fn is_secret(self) -> bool {
         matches!(self, Tag::SecretKey | Tag::ArithmeticSecretKey)
@@ -70,6 +77,8 @@ impl Tag {
 /// A checked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// The container's version: 1, or up to the newest of its type.
+    pub version: u16,
     /// The preset of the payload.
     pub preset: Preset,
     /// The key's random name, where the writer gave one.
@@ -81,24 +90,37 @@ fn preset_code(preset: Preset) -> u8 {
         Preset::Fast128 => 1,
         Preset::Standard128 => 2,
         Preset::Conservative128 => 3,
+        Preset::Fast128K2 => 4,
+        Preset::Standard128K2 => 5,
     }
 }
 
 /// Byte 7 of containers of arithmetic, whose payload names its parameters.
 const NO_PRESET: u8 = 0;
 
-/// A container whose payload `put` appends.
+/// A container of version 1 whose payload `put` appends.
 pub fn frame(tag: Tag, preset: Preset, fingerprint: Option<[u8; 8]>, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    framed(tag, preset_code(preset), fingerprint.unwrap_or_default(), put)
+    frame_of_version(VERSION, tag, preset, fingerprint, put)
+}
+
+/// The same of a version that the type has.
+pub(super) fn frame_of_version(
+    version: u16,
+    tag: Tag,
+    preset: Preset,
+    fingerprint: Option<[u8; 8]>,
+    put: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    framed(version, tag, preset_code(preset), fingerprint.unwrap_or_default(), put)
 }
 
 /// The same for arithmetic.
 pub(crate) fn frame_arithmetic(tag: Tag, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    framed(tag, NO_PRESET, fingerprint, put)
+    framed(VERSION, tag, NO_PRESET, fingerprint, put)
 }
 
-fn framed(tag: Tag, preset: u8, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = header(tag, preset, fingerprint, 0).to_vec();
+fn framed(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = header(version, tag, preset, fingerprint, 0).to_vec();
     put(&mut out);
     let payload_bytes = (out.len() - HEADER_BYTES) as u64;
     out[16..24].copy_from_slice(&payload_bytes.to_le_bytes());
@@ -108,10 +130,10 @@ fn framed(tag: Tag, preset: u8, fingerprint: [u8; 8], put: impl FnOnce(&mut Vec<
 }
 
 /// A header whose checksum is still zero.
-fn header(tag: Tag, preset: u8, fingerprint: [u8; 8], payload_bytes: u64) -> [u8; HEADER_BYTES] {
+fn header(version: u16, tag: Tag, preset: u8, fingerprint: [u8; 8], payload_bytes: u64) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     out[..4].copy_from_slice(&MAGIC);
-    out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    out[4..6].copy_from_slice(&version.to_le_bytes());
     out[6..8].copy_from_slice(&[tag as u8, preset]);
     out[8..16].copy_from_slice(&fingerprint);
     out[16..24].copy_from_slice(&payload_bytes.to_le_bytes());
@@ -121,7 +143,7 @@ fn header(tag: Tag, preset: u8, fingerprint: [u8; 8], payload_bytes: u64) -> [u8
 /// The head of a container of arithmetic whose checksum covers no more than the head: the frame's header for so many payload bytes,
 /// and the first of these.
 pub(crate) fn frame_head(tag: Tag, fingerprint: [u8; 8], payload_bytes: u64, first: &[u8]) -> Vec<u8> {
-    let mut out = header(tag, NO_PRESET, fingerprint, payload_bytes).to_vec();
+    let mut out = header(VERSION, tag, NO_PRESET, fingerprint, payload_bytes).to_vec();
     out.extend(first);
     let checksum = checksum(&out);
     out[24..HEADER_BYTES].copy_from_slice(&checksum);
@@ -138,8 +160,8 @@ pub fn unframe(bytes: &[u8], wanted: Tag) -> Result<(Header, &[u8]), Error> {
         return Err(Error::Params(format!("unknown preset {}", opened.preset)));
     };
     let payload = opened.whole(bytes)?;
-    let fingerprint = opened.fingerprint;
-    Ok((Header { preset, fingerprint: (fingerprint != [0; 8]).then_some(fingerprint) }, payload))
+    let Opened { version, fingerprint, .. } = opened;
+    Ok((Header { version, preset, fingerprint: (fingerprint != [0; 8]).then_some(fingerprint) }, payload))
 }
 
 /// The fingerprint and payload of a container of arithmetic, checked in the same way. It always has a fingerprint.
@@ -162,6 +184,7 @@ pub(crate) fn unframe_head(bytes: &[u8], wanted: Tag, first: usize) -> Result<([
 
 /// What a header says, before the payload is looked at.
 struct Opened {
+    version: u16,
     preset: u8,
     fingerprint: [u8; 8],
     /// Bytes of the payload.
@@ -205,7 +228,7 @@ fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
         return malformed(format!("a container has at least {HEADER_BYTES} bytes, found {}", bytes.len()));
     }
     let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-    if version != VERSION {
+    if !(VERSION..=tag.map_or(VERSION, Tag::newest_version)).contains(&version) {
         return Err(Error::UnknownVersion(version));
     }
     let Some(tag) = tag else {
@@ -215,7 +238,7 @@ fn open(bytes: &[u8], wanted: Tag) -> Result<Opened, Error> {
         return Err(Error::WrongType { expected: wanted.name(), found: tag.name() });
     }
     let eight = |at: usize| -> [u8; 8] { bytes[at..at + 8].try_into().expect("eight bytes") };
-    Ok(Opened { preset: bytes[7], fingerprint: eight(8), announced: u64::from_le_bytes(eight(16)) })
+    Ok(Opened { version, preset: bytes[7], fingerprint: eight(8), announced: u64::from_le_bytes(eight(16)) })
 }
 
 fn check_sum(container: &[u8]) -> Result<(), Error> {

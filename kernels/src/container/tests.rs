@@ -3,7 +3,7 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::tfhe::keys::Masks;
-use crate::tfhe::{RING_MODULUS, SeededLweList};
+use crate::tfhe::{ModSwitch, RING_MODULUS, SeededLweList};
 
 fn key(preset: Preset) -> EvaluationKey {
     let params = preset.params();
@@ -82,10 +82,41 @@ fn seeded_ciphertexts_of_another_key_length_or_preset_are_refused_even_under_a_r
     assert!(matches!(read_evaluation_key(&good), Err(Error::WrongType { .. })));
 }
 
+/// The same key as clients of version 1 made it.
+fn key_of_version_1(preset: Preset) -> EvaluationKey {
+    let mut key = key(preset);
+    key.params = key.params.with_mod_switch(ModSwitch::Nearest);
+    key
+}
+
+#[test]
+fn keys_of_version_1_are_read_and_written_as_before_and_differ_in_the_version_alone() {
+    for preset in Preset::OF_VERSION_1 {
+        let of_version_1 = key_of_version_1(preset);
+        let (old, new) = (write_evaluation_key(&of_version_1), write_evaluation_key(&key(preset)));
+        assert_eq!((old[4], new[4]), (1, 2));
+        assert_eq!(old[HEADER_BYTES..], new[HEADER_BYTES..]);
+        assert_eq!(read_evaluation_key(&old), Ok(of_version_1));
+        // its maker says how gates switch the modulus: nobody else can by a changed byte, but for a new checksum
+        let mut changed = old.clone();
+        changed[4] = 2;
+        assert!(matches!(read_evaluation_key(&changed), Err(Error::Malformed(_))));
+        assert_eq!(read_evaluation_key(&resealed(changed)), Ok(key(preset)));
+    }
+}
+
+#[test]
+fn presets_that_came_with_version_2_have_no_keys_of_version_1() {
+    for preset in [Preset::Fast128K2, Preset::Standard128K2] {
+        let old = write_evaluation_key(&key_of_version_1(preset));
+        assert!(matches!(read_evaluation_key(&old), Err(Error::Params(why)) if why.contains("version 2")));
+    }
+}
+
 #[test]
 fn the_format_is_pinned_by_a_hash() {
     let bytes = [
-        write_evaluation_key(&key(Preset::Fast128)),
+        write_evaluation_key(&key_of_version_1(Preset::Fast128)),
         write_ciphertext(&lwe(Preset::Conservative128), Preset::Conservative128, Some([8; 8]), Form::Ango),
     ]
     .concat();
@@ -118,13 +149,17 @@ fn k5_a_secret_key_is_recognised_even_when_damaged() {
 
 #[test]
 fn versions_types_lengths_and_residues_are_checked_even_under_a_right_checksum() {
-    let good = write_evaluation_key(&key(Preset::Fast128));
+    let good = write_evaluation_key(&key_of_version_1(Preset::Fast128));
     let changed = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] = value;
         read_evaluation_key(&resealed(bytes))
     };
-    assert_eq!(changed(4, 2), Err(Error::UnknownVersion(2)));
+    assert_eq!([changed(4, 0), changed(4, 3)], [0, 3].map(|version| Err(Error::UnknownVersion(version))));
+    let mut ciphertext = write_ciphertext(&lwe(Preset::Fast128), Preset::Fast128, None, Form::Ango);
+    ciphertext[4] = 2;
+    let refused = read_ciphertext(&resealed(ciphertext), Preset::Fast128, None);
+    assert_eq!(refused, Err(Error::UnknownVersion(2)), "evaluation keys alone have a second version");
     assert!(matches!(changed(6, 3), Err(Error::WrongType { .. })));
     assert!(matches!(changed(6, 77), Err(Error::Malformed(_))));
     assert!(matches!(changed(7, 9), Err(Error::Params(_))));

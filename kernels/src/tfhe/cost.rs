@@ -52,8 +52,8 @@ mod tests {
     }
 
     #[test]
-    fn presets_cost_what_their_dimensions_ask_in_units_of_the_fastest() {
-        assert_eq!(Preset::ALL.map(|preset| preset.params().cost()), [COST_OF_FAST_128, 35, 51]);
+    fn presets_cost_what_their_dimensions_ask_in_units_of_fast_128() {
+        assert_eq!(Preset::ALL.map(|preset| preset.params().cost()), [COST_OF_FAST_128, 35, 51, 27, 28]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Cpu {
         let (row_in, row_out) = (p.lwe_dimension + 1, p.accumulator_words());
         let rows = inputs.len() / row_in;
         let mut exponents = inputs.to_vec();
-        mod_switch::mod_switch(p.polynomial_size, &mut exponents);
+        mod_switch::mod_switch(p, &mut exponents);
         for (input, &amplitude) in exponents.chunks_exact_mut(row_in).zip(amplitudes) {
             input[p.lwe_dimension] = cells::marked(input[p.lwe_dimension], amplitude);
         }

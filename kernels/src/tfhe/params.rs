@@ -28,6 +28,17 @@ pub fn ring(polynomial_size: usize) -> Arc<Ring> {
     ring.get_or_init(|| Arc::new(Ring::new(MODULUS, n))).clone()
 }
 
+/// How the torus words of a row become exponents of X, in `[0, 2N)`: the definition that a key's gates follow
+/// (docs/wire-format.md 8). A container says it by its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModSwitch {
+    /// Every word to the nearest exponent. The words of keys of container version 1 and of imported keys.
+    Nearest,
+    /// The same, but the body takes half the sum of the mask's rounding errors first: a binary secret's bits are 1/2 on
+    /// average, so half of the mask's noise goes. The words of keys of container version 2.
+    Centred,
+}
+
 /// Shape of a gate key, unchecked. Noise is a standard deviation in turns (fractions of the torus).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamsLiteral {
@@ -49,6 +60,8 @@ pub struct ParamsLiteral {
     pub lwe_noise_std: f64,
     /// Noise of bootstrapping rows, likewise.
     pub glwe_noise_std: f64,
+    /// Which definition of the modulus switch its gates follow.
+    pub mod_switch: ModSwitch,
 }
 
 /// Why a [`ParamsLiteral`] is refused.
@@ -97,6 +110,13 @@ impl TryFrom<ParamsLiteral> for Params {
             check(std.is_finite() && (0.0..0.1).contains(&std), "noise must be 0 to 0.1 of a turn")?;
         }
         Ok(Self(p))
+    }
+}
+
+impl Params {
+    /// The same with another definition of the modulus switch.
+    pub fn with_mod_switch(self, mod_switch: ModSwitch) -> Params {
+        Params(ParamsLiteral { mod_switch, ..self.0 })
     }
 }
 
@@ -159,21 +179,34 @@ impl ParamsLiteral {
 /// A published parameter set (specification, gate sessions). Never edited, only added to.
 ///
 /// Failure probabilities are those of [`super::noise::failure_log2`]: gates on outputs of gates, operands independent. Equal
-/// and opposite operands are folded ([`super::fold`]) and never bootstrapped.
+/// and opposite operands are folded ([`super::fold`]) and never bootstrapped. They are of new keys; those of keys of container
+/// version 1, whose modulus switch has twice the noise, are said apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Preset {
-    /// 128 bits; gates fail with probability 2^-90.7, the worst gate (MUX of MUX outputs) 2^-68.3.
+    /// 128 bits; gates fail with probability 2^-92.8, the worst gate (MUX of MUX outputs) 2^-69.5. Keys of
+    /// version 1: 2^-90.7, 2^-68.3.
     Fast128,
-    /// 128 bits; gates fail with probability 2^-141.1, the worst 2^-90.3.
+    /// 128 bits; gates fail with probability 2^-147.2, the worst 2^-92.8. Keys of version 1: 2^-141.1, 2^-90.3.
     Standard128,
-    /// 152 bits; gates fail with probability 2^-163.4, the worst 2^-143.9. The one to use where the evaluator learns
-    /// results or reactions to them.
+    /// 152 bits; gates fail with probability 2^-211.7, the worst 2^-180.4. Keys of version 1: 2^-163.4, 2^-143.9. The
+    /// one to use where the evaluator learns results or reactions to them.
     Conservative128,
+    /// [`Preset::Fast128`] over a ring of half the degree with two mask polynomials, which takes less work: 128 bits; gates fail
+    /// with probability 2^-92.0, the worst 2^-72.5. There are no keys of version 1.
+    Fast128K2,
+    /// [`Preset::Standard128`] over the same ring: 128 bits; gates fail with probability 2^-144.9, the worst 2^-98.9. There are
+    /// no keys of version 1.
+    Standard128K2,
 }
 
 impl Preset {
-    /// All presets, fastest first.
-    pub const ALL: [Preset; 3] = [Preset::Fast128, Preset::Standard128, Preset::Conservative128];
+    /// All presets, in the order of their codes in containers.
+    pub const ALL: [Preset; 5] =
+        [Preset::Fast128, Preset::Standard128, Preset::Conservative128, Preset::Fast128K2, Preset::Standard128K2];
+
+    /// Those that have keys of container version 1. The gates of the others would fail too often with the modulus switch of
+    /// that version: their ring has half the exponents.
+    pub const OF_VERSION_1: [Preset; 3] = [Preset::Fast128, Preset::Standard128, Preset::Conservative128];
 
     /// The specification's name.
     pub fn name(self) -> &'static str {
@@ -181,6 +214,8 @@ impl Preset {
             Preset::Fast128 => "fast_128",
             Preset::Standard128 => "standard_128",
             Preset::Conservative128 => "conservative_128",
+            Preset::Fast128K2 => "fast_128_k2",
+            Preset::Standard128K2 => "standard_128_k2",
         }
     }
 
@@ -201,14 +236,15 @@ impl Preset {
     /// classical, MATZOV22 gate counts), over both keys.
     pub fn security_bits(self) -> u32 {
         match self {
-            // LWE key 128.5, GLWE key 128.9, both presets
-            Preset::Fast128 | Preset::Standard128 => 128,
+            // LWE key 128.5, GLWE key 128.9, all four presets: the ring keys have kN = 1024 and one noise, and the estimator knows
+            // no attack that tells a module of rank 2 from one of rank 1
+            Preset::Fast128 | Preset::Standard128 | Preset::Fast128K2 | Preset::Standard128K2 => 128,
             // LWE key 152.7, GLWE key 180.9
             Preset::Conservative128 => 152,
         }
     }
 
-    /// The preset's checked parameters.
+    /// The preset's checked parameters, with the modulus switch of new keys.
     pub fn params(self) -> Params {
         Params::try_from(self.literal()).expect("a published preset holds its own checks")
     }
@@ -226,6 +262,7 @@ impl Preset {
                 key_switch_level_count: 7,
                 lwe_noise_std: (-13.65f64).exp2(),
                 glwe_noise_std: (-24.8f64).exp2(),
+                mod_switch: ModSwitch::Centred,
             },
             Preset::Standard128 => ParamsLiteral {
                 lwe_dimension: 708,
@@ -237,6 +274,7 @@ impl Preset {
                 key_switch_level_count: 4,
                 lwe_noise_std: (-15.5f64).exp2(),
                 glwe_noise_std: (-24.8f64).exp2(),
+                mod_switch: ModSwitch::Centred,
             },
             Preset::Conservative128 => ParamsLiteral {
                 lwe_dimension: 828,
@@ -248,7 +286,12 @@ impl Preset {
                 key_switch_level_count: 6,
                 lwe_noise_std: (-15.15f64).exp2(),
                 glwe_noise_std: (-27.0f64).exp2(),
+                mod_switch: ModSwitch::Centred,
             },
+            Preset::Fast128K2 => ParamsLiteral { glwe_dimension: 2, polynomial_size: 512, ..Preset::Fast128.literal() },
+            Preset::Standard128K2 => {
+                ParamsLiteral { glwe_dimension: 2, polynomial_size: 512, ..Preset::Standard128.literal() }
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::reader::{Reader, Words};
 use crate::container::Error;
 use crate::tfhe::keys::{Masks, TfheRsSeed};
-use crate::tfhe::{EvaluationKey, Params, ParamsLiteral, Preset};
+use crate::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset};
 
 /// Bases, as powers of two, and levels that an imported key's bootstrap may have.
 const BOOTSTRAPS: [(usize, usize); 3] = [(8, 2), (9, 2), (6, 3)];
@@ -39,6 +39,8 @@ fn params(
         key_switch_level_count,
         lwe_noise_std: 0.0,
         glwe_noise_std: 0.0,
+        // as tfhe-rs switches, which its maker chose parameters for; and the object has no version to say another by
+        mod_switch: ModSwitch::Nearest,
         ..*preset.params()
     };
     Params::try_from(literal).map_err(|error| Error::Params(error.to_string()))

@@ -13,7 +13,8 @@ TURN = 2**32
 EIGHTH = 2**29
 
 MAGIC = b"ANGO"
-VERSION = 1
+# of section 12: the second is of evaluation keys alone
+VERSION, VERSION_CENTRED = 1, 2
 SECRET_KEY, EVALUATION_KEY, CIPHERTEXT, SEEDED_CIPHERTEXTS = 1, 2, 3, 4
 HEADER = struct.Struct("<4sHBB8sQ8s")
 
@@ -64,6 +65,8 @@ PRESETS = [
     Preset("fast_128", 1, 636, 1, 1024, 8, 2, 3, 7, 2**-13.65, 2**-24.8),
     Preset("standard_128", 2, 708, 1, 1024, 8, 2, 8, 4, 2**-15.5, 2**-24.8),
     Preset("conservative_128", 3, 828, 3, 512, 9, 2, 5, 6, 2**-15.15, 2**-27),
+    Preset("fast_128_k2", 4, 636, 2, 512, 8, 2, 3, 7, 2**-13.65, 2**-24.8),
+    Preset("standard_128_k2", 5, 708, 2, 512, 8, 2, 8, 4, 2**-15.5, 2**-24.8),
 ]
 
 
@@ -72,9 +75,9 @@ class Refused(ValueError):
     """Bytes that are not what they should be."""
 
 
-def write_frame(kind, preset, fingerprint, payload):
+def write_frame(kind, preset, fingerprint, payload, version=VERSION):
     """Header, then payload."""
-    head = HEADER.pack(MAGIC, VERSION, kind, preset.code, fingerprint, len(payload), bytes(8))[:24]
+    head = HEADER.pack(MAGIC, version, kind, preset.code, fingerprint, len(payload), bytes(8))[:24]
     return head + hashlib.sha256(head + payload).digest()[:8] + payload
 
 
@@ -86,7 +89,7 @@ def read_frame(data, wanted):
         raise Refused("shorter than a header")
     _, version, kind, code, fingerprint, length, checksum = HEADER.unpack_from(data)
     payload = data[HEADER.size :]
-    if version != VERSION:
+    if version != VERSION and (kind, version) != (EVALUATION_KEY, VERSION_CENTRED):
         raise Refused(f"version {version}")
     if kind != wanted:
         raise Refused(f"type {kind}, wanted {wanted}")
@@ -263,16 +266,17 @@ def write_ciphertext(preset, fingerprint, words):
 
 @dataclass
 class EvaluationKey:
-    """Seed and bodies: [n, l, k + 1, N] residues and [kN, t] torus words."""
+    """Seed and bodies: [n, l, k + 1, N] residues and [kN, t] torus words. The version says how gates switch the modulus."""
 
     preset: Preset
     fingerprint: bytes
     seed: bytes
     bootstrap: np.ndarray
     key_switch: np.ndarray
+    version: int
 
     @staticmethod
-    def generate(secret, seed=None, ring_noise=None, lwe_noise=None):
+    def generate(secret, seed=None, ring_noise=None, lwe_noise=None, version=VERSION_CENTRED):
         """Of a secret key; seed and noise (of every body word, in order) are drawn where they are not given."""
         preset = secret.preset
         seed = os.urandom(32) if seed is None else seed
@@ -282,13 +286,13 @@ class EvaluationKey:
             lwe_noise = gaussian(preset.lwe_std * TURN, preset.key_switch_rows)
         bootstrap = _bootstrap_bodies(secret, seed, ring_noise)
         key_switch = _key_switch_bodies(secret, seed, lwe_noise)
-        return EvaluationKey(preset, secret.fingerprint, seed, bootstrap, key_switch)
+        return EvaluationKey(preset, secret.fingerprint, seed, bootstrap, key_switch, version)
 
     def to_bytes(self):
         p = self.preset
         shape = struct.pack("<8I", p.n, p.k, p.N, p.log_b, p.l, p.d, p.t, Q)
         bodies = self.bootstrap.astype("<u4").tobytes() + self.key_switch.astype("<u4").tobytes()
-        return write_frame(EVALUATION_KEY, p, self.fingerprint, shape + self.seed + bodies)
+        return write_frame(EVALUATION_KEY, p, self.fingerprint, shape + self.seed + bodies, self.version)
 
 
 def _bootstrap_bodies(secret, seed, noise):

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from ango_client import EIGHTH, Q, TURN, Transformed, nearest, residue_mask, torus_mask
+from ango_client import EIGHTH, Q, TURN, VERSION_CENTRED, Transformed, nearest, residue_mask, torus_mask
 
 # constant in units of 1/8 and the factors of the operands
 LINEAR = {
@@ -33,6 +33,7 @@ class Evaluator:
 
     def __init__(self, key):
         self.preset = p = key.preset
+        self.centred = key.version == VERSION_CENTRED
         rows = np.empty((p.bootstrap_rows, p.k + 1, p.N), dtype=np.int64)
         for row in range(p.bootstrap_rows):
             rows[row, : p.k] = residue_mask(key.seed, row, p.k * p.N).reshape(p.k, p.N)
@@ -78,7 +79,7 @@ class Evaluator:
     def bootstrapped(self, words):
         """Steps 1 to 3: [n + 1] torus words to [kN + 1]."""
         p = self.preset
-        exponents = [((x << 1) * p.N + TURN // 2) // TURN % (2 * p.N) for x in map(int, words)]
+        exponents = self.mod_switch([int(x) for x in words])
         accumulator = np.zeros((p.k + 1, p.N), dtype=np.int64)
         accumulator[p.k] = nearest(Q, 8)
         accumulator = rotated(accumulator, -exponents[p.n])
@@ -91,6 +92,16 @@ class Evaluator:
         extracted = np.concatenate([mask[:, :1], -mask[:, :0:-1] % Q], axis=1).reshape(-1)
         # 2 x 2^32 + q stays below 2^63, just
         return nearest(np.append(extracted, accumulator[p.k, 0]) * TURN, Q) % TURN
+
+    def mod_switch(self, words):
+        """Step 1: [n + 1] torus words to as many exponents below 2N."""
+        *mask, body = words
+        unit = TURN // (2 * self.preset.N)
+        exponents = [nearest(x, unit) for x in mask]
+        if self.centred:
+            body += sum((exponent * unit - x) // 2 for exponent, x in zip(exponents, mask))
+        exponents.append(nearest(body % TURN, unit))
+        return [exponent % (2 * self.preset.N) for exponent in exponents]
 
     def ring_digits(self, polynomials):
         """[k + 1, N] residues to [l (k + 1), N] digits, level 1 first."""

@@ -13,6 +13,8 @@ from ango_client import (
     DOMAIN_KEY_SWITCH,
     EIGHTH,
     PRESETS,
+    VERSION,
+    VERSION_CENTRED,
     EvaluationKey,
     SecretKey,
     ciphertext_mask,
@@ -31,6 +33,8 @@ SEEDED_BITS = [True, False, False, True, True]
 # bits of the ciphertexts; then come the negation of number 1 and a trivial one
 BITS = [False, True, False, True]
 NOT_1, TRUE = 4, 5
+# versions that evaluation keys of a preset have had; others began with the last
+VERSIONS = {name: [VERSION, VERSION_CENTRED] for name in ("fast_128", "standard_128", "conservative_128")}
 GATES = [
     ("NAND", [1, 0]),
     ("AND", [1, 3]),
@@ -63,7 +67,8 @@ GATES = [
 
 def main():
     write("masks.json", [mask_answers(preset) for preset in PRESETS])
-    write("gate_keys.json", [key_answers(preset) for preset in PRESETS])
+    keys = [(preset, version) for preset in PRESETS for version in VERSIONS.get(preset.name, [VERSION_CENTRED])]
+    write("gate_keys.json", [key_answers(preset, version) for preset, version in keys])
 
 
 def mask_answers(preset):
@@ -93,7 +98,7 @@ def mask_answers(preset):
     return {"preset": preset.name, "seed": SEED.hex(), "rows": rows}
 
 
-def key_answers(preset):
+def key_answers(preset, version):
     """A secret key; the hash of an evaluation key whose noise is a formula; ciphertexts; what gates make of them."""
     secret = fixed_secret_key(preset)
     key = EvaluationKey.generate(
@@ -101,6 +106,7 @@ def key_answers(preset):
         seed=hashlib.sha256(b"seed of " + preset.name.encode()).digest(),
         ring_noise=formula_noise(preset.bootstrap_rows * preset.N, 6),
         lwe_noise=formula_noise(preset.key_switch_rows, 19),
+        version=version,
     )
     evaluation_key = key.to_bytes()
     seeded = fixed_seeded_ciphertexts(secret)
@@ -119,6 +125,7 @@ def key_answers(preset):
         gates.append({"op": op, "operands": numbers, "result": answer})
     return {
         "preset": preset.name,
+        "version": version,
         "secret_key": text(secret.to_bytes()),
         "seed": key.seed.hex(),
         "evaluation_key": {"bytes": len(evaluation_key), "sha256": sha256(evaluation_key)},

@@ -33,7 +33,7 @@ struct Arguments {
     /// auto, cuda, wgpu or cpu
     #[arg(long, default_value = "auto")]
     backend: Choice,
-    /// fast_128, standard_128 or conservative_128
+    /// fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2
     #[arg(long, default_value = "fast_128", value_parser = preset)]
     preset: Preset,
     /// Folder of compiled kernels

@@ -17,7 +17,7 @@ const SECRET_KEY_BYTES_MAX: usize = 1 << 16;
 /// Make a key pair: the secret key, which stays here, and the evaluation key, which a node computes with.
 #[derive(Debug, Args)]
 pub struct KeygenArgs {
-    /// Parameters of the key: fast_128, standard_128 or conservative_128.
+    /// Parameters of the key: fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2.
     #[arg(long, default_value = "fast_128", value_parser = parse_preset)]
     preset: Preset,
     /// Folder that gets secret.key (mode 0600) and evaluation.key.

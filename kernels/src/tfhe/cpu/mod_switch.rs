@@ -1,10 +1,31 @@
-//! Modulus switch: torus words to exponents of X, to nearest (docs/wire-format.md 8).
+//! Modulus switch: torus words to exponents of X (docs/wire-format.md 8).
 
-/// `floor((x + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N` for every word, in place.
-pub fn mod_switch(polynomial_size: usize, words: &mut [u32]) {
-    let shift = 32 - (2 * polynomial_size).trailing_zeros();
-    for word in words {
-        // (1) x <- floor((x + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N
-        *word = word.wrapping_add(1 << (shift - 1)) >> shift;
+use crate::tfhe::{ModSwitch, Params};
+
+/// `rows` is `[rows][n + 1]` torus words, in place to exponents in `[0, 2N)`.
+///
+/// The phase of the exponents is the row's plus `e_b - (e_0 s_0 + .. + e_{n-1} s_{n-1})`, where `e` are the rounding errors. The
+/// centred switch adds `(e_0 + .. + e_{n-1}) / 2` to the body before it is rounded. That leaves `e_i (1/2 - s_i)` of each
+/// mask word: a quarter of `e_i`'s variance, where `e_i s_i` has half of it.
+pub fn mod_switch(p: &Params, rows: &mut [u32]) {
+    let shift = 32 - (2 * p.polynomial_size).trailing_zeros();
+    let half = 1 << (shift - 1);
+    for row in rows.chunks_exact_mut(p.lwe_dimension + 1) {
+        let (body, mask) = row.split_last_mut().expect("a row has a body");
+        let mut sum = 0u32;
+        for word in mask {
+            // (1) mask: a~ <- floor((a + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N
+            let exponent = word.wrapping_add(half) >> shift;
+            // (2) errors: sum <- sum + floor(e / 2), e = 2^(32 - log 2N) a~ - a, signed
+            let error = (exponent << shift).wrapping_sub(*word) as i32;
+            sum = sum.wrapping_add((error >> 1) as u32);
+            *word = exponent;
+        }
+        // (3) centred: b <- b + sum
+        if p.mod_switch == ModSwitch::Centred {
+            *body = body.wrapping_add(sum);
+        }
+        // (4) body: b~ <- floor((b + 2^(31 - log 2N)) / 2^(32 - log 2N)) mod 2N
+        *body = body.wrapping_add(half) >> shift;
     }
 }

@@ -3,7 +3,7 @@
 use crate::gpu::source::{Constant, ring_constants};
 use crate::tfhe::cpu::Decomposition;
 use crate::tfhe::torus::TORUS_CORRECTION;
-use crate::tfhe::{Params, RING_MODULUS, ring};
+use crate::tfhe::{ModSwitch, Params, RING_MODULUS, ring};
 
 /// Constants of all stems.
 pub fn constants(p: &Params) -> Vec<Constant> {
@@ -23,6 +23,7 @@ pub fn constants(p: &Params) -> Vec<Constant> {
         ("DIGIT_OFFSET", digits.offset),
         ("DIGIT_SHIFT", digits.shift),
         ("LWE_DIMENSION", p.lwe_dimension as u32),
+        ("CENTRED", u32::from(p.mod_switch == ModSwitch::Centred)),
         ("EXTRACTED_DIMENSION", p.extracted_dimension() as u32),
         ("KS_BASE", p.key_switch_base),
         ("KS_LEVELS", p.key_switch_level_count as u32),

@@ -33,8 +33,9 @@ use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
 const ROWS_AT_ONCE_MAX: usize = 1 << 14;
-/// Parameter sets whose stems are kept for the next key: the presets' and all that imported keys may have.
-const STEMS_MAX: usize = 40;
+/// Parameter sets whose stems are kept for the next key: the presets' by both definitions of the modulus switch, and all that
+/// imported keys may have.
+const STEMS_MAX: usize = 72;
 /// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
 const WAVES: usize = 2;
 /// Full waves of groups in one launch at most: half a second on the smallest card, whose driver may end a launch that keeps
@@ -387,7 +388,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     ) -> Vec<LaunchOf<'b, G>> {
         let (stems, accumulators) = (&key.stems, self.accumulators);
         let shares = rotations.shares(Table { all: self.tables, first: rotations.first });
-        let switch = stems.mod_switch.run(exponents, exponents.words);
+        let switch = stems.mod_switch.run(exponents, exponents.words / (key.params.lwe_dimension + 1));
         let rotate = stems.blind_rotate.run(keys, View::all(&key.roots), exponents, accumulators, &shares, self.shown);
         switch.into_iter().chain(marks).chain(rotate).collect()
     }

@@ -10,8 +10,10 @@ use crate::tfhe::gates::Gate;
 fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have() {
     let paper = crate::cuda::Paper::new((9, 0));
     let evaluator = Evaluator::new(paper.clone());
-    let shapes: Vec<Params> =
-        Preset::ALL.map(Preset::params).into_iter().chain(crate::tfhe_rs::accepted_params()).collect();
+    let of_version_1 =
+        Preset::OF_VERSION_1.map(|preset| preset.params().with_mod_switch(crate::tfhe::ModSwitch::Nearest));
+    let own = Preset::ALL.map(Preset::params).into_iter().chain(of_version_1);
+    let shapes: Vec<Params> = own.chain(crate::tfhe_rs::accepted_params()).collect();
     assert!(shapes.len() <= STEMS_MAX);
     let prepare_all = || shapes.iter().for_each(|params| evaluator.prepare(params).expect("paper takes all"));
     prepare_all();

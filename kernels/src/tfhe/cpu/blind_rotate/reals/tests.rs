@@ -11,8 +11,8 @@ use crate::xof;
 
 /// Shapes of the presets, and the instruction sets that have vectors of doubles.
 fn cases() -> impl Iterator<Item = (Params, Isa)> {
-    // the third preset has the first one's shape
-    let shapes = [Preset::Fast128, Preset::Conservative128].map(Preset::params);
+    // the others have the shapes of these
+    let shapes = [Preset::Fast128, Preset::Conservative128, Preset::Fast128K2].map(Preset::params);
     let isas: Vec<Isa> = Isa::available().into_iter().filter(|isa| isa.reals().is_some()).collect();
     assert!(!isas.is_empty(), "no vectors of doubles: this test should have been ignored");
     shapes.into_iter().flat_map(move |params| isas.clone().into_iter().map(move |isa| (params, isa)))
