@@ -9,6 +9,7 @@ mod any_backend;
 mod arena;
 mod broken;
 mod broken_wgsl;
+mod cells;
 mod device;
 mod emulator;
 mod fast_paths;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
     let cases = ntt::cases()
         .chain(tfhe_bootstrap::cases())
         .chain(lwe_key_switch::cases())
+        .chain(cells::cases())
         .chain(arena::cases())
         .chain(together::cases())
         .chain(agreement::cases())

@@ -346,7 +346,7 @@ impl Gates for Toy {
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, ToyKey, ToyArena>]) -> kernels::Result<ToyPending> {
         self.script.act(&self.script.batches)?;
         let mut words = Vec::new();
-        for KeyedGates { arena, gates, reads, .. } in batches.iter_mut() {
+        for KeyedGates { arena, gates, cells, reads, .. } in batches.iter_mut() {
             for gate in *gates {
                 let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
                     .iter()

@@ -119,10 +119,15 @@ pub fn external_product(p: &ParamsLiteral, rgsw: &[u32], rlwe: &[Polynomial]) ->
 /// `X^-b~ (0, .., 0, q/8 (1 + .. + X^(N-1)))`, then for every key bit `acc += rgsw_i [x] (X^a~_i acc - acc)`.
 /// `exponents` is `[n + 1]`, mask then body.
 pub fn blind_rotate(key: &EvaluationKey, exponents: &[usize]) -> Vec<Polynomial> {
+    blind_rotate_by(key, exponents, 8)
+}
+
+/// The same with `q / part` in place of `q / 8`.
+pub fn blind_rotate_by(key: &EvaluationKey, exponents: &[usize], part: i128) -> Vec<Polynomial> {
     let p = &key.params;
     let (n, k) = (p.polynomial_size, p.glwe_dimension);
     let (&body, mask) = exponents.split_last().expect("a ciphertext has a body");
-    let constant = vec![nearest(Q, 8) as u32; n];
+    let constant = vec![nearest(Q, part) as u32; n];
     let mut accumulator = vec![vec![0; n]; k];
     accumulator.push(rotate(&constant, (2 * n - body) % (2 * n)));
     let mut rgsw = vec![0; p.rgsw_rows() * (k + 1) * n];
@@ -138,15 +143,50 @@ pub fn blind_rotate(key: &EvaluationKey, exponents: &[usize]) -> Vec<Polynomial>
 
 /// Coefficient 0 of an RLWE ciphertext as an LWE ciphertext on the torus, `[kN + 1]` words.
 pub fn sample_extract(accumulator: &[Polynomial]) -> Vec<u32> {
+    extract_coefficient(accumulator, 0)
+}
+
+/// Coefficient `h` likewise: mask word j is the coefficient of `X^(h - j)` of the mask polynomial, and `X^N = -1`.
+pub fn extract_coefficient(accumulator: &[Polynomial], h: usize) -> Vec<u32> {
     let (body, mask) = accumulator.split_last().expect("a ciphertext has a body");
     let mut out = Vec::new();
     for polynomial in mask {
         let n = polynomial.len();
-        out.push(torus_nearest(polynomial[0]));
-        out.extend((1..n).map(|j| torus_nearest(residue(-i128::from(polynomial[n - j])))));
+        out.extend((0..n).map(|j| match h.checked_sub(j) {
+            Some(at) => torus_nearest(polynomial[at]),
+            None => torus_nearest(residue(-i128::from(polynomial[n + h - j]))),
+        }));
     }
-    out.push(torus_nearest(body[0]));
+    out.push(torus_nearest(body[h]));
     out
+}
+
+/// What a cell bootstraps, or its result: the wires' sum, switched once, then the inputs' and the constant.
+pub fn cell_sum(key: &EvaluationKey, eighths: i64, wires: &[(i64, &[u32])], inputs: &[(i64, &[u32])]) -> Vec<u32> {
+    let mut out = match wires {
+        [] => vec![0; key.params.lwe_dimension + 1],
+        _ => key_switch(key, &weighted_sum(wires)),
+    };
+    if !inputs.is_empty() {
+        out = weighted_sum(&[&[(1, &out[..])], inputs].concat());
+    }
+    let body = out.last_mut().expect("a row has a body");
+    *body = body.wrapping_add((eighths as u32).wrapping_mul(EIGHTH));
+    out
+}
+
+fn weighted_sum(terms: &[(i64, &[u32])]) -> Vec<u32> {
+    let word = |at: usize| {
+        let sum: i128 = terms.iter().map(|(factor, row)| i128::from(*factor) * i128::from(row[at])).sum();
+        sum.rem_euclid(TURN) as u32
+    };
+    (0..terms[0].1.len()).map(word).collect()
+}
+
+/// The wires that a bootstrap of a sum gives: of amplitude `1 / part`, one, or two.
+pub fn cell_wires(key: &EvaluationKey, sum: &[u32], part: i128, wires: usize) -> Vec<Vec<u32>> {
+    let accumulator = blind_rotate_by(key, &mod_switch(&key.params, sum), part);
+    (0..wires).map(|wire| extract_coefficient(&accumulator, wire * key.params.polynomial_size / 2)).collect()
 }
 
 /// Modulus switch, blind rotation, extraction: `[n + 1]` torus words to `[kN + 1]`.
