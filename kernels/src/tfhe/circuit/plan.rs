@@ -46,7 +46,7 @@ impl Plan {
     }
 
     /// Orders the gates that are left by level and gives every wire a slot.
-    fn of(Numbered { circuit, stands_for: of_gates }: &Numbered, gates_asked: usize) -> Plan {
+    fn of(Numbered { circuit, stands_for: of_gates, .. }: &Numbered, gates_asked: usize) -> Plan {
         let levels = circuit.levels();
         let lives = Lives::of(circuit, &levels);
         let input_bits = circuit.input_widths().iter().sum::<usize>();

@@ -16,36 +16,48 @@ use crate::tfhe::fold::{Bit, Folded, fold};
 use crate::tfhe::gates::Gate;
 
 /// What is left of a circuit.
-pub(super) struct Numbered {
+pub(in crate::tfhe) struct Numbered {
     /// The gates that have to be computed.
     pub circuit: Circuit,
     /// How many gates of the circuit each of them stands for.
     pub stands_for: Vec<u32>,
+    /// The same by kind: XOR, AND, NOT.
+    pub kinds: Vec<[u32; 3]>,
 }
 
 /// Numbers the values of a circuit on these inputs and keeps what its outputs need.
 ///
 /// # Panics
 /// When there are not as many inputs as the circuit has input bits.
-pub(super) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
+pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let values = Values::of(circuit, inputs);
     let outputs: Vec<Bit> = circuit.outputs().iter().map(|&signal| values.bit(signal)).collect();
     let mut left = Left::of(&values, &outputs);
     let outputs = outputs.iter().map(|&bit| left.signal(bit)).collect();
-    let mut stands_for = vec![0; left.gates.len()];
-    for &bit in &values.results {
+    let mut kinds = vec![[0; 3]; left.gates.len()];
+    for (gate, &bit) in circuit.gates().iter().zip(&values.results) {
         if let Some(Signal::Gate(index)) = left.place(bit) {
-            stands_for[index] += 1;
+            kinds[index][kind(gate.gate())] += 1;
         }
     }
+    let stands_for = kinds.iter().map(|of| of.iter().sum()).collect();
     let circuit = Circuit {
         input_widths: circuit.input_widths.clone(),
         output_widths: circuit.output_widths.clone(),
         gates: left.gates,
         outputs,
     };
-    Numbered { circuit, stands_for }
+    Numbered { circuit, stands_for, kinds }
+}
+
+/// Place of a netlist's gate among [`Numbered::kinds`].
+fn kind(gate: Gate) -> usize {
+    match gate {
+        Gate::Xor | Gate::Xnor => 0,
+        Gate::Not => 2,
+        _ => 1,
+    }
 }
 
 /// What every input and every gate's result is.
