@@ -68,7 +68,8 @@ impl Covering {
             let Some(mut best) = self.cells[node as usize] else { continue };
             if self.reads(node).any() {
                 let before = best;
-                let mut best_key = (0, self.level(node, &best, &levels));
+                // of cells that cost the same, a parity is the last: it needs one bootstrap more once it is read at an eighth
+                let mut best_key = (0, self.level(node, &best, &levels), best.is_parity());
                 for cut in graph.cuts(node) {
                     let Some(cell) = cell_of(cut.table) else { continue };
                     let operands = cell.operands().iter().map(|leaf| {
@@ -78,7 +79,7 @@ impl Covering {
                     if same(&cell, &before) || !allowed.allows(graph, &cell) {
                         continue;
                     }
-                    let key = (self.cost(node, &before, &cell), self.level(node, &cell, &levels));
+                    let key = (self.cost(node, &before, &cell), self.level(node, &cell, &levels), cell.is_parity());
                     if key < best_key {
                         (best, best_key) = (cell, key);
                     }

@@ -26,7 +26,7 @@ pub(super) fn emitted(
     for node in 0..graph.len() as u32 {
         if let Node::Input(input) = graph.node(node) {
             values[node as usize] = Value::Bit(Source::Input(input), false);
-        } else if needed[node as usize] {
+        } else if needed[node as usize] && covering.cell(node).is_some() {
             let sum = sums.of(node, absorbed[node as usize]);
             values[node as usize] = writer.bootstrap(&sum, &values, amplitude(graph, covering, node))?;
         }
@@ -62,7 +62,7 @@ impl Value {
     }
 }
 
-/// `NEVER` absorbed.
+/// No node.
 const NONE: u32 = u32::MAX;
 
 /// A sum over nodes, in eighths.
