@@ -20,6 +20,7 @@ mod forms;
 mod graph;
 mod network;
 mod offers;
+mod pairs;
 mod plain;
 
 #[cfg(test)]
@@ -36,7 +37,6 @@ use super::fold::Bit;
 use super::noise::InputNoise;
 use super::params::Params;
 use covering::Covering;
-use emit::Value;
 use forms::{Forms, Splitting};
 use graph::Graph;
 
@@ -45,10 +45,10 @@ const TRY_ALL_GATES: usize = 1 << 17;
 
 /// The ways of splitting sums that are tried.
 const SPLITTINGS: [Splitting; 4] = [
-    Splitting { bootstrapped: 4, shared: usize::MAX },
-    Splitting { bootstrapped: 8, shared: usize::MAX },
-    Splitting { bootstrapped: 4, shared: 8 },
-    Splitting { bootstrapped: usize::MAX, shared: usize::MAX },
+    Splitting { bootstrapped: 4, shared: 12, earliest: false },
+    Splitting { bootstrapped: 8, shared: 8, earliest: false },
+    Splitting { bootstrapped: 8, shared: 12, earliest: true },
+    Splitting { bootstrapped: 4, shared: usize::MAX, earliest: false },
 ];
 
 /// The network of a circuit on inputs of these names, an input bit each: equal inputs are one value, opposite ones its
@@ -68,12 +68,17 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
     let networks = SPLITTINGS[..tries].iter().filter_map(|&splitting| {
         let forms = Forms::of(&graph, &covering, &budget, splitting);
         let emitted = emit::emitted(&graph, &covering, &forms, &budget, circuit.gates().len() as u64);
-        emitted.map(|(network, values)| (network.levels().len(), network, values))
+        emitted.map(|(network, values)| {
+            let (network, moved) = pairs::paired(&network, &budget);
+            let owners: Vec<Option<u32>> =
+                values.iter().map(|value| value.bootstrap().map(|old| moved[old as usize])).collect();
+            (network.levels().len(), network, owners)
+        })
     });
     let best = networks.reduce(|best, next| if is_better((&next.1, next.0), (&best.1, best.0)) { next } else { best });
     match best {
-        Some((_, mut network, values)) if check::agrees(&network, circuit, inputs) => {
-            cover(&mut network, &numbered, &graph, &values);
+        Some((_, mut network, owners)) if check::agrees(&network, circuit, inputs) => {
+            cover(&mut network, &numbered, &graph, &owners);
             network
         }
         _ => plain::network(&numbered, inputs, circuit.gates().len() as u64),
@@ -97,11 +102,11 @@ fn is_better((a, a_levels): (&Network, usize), (b, b_levels): (&Network, usize))
 }
 
 /// Says for every gate which bootstrap stands for it: its own, or else that of the first gate that reads it.
-fn cover(network: &mut Network, numbered: &Numbered, graph: &Graph, values: &[Value]) {
+fn cover(network: &mut Network, numbered: &Numbered, graph: &Graph, owners: &[Option<u32>]) {
     let gates = numbered.circuit.gates();
     let mut covers = vec![None; gates.len()];
     for (at, gate) in gates.iter().enumerate().rev() {
-        let own = values[graph.gates()[at].node() as usize].bootstrap();
+        let own = owners[graph.gates()[at].node() as usize];
         covers[at] = own.or(covers[at]);
         if let Some(bootstrap) = covers[at] {
             network.cover(bootstrap, numbered.kinds[at]);

@@ -13,7 +13,7 @@ use crate::tfhe::noise::Load;
 const PASSES: usize = 2;
 
 /// Nodes that are visited to see what a change costs.
-const VISITS: usize = 48;
+const VISITS: usize = 24;
 
 /// A cell for every node, and how often each is read.
 pub(super) struct Covering {
@@ -76,7 +76,9 @@ impl Covering {
                         Edge::new(cut.leaves()[leaf.node() as usize], leaf.negated())
                     });
                     let cell = Cell::new(cell.kind, cell.negated, &operands.collect::<Vec<_>>());
-                    if same(&cell, &before) || !allowed.allows(graph, &cell) {
+                    // forms expand a parity's operands anyway
+                    let both_parities = cell.is_parity() && before.is_parity();
+                    if both_parities || same(&cell, &before) || !allowed.allows(graph, &cell) {
                         continue;
                     }
                     let key = (self.cost(node, &before, &cell), self.level(node, &cell, &levels), cell.is_parity());

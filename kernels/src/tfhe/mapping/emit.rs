@@ -1,6 +1,6 @@
 //! Emission: bootstraps over sums for what the outputs need of a covering.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::budget::{Budget, Margin, load, parity_factor};
 use super::cells::{Cell, Kind};
@@ -115,6 +115,7 @@ impl Sums<'_> {
     /// By node: the turned cell that its parity absorbs, reading the cell's operands itself. That saves the cell's level
     /// and, if nothing else reads the cell, its bootstrap.
     fn absorbed(&self) -> Vec<u32> {
+        let ands = self.ands();
         let mut absorbed = vec![NONE; self.graph.len()];
         let mut levels = vec![0u32; self.graph.len()];
         for node in 0..self.graph.len() as u32 {
@@ -127,6 +128,7 @@ impl Sums<'_> {
                 let turned = |&&leaf: &&u32| self.covering.cell(leaf).is_some_and(|cell| cell.kind == Kind::Turned);
                 let latest = leaves.iter().filter(turned).max_by_key(|&&leaf| (levels[leaf as usize], leaf));
                 if leaves.len() > 1
+                    && !<[u32; 2]>::try_from(leaves).is_ok_and(|leaves| ands.contains(&leaves))
                     && let Some(&latest) = latest
                     && self.allows(&self.of(node, latest))
                 {
@@ -141,6 +143,18 @@ impl Sums<'_> {
             levels[node as usize] = level + 1;
         }
         absorbed
+    }
+
+    /// The pairs of nodes of which there are ANDs. Their XOR may come from the AND's rotation (`pairs.rs`).
+    fn ands(&self) -> HashSet<[u32; 2]> {
+        let nodes = 0..self.graph.len() as u32;
+        let cells = nodes.filter(|&node| self.is_bootstrap(node)).filter_map(|node| self.covering.cell(node));
+        cells
+            .filter_map(|cell| match *cell.operands() {
+                [a, b] if !cell.is_parity() => Some([a.node().min(b.node()), a.node().max(b.node())]),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Whether a sum over nodes is within the budget at margin 1/8.
@@ -158,7 +172,7 @@ impl Sums<'_> {
             Term { source, factor: factor.abs() }
         });
         let mut terms: Vec<Term> = terms.collect();
-        combine(&mut terms);
+        Term::combine(&mut terms);
         self.budget.allows(&load(&terms), Margin::Eighth)
     }
 
@@ -198,18 +212,6 @@ impl Sums<'_> {
 fn core_terms(cell: &Cell) -> impl Iterator<Item = (u32, NodeFactor)> {
     let sign = |edge: &Edge| if edge.negated() { -1 } else { 1 };
     cell.operands().iter().map(move |edge| (edge.node(), NodeFactor::Eighth(sign(edge))))
-}
-
-/// Adds up the factors of equal sources, and orders the terms by their sources.
-fn combine(terms: &mut Vec<Term>) {
-    terms.sort_unstable_by_key(|term| term.source);
-    terms.dedup_by(|next, first| {
-        let same = next.source == first.source;
-        if same {
-            first.factor += next.factor;
-        }
-        same
-    });
 }
 
 /// Writes a network; a sum that there is already, its negation or its quarter turn is not bootstrapped again.
@@ -285,7 +287,7 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        combine(&mut self.terms);
+        Term::combine(&mut self.terms);
         let network = &self.network;
         self.terms.retain(|term| {
             // a bit at a half, whatever it is, or a whole turn

@@ -20,6 +20,8 @@ pub(super) struct Splitting {
     pub bootstrapped: usize,
     /// Another parity that several read is split off where it has more leaves than this.
     pub shared: usize,
+    /// Of operands that cost a bootstrap to split off, whether to take the one that is there first.
+    pub earliest: bool,
 }
 
 /// The forms of a covering's parities.
@@ -29,6 +31,8 @@ pub(super) struct Forms {
     ends: Vec<(u32, bool)>,
     /// Which parities are leaves of others.
     is_leaf: Vec<bool>,
+    /// Of each node: level at which its sample is there, or of a parity at which all its leaves are.
+    levels: Vec<u32>,
 }
 
 impl Forms {
@@ -37,12 +41,13 @@ impl Forms {
             leaves: Vec::new(),
             ends: Vec::with_capacity(graph.len()),
             is_leaf: vec![false; graph.len()],
+            levels: vec![0; graph.len()],
         };
         for node in 0..graph.len() as u32 {
             let cell = covering.cell(node).filter(|cell| cell.is_parity() && covering.reads(node).any());
             let mut negated = false;
             if let Some(cell) = cell {
-                let form = forms.merged(graph, covering, budget, cell.operands());
+                let form = forms.merged(graph, covering, budget, cell.operands(), splitting.earliest);
                 negated = cell.negated;
                 for edge in cell.operands() {
                     let inner = forms.expands(covering, edge.node()) && forms.ends[edge.node() as usize].1;
@@ -51,7 +56,11 @@ impl Forms {
                 let reads = covering.reads(node);
                 let most = if reads.eighth > 0 { splitting.bootstrapped } else { splitting.shared };
                 forms.is_leaf[node as usize] = form.len() > most && (reads.eighth > 0 || reads.parity > 1);
+                forms.levels[node as usize] = forms.level(covering, &form);
                 forms.leaves.extend(form);
+            } else if let Some(cell) = covering.cell(node) {
+                let operands: Vec<u32> = cell.operands().iter().map(|edge| edge.node()).collect();
+                forms.levels[node as usize] = forms.level(covering, &operands) + 1;
             }
             forms.ends.push((forms.leaves.len() as u32, negated));
         }
@@ -71,7 +80,7 @@ impl Forms {
     }
 
     /// The leaves of these operands' XOR, after as many splits as are needed.
-    fn merged(&mut self, graph: &Graph, covering: &Covering, budget: &Budget, operands: &[Edge]) -> Vec<u32> {
+    fn merged(&mut self, graph: &Graph, covering: &Covering, budget: &Budget, operands: &[Edge], earliest: bool) -> Vec<u32> {
         loop {
             let mut form: Vec<u32> = Vec::new();
             for edge in operands {
@@ -86,13 +95,20 @@ impl Forms {
             // first what costs no bootstrap, then what most nodes read, then the longest
             let split = parts.max_by_key(|&node| {
                 let reads = covering.reads(node);
-                (reads.eighth > 0, reads.parity, self.form(node).0.len(), node)
+                let early = if earliest { u32::MAX - self.levels[node as usize] } else { 0 };
+                (reads.eighth > 0, early, reads.parity, self.form(node).0.len(), node)
             });
             match split {
                 Some(node) => self.is_leaf[node as usize] = true,
                 None => return form,
             }
         }
+    }
+
+    /// Level at which the samples of all these nodes are there.
+    fn level(&self, covering: &Covering, nodes: &[u32]) -> u32 {
+        let parity = |node: u32| covering.cell(node).is_some_and(|cell| cell.is_parity());
+        nodes.iter().map(|&node| self.levels[node as usize] + u32::from(parity(node))).max().unwrap_or(0)
     }
 
     /// Whether a node is a parity that its readers add leaf by leaf.

@@ -41,6 +41,20 @@ pub struct Term {
     pub factor: i8,
 }
 
+impl Term {
+    /// Adds up the factors of equal sources, and orders the terms by their sources. A factor may become 0.
+    pub(super) fn combine(terms: &mut Vec<Term>) {
+        terms.sort_unstable_by_key(|term| term.source);
+        terms.dedup_by(|next, first| {
+            let same = next.source == first.source;
+            if same {
+                first.factor += next.factor;
+            }
+            same
+        });
+    }
+}
+
 /// `constant / 8 + factor * source + ...`, every source once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum<'a> {

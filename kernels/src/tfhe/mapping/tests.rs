@@ -80,9 +80,9 @@ fn assert_sound(network: &Network, circuit: &Circuit, inputs: &[Bit], params: &P
 }
 
 #[test]
-fn adders_are_their_carries_and_sums() {
+fn an_adder_is_a_bootstrap_a_carry_and_a_bootstrap_a_sum_but_one_for_its_half_adder() {
     let network = mapped(ADDER, InputNoise::Fresh);
-    assert_eq!(size(&network), (127, 64));
+    assert_eq!(size(&network), (126, 64));
     let circuit = Circuit::parse(ADDER).unwrap();
     let [a, b] = [0x0123_4567_89ab_cdefu64, 0xffff_0000_8765_4321];
     let bits = |value: u64| (0..64).map(|bit| value >> bit & 1 == 1).collect::<Vec<_>>();
@@ -178,4 +178,75 @@ fn networks_of_thousands_of_random_netlists_are_sound_under_every_parameter_set(
     }
     println!("{bootstraps} bootstraps for {plain} gates");
     assert!(3 * bootstraps < 2 * plain);
+}
+
+#[test]
+fn incrementers_take_a_bootstrap_a_bit() {
+    // sums and carries of a number and a bit: x ^ c, x & c
+    let bits = 20;
+    let mut text = format!("{} {}\n2 {bits} 1\n1 {}\n", 2 * bits, 3 * bits + 1, bits + 1);
+    for bit in 0..bits {
+        let carry = bits + bit;
+        let next = if bit == bits - 1 { 3 * bits } else { carry + 1 };
+        text += &format!("2 1 {bit} {carry} {next} AND\n2 1 {bit} {carry} {} XOR\n", 2 * bits + bit);
+    }
+    let network = mapped(&text, InputNoise::Fresh);
+    assert_eq!(size(&network), (bits, bits));
+}
+
+fn explore_text(kind: usize, gates: usize) -> String {
+    let inputs = 64;
+    let outputs = 1 << 15;
+    let mut text = format!("{gates} {}\n1 {inputs}\n1 {outputs}\n", inputs + gates);
+    let mut state = 99u64;
+    let mut below = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) as usize % bound
+    };
+    for out in inputs..inputs + gates {
+        let x = out - 1;
+        let (i, j) = (below(64), below(64));
+        let level = out - 1 - below(out.min(20000));
+        let wide = out - 1 - below(out.min(20000));
+        text += &match kind {
+            0 => format!("2 1 {x} {i} {out} XOR\n"),
+            1 => format!("2 1 {x} {i} {out} {}\n", if out % 2 == 0 { "AND" } else { "XOR" }),
+            2 => format!("2 1 {level} {wide} {out} {}\n", if below(3) == 0 { "AND" } else { "XOR" }),
+            3 => format!("2 1 {level} {} {out} {}\n", if j < 32 { wide } else { i }, if below(2) == 0 { "AND" } else { "XOR" }),
+            4 => format!("2 1 {level} {wide} {out} XOR\n"),
+            5 => format!("2 1 {x} {i} {out} AND\n"),
+            _ => format!("2 1 {i} {j} {out} XOR\n"),
+        };
+    }
+    text
+}
+
+#[test]
+fn explore() {
+    for kind in 0..7 {
+        let circuit = Circuit::parse(&explore_text(kind, 1 << 20)).unwrap();
+        let inputs = different(&circuit);
+        let mut started = std::time::Instant::now();
+        let mut lap = || { let t = started.elapsed().as_millis(); started = std::time::Instant::now(); t };
+        let numbered = numbered(&circuit, &inputs);
+        let t1 = lap();
+        let budget = Budget::of(&Preset::Fast128.params(), InputNoise::Fresh);
+        let graph = Graph::of(&numbered.circuit, &inputs);
+        let t2 = lap();
+        let covering = Covering::of(&graph, &budget);
+        let t3 = lap();
+        let forms = Forms::of(&graph, &covering, &budget, SPLITTINGS[0]);
+        let t4 = lap();
+        let network = emit::emitted(&graph, &covering, &forms, &budget, 1<<20).unwrap().0;
+        let t5 = lap();
+        let network = pairs::paired(&network, &budget).0;
+        let t6 = lap();
+        assert!(check::agrees(&network, &circuit, &inputs));
+        let t7 = lap();
+        println!("kind {kind}: {:?} number {t1} graph {t2} cover {t3} forms {t4} emit {t5} pairs {t6} check {t7}", size(&network));
+        let _ = map(&circuit, &inputs, &Preset::Fast128.params(), InputNoise::Fresh);
+        println!("  all {}", lap());
+    }
 }
