@@ -22,6 +22,7 @@ mod network;
 mod offers;
 mod pairs;
 mod plain;
+mod table;
 
 #[cfg(test)]
 mod tests;
@@ -30,13 +31,12 @@ pub use budget::{Budget, Margin};
 pub use network::{Amplitude, Network, Source, Sum, Term};
 pub use offers::Offers;
 
-use std::cmp::Ordering;
-
 use super::circuit::{Circuit, Numbered, Signal, numbered};
 use super::fold::Bit;
 use super::noise::InputNoise;
 use super::params::Params;
 use covering::Covering;
+use emit::Value;
 use forms::{Forms, Splitting};
 use graph::Graph;
 
@@ -62,22 +62,24 @@ const SPLITTINGS: [Splitting; 4] = [
 pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) -> Network {
     let numbered = numbered(circuit, inputs);
     let budget = Budget::of(params, noise);
-    let graph = Graph::of(&numbered.circuit, inputs);
-    let covering = Covering::of(&graph, &budget);
+    let mut graph = Graph::of(&numbered.circuit, inputs);
     let tries = if circuit.gates().len() > TRY_ALL_GATES { 1 } else { SPLITTINGS.len() };
-    let networks = SPLITTINGS[..tries].iter().filter_map(|&splitting| {
-        let forms = Forms::of(&graph, &covering, &budget, splitting);
-        let emitted = emit::emitted(&graph, &covering, &forms, &budget, circuit.gates().len() as u64);
-        emitted.map(|(network, values)| {
-            let (network, moved) = pairs::paired(&network, &budget);
-            let owners: Vec<Option<u32>> =
-                values.iter().map(|value| value.bootstrap().map(|old| moved[old as usize])).collect();
-            (network.levels().len(), network, owners)
-        })
-    });
-    let best = networks.reduce(|best, next| if is_better((&next.1, next.0), (&best.1, best.0)) { next } else { best });
+    // noisy inputs may be worth a bootstrap each
+    let refreshing = if noise == InputNoise::Any { &[false, true][..] } else { &[false] };
+    let mut best: Option<Mapped> = None;
+    for &refreshes_inputs in refreshing {
+        graph.refreshes_inputs = refreshes_inputs;
+        let covering = Covering::of(&graph, &budget);
+        for &splitting in &SPLITTINGS[..tries] {
+            let forms = Forms::of(&graph, &covering, &budget, splitting);
+            let next = Mapped::of(&graph, &covering, &forms, &budget, circuit.gates().len() as u64);
+            if let Some(next) = next.filter(|next| best.as_ref().is_none_or(|best| next.is_better_than(best))) {
+                best = Some(next);
+            }
+        }
+    }
     match best {
-        Some((_, mut network, owners)) if check::agrees(&network, circuit, inputs) => {
+        Some(Mapped { mut network, owners, .. }) if check::agrees(&network, circuit, inputs) => {
             cover(&mut network, &numbered, &graph, &owners);
             network
         }
@@ -93,12 +95,30 @@ pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
     plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
 }
 
-/// Whether a network with its levels is better than another.
-fn is_better((a, a_levels): (&Network, usize), (b, b_levels): (&Network, usize)) -> bool {
-    let near = a.bootstraps().abs_diff(b.bootstraps()) <= a.bootstraps().min(b.bootstraps()) / 64;
-    let by_bootstraps = a.bootstraps().cmp(&b.bootstraps());
-    let order = if near { a_levels.cmp(&b_levels).then(by_bootstraps) } else { by_bootstraps };
-    order == Ordering::Less
+/// A network, and which of its bootstraps each node of the graph is.
+struct Mapped {
+    network: Network,
+    owners: Vec<Option<u32>>,
+    levels: usize,
+}
+
+impl Mapped {
+    fn of(graph: &Graph, covering: &Covering, forms: &Forms, budget: &Budget, gates_asked: u64) -> Option<Mapped> {
+        let (network, values) = emit::emitted(graph, covering, forms, budget, gates_asked)?;
+        let (network, moved) = pairs::paired(&network, budget);
+        let owner = |value: &Value| value.bootstrap().map(|bootstrap| moved[bootstrap as usize]);
+        let owners = values.iter().map(owner).collect();
+        Some(Mapped { levels: network.levels().len(), network, owners })
+    }
+
+    fn is_better_than(&self, other: &Mapped) -> bool {
+        let (own, others) = (self.network.bootstraps(), other.network.bootstraps());
+        if own.abs_diff(others) <= own.min(others) / 64 {
+            (self.levels, own) < (other.levels, others)
+        } else {
+            own < others
+        }
+    }
 }
 
 /// Says for every gate which bootstrap stands for it: its own, or else that of the first gate that reads it.

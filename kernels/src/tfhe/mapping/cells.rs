@@ -59,7 +59,9 @@ impl Cell {
     fn plain(&self, bits: impl Fn(u32) -> bool) -> bool {
         let operand = |edge: &Edge| bits(edge.node()) != edge.negated();
         match self.kind {
-            Kind::Parity => self.operands().iter().filter(|edge| operand(edge)).count() % 2 == usize::from(!self.negated),
+            Kind::Parity => {
+                self.operands().iter().filter(|edge| operand(edge)).count() % 2 == usize::from(!self.negated)
+            }
             Kind::Straight | Kind::Turned => {
                 let sum: i8 = self.operands().iter().map(|edge| if operand(edge) { 1 } else { -1 }).sum();
                 (sum + self.constant()).rem_euclid(8) < 4
@@ -90,7 +92,8 @@ pub(super) fn cell_of(table: u8) -> Option<&'static Cell> {
 
 /// Every cell over the leaves 0, 1 and 2.
 fn all() -> Vec<Cell> {
-    let mut subsets: Vec<Vec<u32>> = (0..8u32).map(|set| (0..3).filter(|leaf| set >> leaf & 1 == 1).collect()).collect();
+    let mut subsets: Vec<Vec<u32>> =
+        (0..8u32).map(|set| (0..3).filter(|leaf| set >> leaf & 1 == 1).collect()).collect();
     subsets.sort_by_key(Vec::len);
     let mut cells = Vec::new();
     for leaves in subsets {

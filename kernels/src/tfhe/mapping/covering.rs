@@ -72,9 +72,10 @@ impl Covering {
                 let mut best_key = (0, self.level(node, &best, &levels), best.is_parity());
                 for cut in graph.cuts(node) {
                     let Some(cell) = cell_of(cut.table) else { continue };
-                    let operands = cell.operands().iter().map(|leaf| {
-                        Edge::new(cut.leaves()[leaf.node() as usize], leaf.negated())
-                    });
+                    let operands = cell
+                        .operands()
+                        .iter()
+                        .map(|leaf| Edge::new(cut.leaves()[leaf.node() as usize], leaf.negated()));
                     let cell = Cell::new(cell.kind, cell.negated, &operands.collect::<Vec<_>>());
                     // forms expand a parity's operands anyway
                     let both_parities = cell.is_parity() && before.is_parity();
@@ -213,7 +214,7 @@ impl Allowed {
     }
 
     fn allows(&self, graph: &Graph, cell: &Cell) -> bool {
-        let is_input = |edge: &&Edge| matches!(graph.node(edge.node()), Node::Input(_));
+        let is_input = |edge: &&Edge| graph.is_input(edge.node());
         let inputs = cell.operands().iter().filter(is_input).count();
         let by_inputs = if cell.is_parity() { &self.parity } else { &self.threshold };
         cell.operands().len() < 3 || by_inputs[inputs]

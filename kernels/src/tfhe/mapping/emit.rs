@@ -1,13 +1,12 @@
 //! Emission: bootstraps over sums for what the outputs need of a covering.
 
-use std::collections::{HashMap, HashSet};
-
 use super::budget::{Budget, Margin, load, parity_factor};
 use super::cells::{Cell, Kind};
 use super::covering::Covering;
 use super::forms::{Forms, amplitude};
-use super::graph::{Edge, Graph, Node, hash};
+use super::graph::{Edge, Graph, Node};
 use super::network::{Amplitude, Network, Source, Sum, Term};
+use super::table::Table;
 
 /// The network of a covering. `None` where a sum would be noisier than the budget allows, which the forms' bounds leave to
 /// rare cases of equal operands.
@@ -21,18 +20,24 @@ pub(super) fn emitted(
     let sums = Sums { graph, covering, forms, budget };
     let absorbed = sums.absorbed();
     let needed = sums.needed(&absorbed);
-    let mut writer = Writer::new(gates_asked, budget);
+    let mut writer = Writer::new(gates_asked, graph.len(), budget);
     let mut values = vec![Value::Constant(false); graph.len()];
     for node in 0..graph.len() as u32 {
         if let Node::Input(input) = graph.node(node) {
-            values[node as usize] = Value::Bit(Source::Input(input), false);
+            let input = Source::Input(input);
+            let refreshes = graph.refreshes_inputs && needed[node as usize];
+            values[node as usize] = if refreshes { writer.refreshed(input) } else { Value::Bit(input, false) };
         } else if needed[node as usize] && covering.cell(node).is_some() {
             let sum = sums.of(node, absorbed[node as usize]);
             values[node as usize] = writer.bootstrap(&sum, &values, amplitude(graph, covering, node))?;
         }
     }
     for edge in graph.outputs() {
-        writer.output(values[edge.node() as usize].negated_if(edge.negated()));
+        let value = match graph.node(edge.node()) {
+            Node::Input(input) => Value::Bit(Source::Input(input), false),
+            _ => values[edge.node() as usize],
+        };
+        writer.output(value.negated_if(edge.negated()));
     }
     Some((writer.network, values))
 }
@@ -120,7 +125,8 @@ impl Sums<'_> {
         let mut levels = vec![0u32; self.graph.len()];
         for node in 0..self.graph.len() as u32 {
             let Some(cell) = self.covering.cell(node).filter(|_| self.is_bootstrap(node)) else { continue };
-            let level = |nodes: &mut dyn Iterator<Item = u32>| nodes.map(|node| levels[node as usize]).max().unwrap_or(0);
+            let level =
+                |nodes: &mut dyn Iterator<Item = u32>| nodes.map(|node| levels[node as usize]).max().unwrap_or(0);
             let level = if !cell.is_parity() {
                 level(&mut cell.operands().iter().map(|edge| edge.node()))
             } else {
@@ -128,7 +134,8 @@ impl Sums<'_> {
                 let turned = |&&leaf: &&u32| self.covering.cell(leaf).is_some_and(|cell| cell.kind == Kind::Turned);
                 let latest = leaves.iter().filter(turned).max_by_key(|&&leaf| (levels[leaf as usize], leaf));
                 if leaves.len() > 1
-                    && !<[u32; 2]>::try_from(leaves).is_ok_and(|leaves| ands.contains(&leaves))
+                    && (leaves.len() > 2
+                        || ands.find(leaves, |and| self.and_operands(and).is_some_and(|of| of == leaves)).is_none())
                     && let Some(&latest) = latest
                     && self.allows(&self.of(node, latest))
                 {
@@ -145,16 +152,23 @@ impl Sums<'_> {
         absorbed
     }
 
-    /// The pairs of nodes of which there are ANDs. Their XOR may come from the AND's rotation (`pairs.rs`).
-    fn ands(&self) -> HashSet<[u32; 2]> {
-        let nodes = 0..self.graph.len() as u32;
-        let cells = nodes.filter(|&node| self.is_bootstrap(node)).filter_map(|node| self.covering.cell(node));
-        cells
-            .filter_map(|cell| match *cell.operands() {
-                [a, b] if !cell.is_parity() => Some([a.node().min(b.node()), a.node().max(b.node())]),
-                _ => None,
-            })
-            .collect()
+    /// The cells of two operands, by the operands' nodes. The XOR of these may come from the cell's rotation (`pairs.rs`).
+    fn ands(&self) -> Table {
+        let mut ands = Table::new(self.graph.len());
+        for node in (0..self.graph.len() as u32).filter(|&node| self.is_bootstrap(node)) {
+            if let Some(pair) = self.and_operands(node) {
+                ands.insert(&pair, node);
+            }
+        }
+        ands
+    }
+
+    /// The operands' nodes of a cell of two, ascending.
+    fn and_operands(&self, node: u32) -> Option<[u32; 2]> {
+        match *self.covering.cell(node).filter(|cell| !cell.is_parity())?.operands() {
+            [a, b] => Some([a.node().min(b.node()), a.node().max(b.node())]),
+            _ => None,
+        }
     }
 
     /// Whether a sum over nodes is within the budget at margin 1/8.
@@ -164,10 +178,7 @@ impl Sums<'_> {
                 NodeFactor::Eighth(factor) => factor,
                 NodeFactor::Parity => parity_factor(amplitude(self.graph, self.covering, node)),
             };
-            let source = match self.graph.node(node) {
-                Node::Input(_) => Source::Input(node),
-                _ => Source::Sample(node),
-            };
+            let source = if self.graph.is_input(node) { Source::Input(node) } else { Source::Sample(node) };
             // a node that is read in both ways is a rare case: count it as if both had one sign
             Term { source, factor: factor.abs() }
         });
@@ -190,7 +201,8 @@ impl Sums<'_> {
     fn needed(&self, absorbed: &[u32]) -> Vec<bool> {
         let mut needed = vec![false; self.graph.len()];
         for edge in self.graph.outputs() {
-            needed[edge.node() as usize] = true;
+            // an output that is an input is the input itself
+            needed[edge.node() as usize] = !matches!(self.graph.node(edge.node()), Node::Input(_));
         }
         for node in (0..self.graph.len() as u32).rev() {
             let Some(cell) = self.covering.cell(node).filter(|_| needed[node as usize]) else { continue };
@@ -218,16 +230,16 @@ fn core_terms(cell: &Cell) -> impl Iterator<Item = (u32, NodeFactor)> {
 struct Writer<'a> {
     network: Network,
     budget: &'a Budget,
-    /// By the hash of amplitude and terms.
-    known: HashMap<u64, u32>,
+    /// Bootstraps by their amplitude and terms.
+    known: Table,
     terms: Vec<Term>,
     words: Vec<u32>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(gates_asked: u64, budget: &'a Budget) -> Writer<'a> {
+    fn new(gates_asked: u64, nodes: usize, budget: &'a Budget) -> Writer<'a> {
         let network = Network::new(gates_asked);
-        Writer { network, budget, known: HashMap::new(), terms: Vec::new(), words: Vec::new() }
+        Writer { network, budget, known: Table::new(nodes), terms: Vec::new(), words: Vec::new() }
     }
 
     /// The bit that a bootstrap of this sum gives; `None` where the sum is too noisy.
@@ -243,8 +255,8 @@ impl<'a> Writer<'a> {
             constant = -constant;
         }
         let constant = wrapped(i32::from(constant));
-        let hash = self.hash(wanted);
-        let known = self.known.get(&hash).copied().filter(|&at| {
+        self.spell(wanted);
+        let known = self.known.find(&self.words, |at| {
             self.network.amplitude(at as usize) == wanted && self.network.sum(at as usize).terms == self.terms
         });
         if let Some(at) = known {
@@ -264,8 +276,15 @@ impl<'a> Writer<'a> {
             return None;
         }
         let at = self.network.push(sum, wanted);
-        self.known.insert(hash, at);
+        self.known.insert(&self.words, at);
         Some(Value::Bit(Source::Sample(2 * at), negated))
+    }
+
+    /// An input's bit from a bootstrap of its own.
+    fn refreshed(&mut self, input: Source) -> Value {
+        let terms = &[Term { source: input, factor: 1 }];
+        let at = self.network.push(Sum { constant: 0, terms }, Amplitude::Eighth);
+        Value::Bit(Source::Sample(2 * at), false)
     }
 
     /// Puts a sum's terms over sources into `terms`; returns its constant.
@@ -319,7 +338,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn hash(&mut self, amplitude: Amplitude) -> u64 {
+    /// Puts the amplitude and the terms into `words`.
+    fn spell(&mut self, amplitude: Amplitude) {
         self.words.clear();
         self.words.push(amplitude.eighths() as u32);
         for term in &self.terms {
@@ -329,7 +349,6 @@ impl<'a> Writer<'a> {
             };
             self.words.extend([kind << 8 | u32::from(term.factor as u8), index]);
         }
-        hash(&self.words)
     }
 
     fn output(&mut self, value: Value) {

@@ -80,12 +80,21 @@ impl Forms {
     }
 
     /// The leaves of these operands' XOR, after as many splits as are needed.
-    fn merged(&mut self, graph: &Graph, covering: &Covering, budget: &Budget, operands: &[Edge], earliest: bool) -> Vec<u32> {
+    fn merged(
+        &mut self,
+        graph: &Graph,
+        covering: &Covering,
+        budget: &Budget,
+        operands: &[Edge],
+        earliest: bool,
+    ) -> Vec<u32> {
         loop {
             let mut form: Vec<u32> = Vec::new();
             for edge in operands {
-                let mut sum = Vec::with_capacity(form.len() + 1);
-                differences(&form, self.part(covering, &edge.node()), &mut sum);
+                let node = edge.node();
+                let part = self.part(covering, &node);
+                let mut sum = Vec::with_capacity(form.len() + part.len());
+                differences(&form, part, &mut sum);
                 form = sum;
             }
             if form.len() <= LEAVES_MAX && budget.allows(&parity_load(graph, covering, &form), Margin::Quarter) {
@@ -136,10 +145,7 @@ fn parity_load(graph: &Graph, covering: &Covering, leaves: &[u32]) -> Load {
     let mut load = Load::default();
     for &leaf in leaves {
         let factor = parity_factor(amplitude(graph, covering, leaf));
-        match graph.node(leaf) {
-            Node::Input(_) => load.add_input(factor),
-            _ => load.add_sample(factor),
-        }
+        if graph.is_input(leaf) { load.add_input(factor) } else { load.add_sample(factor) }
     }
     load
 }

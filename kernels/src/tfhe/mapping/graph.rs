@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::cuts::{Cut, Cuts};
+use super::table::Table;
 use crate::tfhe::circuit::{Circuit, Signal};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
@@ -57,6 +58,8 @@ pub(super) struct Graph {
     /// What each gate of the circuit is.
     gates: Vec<Edge>,
     outputs: Vec<Edge>,
+    /// Whether every input that is read is bootstrapped first.
+    pub refreshes_inputs: bool,
 }
 
 impl Graph {
@@ -79,14 +82,12 @@ impl Graph {
                 Gate::And => builder.and(operand(0), operand(1)),
                 Gate::Nand => builder.and(operand(0), operand(1)).negated_if(true),
                 Gate::Nor => builder.and(operand(0).negated_if(true), operand(1).negated_if(true)),
-                Gate::Or => {
-                    builder.and(operand(0).negated_if(true), operand(1).negated_if(true)).negated_if(true)
-                }
+                Gate::Or => builder.and(operand(0).negated_if(true), operand(1).negated_if(true)).negated_if(true),
                 Gate::Mux => unreachable!("a netlist has no MUX"),
             });
         }
         let outputs = circuit.outputs().iter().map(|&signal| edge(signal, &gates)).collect();
-        Graph { nodes: builder.nodes, cuts: builder.cuts, gates, outputs }
+        Graph { nodes: builder.nodes, cuts: builder.cuts, gates, outputs, refreshes_inputs: false }
     }
 
     /// How many nodes there are; operands of a node have smaller numbers.
@@ -96,6 +97,11 @@ impl Graph {
 
     pub fn node(&self, node: u32) -> Node {
         self.nodes[node as usize]
+    }
+
+    /// Whether a node is read as an input of the circuit, with an input's noise.
+    pub fn is_input(&self, node: u32) -> bool {
+        matches!(self.node(node), Node::Input(_)) && !self.refreshes_inputs
     }
 
     pub fn cuts(&self, node: u32) -> &[Cut] {
@@ -114,9 +120,10 @@ impl Graph {
 struct Builder {
     nodes: Vec<Node>,
     cuts: Cuts,
-    ands: HashMap<[Edge; 2], u32>,
-    /// By the hash of their expansion.
-    xors: HashMap<u64, u32>,
+    /// By their operands.
+    ands: Table,
+    /// By their expansions.
+    xors: Table,
     expansions: Vec<u32>,
     /// Where a node's expansion ends; only XORs have one.
     expansion_ends: Vec<u32>,
@@ -128,8 +135,8 @@ impl Builder {
         let mut builder = Builder {
             nodes: Vec::with_capacity(gates),
             cuts: Cuts::default(),
-            ands: HashMap::new(),
-            xors: HashMap::new(),
+            ands: Table::new(gates),
+            xors: Table::new(gates),
             expansions: Vec::new(),
             expansion_ends: Vec::with_capacity(gates),
             scratch: Vec::new(),
@@ -169,14 +176,15 @@ impl Builder {
         if a == Edge::FALSE.negated_if(true) || a == b {
             return b;
         }
-        if let Some(&node) = self.ands.get(&[a, b]) {
+        let known = self.ands.find(&[a.0, b.0], |node| self.nodes[node as usize] == Node::And([a, b]));
+        if let Some(node) = known {
             return Edge::new(node, false);
         }
         if let Some(edge) = self.cuts.merge([a, b], |x, y| x & y) {
             return edge;
         }
         let node = self.nodes.len() as u32;
-        self.ands.insert([a, b], node);
+        self.ands.insert(&[a.0, b.0], node);
         self.nodes.push(Node::And([a, b]));
         self.cuts.push_merged();
         self.expansion_ends.push(self.expansions.len() as u32);
@@ -208,16 +216,14 @@ impl Builder {
             [node] => return Edge::new(node, false),
             _ => {}
         }
-        let hash = hash(expansion);
-        let known = self.xors.get(&hash).copied();
-        if let Some(node) = known.filter(|node| self.expansion(node) == expansion) {
+        if let Some(node) = self.xors.find(expansion, |node| self.expansion(&node) == expansion) {
             return Edge::new(node, false);
         }
         if let Some(edge) = self.cuts.merge([Edge::new(a, false), Edge::new(b, false)], |x, y| x ^ y) {
             return edge;
         }
         let node = self.nodes.len() as u32;
-        self.xors.insert(hash, node);
+        self.xors.insert(expansion, node);
         self.nodes.push(Node::Xor([a, b]));
         self.cuts.push_merged();
         self.expansions.extend_from_slice(expansion);
@@ -255,13 +261,6 @@ pub(super) fn differences(mut a: &[u32], mut b: &[u32], into: &mut Vec<u32>) {
     }
     into.extend_from_slice(a);
     into.extend_from_slice(b);
-}
-
-/// A hash that is the same in every run. What collides is compared, and at worst not shared.
-pub(super) fn hash(words: &[u32]) -> u64 {
-    words.iter().fold(words.len() as u64, |hash, &word| {
-        (hash.rotate_left(23) ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    })
 }
 
 #[cfg(test)]

@@ -240,7 +240,13 @@ impl Network {
         let mut samples = vec![0i32; 2 * self.bootstraps()];
         let phase = |sum: Sum<'_>, samples: &[i32]| {
             let of = |source| match source {
-                Source::Input(input) => if inputs[input as usize] { 1 } else { -1 },
+                Source::Input(input) => {
+                    if inputs[input as usize] {
+                        1
+                    } else {
+                        -1
+                    }
+                }
                 Source::Sample(sample) => samples[sample as usize],
             };
             let terms: i32 = sum.terms.iter().map(|term| i32::from(term.factor) * of(term.source)).sum();

@@ -5,22 +5,21 @@
 //! the sum of both samples with their signs, minus one amplitude. So the XOR's own bootstrap is left out where everything
 //! that reads it may read two samples instead of one.
 
-use std::collections::HashMap;
-
 use super::budget::{Budget, Margin, load};
 use super::network::{Amplitude, Network, Source, Sum, Term};
+use super::table::Table;
 
 /// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one.
 pub(super) fn paired(network: &Network, budget: &Budget) -> (Network, Vec<u32>) {
     let readers = Readers::of(network);
-    let ands = ands(network);
+    let ands = Ands::of(network);
     let mut pairs = Pairs { network, replaced: vec![None; network.bootstraps()] };
     for at in 0..network.bootstraps() {
         let Some([a, b]) = xor_sources(network, at) else { continue };
         let amplitude = network.amplitude(at);
         for sign in [1, -1] {
             if pairs.replaced[at].is_none()
-                && let Some(&and) = ands.get(&(a, b, sign, amplitude))
+                && let Some(and) = ands.find(&(a, b, sign, amplitude))
             {
                 pairs.replaced[at] = Some(Pair::of(network, at, and, sign));
                 if !readers.of_bootstrap(at).iter().all(|&reader| pairs.allows(reader as usize, budget)) {
@@ -32,19 +31,44 @@ pub(super) fn paired(network: &Network, budget: &Budget) -> (Network, Vec<u32>) 
     pairs.written()
 }
 
-/// The bootstraps over a sum of two bits at an eighth, by the bits, the second's sign and the amplitude.
-fn ands(network: &Network) -> HashMap<(Source, Source, i8, Amplitude), u32> {
-    let mut ands = HashMap::new();
-    for at in 0..network.bootstraps() {
-        if let [a, b] = network.sum(at).terms
-            && network.margin(at) == Margin::Eighth
-            && [a, b].iter().all(|term| term.factor.abs() == 1 && is_eighth(network, term.source))
-        {
-            let key = (a.source, b.source, a.factor * b.factor, network.amplitude(at));
-            ands.entry(key).or_insert(at as u32);
+/// The two bits of an AND or the like, the second's sign relative to the first's, and the amplitude.
+type And = (Source, Source, i8, Amplitude);
+
+/// The bootstraps over a sum of two bits at an eighth.
+struct Ands<'a> {
+    network: &'a Network,
+    table: Table,
+}
+
+impl Ands<'_> {
+    fn of(network: &Network) -> Ands<'_> {
+        let mut ands = Ands { network, table: Table::new(network.bootstraps()) };
+        for at in 0..network.bootstraps() as u32 {
+            if let Some(and) = ands.at(at) {
+                ands.table.insert(&Ands::words(&and), at);
+            }
         }
+        ands
     }
-    ands
+
+    fn at(&self, at: u32) -> Option<And> {
+        let [a, b] = self.network.sum(at as usize).terms else { return None };
+        let is_and = self.network.margin(at as usize) == Margin::Eighth
+            && [a, b].iter().all(|term| term.factor.abs() == 1 && is_eighth(self.network, term.source));
+        is_and.then(|| (a.source, b.source, a.factor * b.factor, self.network.amplitude(at as usize)))
+    }
+
+    fn find(&self, and: &And) -> Option<u32> {
+        self.table.find(&Ands::words(and), |at| self.at(at).as_ref() == Some(and))
+    }
+
+    fn words(&(a, b, sign, amplitude): &And) -> [u32; 3] {
+        let word = |source| match source {
+            Source::Input(input) => 2 * input,
+            Source::Sample(sample) => 2 * sample + 1,
+        };
+        [word(a), word(b), (sign as u8 as u32) << 8 | amplitude.eighths() as u32]
+    }
 }
 
 /// The two bits at an eighth whose XOR a bootstrap is.
@@ -75,7 +99,8 @@ impl Pair {
         let sum = network.sum(and as usize);
         // the AND's phase is `first P` and its constant; the samples' signs at P of two, none and minus two eighths
         let first = sum.terms[0].factor;
-        let signs = |turn: i8| [2, 0, -2].map(|p: i8| if (first * p + sum.constant + turn).rem_euclid(8) < 4 { 1 } else { -1 });
+        let signs =
+            |turn: i8| [2, 0, -2].map(|p: i8| if (first * p + sum.constant + turn).rem_euclid(8) < 4 { 1 } else { -1 });
         let (one, two) = (signs(0), signs(2));
         // with factors that make both true at 0 and different at 2 and -2
         let [x, y] = [one[1], two[1]];
@@ -109,10 +134,12 @@ impl Pairs<'_> {
                 Some((xor, Pair { and, factors })) => {
                     constant += i32::from(term.factor * factors[2] * self.network.amplitude(xor).eighths());
                     let samples = [(2 * and, factors[0]), (2 * and + 1, factors[1])];
-                    terms.extend(samples.map(|(sample, factor)| Term {
-                        source: Source::Sample(sample),
-                        factor: term.factor * factor,
-                    }));
+                    terms.extend(
+                        samples.map(|(sample, factor)| Term {
+                            source: Source::Sample(sample),
+                            factor: term.factor * factor,
+                        }),
+                    );
                 }
             }
         }
@@ -130,8 +157,7 @@ impl Pairs<'_> {
         }
         // a XOR that is replaced itself reads nothing
         let terms = self.rewritten(self.network.sum(reader)).1;
-        self.replaced[reader].is_some()
-            || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
+        self.replaced[reader].is_some() || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
     }
 
     fn written(&self) -> (Network, Vec<u32>) {
