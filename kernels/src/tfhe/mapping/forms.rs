@@ -11,7 +11,7 @@ use super::network::Amplitude;
 use crate::tfhe::noise::Load;
 
 /// Leaves of a form at most.
-const LEAVES_MAX: usize = 32;
+pub(super) const LEAVES_MAX: usize = 48;
 
 /// How readily sums are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
