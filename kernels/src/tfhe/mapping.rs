@@ -36,7 +36,6 @@ use super::fold::Bit;
 use super::noise::InputNoise;
 use super::params::Params;
 use covering::Covering;
-use emit::Value;
 use forms::{Forms, Splitting};
 use graph::Graph;
 
@@ -105,10 +104,12 @@ struct Mapped {
 impl Mapped {
     fn of(graph: &Graph, covering: &Covering, forms: &Forms, budget: &Budget, gates_asked: u64) -> Option<Mapped> {
         let (network, values) = emit::emitted(graph, covering, forms, budget, gates_asked)?;
-        let (network, moved) = pairs::paired(&network, budget);
-        let owner = |value: &Value| value.bootstrap().map(|bootstrap| moved[bootstrap as usize]);
-        let owners = values.iter().map(owner).collect();
-        Some(Mapped { levels: network.levels().len(), network, owners })
+        let owners = values.iter().map(|value| value.bootstrap());
+        let (network, owners) = match pairs::paired(&network, budget) {
+            Some((paired, moved)) => (paired, owners.map(|old| old.map(|old| moved[old as usize])).collect()),
+            None => (network, owners.collect()),
+        };
+        Some(Mapped { levels: network.depth(), network, owners })
     }
 
     fn is_better_than(&self, other: &Mapped) -> bool {

@@ -75,7 +75,7 @@ impl<'a> Values<'a> {
         let name = |bit: &Bit| if let Bit::Value { id, .. } = *bit { id + 1 } else { 0 };
         let input_names = inputs.iter().map(name).max().unwrap_or(0);
         let mut values = Values { inputs, input_names, gates: Vec::new(), results: Vec::new() };
-        let mut known = HashMap::new();
+        let mut known = HashMap::with_capacity(circuit.gates().len());
         for gate in circuit.gates() {
             let operands = gate.operands.map(|signal| values.bit(signal));
             let bit = match fold(gate.gate, &operands[..gate.gate.arity()]) {

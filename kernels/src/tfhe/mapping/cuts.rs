@@ -56,7 +56,6 @@ const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
 const KEPT: usize = 7;
 
 /// The cuts of all nodes, node after node.
-#[derive(Default)]
 pub(super) struct Cuts {
     cuts: Vec<Cut>,
     ends: Vec<u32>,
@@ -64,6 +63,11 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
+    /// Cuts of about this many nodes.
+    pub fn with_capacity(nodes: usize) -> Cuts {
+        Cuts { cuts: Vec::with_capacity(4 * nodes), ends: Vec::with_capacity(nodes), merged: Vec::new() }
+    }
+
     /// All but the trivial one, those of fewer leaves first.
     pub fn of(&self, node: u32) -> &[Cut] {
         let start = if node == 0 { 0 } else { self.ends[node as usize - 1] as usize };
@@ -102,8 +106,10 @@ impl Cuts {
                 }
             }
         }
-        merged.sort_by_key(|cut| cut.len);
-        merged.truncate(KEPT);
+        if merged.len() > 1 {
+            merged.sort_by_key(|cut| cut.len);
+            merged.truncate(KEPT);
+        }
         self.merged = merged;
         edge
     }

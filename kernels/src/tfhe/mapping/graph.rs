@@ -134,7 +134,7 @@ impl Builder {
     fn new(gates: usize) -> Builder {
         let mut builder = Builder {
             nodes: Vec::with_capacity(gates),
-            cuts: Cuts::default(),
+            cuts: Cuts::with_capacity(gates),
             ands: Table::new(gates),
             xors: Table::new(gates),
             expansions: Vec::new(),

@@ -174,21 +174,32 @@ impl Network {
 
     /// Bootstraps by level, each level's in ascending order: they read inputs and results of earlier levels.
     pub fn levels(&self) -> Vec<Vec<u32>> {
-        let mut level_of: Vec<u32> = Vec::with_capacity(self.bootstraps());
         let mut levels: Vec<Vec<u32>> = Vec::new();
-        for bootstrap in 0..self.bootstraps() {
-            let before = self.sum(bootstrap).terms.iter().filter_map(|term| match term.source {
-                Source::Sample(sample) => Some(level_of[sample as usize / 2] + 1),
-                Source::Input(_) => None,
-            });
-            let level = before.max().unwrap_or(0);
-            level_of.push(level);
+        for (bootstrap, level) in self.level_of_each().into_iter().enumerate() {
             if level as usize == levels.len() {
                 levels.push(Vec::new());
             }
             levels[level as usize].push(bootstrap as u32);
         }
         levels
+    }
+
+    /// How many levels there are.
+    pub fn depth(&self) -> usize {
+        self.level_of_each().iter().max().map_or(0, |&last| last as usize + 1)
+    }
+
+    /// The first level in which each bootstrap may be.
+    fn level_of_each(&self) -> Vec<u32> {
+        let mut level_of: Vec<u32> = Vec::with_capacity(self.bootstraps());
+        for bootstrap in 0..self.bootstraps() {
+            let before = self.sum(bootstrap).terms.iter().filter_map(|term| match term.source {
+                Source::Sample(sample) => Some(level_of[sample as usize / 2] + 1),
+                Source::Input(_) => None,
+            });
+            level_of.push(before.max().unwrap_or(0));
+        }
+        level_of
     }
 
     /// How many gates of the circuit a bootstrap stands for: XOR, AND, NOT.

@@ -9,26 +9,28 @@ use super::budget::{Budget, Margin, load};
 use super::network::{Amplitude, Network, Source, Sum, Term};
 use super::table::Table;
 
-/// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one.
-pub(super) fn paired(network: &Network, budget: &Budget) -> (Network, Vec<u32>) {
-    let readers = Readers::of(network);
+/// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one;
+/// `None` where there is no such XOR.
+pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec<u32>)> {
+    let xors = || (0..network.bootstraps()).filter_map(|at| xor_sources(network, at).map(|sources| (at, sources)));
+    xors().next()?;
     let ands = Ands::of(network);
+    let mut candidates = xors()
+        .filter_map(|(at, [a, b])| {
+            let find = |sign| ands.find(&(a, b, sign, network.amplitude(at))).map(|and| (at, and, sign));
+            find(1).or_else(|| find(-1))
+        })
+        .peekable();
+    candidates.peek()?;
+    let readers = Readers::of(network);
     let mut pairs = Pairs { network, replaced: vec![None; network.bootstraps()] };
-    for at in 0..network.bootstraps() {
-        let Some([a, b]) = xor_sources(network, at) else { continue };
-        let amplitude = network.amplitude(at);
-        for sign in [1, -1] {
-            if pairs.replaced[at].is_none()
-                && let Some(and) = ands.find(&(a, b, sign, amplitude))
-            {
-                pairs.replaced[at] = Some(Pair::of(network, at, and, sign));
-                if !readers.of_bootstrap(at).iter().all(|&reader| pairs.allows(reader as usize, budget)) {
-                    pairs.replaced[at] = None;
-                }
-            }
+    for (xor, and, sign) in candidates {
+        pairs.replaced[xor] = Some(Pair::of(network, xor, and, sign));
+        if !readers.of_bootstrap(xor).iter().all(|&reader| pairs.allows(reader as usize, budget)) {
+            pairs.replaced[xor] = None;
         }
     }
-    pairs.written()
+    Some(pairs.written())
 }
 
 /// The two bits of an AND or the like, the second's sign relative to the first's, and the amplitude.

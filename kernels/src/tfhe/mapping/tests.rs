@@ -43,7 +43,7 @@ fn mapped(text: &str, noise: InputNoise) -> Network {
 
 /// Bootstraps and levels.
 fn size(network: &Network) -> (usize, usize) {
-    (network.bootstraps(), network.levels().len())
+    (network.bootstraps(), network.depth())
 }
 
 /// What holds for every network that [`map`] makes.
@@ -216,7 +216,7 @@ fn long_chains_wide_stars_and_circuits_without_gates_are_mapped() {
         assert_sound(&network, circuit, &inputs, &params, InputNoise::Fresh);
         (network.bootstraps(), network.gates_free())
     };
-    let alternating = |out: usize| if out % 2 == 0 { "AND" } else { "XOR" };
+    let alternating = |out: usize| if out & 1 == 0 { "AND" } else { "XOR" };
     let chain = netlist(gates, 1, |out| format!("2 1 {} {} {out} {}\n", out - 1, out % 64, alternating(out)));
     assert!(map(&chain).0 <= gates / 2 + 1);
     let sums = netlist(gates, 1, |out| format!("2 1 {} {} {out} XOR\n", out - 1, out * out % 61));
