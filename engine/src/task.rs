@@ -143,7 +143,7 @@ impl Task {
                     slots: plan.slots(),
                     host_bytes: ((inputs.len() + plan.outputs().len()) * 4 * self.row_words()) as u64,
                 };
-                let units = plan.gates().iter().map(|gate| gate.gate.bootstraps() as u32).collect();
+                let units = (0..plan.rows()).map(|row| plan.bootstraps_of(row) as u32).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::Circuit(levels) }
             }
             Task::Numbers(numbers) => numbers.work(),
@@ -172,7 +172,7 @@ impl Task {
     /// caller's time.
     pub(crate) fn results_without_rows(&self) -> Option<Rows> {
         match self {
-            Task::Circuit(circuit) if circuit.plan.gates().is_empty() => Some(circuit.outputs_without_gates().into()),
+            Task::Circuit(circuit) if circuit.plan.rows() == 0 => Some(circuit.outputs_without_gates().into()),
             Task::Numbers(numbers) if numbers.plan.steps().is_empty() => Some(numbers.outputs_without_steps()),
             _ => None,
         }
@@ -183,8 +183,8 @@ impl Task {
         match self {
             Task::Gates(list) => list.gates()[rows].iter().for_each(|&gate| tally.add(gate, 1)),
             Task::Circuit(circuit) => {
-                let gates = circuit.plan.gates()[rows.clone()].iter().zip(&circuit.plan.stands_for()[rows]);
-                gates.for_each(|(gate, &stands_for)| tally.add(gate.gate, stands_for));
+                let gates = rows.flat_map(|row| circuit.plan.stands_for(row));
+                gates.for_each(|(gate, stands_for)| tally.add(gate, stands_for));
             }
             Task::Numbers(_) => tally.steps += rows.len() as u64,
         }

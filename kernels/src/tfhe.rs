@@ -17,6 +17,7 @@ pub mod gpu;
 pub mod keys;
 pub mod lwe;
 pub mod lwe_list;
+pub mod mapping;
 pub mod noise;
 pub mod params;
 pub mod seeded;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Gates, Lwe, Params, Preset, Rows};
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{GateRow, KeyedGates, ModSwitch, ParamsLiteral};
+use kernels::tfhe::{CellKind, GateRow, KeyedGates, ModSwitch, ParamsLiteral};
 
 pub const KEY_BYTES: u64 = 100;
 pub const LWE_DIMENSION: usize = 3;
@@ -339,7 +339,7 @@ impl Gates for Toy {
         KEY_BYTES
     }
 
-    /// The plain gate on the signs of the bodies.
+    /// The plain gate on the signs of the bodies; a cell on the bodies' sum, each slot of a wire with the same body.
     ///
     /// # Panics
     /// When a slot is read before it is written.
@@ -356,6 +356,27 @@ impl Gates for Toy {
                     })
                     .collect();
                 arena.row_mut(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+            }
+            for cell in cells.iter() {
+                let body = |slot: u32| match arena.row(slot)[LWE_DIMENSION] {
+                    0 => panic!("slot {slot} is read before it is written"),
+                    body => body,
+                };
+                let wires = cell.wires().map(|(factor, slots)| body(slots[0]).wrapping_mul(factor as u32));
+                let inputs = cell.inputs().map(|(factor, slot)| body(slot).wrapping_mul(factor as u32));
+                let constant = EIGHTH.wrapping_mul(cell.constant() as u32);
+                let sum = wires.chain(inputs).fold(constant, u32::wrapping_add);
+                for (wire, slots) in cell.results().enumerate() {
+                    let turned = sum.wrapping_add(2 * EIGHTH * wire as u32) as i32;
+                    let body = match cell.kind() {
+                        CellKind::Switch => sum,
+                        CellKind::Bootstrap(amplitude) => {
+                            let eighths = i32::from(amplitude.eighths()) * turned.signum();
+                            EIGHTH.wrapping_mul(eighths as u32)
+                        }
+                    };
+                    slots.iter().for_each(|&slot| arena.row_mut(slot)[LWE_DIMENSION] = body);
+                }
             }
             reads.iter().for_each(|&slot| words.extend_from_slice(arena.row(slot)));
         }

@@ -216,7 +216,8 @@ fn steps(text: &str) -> BTreeMap<u32, String> {
 
 #[test]
 fn a_kernel_has_the_same_steps_in_every_language() {
-    for stem in ["ntt", "mul_add", "linear", "cells", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch"] {
+    for stem in ["ntt", "mul_add", "linear", "cells", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch"]
+    {
         let folder = if matches!(stem, "ntt" | "mul_add") { "kernels/src/cpu" } else { "kernels/src/tfhe/cpu" };
         let cpu = format!("{folder}/{stem}.rs");
         let of = |path: &str| steps(&std::fs::read_to_string(root().join(path)).expect(path));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kernels::Schemes;
 use kernels::ckks::{KeyedSteps, PartKind, PlannedSteps};
-use kernels::tfhe::{GateList, KeyedGates, Lwe, LweList, SlotGate};
+use kernels::tfhe::{GateList, KeyedGates, Lwe, LweList, NO_CELLS, SlotCells, SlotGate};
 
 use super::{EVALUATION_KEY, KeyOnDevice, PlannedCircuit, PlannedNumbers, Task};
 use crate::batch::{Batch, BatchPart};
@@ -18,6 +18,7 @@ pub(crate) struct Assembly<'a> {
     /// First slot and whole rows of words; few, and copied only where short ones are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
     gates: Vec<SlotGate>,
+    cells: SlotCells,
     /// Of numbers.
     plans: Vec<PlannedSteps<'a>>,
     parts: Vec<(PartKind, PartId)>,
@@ -29,8 +30,8 @@ impl<'a> Assembly<'a> {
     pub(crate) fn of(batch: &'a Batch, tasks: &'a [Task]) -> Assembly<'a> {
         let gates = Vec::with_capacity(batch.rows());
         let row_words = tasks[0].row_words();
-        let (plans, parts) = (Vec::new(), Vec::new());
-        let mut assembly = Assembly { row_words, writes: Vec::new(), gates, plans, parts, reads: Vec::new() };
+        let (plans, parts, cells) = (Vec::new(), Vec::new(), NO_CELLS.clone());
+        let mut assembly = Assembly { row_words, writes: Vec::new(), gates, cells, plans, parts, reads: Vec::new() };
         for (part, task) in batch.parts.iter().zip(tasks) {
             match task {
                 Task::Gates(list) => assembly.add_gates(part, list),
@@ -71,11 +72,18 @@ impl<'a> Assembly<'a> {
                 self.write_run(at(slot), Lwe::trivial(self.row_words - 1, bit).into_words().into());
             }
         }
-        self.gates.extend(circuit.plan.gates()[part.rows.clone()].iter().map(|gate| SlotGate {
+        self.gates.extend(circuit.plan.gates_of(part.rows.clone()).iter().map(|gate| SlotGate {
             gate: gate.gate,
             operands: std::array::from_fn(|i| if i < gate.gate.arity() { at(gate.operands[i]) } else { 0 }),
             result: at(gate.result),
         }));
+        let (cells, of_part) = circuit.plan.cells_of(part.rows.clone());
+        if !of_part.is_empty() {
+            if self.cells.is_empty() {
+                self.cells = SlotCells::new(cells.wire_slots());
+            }
+            self.cells.extend_from(cells, of_part, at);
+        }
         if part.completes {
             self.reads.extend(circuit.plan.outputs().iter().map(|&slot| at(slot)));
         }
@@ -141,6 +149,7 @@ pub(crate) fn start<'a, B: Schemes>(
             key: key_of(work, EVALUATION_KEY).gates(),
             arena,
             gates: &assembly.gates,
+            cells: &assembly.cells,
             reads: &assembly.reads,
         };
         backend.evaluate_together(&mut all.map(keyed).collect::<Vec<_>>())
@@ -203,8 +212,15 @@ mod tests {
 
     fn assembly<'a>(list: &'a GateList, part: &BatchPart) -> Assembly<'a> {
         let (plans, parts) = (vec![], vec![]);
-        let mut assembly =
-            Assembly { row_words: DIMENSION + 1, writes: vec![], gates: vec![], plans, parts, reads: vec![] };
+        let mut assembly = Assembly {
+            row_words: DIMENSION + 1,
+            writes: vec![],
+            gates: vec![],
+            cells: NO_CELLS.clone(),
+            plans,
+            parts,
+            reads: vec![],
+        };
         assembly.add_gates(part, list);
         assembly
     }

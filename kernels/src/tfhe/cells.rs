@@ -12,12 +12,22 @@ use std::ops::Range;
 use super::params::ParamsLiteral;
 
 /// What a bootstrap gives for true; for false its negation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Amplitude {
     /// 1/8 of a turn: what gates and clients read.
     Eighth,
     /// 1/4 of a turn: two such wires add up to their XOR.
     Quarter,
+}
+
+impl Amplitude {
+    /// In units of 1/8 of a turn.
+    pub fn eighths(self) -> i8 {
+        match self {
+            Amplitude::Eighth => 1,
+            Amplitude::Quarter => 2,
+        }
+    }
 }
 
 /// Slots of a wire: `ceil((kN + 1) / (n + 1))`.

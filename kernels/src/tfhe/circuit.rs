@@ -7,10 +7,12 @@
 //!
 //! Nothing here does I/O, and no text makes it panic or allocate more than a small multiple of the text's own length.
 
+mod mapped;
 mod plan;
 mod values;
 
 pub use plan::Plan;
+pub(in crate::tfhe) use values::{Numbered, numbered};
 
 use super::gates::Gate;
 
@@ -392,7 +394,7 @@ impl Line<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::tfhe) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -507,7 +509,7 @@ mod tests {
     }
 
     /// A circuit's own text, from random steps; each gate reads wires that exist.
-    pub(super) fn texts() -> impl Strategy<Value = String> {
+    pub(in crate::tfhe) fn texts() -> impl Strategy<Value = String> {
         (1usize..6, prop::collection::vec((0u8..5, any::<u16>(), any::<u16>()), 1..40)).prop_map(|(inputs, steps)| {
             let (gates, wires) = (steps.len(), inputs + steps.len());
             let mut text = format!("{gates} {wires}\n1 {inputs}\n1 {}\n\n", 1 + gates / 3);

@@ -10,6 +10,10 @@
 //! independent noise even where their bits depend on one another, since the digits that multiply the key's noise are as
 //! good as random. One dependence is left, and is counted: results under one key share the [`key_constant`].
 
+mod sum;
+
+pub use sum::{InputNoise, Load, SumNoise};
+
 use super::params::{ModSwitch, ParamsLiteral, RING_MODULUS};
 
 /// What of a secret key its noise depends on.
@@ -129,7 +133,7 @@ pub fn failure_log2(p: &ParamsLiteral) -> FailureLog2 {
 }
 
 /// log2 of the probability that a centred Gaussian of this variance is at least `margin` away from 0.
-fn beyond(margin: f64, variance: f64) -> f64 {
+pub(in crate::tfhe) fn beyond(margin: f64, variance: f64) -> f64 {
     let z = margin / (2.0 * variance).sqrt();
     if z < 25.0 {
         libm::erfc(z).log2()

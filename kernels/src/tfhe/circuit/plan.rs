@@ -1,11 +1,13 @@
-//! A circuit made ready for a device: gates in the order of their levels, over as few slots as their lives allow.
+//! A circuit made ready for a device: gates or cells in the order of their levels, over as few slots as their lives allow.
 
 use std::ops::Range;
 
 use super::values::{Numbered, numbered};
 use super::{Circuit, Signal};
 use crate::tfhe::backend::SlotGate;
+use crate::tfhe::cells::{NO_CELLS, SlotCells};
 use crate::tfhe::fold::{Bit, Names};
+use crate::tfhe::gates::Gate;
 use crate::tfhe::lwe_list::LweList;
 
 /// What of a circuit has to be computed (`circuit/values.rs`), over slots. Inputs have the first slots, in order; then
@@ -16,18 +18,24 @@ use crate::tfhe::lwe_list::LweList;
 /// parts. The outputs' slots are never taken again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    gates: Vec<SlotGate>,
-    /// How many of the circuit's gates each of them stands for.
-    stands_for: Vec<u32>,
-    gates_asked: u64,
-    gates_free: u64,
-    /// Where each level ends in `gates`.
-    level_ends: Vec<usize>,
-    inputs: Vec<u32>,
-    constants: Vec<(u32, bool)>,
-    outputs: Vec<u32>,
-    slots: usize,
+    /// The first rows.
+    pub(super) gates: Vec<SlotGate>,
+    /// The rows after them ([`super::mapped`]).
+    pub(super) cells: SlotCells,
+    /// How many of the circuit's gates each row stands for: XOR, AND, NOT.
+    pub(super) stands_for: Vec<[u32; 3]>,
+    pub(super) gates_asked: u64,
+    pub(super) gates_free: u64,
+    /// Where each level ends among the rows.
+    pub(super) level_ends: Vec<usize>,
+    pub(super) inputs: Vec<u32>,
+    pub(super) constants: Vec<(u32, bool)>,
+    pub(super) outputs: Vec<u32>,
+    pub(super) slots: usize,
 }
+
+/// The gates that a row's counts are of, in their order.
+const KINDS: [Gate; 3] = [Gate::Xor, Gate::And, Gate::Not];
 
 impl Plan {
     /// The plan of a circuit whose inputs are not known: all of them are taken to be different.
@@ -46,7 +54,7 @@ impl Plan {
     }
 
     /// Orders the gates that are left by level and gives every wire a slot.
-    fn of(Numbered { circuit, stands_for: of_gates }: &Numbered, gates_asked: usize) -> Plan {
+    fn of(Numbered { circuit, kinds, .. }: &Numbered, gates_asked: usize) -> Plan {
         let levels = circuit.levels();
         let lives = Lives::of(circuit, &levels);
         let input_bits = circuit.input_widths().iter().sum::<usize>();
@@ -80,23 +88,49 @@ impl Plan {
                 }
                 results[index] = slots.take();
                 gates.push(SlotGate { gate: gate.gate(), operands, result: results[index] });
-                stands_for.push(of_gates[index]);
+                stands_for.push(kinds[index]);
             }
             level_ends.push(gates.len());
         }
         let outputs = circuit.outputs().iter().map(|&signal| slot_of(signal, &results)).collect();
-        let computed: u64 = stands_for.iter().map(|&gates| u64::from(gates)).sum();
+        let computed: u64 = stands_for.iter().flatten().map(|&gates| u64::from(gates)).sum();
         let (gates_asked, slots) = (gates_asked as u64, slots.count as usize);
-        let gates_free = gates_asked - computed;
-        Plan { gates, stands_for, gates_asked, gates_free, level_ends, inputs, constants, outputs, slots }
+        let (gates_free, cells) = (gates_asked - computed, NO_CELLS.clone());
+        Plan { gates, cells, stands_for, gates_asked, gates_free, level_ends, inputs, constants, outputs, slots }
     }
 
-    /// All gates, level after level.
-    pub fn gates(&self) -> &[SlotGate] {
-        &self.gates
+    /// Rows: the gates, then the cells.
+    pub fn rows(&self) -> usize {
+        self.gates.len() + self.cells.len()
     }
 
-    /// Where each level stands in [`Plan::gates`]; a level's gates read only what earlier levels and the inputs wrote.
+    /// The gates among these rows.
+    ///
+    /// # Panics
+    /// When there are not so many rows.
+    pub fn gates_of(&self, rows: Range<usize>) -> &[SlotGate] {
+        let end = self.gates.len();
+        &self.gates[rows.start.min(end)..rows.end.min(end)]
+    }
+
+    /// All cells, and which of them are these rows.
+    pub fn cells_of(&self, rows: Range<usize>) -> (&SlotCells, Range<usize>) {
+        let first = self.gates.len();
+        (&self.cells, rows.start.saturating_sub(first)..rows.end.saturating_sub(first))
+    }
+
+    /// Bootstraps of a row.
+    ///
+    /// # Panics
+    /// When there are not so many rows.
+    pub fn bootstraps_of(&self, row: usize) -> usize {
+        match self.gates.get(row) {
+            Some(gate) => gate.gate.bootstraps(),
+            None => self.cells.cell(row - self.gates.len()).bootstraps(),
+        }
+    }
+
+    /// Where each level stands among the rows; a level's rows read only what earlier levels and the inputs wrote.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
         (0..self.level_ends.len()).map(|level| match level {
             0 => 0..self.level_ends[0],
@@ -124,9 +158,13 @@ impl Plan {
         &self.outputs
     }
 
-    /// How many of the circuit's gates each of [`Plan::gates`] stands for: itself, those that are equal to it, and so on.
-    pub fn stands_for(&self) -> &[u32] {
-        &self.stands_for
+    /// How many of the circuit's gates, and of which kind, a row stands for: those that it computes, and those that are equal to
+    /// one of them.
+    ///
+    /// # Panics
+    /// When there are not so many rows.
+    pub fn stands_for(&self, row: usize) -> impl Iterator<Item = (Gate, u32)> + '_ {
+        KINDS.into_iter().zip(self.stands_for[row]).filter(|&(_, gates)| gates > 0)
     }
 
     /// Gates of the circuit as it was written.
@@ -134,14 +172,14 @@ impl Plan {
         self.gates_asked
     }
 
-    /// Those of them that none of [`Plan::gates`] stands for: constants, inputs, what nothing reads.
+    /// Those of them that no row stands for: constants, inputs, what nothing reads.
     pub fn gates_free(&self) -> u64 {
         self.gates_free
     }
 
-    /// Bootstraps of all gates.
+    /// Bootstraps of all rows.
     pub fn bootstraps(&self) -> u64 {
-        self.gates.iter().map(|gate| gate.gate.bootstraps() as u64).sum()
+        (0..self.rows()).map(|row| self.bootstraps_of(row) as u64).sum()
     }
 }
 
@@ -203,20 +241,20 @@ impl Lives {
 
 /// Numbers of slots, used again as soon as they may.
 #[derive(Default)]
-struct SlotPool {
-    count: u32,
+pub(super) struct SlotPool {
+    pub count: u32,
     free: Vec<u32>,
 }
 
 impl SlotPool {
-    fn take(&mut self) -> u32 {
+    pub fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.count += 1;
             self.count - 1
         })
     }
 
-    fn give_back(&mut self, slot: u32) {
+    pub fn give_back(&mut self, slot: u32) {
         self.free.push(slot);
     }
 }
@@ -227,7 +265,6 @@ mod tests {
 
     use super::super::tests::texts;
     use super::*;
-    use crate::tfhe::gates::Gate;
 
     /// Runs a plan on plain bits, a level at a time and each level backwards; slots are `None` until written.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
@@ -239,7 +276,7 @@ mod tests {
             slots[slot as usize] = Some(bit);
         }
         for level in plan.levels() {
-            for gate in plan.gates()[level].iter().rev() {
+            for gate in plan.gates_of(level).iter().rev() {
                 let operands: Vec<bool> =
                     gate.operands[..gate.gate.arity()].iter().map(|&slot| slots[slot as usize].unwrap()).collect();
                 slots[gate.result as usize] = Some(gate.gate.plain(&operands));
@@ -255,7 +292,7 @@ mod tests {
             text += &format!("2 1 {gate} {} {} XOR\n", gate + 1, gate + 2);
         }
         let plan = Plan::new(&Circuit::parse(&text).unwrap());
-        assert_eq!((plan.levels().len(), plan.gates().len(), plan.slots()), (100, 100, 3));
+        assert_eq!((plan.levels().len(), plan.rows(), plan.slots()), (100, 100, 3));
     }
 
     #[test]
@@ -266,7 +303,9 @@ mod tests {
         let plan = Plan::new(&circuit);
         assert_eq!((plan.gates_asked(), plan.gates_free(), plan.bootstraps()), (4, 0, 1));
         assert_eq!(plan.levels().collect::<Vec<_>>(), [0..1, 1..2]);
-        assert_eq!(plan.stands_for(), [3, 1], "two equal XOR and their AND; the NOT");
+        let stands_for = |row: usize| plan.stands_for(row).collect::<Vec<_>>();
+        assert_eq!(stands_for(0), [(Gate::Xor, 2), (Gate::And, 1)]);
+        assert_eq!(stands_for(1), [(Gate::Not, 1)]);
     }
 
     #[test]
@@ -275,7 +314,7 @@ mod tests {
         let inputs = |words: [u32; 4]| LweList::from_words(1, words.to_vec());
         assert_eq!(Plan::for_inputs(&circuit, &inputs([5, 6, 5, 7])), Plan::new(&circuit));
         let same = Plan::for_inputs(&circuit, &inputs([5, 6, 5, 6]));
-        assert_eq!((same.gates().len(), same.outputs(), same.constants()), (0, &[0, 2][..], &[(2, false)][..]));
+        assert_eq!((same.rows(), same.outputs(), same.constants()), (0, &[0, 2][..], &[(2, false)][..]));
         assert_eq!(run(&same, &[true, true]), [true, false]);
     }
 
@@ -295,15 +334,14 @@ mod tests {
             prop_assert_eq!(run(&plan, &inputs), circuit.evaluate(std::slice::from_ref(&inputs)).concat());
             // every wire that is no input is a line of the text
             prop_assert!(plan.slots() <= inputs.len() + text.lines().count() - 4);
-            prop_assert!(plan.gates().len() <= circuit.gates().len());
-            prop_assert_eq!(plan.stands_for().len(), plan.gates().len());
+            prop_assert!(plan.rows() <= circuit.gates().len());
         }
 
         #[test]
         fn no_gate_writes_what_another_of_its_level_touches(text in texts()) {
             let plan = Plan::new(&Circuit::parse(&text).unwrap());
             for level in plan.levels() {
-                let gates = &plan.gates()[level];
+                let gates = plan.gates_of(level);
                 for (at, gate) in gates.iter().enumerate() {
                     for (other_at, other) in gates.iter().enumerate() {
                         prop_assert!(!other.operands[..other.gate.arity()].contains(&gate.result));

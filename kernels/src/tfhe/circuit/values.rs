@@ -16,27 +16,27 @@ use crate::tfhe::fold::{Bit, Folded, fold};
 use crate::tfhe::gates::Gate;
 
 /// What is left of a circuit.
-pub(super) struct Numbered {
+pub(in crate::tfhe) struct Numbered {
     /// The gates that have to be computed.
     pub circuit: Circuit,
-    /// How many gates of the circuit each of them stands for.
-    pub stands_for: Vec<u32>,
+    /// How many gates of the circuit each of them stands for, by kind: XOR, AND, NOT.
+    pub kinds: Vec<[u32; 3]>,
 }
 
 /// Numbers the values of a circuit on these inputs and keeps what its outputs need.
 ///
 /// # Panics
 /// When there are not as many inputs as the circuit has input bits.
-pub(super) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
+pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let values = Values::of(circuit, inputs);
     let outputs: Vec<Bit> = circuit.outputs().iter().map(|&signal| values.bit(signal)).collect();
     let mut left = Left::of(&values, &outputs);
     let outputs = outputs.iter().map(|&bit| left.signal(bit)).collect();
-    let mut stands_for = vec![0; left.gates.len()];
-    for &bit in &values.results {
+    let mut kinds = vec![[0; 3]; left.gates.len()];
+    for (gate, &bit) in circuit.gates().iter().zip(&values.results) {
         if let Some(Signal::Gate(index)) = left.place(bit) {
-            stands_for[index] += 1;
+            kinds[index][kind(gate.gate())] += 1;
         }
     }
     let circuit = Circuit {
@@ -45,7 +45,16 @@ pub(super) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
         gates: left.gates,
         outputs,
     };
-    Numbered { circuit, stands_for }
+    Numbered { circuit, kinds }
+}
+
+/// Place of a netlist's gate among [`Numbered::kinds`].
+fn kind(gate: Gate) -> usize {
+    match gate {
+        Gate::Xor | Gate::Xnor => 0,
+        Gate::Not => 2,
+        _ => 1,
+    }
 }
 
 /// What every input and every gate's result is.
@@ -63,7 +72,7 @@ impl<'a> Values<'a> {
         let name = |bit: &Bit| if let Bit::Value { id, .. } = *bit { id + 1 } else { 0 };
         let input_names = inputs.iter().map(name).max().unwrap_or(0);
         let mut values = Values { inputs, input_names, gates: Vec::new(), results: Vec::new() };
-        let mut known = HashMap::new();
+        let mut known = HashMap::with_capacity(circuit.gates().len());
         for gate in circuit.gates() {
             let operands = gate.operands.map(|signal| values.bit(signal));
             let bit = match fold(gate.gate, &operands[..gate.gate.arity()]) {
@@ -202,7 +211,7 @@ mod tests {
         let circuit = Circuit::parse(text).unwrap();
         let left = numbered(&circuit, &different(&circuit));
         assert_eq!(left.circuit.outputs(), [Signal::Constant(false), Signal::Constant(true)]);
-        assert_eq!((left.circuit.gates().len(), left.stands_for.len()), (0, 0));
+        assert_eq!((left.circuit.gates().len(), left.kinds.len()), (0, 0));
     }
 
     #[test]
@@ -232,7 +241,8 @@ mod tests {
         let text = "4 6\n1 2\n1 1\n2 1 0 1 2 XOR\n2 1 0 2 3 AND\n1 1 3 4 INV\n2 1 4 1 5 XOR\n";
         let circuit = Circuit::parse(text).unwrap();
         let left = numbered(&circuit, &different(&circuit));
-        assert_eq!((left.circuit.levels(), left.stands_for), (circuit.levels(), vec![1; 4]));
+        assert_eq!(left.circuit.levels(), circuit.levels());
+        assert_eq!(left.kinds, [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]);
         assert_eq!(left.circuit.gate_counts(), circuit.gate_counts());
     }
 
@@ -264,7 +274,7 @@ mod tests {
             prop_assert_eq!(left.circuit.evaluate(std::slice::from_ref(&plain)), circuit.evaluate(&[plain]));
             prop_assert!(left.circuit.levels().len() <= circuit.levels().len());
             prop_assert!(left.circuit.gates().len() <= circuit.gates().len());
-            prop_assert!(left.stands_for.iter().map(|&gates| gates as usize).sum::<usize>() <= circuit.gates().len());
+            prop_assert!(left.kinds.iter().flatten().map(|&gates| gates as usize).sum::<usize>() <= circuit.gates().len());
             for gate in left.circuit.gates().iter().filter(|gate| gate.gate() != Gate::Not) {
                 prop_assert!(gate.operands()[0] != gate.operands()[1]);
                 prop_assert!(!gate.operands().iter().any(|signal| matches!(signal, Signal::Constant(_))));

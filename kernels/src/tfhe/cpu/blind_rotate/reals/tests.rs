@@ -106,6 +106,7 @@ unsafe fn distance_of<S: Compiled>(key: &RealsKey, accumulator: &[u32], largest:
     unsafe {
         match key.params.glwe_dimension {
             1 => sums_in_turns::<S, 2>(key, 0, n, accumulator, scratch, &[]),
+            2 => sums_in_turns::<S, 3>(key, 0, n, accumulator, scratch, &[]),
             _ => sums_in_turns::<S, 4>(key, 0, n, accumulator, scratch, &[]),
         }
         let exact = exact_sums::<S>(key, 0, n, accumulator);

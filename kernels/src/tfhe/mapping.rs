@@ -1,0 +1,141 @@
+//! Mapping: a circuit of XOR, AND and NOT becomes a [`Network`] of far fewer bootstraps, each over a sum.
+//!
+//! A gate by itself is a bootstrap and a key switch. Here results stay under the extraction key, sums of them are key
+//! switched once, and a sum may be more than a gate's: a majority, a parity of many bits, a parity with an AND in it
+//! (`cells.rs`). Which sums are allowed is a matter of noise (`budget.rs`): no bootstrap of a network fails more often than
+//! the preset's ordinary gate, except that a sum of an ordinary gate's two operands is allowed whatever they are.
+//!
+//! The way of a circuit: equal values are one (`circuit/values.rs`, `graph.rs`); every node becomes a cell of one of its
+//! small cuts (`cuts.rs`, `covering.rs`); XORs become sums (`forms.rs`); what the outputs need is written as bootstraps
+//! (`emit.rs`); and the network is compared with the circuit (`check.rs`). No step looks at a clock, at threads or at
+//! chance: the same circuit gives the same network.
+
+mod budget;
+mod cells;
+mod check;
+mod covering;
+mod cuts;
+mod emit;
+mod forms;
+mod graph;
+mod network;
+mod offers;
+mod pairs;
+mod plain;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use budget::{Budget, Margin};
+pub use network::{Network, Source, Sum, Term};
+pub use offers::Offers;
+
+use super::circuit::{Circuit, Numbered, Signal, numbered};
+use super::fold::Bit;
+use super::noise::InputNoise;
+use super::params::Params;
+use covering::Covering;
+use forms::{Forms, Splitting};
+use graph::Graph;
+
+/// Gates of a circuit beyond which one way of splitting sums is tried, not all.
+const TRY_ALL_GATES: usize = 1 << 17;
+
+/// The ways of splitting sums that are tried.
+const SPLITTINGS: [Splitting; 4] = [
+    Splitting { bootstrapped: 4, shared: 12, earliest: false },
+    Splitting { bootstrapped: 8, shared: 8, earliest: false },
+    Splitting { bootstrapped: 8, shared: 12, earliest: true },
+    Splitting { bootstrapped: 4, shared: usize::MAX, earliest: false },
+];
+
+/// The network of a circuit on inputs of these names, an input bit each: equal inputs are one value, opposite ones its
+/// negation, and constants are folded.
+///
+/// Of several networks the one with fewer bootstraps is taken; where they differ by at most 1 in 64, the one with fewer
+/// levels.
+///
+/// # Panics
+/// When there are not as many inputs as input bits.
+pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) -> Network {
+    let numbered = numbered(circuit, inputs);
+    let budget = Budget::of(params, noise);
+    let mut graph = Graph::of(&numbered.circuit, inputs);
+    let tries = if circuit.gates().len() > TRY_ALL_GATES { 1 } else { SPLITTINGS.len() };
+    // noisy inputs may be worth a bootstrap each
+    let refreshing = if noise == InputNoise::Any { &[false, true][..] } else { &[false] };
+    let mut best: Option<Mapped> = None;
+    for &refreshes_inputs in refreshing {
+        graph.refreshes_inputs = refreshes_inputs;
+        let covering = Covering::of(&graph, &budget);
+        for &splitting in &SPLITTINGS[..tries] {
+            let forms = Forms::of(&graph, &covering, &budget, splitting);
+            let next = Mapped::of(&graph, &covering, &forms, &budget, circuit.gates().len() as u64);
+            if let Some(next) = next.filter(|next| best.as_ref().is_none_or(|best| next.is_better_than(best))) {
+                best = Some(next);
+            }
+        }
+    }
+    match best {
+        Some(Mapped { mut network, owners, .. }) if check::agrees(&network, circuit, inputs) => {
+            cover(&mut network, &numbered, &graph, &owners);
+            network
+        }
+        _ => plain::network(&numbered, inputs, circuit.gates().len() as u64),
+    }
+}
+
+/// The network in which every gate that has to be computed is a bootstrap of its own.
+///
+/// # Panics
+/// As [`map`].
+pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
+    plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
+}
+
+/// A network, and which of its bootstraps each node of the graph is.
+struct Mapped {
+    network: Network,
+    owners: Vec<Option<u32>>,
+    levels: usize,
+}
+
+impl Mapped {
+    fn of(graph: &Graph, covering: &Covering, forms: &Forms, budget: &Budget, gates_asked: u64) -> Option<Mapped> {
+        let (network, values) = emit::emitted(graph, covering, forms, budget, gates_asked)?;
+        let owners = values.iter().map(|value| value.bootstrap());
+        let (network, owners) = match pairs::paired(&network, budget) {
+            Some((paired, moved)) => (paired, owners.map(|old| old.map(|old| moved[old as usize])).collect()),
+            None => (network, owners.collect()),
+        };
+        Some(Mapped { levels: network.depth(), network, owners })
+    }
+
+    fn is_better_than(&self, other: &Mapped) -> bool {
+        let (own, others) = (self.network.bootstraps(), other.network.bootstraps());
+        if own.abs_diff(others) <= own.min(others) / 64 {
+            (self.levels, own) < (other.levels, others)
+        } else {
+            own < others
+        }
+    }
+}
+
+/// Says for every gate which bootstrap stands for it: its own, or else that of the first gate that reads it.
+fn cover(network: &mut Network, numbered: &Numbered, graph: &Graph, owners: &[Option<u32>]) {
+    let gates = numbered.circuit.gates();
+    let mut covers = vec![None; gates.len()];
+    for (at, gate) in gates.iter().enumerate().rev() {
+        let own = owners[graph.gates()[at].node() as usize];
+        covers[at] = own.or(covers[at]);
+        if let Some(bootstrap) = covers[at] {
+            network.cover(bootstrap, numbered.kinds[at]);
+            for signal in gate.operands() {
+                if let Signal::Gate(operand) = *signal {
+                    covers[operand] = Some(bootstrap);
+                }
+            }
+        }
+    }
+}

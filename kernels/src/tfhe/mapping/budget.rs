@@ -1,0 +1,109 @@
+//! What a bootstrap may add up: its result must be wrong no more often than an ordinary gate's.
+
+use super::network::{Source, Term};
+use crate::tfhe::cells::Amplitude;
+use crate::tfhe::noise::{InputNoise, Load, Secret, SumNoise, beyond, failure_log2, mod_switch, mux_output};
+use crate::tfhe::params::{ModSwitch, ParamsLiteral};
+
+/// Limits of one parameter set, made ready so that a check is a few multiplications.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// `None` where the noise of the keys is not known.
+    noise: Option<SumNoise>,
+    /// Largest variance at margin 1/8; at margin 1/4 it is four times that.
+    limit: f64,
+    /// Largest variance of an output.
+    output_limit: f64,
+}
+
+/// Distance of a sum's phases from 0 and 1/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Margin {
+    /// Phases are odd eighths.
+    Eighth,
+    /// Phases are a quarter or three quarters.
+    Quarter,
+}
+
+impl Margin {
+    /// In turns.
+    pub fn turns(self) -> f64 {
+        match self {
+            Margin::Eighth => 1.0 / 8.0,
+            Margin::Quarter => 1.0 / 4.0,
+        }
+    }
+}
+
+impl Budget {
+    /// What no bootstrap may exceed, as log2 of its failure: what is published of a gate under a key of version 1. The centred
+    /// switch of later keys makes room, and asks for no more.
+    pub fn failure_log2_max(p: &ParamsLiteral) -> f64 {
+        failure_log2(&ParamsLiteral { mod_switch: ModSwitch::Nearest, ..*p }).gate
+    }
+
+    /// The limits of a parameter set.
+    ///
+    /// Where the noise of keys is not known (imported keys), a sum may be no noisier than an ordinary gate's whatever the
+    /// noise is: two samples at margin 1/8, eight at 1/4.
+    pub fn of(p: &ParamsLiteral, inputs: InputNoise) -> Budget {
+        if p.lwe_noise_std == 0.0 || p.glwe_noise_std == 0.0 {
+            return Budget { noise: None, limit: 2.0, output_limit: 2.0 };
+        }
+        let gate = Budget::failure_log2_max(p);
+        // the failure depends on margin^2 / variance and falls with it
+        let (mut below, mut above) = (mod_switch(p, Secret::OURS), 1.0);
+        for _ in 0..100 {
+            let middle = (below + above) / 2.0;
+            if beyond(1.0 / 8.0, middle) <= gate { below = middle } else { above = middle }
+        }
+        let output_limit = mux_output(p, Secret::OURS) * (1.0 + 1e-9);
+        Budget { noise: Some(SumNoise::of(p, inputs)), limit: below * (1.0 + 1e-9), output_limit }
+    }
+
+    /// Whether a bootstrap may read a sum of this load at this margin.
+    pub fn allows(&self, load: &Load, margin: Margin) -> bool {
+        let limit = if margin == Margin::Quarter { 4.0 * self.limit } else { self.limit };
+        match &self.noise {
+            Some(noise) => noise.read(load) <= limit,
+            None => f64::from(load.samples) + 2.0 * f64::from(load.inputs) <= limit,
+        }
+    }
+
+    /// Whether an output may be a sum of this load: no noisier than the noisiest result of a single gate.
+    pub fn allows_output(&self, load: &Load) -> bool {
+        match &self.noise {
+            _ if load.samples == 0 => load.inputs <= 1,
+            Some(noise) => noise.switched(load) <= self.output_limit,
+            None => load.inputs == 0 && f64::from(load.samples) <= self.output_limit,
+        }
+    }
+
+    /// Whether a bootstrap may read this sum of different sources: within the limit, or the sum of an ordinary gate of two
+    /// operands, which is allowed whatever its operands are.
+    pub fn allows_sum(&self, terms: &[Term], margin: Margin) -> bool {
+        let most = if margin == Margin::Quarter { 2 } else { 1 };
+        let ordinary = terms.len() <= 2 && terms.iter().all(|term| term.factor.unsigned_abs() <= most);
+        ordinary || self.allows(&load(terms), margin)
+    }
+}
+
+/// The load of a sum of different sources.
+pub fn load(terms: &[Term]) -> Load {
+    let mut load = Load::default();
+    for term in terms {
+        match term.source {
+            Source::Input(_) => load.add_input(term.factor),
+            Source::Sample(_) => load.add_sample(term.factor),
+        }
+    }
+    load
+}
+
+/// The factor by which a parity adds a bit of this amplitude, without its sign.
+pub fn parity_factor(amplitude: Amplitude) -> i8 {
+    match amplitude {
+        Amplitude::Eighth => 2,
+        Amplitude::Quarter => 1,
+    }
+}

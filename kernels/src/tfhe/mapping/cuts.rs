@@ -1,0 +1,183 @@
+//! Cuts: few nodes that a node is a function of, with the function's truth table.
+
+use std::sync::LazyLock;
+
+use super::graph::Edge;
+
+/// Up to three leaves and the function of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    leaves: [u32; 3],
+    len: u8,
+    /// Bit `x0 + 2 x1 + 4 x2` is the function of the leaves in order; it does not depend on leaves that are not there.
+    pub table: u8,
+}
+
+impl Cut {
+    pub fn leaves(&self) -> &[u32] {
+        &self.leaves[..usize::from(self.len)]
+    }
+
+    /// The cut of a node that is its own leaf.
+    fn trivial(node: u32) -> Cut {
+        Cut { leaves: [node, 0, 0], len: 1, table: VARIABLES[0] }
+    }
+
+    /// The cut without leaves that its function does not depend on.
+    fn reduced(mut self) -> Cut {
+        let depends = |at: usize| {
+            let shift = 1 << at;
+            (self.table >> shift ^ self.table) & !VARIABLES[at] != 0
+        };
+        let kept: u8 = (0..usize::from(self.len)).filter(|&at| depends(at)).map(|at| 1 << at).sum();
+        if kept.count_ones() == u32::from(self.len) {
+            return self;
+        }
+        let old = self;
+        (self.leaves, self.len, self.table) = ([0; 3], 0, 0);
+        let mut places = [0; 3];
+        for at in (0..3).filter(|at| kept >> at & 1 == 1) {
+            self.leaves[usize::from(self.len)] = old.leaves[at];
+            places[usize::from(self.len)] = at;
+            self.len += 1;
+        }
+        for row in 0..8 {
+            let old_row: usize = (0..usize::from(self.len)).map(|at| (row >> at & 1) << places[at]).sum();
+            self.table |= (old.table >> old_row & 1) << row;
+        }
+        self
+    }
+}
+
+/// Truth tables of the leaves.
+const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
+
+/// Cuts that are kept for a node, besides the trivial one.
+const KEPT: usize = 7;
+
+/// The cuts of all nodes, node after node.
+pub(super) struct Cuts {
+    cuts: Vec<Cut>,
+    ends: Vec<u32>,
+    merged: Vec<Cut>,
+}
+
+impl Cuts {
+    /// Cuts of about this many nodes.
+    pub fn with_capacity(nodes: usize) -> Cuts {
+        Cuts { cuts: Vec::with_capacity(4 * nodes), ends: Vec::with_capacity(nodes), merged: Vec::new() }
+    }
+
+    /// All but the trivial one, those of fewer leaves first.
+    pub fn of(&self, node: u32) -> &[Cut] {
+        let start = if node == 0 { 0 } else { self.ends[node as usize - 1] as usize };
+        &self.cuts[start..self.ends[node as usize] as usize]
+    }
+
+    /// A node behind the others without cuts of its own.
+    pub fn push_leaf(&mut self) {
+        self.ends.push(self.cuts.len() as u32);
+    }
+
+    /// A node behind the others with the cuts that were merged last.
+    pub fn push_merged(&mut self) {
+        self.cuts.extend_from_slice(&self.merged);
+        self.ends.push(self.cuts.len() as u32);
+    }
+
+    /// Merges the cuts of a node's operands. The node need not be if it is a constant or a node that is there.
+    pub fn merge(&mut self, operands: [Edge; 2], function: impl Fn(u8, u8) -> u8) -> Option<Edge> {
+        let mut merged = std::mem::take(&mut self.merged);
+        merged.clear();
+        let [trivial_a, trivial_b] = operands.map(|edge| Cut::trivial(edge.node()));
+        let [cuts_a, cuts_b] = operands.map(|edge| self.of(edge.node()));
+        let [invert_a, invert_b] = operands.map(|edge| if edge.negated() { 0xff } else { 0 });
+        let mut edge = None;
+        for a in std::iter::once(&trivial_a).chain(cuts_a) {
+            for b in std::iter::once(&trivial_b).chain(cuts_b) {
+                let Some((leaves, len, places)) = union(a.leaves(), b.leaves()) else { continue };
+                let (x, y) = (spread(a.table, places[0]), spread(b.table, places[1]));
+                let cut = Cut { leaves, len, table: function(x ^ invert_a, y ^ invert_b) }.reduced();
+                match cut.len {
+                    0 => edge = Some(Edge::FALSE.negated_if(cut.table != 0)),
+                    1 => edge = Some(Edge::new(cut.leaves[0], cut.table != VARIABLES[0])),
+                    _ if merged.iter().any(|other| other.leaves() == cut.leaves()) => {}
+                    _ => merged.push(cut),
+                }
+            }
+        }
+        if merged.len() > 1 {
+            merged.sort_by_key(|cut| cut.len);
+            merged.truncate(KEPT);
+        }
+        self.merged = merged;
+        edge
+    }
+}
+
+/// Places of a cut's leaves among a union's, two bits a leaf.
+type Places = u8;
+
+/// The leaves of two cuts, ascending, if they are three at most, and where each cut's leaves are among them.
+fn union(a: &[u32], b: &[u32]) -> Option<([u32; 3], u8, [Places; 2])> {
+    let (mut leaves, mut len, mut places) = ([0; 3], 0u8, [0; 2]);
+    let (mut at_a, mut at_b) = (0, 0);
+    while at_a < a.len() || at_b < b.len() {
+        if len == 3 {
+            return None;
+        }
+        let leaf = match (a.get(at_a), b.get(at_b)) {
+            (Some(&x), Some(&y)) => x.min(y),
+            (Some(&leaf), None) | (None, Some(&leaf)) => leaf,
+            (None, None) => break,
+        };
+        if a.get(at_a) == Some(&leaf) {
+            places[0] |= len << (2 * at_a);
+            at_a += 1;
+        }
+        if b.get(at_b) == Some(&leaf) {
+            places[1] |= len << (2 * at_b);
+            at_b += 1;
+        }
+        leaves[usize::from(len)] = leaf;
+        len += 1;
+    }
+    Some((leaves, len, places))
+}
+
+/// A truth table whose leaves are moved to these places.
+fn spread(table: u8, places: Places) -> u8 {
+    static SPREAD: LazyLock<Vec<[u8; 256]>> = LazyLock::new(|| {
+        let of = |table: u8, places: u8| {
+            let row_of = |row: u8| (0..3).map(|at| (row >> (places >> (2 * at) & 3) & 1) << at).sum::<u8>();
+            (0..8).map(|row| (table >> row_of(row) & 1) << row).sum()
+        };
+        (0..64).map(|places| std::array::from_fn(|table| of(table as u8, places))).collect()
+    });
+    SPREAD[usize::from(places)][usize::from(table)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_union_has_three_leaves_at_most() {
+        assert_eq!(union(&[1, 3], &[2, 3]), Some(([1, 2, 3], 3, [0b1000, 0b1001])));
+        assert_eq!(union(&[1, 3], &[2, 4]), None);
+    }
+
+    #[test]
+    fn a_spread_table_reads_its_leaves_at_their_new_places() {
+        // x0 and not x1, moved to x2 and x0
+        let moved = spread(0b0010_0010, 0b0010);
+        assert_eq!(moved, VARIABLES[2] & !VARIABLES[0]);
+    }
+
+    #[test]
+    fn a_leaf_that_the_function_does_not_depend_on_is_left_out() {
+        let cut = Cut { leaves: [4, 5, 6], len: 3, table: VARIABLES[0] | !VARIABLES[2] }.reduced();
+        assert_eq!((cut.leaves(), cut.table), (&[4, 6][..], VARIABLES[0] | !VARIABLES[1]));
+        assert_eq!(Cut { leaves: [4, 5, 6], len: 3, table: 255 }.reduced().len, 0);
+    }
+}

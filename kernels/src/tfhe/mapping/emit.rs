@@ -1,0 +1,371 @@
+//! Emission: bootstraps over sums for what the outputs need of a covering.
+
+use super::budget::{Budget, Margin, load, parity_factor};
+use super::cells::{Cell, Kind};
+use super::covering::Covering;
+use super::forms::{Forms, amplitude};
+use super::graph::{Edge, Graph, Node};
+use super::network::{Network, Source, Sum, Term};
+use super::table::Table;
+use crate::tfhe::cells::Amplitude;
+
+/// The network of a covering. `None` where a sum would be noisier than the budget allows, which the forms' bounds leave to
+/// rare cases of equal operands.
+pub(super) fn emitted(
+    graph: &Graph,
+    covering: &Covering,
+    forms: &Forms,
+    budget: &Budget,
+    gates_asked: u64,
+) -> Option<(Network, Vec<Value>)> {
+    let sums = Sums { graph, covering, forms, budget };
+    let absorbed = sums.absorbed();
+    let needed = sums.needed(&absorbed);
+    let mut writer = Writer::new(gates_asked, graph.len(), budget);
+    let mut values = vec![Value::Constant(false); graph.len()];
+    for node in 0..graph.len() as u32 {
+        if let Node::Input(input) = graph.node(node) {
+            let input = Source::Input(input);
+            let refreshes = graph.refreshes_inputs && needed[node as usize];
+            values[node as usize] = if refreshes { writer.refreshed(input) } else { Value::Bit(input, false) };
+        } else if needed[node as usize] && covering.cell(node).is_some() {
+            let sum = sums.of(node, absorbed[node as usize]);
+            values[node as usize] = writer.bootstrap(&sum, &values, amplitude(graph, covering, node))?;
+        }
+    }
+    for edge in graph.outputs() {
+        let value = match graph.node(edge.node()) {
+            Node::Input(input) => Value::Bit(Source::Input(input), false),
+            _ => values[edge.node() as usize],
+        };
+        writer.output(value.negated_if(edge.negated()));
+    }
+    Some((writer.network, values))
+}
+
+/// What a node's bit is in the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Constant(bool),
+    /// A source, or its negation.
+    Bit(Source, bool),
+}
+
+impl Value {
+    fn negated_if(self, negate: bool) -> Value {
+        match self {
+            Value::Constant(bit) => Value::Constant(bit != negate),
+            Value::Bit(source, negated) => Value::Bit(source, negated != negate),
+        }
+    }
+
+    /// The bootstrap that made it.
+    pub fn bootstrap(self) -> Option<u32> {
+        match self {
+            Value::Bit(Source::Sample(sample), _) => Some(sample / 2),
+            _ => None,
+        }
+    }
+}
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+/// A sum over nodes, in eighths.
+#[derive(Default)]
+struct NodeSum {
+    constant: i8,
+    terms: Vec<(u32, NodeFactor)>,
+}
+
+/// How a sum reads a node.
+#[derive(Clone, Copy)]
+enum NodeFactor {
+    /// Its bit at an eighth, with this sign.
+    Eighth(i8),
+    /// Its bit at a quarter.
+    Parity,
+}
+
+/// What the nodes' bootstraps add up.
+struct Sums<'a> {
+    graph: &'a Graph,
+    covering: &'a Covering,
+    forms: &'a Forms,
+    budget: &'a Budget,
+}
+
+impl Sums<'_> {
+    /// The sum that a node's bootstrap reads, given the node that it absorbs.
+    fn of(&self, node: u32, absorbed: u32) -> NodeSum {
+        let cell = self.covering.cell(node).expect("inputs and constants have no bootstrap");
+        if !cell.is_parity() {
+            return NodeSum { constant: cell.constant(), terms: core_terms(cell).collect() };
+        }
+        let (leaves, negated) = self.forms.form(node);
+        let parities = leaves.iter().filter(|&&leaf| leaf != absorbed).map(|&leaf| (leaf, NodeFactor::Parity));
+        let mut terms: Vec<_> = parities.collect();
+        // k bits of +-1/4 with 2 k - 2 eighths: +1/4 where their XOR is true, else -1/4
+        let parity_constant = (2 * terms.len() as i32 - 2).rem_euclid(8) as i8;
+        match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
+            None => NodeSum { constant: parity_constant + if negated { 4 } else { 0 }, terms },
+            Some(inner) => {
+                // the sign of S + 1/4 is the turned cell, that of S - 1/4 its negation
+                let flip = inner.negated == negated;
+                terms.extend(core_terms(inner));
+                NodeSum { constant: parity_constant + inner.core_constant() + if flip { 4 } else { 0 }, terms }
+            }
+        }
+    }
+
+    /// By node: the turned cell that its parity absorbs, reading the cell's operands itself. That saves the cell's level
+    /// and, if nothing else reads the cell, its bootstrap.
+    fn absorbed(&self) -> Vec<u32> {
+        let ands = self.ands();
+        let mut absorbed = vec![NONE; self.graph.len()];
+        let mut levels = vec![0u32; self.graph.len()];
+        for node in 0..self.graph.len() as u32 {
+            let Some(cell) = self.covering.cell(node).filter(|_| self.is_bootstrap(node)) else { continue };
+            let level =
+                |nodes: &mut dyn Iterator<Item = u32>| nodes.map(|node| levels[node as usize]).max().unwrap_or(0);
+            let level = if !cell.is_parity() {
+                level(&mut cell.operands().iter().map(|edge| edge.node()))
+            } else {
+                let leaves = self.forms.form(node).0;
+                let turned = |&&leaf: &&u32| self.covering.cell(leaf).is_some_and(|cell| cell.kind == Kind::Turned);
+                let latest = leaves.iter().filter(turned).max_by_key(|&&leaf| (levels[leaf as usize], leaf));
+                if leaves.len() > 1
+                    && (leaves.len() > 2
+                        || ands.find(leaves, |and| self.and_operands(and).is_some_and(|of| of == leaves)).is_none())
+                    && let Some(&latest) = latest
+                    && self.allows(&self.of(node, latest))
+                {
+                    absorbed[node as usize] = latest;
+                    let inner = self.covering.cell(latest).map_or(&[][..], Cell::operands);
+                    let rest = leaves.iter().copied().filter(|&leaf| leaf != latest);
+                    level(&mut rest.chain(inner.iter().map(|edge| edge.node())))
+                } else {
+                    level(&mut leaves.iter().copied())
+                }
+            };
+            levels[node as usize] = level + 1;
+        }
+        absorbed
+    }
+
+    /// The cells of two operands, by the operands' nodes. The XOR of these may come from the cell's rotation (`pairs.rs`).
+    fn ands(&self) -> Table {
+        let mut ands = Table::new(self.graph.len());
+        for node in (0..self.graph.len() as u32).filter(|&node| self.is_bootstrap(node)) {
+            if let Some(pair) = self.and_operands(node) {
+                ands.insert(&pair, node);
+            }
+        }
+        ands
+    }
+
+    /// The operands' nodes of a cell of two, ascending.
+    fn and_operands(&self, node: u32) -> Option<[u32; 2]> {
+        match *self.covering.cell(node).filter(|cell| !cell.is_parity())?.operands() {
+            [a, b] => Some([a.node().min(b.node()), a.node().max(b.node())]),
+            _ => None,
+        }
+    }
+
+    /// Whether a sum over nodes is within the budget at margin 1/8.
+    fn allows(&self, sum: &NodeSum) -> bool {
+        let terms = sum.terms.iter().map(|&(node, factor)| {
+            let factor = match factor {
+                NodeFactor::Eighth(factor) => factor,
+                NodeFactor::Parity => parity_factor(amplitude(self.graph, self.covering, node)),
+            };
+            let source = if self.graph.is_input(node) { Source::Input(node) } else { Source::Sample(node) };
+            // a node that is read in both ways is a rare case: count it as if both had one sign
+            Term { source, factor: factor.abs() }
+        });
+        let mut terms: Vec<Term> = terms.collect();
+        Term::combine(&mut terms);
+        self.budget.allows(&load(&terms), Margin::Eighth)
+    }
+
+    /// Whether a node may need a bootstrap.
+    fn is_bootstrap(&self, node: u32) -> bool {
+        let reads = self.covering.reads(node);
+        match self.covering.cell(node) {
+            Some(cell) if cell.is_parity() => reads.eighth > 0 || (reads.any() && self.forms.is_leaf(node)),
+            Some(_) => reads.any(),
+            None => false,
+        }
+    }
+
+    /// Which nodes' bootstraps the outputs need.
+    fn needed(&self, absorbed: &[u32]) -> Vec<bool> {
+        let mut needed = vec![false; self.graph.len()];
+        for edge in self.graph.outputs() {
+            // an output that is an input is the input itself
+            needed[edge.node() as usize] = !matches!(self.graph.node(edge.node()), Node::Input(_));
+        }
+        for node in (0..self.graph.len() as u32).rev() {
+            let Some(cell) = self.covering.cell(node).filter(|_| needed[node as usize]) else { continue };
+            let absorbed = absorbed[node as usize];
+            let inner = if absorbed == NONE { None } else { self.covering.cell(absorbed) };
+            let cell = if cell.is_parity() { inner } else { Some(cell) };
+            for edge in cell.map_or(&[][..], Cell::operands) {
+                needed[edge.node() as usize] = true;
+            }
+            for &leaf in self.forms.form(node).0.iter().filter(|&&leaf| leaf != absorbed) {
+                needed[leaf as usize] = true;
+            }
+        }
+        needed
+    }
+}
+
+/// The terms of `S`.
+fn core_terms(cell: &Cell) -> impl Iterator<Item = (u32, NodeFactor)> {
+    let sign = |edge: &Edge| if edge.negated() { -1 } else { 1 };
+    cell.operands().iter().map(move |edge| (edge.node(), NodeFactor::Eighth(sign(edge))))
+}
+
+/// Writes a network; a sum that there is already, its negation or its quarter turn is not bootstrapped again.
+struct Writer<'a> {
+    network: Network,
+    budget: &'a Budget,
+    /// Bootstraps by their amplitude and terms.
+    known: Table,
+    terms: Vec<Term>,
+    words: Vec<u32>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(gates_asked: u64, nodes: usize, budget: &'a Budget) -> Writer<'a> {
+        let network = Network::new(gates_asked);
+        Writer { network, budget, known: Table::new(nodes), terms: Vec::new(), words: Vec::new() }
+    }
+
+    /// The bit that a bootstrap of this sum gives; `None` where the sum is too noisy.
+    fn bootstrap(&mut self, sum: &NodeSum, values: &[Value], wanted: Amplitude) -> Option<Value> {
+        let mut constant = self.gather(sum, values);
+        if let Some(value) = self.folded(constant, wanted) {
+            return Some(value);
+        }
+        // one sum stands for itself and its negation
+        let negated = self.terms[0].factor < 0;
+        if negated {
+            self.terms.iter_mut().for_each(|term| term.factor = -term.factor);
+            constant = -constant;
+        }
+        let constant = wrapped(i32::from(constant));
+        self.spell(wanted);
+        let known = self.known.find(&self.words, |at| {
+            self.network.amplitude(at as usize) == wanted && self.network.sum(at as usize).terms == self.terms
+        });
+        if let Some(at) = known {
+            let further = (constant - self.network.sum(at as usize).constant).rem_euclid(8);
+            // 0 and 4 are the first sample or its negation, 2 and 6 the second
+            let second = further % 4 == 2;
+            if second {
+                self.network.want_second(at);
+            }
+            let sample = 2 * at + u32::from(second);
+            return Some(Value::Bit(Source::Sample(sample), negated != (further >= 4)));
+        }
+        let sum = Sum { constant, terms: &self.terms };
+        let odd = self.network.phase_of_zeros(sum) % 2 != 0;
+        let margin = if odd { Margin::Eighth } else { Margin::Quarter };
+        if !self.budget.allows_sum(&self.terms, margin) {
+            return None;
+        }
+        let at = self.network.push(sum, wanted);
+        self.known.insert(&self.words, at);
+        Some(Value::Bit(Source::Sample(2 * at), negated))
+    }
+
+    /// An input's bit from a bootstrap of its own.
+    fn refreshed(&mut self, input: Source) -> Value {
+        let terms = &[Term { source: input, factor: 1 }];
+        let at = self.network.push(Sum { constant: 0, terms }, Amplitude::Eighth);
+        Value::Bit(Source::Sample(2 * at), false)
+    }
+
+    /// Puts a sum's terms over sources into `terms`; returns its constant.
+    fn gather(&mut self, sum: &NodeSum, values: &[Value]) -> i8 {
+        let mut constant = i32::from(sum.constant);
+        self.terms.clear();
+        for &(node, factor) in &sum.terms {
+            match (values[node as usize], factor) {
+                (Value::Constant(bit), factor) => {
+                    let eighths = if let NodeFactor::Eighth(sign) = factor { i32::from(sign) } else { 2 };
+                    constant += if bit { eighths } else { -eighths };
+                }
+                (Value::Bit(source, negated), factor) => {
+                    let factor = match factor {
+                        NodeFactor::Eighth(sign) => sign,
+                        NodeFactor::Parity => parity_factor(self.network.amplitude_of(source)),
+                    };
+                    self.terms.push(Term { source, factor: if negated { -factor } else { factor } });
+                }
+            }
+        }
+        Term::combine(&mut self.terms);
+        let network = &self.network;
+        self.terms.retain(|term| {
+            // a bit at a half, whatever it is, or a whole turn
+            let eighths = i32::from(term.factor) * i32::from(network.amplitude_of(term.source).eighths());
+            let fixed = eighths % 4 == 0;
+            if fixed {
+                constant += eighths;
+            }
+            !fixed
+        });
+        wrapped(constant)
+    }
+
+    /// The bit of a sum of one term or none, if it is a constant or a source that is there at the amplitude.
+    fn folded(&self, constant: i8, wanted: Amplitude) -> Option<Value> {
+        let sign = |phase: i32| phase.rem_euclid(8) < 4;
+        match *self.terms.as_slice() {
+            [] => Some(Value::Constant(sign(i32::from(constant)))),
+            [term] => {
+                let amplitude = self.network.amplitude_of(term.source);
+                let eighths = i32::from(term.factor) * i32::from(amplitude.eighths());
+                let [of_false, of_true] = [-1, 1].map(|bit| sign(i32::from(constant) + bit * eighths));
+                match of_false == of_true {
+                    true => Some(Value::Constant(of_true)),
+                    false => (amplitude == wanted).then_some(Value::Bit(term.source, of_false)),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts the amplitude and the terms into `words`.
+    fn spell(&mut self, amplitude: Amplitude) {
+        self.words.clear();
+        self.words.push(amplitude.eighths() as u32);
+        for term in &self.terms {
+            let (kind, index) = match term.source {
+                Source::Input(input) => (0, input),
+                Source::Sample(sample) => (1, sample),
+            };
+            self.words.extend([kind << 8 | u32::from(term.factor as u8), index]);
+        }
+    }
+
+    fn output(&mut self, value: Value) {
+        match value {
+            Value::Constant(bit) => {
+                self.network.push_output(Sum { constant: if bit { 1 } else { -1 }, terms: &[] });
+            }
+            Value::Bit(source, negated) => {
+                let factor = if negated { -1 } else { 1 };
+                self.network.push_output(Sum { constant: 0, terms: &[Term { source, factor }] });
+            }
+        }
+    }
+}
+
+/// Eighths of a turn as -4 to 3.
+fn wrapped(eighths: i32) -> i8 {
+    ((eighths + 4).rem_euclid(8) - 4) as i8
+}

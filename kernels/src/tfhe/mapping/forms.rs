@@ -1,0 +1,151 @@
+//! Forms: what each parity adds up, within the noise budget.
+//!
+//! A parity's operands that are parities themselves are replaced by what they add, so that a net of XORs becomes one sum.
+//! Where the sum would be too noisy or too long, an operand is split off: it gets a bootstrap of its own and is one leaf of
+//! the sums that read it from there on.
+
+use super::budget::{Budget, Margin, parity_factor};
+use super::covering::Covering;
+use super::graph::{Edge, Graph, Node, differences};
+use crate::tfhe::cells::Amplitude;
+use crate::tfhe::noise::Load;
+
+/// Leaves of a form at most.
+pub(super) const LEAVES_MAX: usize = 48;
+
+/// How readily sums are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Splitting {
+    /// A parity that is bootstrapped at an eighth anyway is a leaf where it has more leaves than this.
+    pub bootstrapped: usize,
+    /// Another parity that several read is split off where it has more leaves than this.
+    pub shared: usize,
+    /// Of operands that cost a bootstrap to split off, whether to take the one that is there first.
+    pub earliest: bool,
+}
+
+/// The forms of a covering's parities.
+pub(super) struct Forms {
+    leaves: Vec<u32>,
+    /// Of each node: where its leaves end, and whether their XOR is negated.
+    ends: Vec<(u32, bool)>,
+    /// Which parities are leaves of others.
+    is_leaf: Vec<bool>,
+    /// Of each node: level at which its sample is there, or of a parity at which all its leaves are.
+    levels: Vec<u32>,
+}
+
+impl Forms {
+    pub fn of(graph: &Graph, covering: &Covering, budget: &Budget, splitting: Splitting) -> Forms {
+        let mut forms = Forms {
+            leaves: Vec::new(),
+            ends: Vec::with_capacity(graph.len()),
+            is_leaf: vec![false; graph.len()],
+            levels: vec![0; graph.len()],
+        };
+        for node in 0..graph.len() as u32 {
+            let cell = covering.cell(node).filter(|cell| cell.is_parity() && covering.reads(node).any());
+            let mut negated = false;
+            if let Some(cell) = cell {
+                let form = forms.merged(graph, covering, budget, cell.operands(), splitting.earliest);
+                negated = cell.negated;
+                for edge in cell.operands() {
+                    let inner = forms.expands(covering, edge.node()) && forms.ends[edge.node() as usize].1;
+                    negated ^= edge.negated() ^ inner;
+                }
+                let reads = covering.reads(node);
+                let most = if reads.eighth > 0 { splitting.bootstrapped } else { splitting.shared };
+                forms.is_leaf[node as usize] = form.len() > most && (reads.eighth > 0 || reads.parity > 1);
+                forms.levels[node as usize] = forms.level(covering, &form);
+                forms.leaves.extend(form);
+            } else if let Some(cell) = covering.cell(node) {
+                let operands: Vec<u32> = cell.operands().iter().map(|edge| edge.node()).collect();
+                forms.levels[node as usize] = forms.level(covering, &operands) + 1;
+            }
+            forms.ends.push((forms.leaves.len() as u32, negated));
+        }
+        forms
+    }
+
+    /// Nodes whose XOR a parity is, ascending, and whether it is negated.
+    pub fn form(&self, node: u32) -> (&[u32], bool) {
+        let start = if node == 0 { 0 } else { self.ends[node as usize - 1].0 as usize };
+        let (end, negated) = self.ends[node as usize];
+        (&self.leaves[start..end as usize], negated)
+    }
+
+    /// Whether a parity is a leaf of others.
+    pub fn is_leaf(&self, node: u32) -> bool {
+        self.is_leaf[node as usize]
+    }
+
+    /// The leaves of these operands' XOR, after as many splits as are needed.
+    fn merged(
+        &mut self,
+        graph: &Graph,
+        covering: &Covering,
+        budget: &Budget,
+        operands: &[Edge],
+        earliest: bool,
+    ) -> Vec<u32> {
+        loop {
+            let mut form: Vec<u32> = Vec::new();
+            for edge in operands {
+                let node = edge.node();
+                let part = self.part(covering, &node);
+                let mut sum = Vec::with_capacity(form.len() + part.len());
+                differences(&form, part, &mut sum);
+                form = sum;
+            }
+            if form.len() <= LEAVES_MAX && budget.allows(&parity_load(graph, covering, &form), Margin::Quarter) {
+                return form;
+            }
+            let parts = operands.iter().map(|edge| edge.node()).filter(|&node| self.expands(covering, node));
+            // first what costs no bootstrap, then what most nodes read, then the longest
+            let split = parts.max_by_key(|&node| {
+                let reads = covering.reads(node);
+                let early = if earliest { u32::MAX - self.levels[node as usize] } else { 0 };
+                (reads.eighth > 0, early, reads.parity, self.form(node).0.len(), node)
+            });
+            match split {
+                Some(node) => self.is_leaf[node as usize] = true,
+                None => return form,
+            }
+        }
+    }
+
+    /// Level at which the samples of all these nodes are there.
+    fn level(&self, covering: &Covering, nodes: &[u32]) -> u32 {
+        let parity = |node: u32| covering.cell(node).is_some_and(|cell| cell.is_parity());
+        nodes.iter().map(|&node| self.levels[node as usize] + u32::from(parity(node))).max().unwrap_or(0)
+    }
+
+    /// Whether a node is a parity that its readers add leaf by leaf.
+    fn expands(&self, covering: &Covering, node: u32) -> bool {
+        covering.cell(node).is_some_and(|cell| cell.is_parity()) && !self.is_leaf[node as usize]
+    }
+
+    /// What a parity that reads a node adds.
+    fn part<'a>(&'a self, covering: &Covering, node: &'a u32) -> &'a [u32] {
+        if self.expands(covering, *node) { self.form(*node).0 } else { std::slice::from_ref(node) }
+    }
+}
+
+/// Amplitude of a node's sample.
+pub(super) fn amplitude(graph: &Graph, covering: &Covering, node: u32) -> Amplitude {
+    match graph.node(node) {
+        Node::False | Node::Input(_) => Amplitude::Eighth,
+        _ if covering.reads(node).eighth > 0 => Amplitude::Eighth,
+        _ => Amplitude::Quarter,
+    }
+}
+
+/// The load of a parity of these nodes.
+fn parity_load(graph: &Graph, covering: &Covering, leaves: &[u32]) -> Load {
+    let mut load = Load::default();
+    for &leaf in leaves {
+        let factor = parity_factor(amplitude(graph, covering, leaf));
+        if graph.is_input(leaf) { load.add_input(factor) } else { load.add_sample(factor) }
+    }
+    load
+}

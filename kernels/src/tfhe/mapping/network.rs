@@ -1,0 +1,296 @@
+//! Networks: bootstraps over sums of inputs and of earlier bootstraps' results.
+
+use super::budget::{Margin, load};
+use crate::tfhe::cells::Amplitude;
+use crate::tfhe::noise::{InputNoise, SumNoise, beyond};
+use crate::tfhe::params::ParamsLiteral;
+
+/// What a sum adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// Bit of the circuit's inputs, at an eighth.
+    Input(u32),
+    /// Result of a bootstrap: `2 b` is the first sample of bootstrap `b`, `2 b + 1` the second, a quarter turn further.
+    Sample(u32),
+}
+
+/// A source with its factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Term {
+    /// What is added.
+    pub source: Source,
+    /// How often; never 0.
+    pub factor: i8,
+}
+
+impl Term {
+    /// Adds up the factors of equal sources, and orders the terms by their sources. A factor may become 0.
+    pub(super) fn combine(terms: &mut Vec<Term>) {
+        terms.sort_unstable_by_key(|term| term.source);
+        terms.dedup_by(|next, first| {
+            let same = next.source == first.source;
+            if same {
+                first.factor += next.factor;
+            }
+            same
+        });
+    }
+}
+
+/// `constant / 8 + factor * source + ...`, every source once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum<'a> {
+    /// In eighths of a turn, -4 to 3.
+    pub constant: i8,
+    /// In the order of their sources.
+    pub terms: &'a [Term],
+}
+
+/// What a bootstrap does with its sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rotation {
+    amplitude: Amplitude,
+    second: bool,
+    covers: [u32; 3],
+}
+
+/// A circuit as bootstraps over sums.
+///
+/// A bootstrap yields the sign of its sum's phase: a sample `+A` where the phase is in (0, 1/2), `-A` where it is in
+/// (1/2, 1). Where it has a second sample, that is the sign of the phase and a quarter turn.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Network {
+    rotations: Vec<Rotation>,
+    /// Of every bootstrap, then of every output.
+    constants: Vec<i8>,
+    /// Where each of these sums ends in `terms`.
+    ends: Vec<u32>,
+    terms: Vec<Term>,
+    gates_asked: u64,
+}
+
+impl Network {
+    /// An empty network for a circuit of this many gates.
+    pub(super) fn new(gates_asked: u64) -> Network {
+        Network { gates_asked, ..Network::default() }
+    }
+
+    /// Adds a bootstrap behind the others; there are no outputs yet.
+    pub(super) fn push(&mut self, sum: Sum<'_>, amplitude: Amplitude) -> u32 {
+        debug_assert_eq!(self.constants.len(), self.rotations.len());
+        self.rotations.push(Rotation { amplitude, second: false, covers: [0; 3] });
+        self.push_sum(sum);
+        self.rotations.len() as u32 - 1
+    }
+
+    /// Adds an output behind the others; no bootstrap may follow.
+    pub(super) fn push_output(&mut self, sum: Sum<'_>) {
+        self.push_sum(sum);
+    }
+
+    fn push_sum(&mut self, sum: Sum<'_>) {
+        self.constants.push(sum.constant);
+        self.terms.extend_from_slice(sum.terms);
+        self.ends.push(self.terms.len() as u32);
+    }
+
+    /// Asks for the second sample of a bootstrap.
+    pub(super) fn want_second(&mut self, bootstrap: u32) {
+        self.rotations[bootstrap as usize].second = true;
+    }
+
+    /// Says which gates of the circuit a bootstrap stands for.
+    pub(super) fn cover(&mut self, bootstrap: u32, gates: [u32; 3]) {
+        let covers = &mut self.rotations[bootstrap as usize].covers;
+        covers.iter_mut().zip(gates).for_each(|(covers, gates)| *covers += gates);
+    }
+
+    /// How many bootstraps there are.
+    pub fn bootstraps(&self) -> usize {
+        self.rotations.len()
+    }
+
+    /// What a bootstrap reads; samples in it are of bootstraps with a smaller index.
+    ///
+    /// # Panics
+    /// When there is no such bootstrap.
+    pub fn sum(&self, bootstrap: usize) -> Sum<'_> {
+        assert!(bootstrap < self.rotations.len(), "no bootstrap {bootstrap}");
+        self.sum_at(bootstrap)
+    }
+
+    fn sum_at(&self, at: usize) -> Sum<'_> {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        Sum { constant: self.constants[at], terms: &self.terms[start..self.ends[at] as usize] }
+    }
+
+    /// Amplitude of a bootstrap's samples.
+    ///
+    /// # Panics
+    /// When there is no such bootstrap, as below.
+    pub fn amplitude(&self, bootstrap: usize) -> Amplitude {
+        self.rotations[bootstrap].amplitude
+    }
+
+    /// Whether a bootstrap's second sample is read.
+    ///
+    /// # Panics
+    /// As [`Network::amplitude`].
+    pub fn has_second(&self, bootstrap: usize) -> bool {
+        self.rotations[bootstrap].second
+    }
+
+    /// How many output bits there are.
+    pub fn outputs(&self) -> usize {
+        self.ends.len() - self.rotations.len()
+    }
+
+    /// What an output bit is, at an eighth: a sum that is key switched where it has samples, and not bootstrapped. Without
+    /// terms it is a constant bit: 1 for true, -1 for false.
+    ///
+    /// # Panics
+    /// When there is no such output.
+    pub fn output(&self, at: usize) -> Sum<'_> {
+        self.sum_at(self.rotations.len() + at)
+    }
+
+    /// Bootstraps by level, each level's in ascending order: they read inputs and results of earlier levels.
+    pub fn levels(&self) -> Vec<Vec<u32>> {
+        let mut levels: Vec<Vec<u32>> = Vec::new();
+        for (bootstrap, level) in self.level_of_each().into_iter().enumerate() {
+            if level as usize == levels.len() {
+                levels.push(Vec::new());
+            }
+            levels[level as usize].push(bootstrap as u32);
+        }
+        levels
+    }
+
+    /// How many levels there are.
+    pub fn depth(&self) -> usize {
+        self.level_of_each().iter().max().map_or(0, |&last| last as usize + 1)
+    }
+
+    /// The first level in which each bootstrap may be.
+    fn level_of_each(&self) -> Vec<u32> {
+        let mut level_of: Vec<u32> = Vec::with_capacity(self.bootstraps());
+        for bootstrap in 0..self.bootstraps() {
+            let before = self.sum(bootstrap).terms.iter().filter_map(|term| match term.source {
+                Source::Sample(sample) => Some(level_of[sample as usize / 2] + 1),
+                Source::Input(_) => None,
+            });
+            level_of.push(before.max().unwrap_or(0));
+        }
+        level_of
+    }
+
+    /// How many gates of the circuit a bootstrap stands for: XOR, AND, NOT.
+    ///
+    /// # Panics
+    /// As [`Network::amplitude`].
+    pub fn covers(&self, bootstrap: usize) -> [u32; 3] {
+        self.rotations[bootstrap].covers
+    }
+
+    /// Gates of the circuit as it was written.
+    pub fn gates_asked(&self) -> u64 {
+        self.gates_asked
+    }
+
+    /// Those of them that no bootstrap stands for: constants, inputs, what nothing reads.
+    pub fn gates_free(&self) -> u64 {
+        let covered: u64 = self.rotations.iter().flat_map(|rotation| rotation.covers).map(u64::from).sum();
+        self.gates_asked - covered
+    }
+
+    /// Amplitude of a source.
+    pub(super) fn amplitude_of(&self, source: Source) -> Amplitude {
+        match source {
+            Source::Input(_) => Amplitude::Eighth,
+            Source::Sample(sample) => self.amplitude(sample as usize / 2),
+        }
+    }
+
+    /// Phase of a sum where all its bits are false, in eighths of a turn.
+    pub(super) fn phase_of_zeros(&self, sum: Sum<'_>) -> i32 {
+        let of = |term: &Term| i32::from(term.factor) * i32::from(self.amplitude_of(term.source).eighths());
+        i32::from(sum.constant) - sum.terms.iter().map(of).sum::<i32>()
+    }
+
+    /// Margin at which a bootstrap reads its sum: every bit changes the phase by an even number of eighths.
+    pub(super) fn margin(&self, bootstrap: usize) -> Margin {
+        match self.phase_of_zeros(self.sum(bootstrap)).rem_euclid(2) {
+            0 => Margin::Quarter,
+            _ => Margin::Eighth,
+        }
+    }
+
+    /// The network on plain bits, by the phases of its sums.
+    ///
+    /// # Panics
+    /// When a phase is 0 or a half, or an output is not at an eighth; [`super::map`] makes no such network.
+    pub fn evaluate(&self, inputs: &[bool]) -> Vec<bool> {
+        let mut samples = vec![0i32; 2 * self.bootstraps()];
+        let phase = |sum: Sum<'_>, samples: &[i32]| {
+            let of = |source| match source {
+                Source::Input(input) => {
+                    if inputs[input as usize] {
+                        1
+                    } else {
+                        -1
+                    }
+                }
+                Source::Sample(sample) => samples[sample as usize],
+            };
+            let terms: i32 = sum.terms.iter().map(|term| i32::from(term.factor) * of(term.source)).sum();
+            (i32::from(sum.constant) + terms).rem_euclid(8)
+        };
+        let sign = |phase: i32| match phase {
+            1..=3 => 1,
+            5..=7 => -1,
+            _ => panic!("a phase of {phase} eighths has no sign"),
+        };
+        for bootstrap in 0..self.bootstraps() {
+            let (phase, amplitude) = (phase(self.sum(bootstrap), &samples), self.amplitude(bootstrap).eighths());
+            samples[2 * bootstrap] = sign(phase) * i32::from(amplitude);
+            if self.has_second(bootstrap) {
+                samples[2 * bootstrap + 1] = sign((phase + 2) % 8) * i32::from(amplitude);
+            }
+        }
+        let output = |at| match phase(self.output(at), &samples) {
+            1 => true,
+            7 => false,
+            phase => panic!("an output at {phase} eighths"),
+        };
+        (0..self.outputs()).map(output).collect()
+    }
+
+    /// log2 of the probability that any bootstrap's result or any output's decryption is wrong (their sum).
+    pub fn failure_log2(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
+        let noise = SumNoise::of(p, inputs);
+        let bootstraps = (0..self.bootstraps()).flat_map(|at| {
+            let failure = beyond(self.margin(at).turns(), noise.read(&load(self.sum(at).terms)));
+            // the two samples of one rotation may fail separately
+            std::iter::repeat_n(failure, 1 + usize::from(self.has_second(at)))
+        });
+        let outputs = (0..self.outputs())
+            .map(|at| self.output(at))
+            .filter(|sum| !sum.terms.is_empty())
+            .map(|sum| beyond(Margin::Eighth.turns(), noise.switched(&load(sum.terms))));
+        log2_sum(bootstraps.chain(outputs))
+    }
+}
+
+/// log2 of a sum of powers of two with these exponents.
+fn log2_sum(exponents: impl Iterator<Item = f64>) -> f64 {
+    let (mut top, mut sum) = (f64::NEG_INFINITY, 0.0);
+    for exponent in exponents.filter(|exponent| exponent.is_finite()) {
+        if exponent > top {
+            sum = sum * (top - exponent).exp2() + 1.0;
+            top = exponent;
+        } else {
+            sum += (exponent - top).exp2();
+        }
+    }
+    if sum == 0.0 { f64::NEG_INFINITY } else { top + f64::log2(sum) }
+}

@@ -1,0 +1,65 @@
+//! Which cells a parameter set offers, for documents and for users.
+
+use super::budget::{Budget, Margin};
+use super::forms::LEAVES_MAX;
+use crate::tfhe::noise::{InputNoise, Load};
+use crate::tfhe::params::ParamsLiteral;
+
+/// What a network's bootstraps may compute of samples under a parameter set, besides the gates of two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offers {
+    /// XOR of three samples at an eighth.
+    pub xor3: bool,
+    /// Majority of three samples, and "not all equal" of them.
+    pub majority: bool,
+    /// `c xor (a and b)`, c at an eighth.
+    pub xor_and_of_eighth: bool,
+    /// `c xor (a and b)`, c at a quarter.
+    pub xor_and_of_quarter: bool,
+    /// AND and XOR of the same two samples from one rotation, and an AND of that XOR and another sample.
+    pub pair: bool,
+    /// Samples at a quarter in a parity, at most: by the noise, and by what a form may have.
+    pub widest_parity: u32,
+}
+
+impl Offers {
+    /// Of a parameter set.
+    pub fn of(p: &ParamsLiteral) -> Offers {
+        let budget = Budget::of(p, InputNoise::Fresh);
+        let allows = |samples, margin| budget.allows(&Load { samples, ..Load::default() }, margin);
+        let widest = (1..=LEAVES_MAX as u32).take_while(|&samples| allows(samples, Margin::Quarter)).last();
+        Offers {
+            xor3: allows(12, Margin::Quarter),
+            majority: allows(3, Margin::Eighth),
+            xor_and_of_eighth: allows(6, Margin::Eighth),
+            xor_and_of_quarter: allows(3, Margin::Eighth),
+            pair: allows(3, Margin::Eighth),
+            widest_parity: widest.unwrap_or(2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tfhe::Preset;
+
+    #[test]
+    fn what_each_preset_offers() {
+        let all = Offers {
+            xor3: true,
+            majority: true,
+            xor_and_of_eighth: false,
+            xor_and_of_quarter: true,
+            pair: true,
+            widest_parity: 48,
+        };
+        let fast = Offers { widest_parity: 22, ..all };
+        let standard = Offers { majority: false, xor_and_of_quarter: false, pair: false, widest_parity: 13, ..all };
+        for (preset, expected) in
+            [(Preset::Fast128, fast), (Preset::Standard128, standard), (Preset::Conservative128, all)]
+        {
+            assert_eq!(Offers::of(&preset.params()), expected, "{preset:?}");
+        }
+    }
+}

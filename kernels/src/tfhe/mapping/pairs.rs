@@ -1,0 +1,246 @@
+//! Pairs: AND and XOR of the same two bits from one rotation.
+//!
+//! Let `P` be the sum of two bits at an eighth, each with its sign. A bootstrap over `P` and an odd number of eighths tells
+//! OR, AND or the like; its second sample tells another of these. Together they tell whether `P` is 0, that is, the XOR: as
+//! the sum of both samples with their signs, minus one amplitude. So the XOR's own bootstrap is left out where everything
+//! that reads it may read two samples instead of one.
+
+use super::budget::{Budget, Margin, load};
+use super::network::{Network, Source, Sum, Term};
+use super::table::Table;
+use crate::tfhe::cells::Amplitude;
+
+/// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one;
+/// `None` where there is no such XOR.
+pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec<u32>)> {
+    let xors = || (0..network.bootstraps()).filter_map(|at| xor_sources(network, at).map(|sources| (at, sources)));
+    xors().next()?;
+    let ands = Ands::of(network);
+    let mut candidates = xors()
+        .filter_map(|(at, [a, b])| {
+            let find = |sign| ands.find(&(a, b, sign, network.amplitude(at))).map(|and| (at, and, sign));
+            find(1).or_else(|| find(-1))
+        })
+        .peekable();
+    candidates.peek()?;
+    let readers = Readers::of(network);
+    let mut pairs = Pairs { network, replaced: vec![None; network.bootstraps()] };
+    for (xor, and, sign) in candidates {
+        pairs.replaced[xor] = Some(Pair::of(network, xor, and, sign));
+        if !readers.of_bootstrap(xor).iter().all(|&reader| pairs.allows(reader as usize, budget)) {
+            pairs.replaced[xor] = None;
+        }
+    }
+    Some(pairs.written())
+}
+
+/// The two bits of an AND or the like, the second's sign relative to the first's, and the amplitude.
+type And = (Source, Source, i8, Amplitude);
+
+/// The bootstraps over a sum of two bits at an eighth.
+struct Ands<'a> {
+    network: &'a Network,
+    table: Table,
+}
+
+impl Ands<'_> {
+    fn of(network: &Network) -> Ands<'_> {
+        let mut ands = Ands { network, table: Table::new(network.bootstraps()) };
+        for at in 0..network.bootstraps() as u32 {
+            if let Some(and) = ands.at(at) {
+                ands.table.insert(&Ands::words(&and), at);
+            }
+        }
+        ands
+    }
+
+    fn at(&self, at: u32) -> Option<And> {
+        let [a, b] = self.network.sum(at as usize).terms else { return None };
+        let is_and = self.network.margin(at as usize) == Margin::Eighth
+            && [a, b].iter().all(|term| term.factor.abs() == 1 && is_eighth(self.network, term.source));
+        is_and.then(|| (a.source, b.source, a.factor * b.factor, self.network.amplitude(at as usize)))
+    }
+
+    fn find(&self, and: &And) -> Option<u32> {
+        self.table.find(&Ands::words(and), |at| self.at(at).as_ref() == Some(and))
+    }
+
+    fn words(&(a, b, sign, amplitude): &And) -> [u32; 3] {
+        let word = |source| match source {
+            Source::Input(input) => 2 * input,
+            Source::Sample(sample) => 2 * sample + 1,
+        };
+        [word(a), word(b), (sign as u8 as u32) << 8 | amplitude.eighths() as u32]
+    }
+}
+
+/// The two bits at an eighth whose XOR a bootstrap is.
+fn xor_sources(network: &Network, at: usize) -> Option<[Source; 2]> {
+    match network.sum(at).terms {
+        [a, b] if [a, b].iter().all(|term| term.factor.abs() == 2 && is_eighth(network, term.source)) => {
+            Some([a.source, b.source])
+        }
+        _ => None,
+    }
+}
+
+fn is_eighth(network: &Network, source: Source) -> bool {
+    network.amplitude_of(source) == Amplitude::Eighth
+}
+
+/// A XOR as a sum of the two samples of an AND's rotation.
+#[derive(Clone, Copy)]
+struct Pair {
+    and: u32,
+    /// Factors of the first sample, the second, and the amplitude.
+    factors: [i8; 3],
+}
+
+impl Pair {
+    /// The XOR at this bootstrap from an AND of the same bits, the second's sign relative to the first's given.
+    fn of(network: &Network, xor: usize, and: u32, sign: i8) -> Pair {
+        let sum = network.sum(and as usize);
+        // the AND's phase is `first P` and its constant; the samples' signs at P of two, none and minus two eighths
+        let first = sum.terms[0].factor;
+        let signs =
+            |turn: i8| [2, 0, -2].map(|p: i8| if (first * p + sum.constant + turn).rem_euclid(8) < 4 { 1 } else { -1 });
+        let (one, two) = (signs(0), signs(2));
+        // with factors that make both true at 0 and different at 2 and -2
+        let [x, y] = [one[1], two[1]];
+        debug_assert_eq!([x * one[0] + y * two[0], x * one[2] + y * two[2]], [0, 0]);
+        // P is 0 at two true bits only where their signs differ
+        let both_true: i8 = network.sum(xor).terms.iter().map(|term| term.factor).sum();
+        let is_true = (both_true + network.sum(xor).constant).rem_euclid(8) < 4;
+        let negate = if is_true == (sign < 0) { 1 } else { -1 };
+        Pair { and, factors: [negate * x, negate * y, -negate] }
+    }
+}
+
+struct Pairs<'a> {
+    network: &'a Network,
+    /// By XOR.
+    replaced: Vec<Option<Pair>>,
+}
+
+impl Pairs<'_> {
+    /// A sum with pairs in the place of the XORs that are replaced; its constant and its terms.
+    fn rewritten(&self, sum: Sum<'_>) -> (i8, Vec<Term>) {
+        let mut constant = i32::from(sum.constant);
+        let mut terms = Vec::with_capacity(sum.terms.len() + 1);
+        for &term in sum.terms {
+            let pair = match term.source {
+                Source::Sample(sample) => self.replaced[sample as usize / 2].map(|pair| (sample as usize / 2, pair)),
+                Source::Input(_) => None,
+            };
+            match pair {
+                None => terms.push(term),
+                Some((xor, Pair { and, factors })) => {
+                    constant += i32::from(term.factor * factors[2] * self.network.amplitude(xor).eighths());
+                    let samples = [(2 * and, factors[0]), (2 * and + 1, factors[1])];
+                    terms.extend(
+                        samples.map(|(sample, factor)| Term {
+                            source: Source::Sample(sample),
+                            factor: term.factor * factor,
+                        }),
+                    );
+                }
+            }
+        }
+        Term::combine(&mut terms);
+        terms.retain(|term| term.factor != 0);
+        (((constant + 4).rem_euclid(8) - 4) as i8, terms)
+    }
+
+    /// Whether a bootstrap (or, beyond these, an output) may read its sum as it is rewritten.
+    fn allows(&self, reader: usize, budget: &Budget) -> bool {
+        let bootstraps = self.network.bootstraps();
+        if reader >= bootstraps {
+            let terms = self.rewritten(self.network.output(reader - bootstraps)).1;
+            return !terms.is_empty() && budget.allows_output(&load(&terms));
+        }
+        // a XOR that is replaced itself reads nothing
+        let terms = self.rewritten(self.network.sum(reader)).1;
+        self.replaced[reader].is_some() || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
+    }
+
+    fn written(&self) -> (Network, Vec<u32>) {
+        // an AND takes its XOR's place if that is the earlier one: it reads the same bits
+        let mut places: Vec<u32> = (0..self.network.bootstraps() as u32).collect();
+        let mut seconds = vec![false; places.len()];
+        for (xor, pair) in self.replaced.iter().enumerate() {
+            if let Some(pair) = pair {
+                let and = pair.and as usize;
+                (places[and], seconds[and]) = (places[and].min(xor as u32), true);
+            }
+        }
+        let mut order: Vec<u32> = (0..places.len() as u32).filter(|&at| self.replaced[at as usize].is_none()).collect();
+        order.sort_by_key(|&at| places[at as usize]);
+        let mut network = Network::new(self.network.gates_asked());
+        let mut moved = vec![0; places.len()];
+        let renamed = |(constant, mut terms): (i8, Vec<Term>), moved: &[u32]| {
+            for term in &mut terms {
+                if let Source::Sample(sample) = &mut term.source {
+                    *sample = 2 * moved[*sample as usize / 2] + *sample % 2;
+                }
+            }
+            terms.sort_unstable();
+            (constant, terms)
+        };
+        for &at in &order {
+            let (constant, terms) = renamed(self.rewritten(self.network.sum(at as usize)), &moved);
+            let new = network.push(Sum { constant, terms: &terms }, self.network.amplitude(at as usize));
+            moved[at as usize] = new;
+            if seconds[at as usize] || self.network.has_second(at as usize) {
+                network.want_second(new);
+            }
+        }
+        for at in 0..self.network.outputs() {
+            let (constant, terms) = renamed(self.rewritten(self.network.output(at)), &moved);
+            network.push_output(Sum { constant, terms: &terms });
+        }
+        for (xor, pair) in self.replaced.iter().enumerate() {
+            if let Some(pair) = pair {
+                moved[xor] = moved[pair.and as usize];
+            }
+        }
+        (network, moved)
+    }
+}
+
+/// What reads each bootstrap: bootstraps, and behind them outputs.
+struct Readers {
+    readers: Vec<u32>,
+    /// Where each bootstrap's readers end.
+    ends: Vec<u32>,
+}
+
+impl Readers {
+    fn of(network: &Network) -> Readers {
+        let outputs = (0..network.outputs()).map(|at| network.output(at));
+        let sums = (0..network.bootstraps()).map(|at| network.sum(at)).chain(outputs);
+        let reads = sums.enumerate().flat_map(|(reader, sum)| {
+            sum.terms.iter().filter_map(move |term| match term.source {
+                Source::Sample(sample) => Some((reader as u32, sample as usize / 2)),
+                Source::Input(_) => None,
+            })
+        });
+        let mut ends = vec![0u32; network.bootstraps() + 1];
+        reads.clone().for_each(|(_, at)| ends[at + 1] += 1);
+        for at in 1..ends.len() {
+            ends[at] += ends[at - 1];
+        }
+        let mut readers = vec![0; *ends.last().unwrap_or(&0) as usize];
+        // each place is filled at the start of its range, which moves on to its end
+        for (reader, at) in reads {
+            readers[ends[at] as usize] = reader;
+            ends[at] += 1;
+        }
+        ends.pop();
+        Readers { readers, ends }
+    }
+
+    fn of_bootstrap(&self, at: usize) -> &[u32] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.readers[start..self.ends[at] as usize]
+    }
+}
