@@ -174,8 +174,9 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
 
 // All `steps` = n steps: `exponents` is [rows][n + 1] in [0, 2N), `accumulators` [rows][K + 1][N] out, in [0, Q);
 // `table` [groups][4] from word `table_first` on: a group's first row, how many it has, at most GATES, all of one key,
-// and how far from `key` that is. n is no constant, so that presets of one ring share a compilation.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+// and how far from `key` that is. n is no constant, so that presets of one ring share a compilation. With K 2 the
+// compiler is told that a group may be alone on its multiprocessor: else it saves registers for others, and spills.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
                       const unsigned* table, unsigned steps, unsigned table_first) {
     DYNAMIC_SHARED(unsigned, shared);

@@ -46,8 +46,8 @@ pub fn fresh(preset: Preset) -> Stage {
     Stage { name: "fresh", of_keys: vec![OfKey { errors: encrypted.collect(), model, constant: 0.0 }] }
 }
 
-/// `ms` modulus switch, `ms1` that of keys of container version 1, `br` blind rotation, all its coefficients, `ks` key switch alone, `out` rotation and key switch
-/// together, `mux` two rotations and a key switch.
+/// `ms` modulus switch, `ms1` that of keys of container version 1, `br` blind rotation, all its coefficients, `ks` key switch
+/// alone, `out` rotation and key switch together, `mux` two rotations and a key switch.
 pub fn samples(keys: impl Iterator<Item = (u64, Key)>) -> Vec<Stage> {
     let mut stages: Vec<Stage> =
         ["ms", "ms1", "br", "ks", "out", "mux"].map(|name| Stage { name, of_keys: Vec::new() }).into();

@@ -36,7 +36,7 @@ const BUDGET: [Line; 14] = [
     line("mul_add", 24, 0, 1280, 6, 6),
     line("linear", 40, 0, 3584, 8, 22),
     line("negate", 32, 0, 2560, 2, 12),
-    line("mod_switch", 16, 0, 768, 2, 2),
+    line("mod_switch", 24, 256, 2816, 2, 8),
     line("blind_rotate_start", 56, 0, 3584, 2, 2),
     // 64: a multiprocessor holds 1024 threads of it
     line("blind_rotate", 64, 4096, 20480, 112, 72),
