@@ -3,7 +3,7 @@
 use super::network::{Source, Term};
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::noise::{InputNoise, Load, Secret, SumNoise, beyond, failure_log2, mod_switch, mux_output};
-use crate::tfhe::params::{ModSwitch, ParamsLiteral};
+use crate::tfhe::params::ParamsLiteral;
 
 /// Limits of one parameter set, made ready so that a check is a few multiplications.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +36,6 @@ impl Margin {
 }
 
 impl Budget {
-    /// What no bootstrap may exceed, as log2 of its failure: what is published of a gate under a key of version 1. The centred
-    /// switch of later keys makes room, and asks for no more.
-    pub fn failure_log2_max(p: &ParamsLiteral) -> f64 {
-        failure_log2(&ParamsLiteral { mod_switch: ModSwitch::Nearest, ..*p }).gate
-    }
-
     /// The limits of a parameter set.
     ///
     /// Where the noise of keys is not known (imported keys), a sum may be no noisier than an ordinary gate's whatever the
@@ -50,7 +44,7 @@ impl Budget {
         if p.lwe_noise_std == 0.0 || p.glwe_noise_std == 0.0 {
             return Budget { noise: None, limit: 2.0, output_limit: 2.0 };
         }
-        let gate = Budget::failure_log2_max(p);
+        let gate = failure_log2(p).gate;
         // the failure depends on margin^2 / variance and falls with it
         let (mut below, mut above) = (mod_switch(p, Secret::OURS), 1.0);
         for _ in 0..100 {

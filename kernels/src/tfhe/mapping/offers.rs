@@ -55,7 +55,7 @@ mod tests {
             widest_parity: 48,
         };
         let fast = Offers { widest_parity: 22, ..all };
-        let standard = Offers { majority: false, xor_and_of_quarter: false, pair: false, widest_parity: 13, ..all };
+        let standard = Offers { majority: false, xor_and_of_quarter: false, pair: false, widest_parity: 12, ..all };
         for (preset, expected) in
             [(Preset::Fast128, fast), (Preset::Standard128, standard), (Preset::Conservative128, all)]
         {

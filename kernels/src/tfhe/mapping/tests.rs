@@ -50,7 +50,7 @@ fn size(network: &Network) -> (usize, usize) {
 
 /// What holds for every network that [`map`] makes.
 fn assert_sound(network: &Network, circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) {
-    let limit = Budget::failure_log2_max(params) + 1e-6;
+    let limit = failure_log2(params).gate + 1e-6;
     let (known, sums) = (params.lwe_noise_std > 0.0, SumNoise::of(params, noise));
     for at in 0..network.bootstraps() {
         let sum = network.sum(at);
