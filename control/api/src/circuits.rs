@@ -203,6 +203,23 @@ pub enum CircuitOutputs {
     Handles,
 }
 
+/// How the node runs a circuit's gates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum CircuitMapping {
+    /// The node compiles the netlist: one bootstrap computes several gates where the key's preset allows it.
+    #[default]
+    Cells,
+    /// Gate by gate, as the netlist says.
+    None,
+}
+
+words!(CircuitMapping, "mapping of a circuit", {
+    Cells = "cells",
+    None = "none",
+});
+
 /// `POST /tfhe/circuits`: run a circuit on encrypted numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -210,7 +227,8 @@ pub struct CircuitRequest {
     /// The session whose key evaluates the gates.
     #[cfg_attr(feature = "openapi", schema(example = "sess_1v4g9qhe0mtb2k7c5dnf3apr8s"))]
     pub session_id: String,
-    /// A netlist in Bristol Fashion, or the name of a kept circuit. A text with a line break is a netlist.
+    /// A netlist in Bristol Fashion, or the name of a kept circuit, or `builtin:` and the name of a circuit that every
+    /// node has, such as `builtin:add64`. A text with a line break is a netlist.
     #[cfg_attr(feature = "openapi", schema(example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n"))]
     pub circuit: String,
     /// One value for each input value of the circuit, with as many bits.
@@ -220,6 +238,10 @@ pub struct CircuitRequest {
     /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
+    /// `cells` (the default): the node compiles the netlist to fewer bootstraps. `none`: it runs gate by gate. The
+    /// results decrypt to the same bits, and the tariff counts the netlist's gates either way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<CircuitMapping>,
     /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses that of another key than the session's.
     /// For bare words, which carry no fingerprint themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,6 +306,16 @@ pub struct CircuitOperation {
     pub gates: BTreeMap<String, u64>,
     /// Number of the circuit's levels.
     pub levels: u64,
+    /// Bootstraps that the node runs for this circuit. Fewer than its gates where one bootstrap computes several gates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstraps: Option<u64>,
+    /// Levels of bootstraps. Bootstraps of one level do not depend on one another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap_levels: Option<u64>,
+    /// log2 of the probability that any bootstrap of the run gives a wrong bit, as the noise model says. Absent where
+    /// the key's noise is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_log2: Option<f64>,
     /// The results, one for each output value: lists of ciphertexts, or handles. Null before the run ends, when it has no
     /// results, and when the node no longer has them.
     pub outputs: Option<Vec<CircuitValue>>,
@@ -362,6 +394,21 @@ mod tests {
         }
         let value = CircuitValue::Ciphertexts(vec!["YQ==".into()]);
         assert_eq!(serde_json::to_string(&value).unwrap(), r#"["YQ=="]"#);
+    }
+
+    #[test]
+    fn a_request_may_name_its_mapping_and_an_answer_its_bootstraps() {
+        let request = |more: &str| {
+            let text = format!(r#"{{"session_id":"s","circuit":"builtin:add8","inputs":[]{more}}}"#);
+            serde_json::from_str::<CircuitRequest>(&text)
+        };
+        assert_eq!(request("").unwrap().mapping, None);
+        assert_eq!(request(r#","mapping":null"#).unwrap().mapping, None);
+        assert_eq!(request(r#","mapping":"none""#).unwrap().mapping, Some(CircuitMapping::None));
+        assert_eq!(request(r#","mapping":"cells""#).unwrap().mapping, Some(CircuitMapping::default()));
+        assert!(request(r#","mapping":"gates""#).is_err());
+        assert!(!serde_json::to_string(&request("").unwrap()).unwrap().contains("mapping"));
+        assert_eq!(CircuitMapping::from_name("none"), Some(CircuitMapping::None));
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub async fn evaluate(
         circuit: netlist.text().to_owned(),
         inputs: widths.iter().map(|&width| CircuitValue::Bits(width as u64)).collect(),
         outputs: None,
+        mapping: None,
         fingerprint: fingerprint.map(|bytes| hexadecimal(&bytes)),
         seeds,
     };
