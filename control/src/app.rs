@@ -212,6 +212,7 @@ impl App {
         });
         let compute = Arc::new(Compute {
             netlists: StoredNetlists::new(store.clone(), offload.clone(), netlists),
+            plans: Arc::default(),
             vault: Arc::new(vault),
             open_keys: OpenKeys::new(),
             operations: RunningOperations::default(),

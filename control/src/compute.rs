@@ -102,6 +102,7 @@ pub struct Compute {
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
+    pub(crate) plans: Arc<engine::PlanCache>,
     pub(crate) vault: Arc<Vault>,
     /// Keys for numbers that are open in the engine.
     pub(crate) open_keys: OpenKeys,

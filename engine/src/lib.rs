@@ -40,7 +40,7 @@ pub use kernels::tfhe::Gates;
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{
     Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, OperandBlock, Params, Place, Plan, Preset,
-    SeededLweList, noise,
+    SeededLweList, builtin, fold, mapping, noise,
 };
 pub use kernels::{Backend, DeviceInfo, Schemes, ckks};
 pub use key::{KeySource, PartId};

@@ -4,17 +4,17 @@
 
 mod ciphertexts;
 pub mod numbers;
+mod planning;
 mod stored_key;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Code;
 use api::gates::BATCH_GATES_MAX;
 use api::params::PresetFacts;
-use engine::{Circuit, GateList, Plan, Task};
+use engine::{Circuit, GateList, Params, Task};
 use tokio::sync::oneshot;
 
 use crate::caller;
@@ -27,11 +27,13 @@ pub use ciphertexts::{
 };
 pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
+pub use engine::builtin;
 pub use engine::container::Form;
 pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
+pub use planning::{Mapping, PlanCache, PlanFacts, PlannedCircuit};
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
 /// Bounds on computing, as the engine names them.
@@ -90,6 +92,8 @@ pub struct OpenKey {
     pub preset: Preset,
     /// Another library made it: the preset's figures of security and failure do not hold for it.
     pub imported: bool,
+    /// Its parameters: plans of circuits are made for them.
+    params: Params,
     fingerprint: Option<[u8; 8]>,
 }
 
@@ -202,21 +206,6 @@ impl Netlist {
     pub fn levels(&self) -> u64 {
         self.circuit.levels().len() as u64
     }
-
-    /// Makes it ready for the device on these inputs. CPU work like reading.
-    pub fn plan(&self, inputs: &LweList) -> PlannedCircuit {
-        let plan = Arc::new(Plan::for_inputs(&self.circuit, inputs));
-        PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels() }
-    }
-}
-
-/// A circuit that can be run on the inputs it was planned for.
-pub struct PlannedCircuit {
-    plan: Arc<Plan>,
-    /// Gates of each kind as the netlist has them: what is charged. The plan may have fewer.
-    pub gate_counts: Vec<(Gate, u64)>,
-    /// Levels as the netlist has them.
-    pub levels: u64,
 }
 
 /// How a circuit's run ended.
@@ -351,9 +340,9 @@ impl Engine {
     /// Opens a key of an account for work. The first key of a shape waits for its kernels, some seconds on a GPU: call it
     /// off the async threads.
     pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
-        let (preset, imported, fingerprint) = (key.preset, key.imported, key.fingerprint);
+        let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
         let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, fingerprint } })
+        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, params, fingerprint } })
     }
 
     /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).

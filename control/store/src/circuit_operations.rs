@@ -20,6 +20,8 @@ pub struct NewCircuitOperation {
     pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
+    /// JSON object: what its plan came to.
+    pub plan: String,
     /// Now, in microseconds since 1970.
     pub created_at: i64,
 }
@@ -64,6 +66,8 @@ pub struct CircuitOperationRecord {
     pub by_gate: String,
     /// Levels of the circuit.
     pub levels: i64,
+    /// JSON object: what its plan came to. `None` of a run of an earlier version.
+    pub plan: Option<String>,
     /// Bootstrap operations charged, by the tariff.
     pub bootstrap_ops: Option<i64>,
     /// What was charged.
@@ -90,6 +94,7 @@ from_row!(CircuitOperationRecord {
     gates_done,
     by_gate,
     levels,
+    plan,
     bootstrap_ops,
     cost_milli_yen,
     discounted,
@@ -105,7 +110,7 @@ impl Store {
     pub async fn circuit_operation(&self, account_id: &str, op_id: &str) -> Result<Option<CircuitOperationRecord>> {
         self.db
             .fetch_optional(
-                "SELECT op_id, session_digest, status, gates_total, gates_done, by_gate, levels, bootstrap_ops, \
+                "SELECT op_id, session_digest, status, gates_total, gates_done, by_gate, levels, plan, bootstrap_ops, \
              cost_milli_yen, discounted, compute_us, error_code, error_message, created_at, ended_at \
              FROM circuit_operations WHERE op_id = $1 AND account_id = $2",
                 values![op_id, account_id],
@@ -132,7 +137,7 @@ impl Store {
 pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &NewCircuitOperation>) -> Result<()> {
     for operation in operations {
         let sql = "INSERT INTO circuit_operations (op_id, account_id, session_digest, status, gates_total, by_gate, levels, \
-             created_at) VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7) ON CONFLICT (op_id) DO NOTHING";
+             plan, created_at) VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $8) ON CONFLICT (op_id) DO NOTHING";
         let values = values![
             &operation.op_id,
             &operation.account_id,
@@ -140,6 +145,7 @@ pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &New
             operation.gates_total,
             &operation.by_gate,
             operation.levels,
+            &operation.plan,
             operation.created_at
         ];
         tx.execute(sql, values).await?;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use api::circuits::{CIRCUIT_TEXT_BYTES_MAX, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name};
+use api::circuits::{
+    CIRCUIT_TEXT_BYTES_MAX, CircuitMapping, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name,
+};
 use api::{Code, HandleId};
 
 use super::netlist::{NetlistBounds, read_netlist};
@@ -10,7 +12,9 @@ use super::{unknown_circuit, value_bytes};
 use crate::access::limits::Quota;
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::{self, Form, LweList, Netlist, OpenKey, PlannedCircuit, SeededLweList};
+use crate::compute::engine::{
+    self, Form, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, builtin,
+};
 use crate::compute::seeds::Seeds;
 use crate::compute::sessions::OpenSession;
 use crate::compute::workbench::{EncryptedValue, Room, ValueMemory, Workbench, no_room, unknown_handle};
@@ -60,7 +64,7 @@ pub async fn prepare(
     given: RunRequest,
 ) -> Result<Prepared, ApiError> {
     let RunRequest {
-        request: CircuitRequest { circuit, inputs, outputs, fingerprint, seeds, .. },
+        request: CircuitRequest { circuit, inputs, outputs, mapping, fingerprint, seeds, .. },
         words,
         reserved,
         ..
@@ -79,16 +83,38 @@ pub async fn prepare(
     let sources = sources(&session.bench, inputs, words.is_some())?;
     let text = netlist_text(compute, caller, circuit).await?;
     let bounds = NetlistBounds::of(&compute.circuits, caller.role);
-    let (key, memory) = (*session.key, session.bench.memory.clone());
+    let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.plans.clone());
     let prepared = compute.offload.run(caller.into(), move || {
         let netlist = read_netlist(&text, &bounds, "circuit")?;
-        drop(text);
+        let planner =
+            Planner { netlist: &netlist, text: &text, mapping: mapping.unwrap_or_default(), remembered: &plans };
         let behind = BehindHead { words: words.unwrap_or_default(), seeds };
-        let prepared = read(&key, &memory, &netlist, sources, behind);
+        let prepared = read(&key, &memory, planner, sources, behind);
         drop(reserved);
         prepared
     });
     prepared.await?
+}
+
+/// What plans are made of, but for the inputs.
+struct Planner<'a> {
+    netlist: &'a Netlist,
+    /// What it was read from.
+    text: &'a str,
+    mapping: CircuitMapping,
+    remembered: &'a PlanCache,
+}
+
+impl Planner<'_> {
+    /// The plan for these inputs; `are_fresh`: a client has encrypted all of them, none is a result.
+    fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
+        let mapping = match (self.mapping, are_fresh) {
+            (CircuitMapping::None, _) => Mapping::None,
+            (CircuitMapping::Cells, true) => Mapping::OfFreshInputs,
+            (CircuitMapping::Cells, false) => Mapping::OfAnyInputs,
+        };
+        self.netlist.plan(self.text, key, inputs, mapping, self.remembered)
+    }
 }
 
 /// What follows the head of an octet-stream.
@@ -141,7 +167,7 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
     inputs.into_iter().enumerate().map(source).collect()
 }
 
-/// The netlist itself, or the kept one of that name. A text with a line break is a netlist: no name has one.
+/// The netlist itself, or that of a name: kept, or one that every node has. A text with a line break is a netlist: no name has one.
 async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Result<String, ApiError> {
     if circuit.contains('\n') {
         return match circuit.len() {
@@ -149,6 +175,12 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
             _ => Err(ApiError::new(Code::PayloadTooLarge, "a netlist may have at most 32 MB")
                 .at("circuit", "more than 32 MB")),
         };
+    }
+    if circuit.starts_with(builtin::PREFIX) {
+        let made = compute.offload.run(caller.into(), move || builtin::netlist(&circuit)).await?;
+        return made.map_err(|unknown| {
+            ApiError::new(Code::InvalidParams, unknown.to_string()).at("circuit", "no circuit that every node has")
+        });
     }
     if !is_circuit_name(&circuit) {
         let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
@@ -161,7 +193,7 @@ async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Re
 fn read(
     key: &OpenKey,
     memory: &ValueMemory,
-    netlist: &Netlist,
+    planner: Planner<'_>,
     sources: Vec<Source>,
     BehindHead { words, seeds }: BehindHead,
 ) -> Result<Prepared, ApiError> {
@@ -172,7 +204,14 @@ fn read(
         }
         other => Ok(other),
     };
+    let netlist = planner.netlist;
     let sources = sources.into_iter().enumerate().map(seeded).collect::<Result<Vec<_>, _>>()?;
+    // whatever has no seed may be a result
+    let are_fresh = sources.iter().all(|source| match source {
+        Source::Seeded(_) => true,
+        Source::Words(_) => seeds.is_some(),
+        Source::Texts(_) | Source::Kept(_) => false,
+    });
     check_widths(&sources, netlist.input_widths())?;
     let bits = |widths: &[usize]| widths.iter().sum::<usize>();
     let output_widths = netlist.output_widths().to_vec();
@@ -184,7 +223,7 @@ fn read(
     let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
     let in_words = engine::read_words(key, words, seeds.as_ref(), in_words)?;
     if sources.iter().all(|source| matches!(source, Source::Words(_))) {
-        let (circuit, inputs, form) = (netlist.plan(&in_words), in_words, Form::Ango);
+        let (circuit, inputs, form) = (planner.plan(key, &in_words, are_fresh), in_words, Form::Ango);
         return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
     }
     let (mut inputs, mut first_form) = (engine::empty_list(key, bits(netlist.input_widths())), None);
@@ -209,7 +248,7 @@ fn read(
         first_form = first_form.or(form);
     }
     let form = first_form.unwrap_or(Form::Ango);
-    let circuit = netlist.plan(&inputs);
+    let circuit = planner.plan(key, &inputs, are_fresh);
     Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room })
 }
 

@@ -11,6 +11,7 @@ use crate::billing::charge::milliseconds;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
+use crate::compute::engine::PlanFacts;
 use crate::compute::sessions::OpenSession;
 use crate::compute::workbench::{Output, Run};
 use crate::web::error::ApiError;
@@ -50,6 +51,8 @@ impl RecordedRun {
             _ => (record.status, record.gates_done.unsigned_abs()),
         };
         let error = record.error_code.clone().zip(record.error_message.clone());
+        let plan: Option<PlanFacts> =
+            record.plan.as_deref().map(serde_json::from_str).transpose().map_err(ApiError::internal)?;
         Ok(CircuitOperation {
             op_id: self.op_id.clone(),
             status,
@@ -57,9 +60,9 @@ impl RecordedRun {
             gates_total: record.gates_total.unsigned_abs(),
             gates: serde_json::from_str(&record.by_gate).map_err(ApiError::internal)?,
             levels: record.levels.unsigned_abs(),
-            bootstraps: None,
-            bootstrap_levels: None,
-            failure_log2: None,
+            bootstraps: plan.map(|plan| plan.bootstraps),
+            bootstrap_levels: plan.map(|plan| plan.bootstrap_levels),
+            failure_log2: plan.and_then(|plan| plan.failure_log2),
             outputs: None,
             bootstrap_ops: record.bootstrap_ops.map(i64::unsigned_abs),
             cost_jpy: record.cost_milli_yen.map(MilliYen),

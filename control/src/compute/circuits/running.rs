@@ -18,7 +18,7 @@ use crate::billing::tariff::{self, Price};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, RunError};
+use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, PlanFacts, RunError};
 use crate::compute::sessions;
 use crate::compute::workbench::{EncryptedValue, NotTaken, Output, Room, Run, Workbench};
 use crate::ids;
@@ -95,7 +95,8 @@ async fn submit(
     drop(session);
 
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
-    let (created_at, counts, levels) = (compute.clock.now(), circuit.gate_counts.clone(), circuit.levels);
+    let (created_at, counts) = (compute.clock.now(), circuit.gate_counts.clone());
+    let (levels, plan) = (circuit.levels, circuit.facts);
     let by_gate = charge::by_gate(&counts)?;
     let gates = charge::total(&counts);
     compute.limits.count_gates(&quota, gates, created_at).await?;
@@ -135,6 +136,7 @@ async fn submit(
         counts,
         by_gate,
         levels,
+        plan,
         output_widths,
         form,
         outputs,
@@ -202,6 +204,7 @@ struct RunContext {
     counts: Vec<(Gate, u64)>,
     by_gate: String,
     levels: u64,
+    plan: PlanFacts,
     output_widths: Vec<usize>,
     form: Form,
     outputs: CircuitOutputs,
@@ -361,6 +364,7 @@ impl RunContext {
             gates_total: charge::total(&self.counts) as i64,
             by_gate: self.by_gate.clone(),
             levels: self.levels as i64,
+            plan: serde_json::to_string(&self.plan).expect("numbers are JSON"),
             created_at: self.created_at.0,
         }
     }
@@ -378,9 +382,9 @@ impl RunContext {
             gates_total: charge::total(&self.counts),
             gates: self.counts.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
             levels: self.levels,
-            bootstraps: None,
-            bootstrap_levels: None,
-            failure_log2: None,
+            bootstraps: Some(self.plan.bootstraps),
+            bootstrap_levels: Some(self.plan.bootstrap_levels),
+            failure_log2: self.plan.failure_log2,
             outputs: None,
             bootstrap_ops: charged.map(|(price, _)| price.bootstrap_ops),
             cost_jpy: charged.map(|(price, _)| MilliYen(price.cost.0)),

@@ -13,7 +13,7 @@ use anyhow::Context;
 use api::gates::EVALUATION_KEY_BYTES_MAX;
 use api::{AccountId, Code};
 use engine::container;
-use engine::{KeyParams, KeyPart, KeySource, PartId};
+use engine::{KeyParams, KeyPart, KeySource, Params, PartId};
 use futures_executor::block_on;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
@@ -158,6 +158,14 @@ impl SealedKey {
             })
         });
         written.await?
+    }
+}
+
+impl StoredKey {
+    /// Its parameters.
+    pub(super) fn gate_params(&self) -> Params {
+        let KeyParams::Gates(params) = &self.params else { unreachable!("only keys for gates rest here") };
+        *params
     }
 }
 

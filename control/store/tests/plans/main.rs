@@ -100,6 +100,7 @@ fn unit(n: u8) -> Unit {
             gates_total: 1,
             by_gate: "{}".to_owned(),
             levels: 1,
+            plan: "{}".to_owned(),
             created_at: 5,
         }),
         operation_end: Some(CircuitOperationEnd {

@@ -177,6 +177,11 @@ impl Plan {
         self.gates_free
     }
 
+    /// Levels that have a bootstrap.
+    pub fn bootstrap_levels(&self) -> u64 {
+        self.levels().filter(|level| level.clone().any(|row| self.bootstraps_of(row) > 0)).count() as u64
+    }
+
     /// Bootstraps of all rows.
     pub fn bootstraps(&self) -> u64 {
         (0..self.rows()).map(|row| self.bootstraps_of(row) as u64).sum()

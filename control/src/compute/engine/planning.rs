@@ -1,0 +1,198 @@
+//! From a netlist to a plan: mapped to cells, or gate by gate. Plans of circuits whose inputs are all different are remembered,
+//! since they depend on the netlist and the key's parameters alone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::fold::{Bit, Names};
+use engine::mapping::map;
+use engine::noise::InputNoise;
+use engine::{Circuit, Params, Plan};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Gate, LweList, Netlist, OpenKey};
+
+/// Rows of all plans that are remembered together: some 200 bytes each.
+const REMEMBERED_ROWS_MAX: usize = 1 << 18;
+/// Plans that are remembered at most.
+const REMEMBERED_MAX: usize = 64;
+/// Rows of a plan that is worth remembering at least: smaller ones are made sooner than found.
+const REMEMBERED_ROWS_MIN: usize = 16;
+
+/// How a circuit is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// As cells, where all inputs are fresh encryptions.
+    OfFreshInputs,
+    /// As cells, where inputs may be any results.
+    OfAnyInputs,
+    /// Gate by gate.
+    None,
+}
+
+/// A circuit that can be run on the inputs it was planned for.
+pub struct PlannedCircuit {
+    pub(super) plan: Arc<Plan>,
+    /// Gates of each kind as the netlist has them: what is charged. The plan may have fewer.
+    pub gate_counts: Vec<(Gate, u64)>,
+    /// Levels as the netlist has them.
+    pub levels: u64,
+    /// What the plan came to.
+    pub facts: PlanFacts,
+}
+
+/// What a plan came to: kept with the record of its run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanFacts {
+    /// Bootstraps that are run.
+    pub bootstraps: u64,
+    /// Their levels.
+    pub bootstrap_levels: u64,
+    /// log2 of the probability that any of them gives a wrong bit. `None` where the noise of the key is not known, and gate by
+    /// gate.
+    pub failure_log2: Option<f64>,
+}
+
+/// A plan and what it came to.
+#[derive(Clone)]
+struct Planned {
+    plan: Arc<Plan>,
+    facts: PlanFacts,
+}
+
+/// What a remembered plan depends on.
+#[derive(PartialEq)]
+struct PlanKey {
+    netlist: [u8; 32],
+    params: Params,
+    noise: InputNoise,
+}
+
+/// Plans that are remembered, those used last at the end.
+#[derive(Default)]
+pub struct PlanCache {
+    plans: Mutex<VecDeque<(PlanKey, Planned)>>,
+}
+
+impl PlanCache {
+    fn get(&self, key: &PlanKey) -> Option<Planned> {
+        let mut plans = self.plans.lock();
+        let at = plans.iter().position(|(of, _)| of == key)?;
+        let found = plans.remove(at)?;
+        let planned = found.1.clone();
+        plans.push_back(found);
+        Some(planned)
+    }
+
+    fn put(&self, key: PlanKey, planned: &Planned) {
+        let rows = planned.plan.rows();
+        if !(REMEMBERED_ROWS_MIN..=REMEMBERED_ROWS_MAX).contains(&rows) {
+            return;
+        }
+        let mut plans = self.plans.lock();
+        plans.retain(|(of, _)| *of != key);
+        plans.push_back((key, planned.clone()));
+        let mut all: usize = plans.iter().map(|(_, planned)| planned.plan.rows()).sum();
+        while plans.len() > REMEMBERED_MAX || all > REMEMBERED_ROWS_MAX {
+            let Some((_, oldest)) = plans.pop_front() else { return };
+            all -= oldest.plan.rows();
+        }
+    }
+}
+
+impl Netlist {
+    /// Makes it ready for the device on these inputs. `text` is what it was read from. CPU work: up to a second or two for a
+    /// million gates.
+    pub fn plan(
+        &self,
+        text: &str,
+        key: &OpenKey,
+        inputs: &LweList,
+        mapping: Mapping,
+        remembered: &PlanCache,
+    ) -> PlannedCircuit {
+        let Planned { plan, facts } = match mapping {
+            Mapping::None => self.gate_by_gate(inputs),
+            Mapping::OfFreshInputs => self.mapped(text, key, inputs, InputNoise::Fresh, remembered),
+            Mapping::OfAnyInputs => self.mapped(text, key, inputs, InputNoise::Any, remembered),
+        };
+        PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels(), facts }
+    }
+
+    fn gate_by_gate(&self, inputs: &LweList) -> Planned {
+        let plan = Arc::new(Plan::for_inputs(&self.circuit, inputs));
+        let facts =
+            PlanFacts { bootstraps: plan.bootstraps(), bootstrap_levels: plan.bootstrap_levels(), failure_log2: None };
+        Planned { plan, facts }
+    }
+
+    fn mapped(
+        &self,
+        text: &str,
+        key: &OpenKey,
+        inputs: &LweList,
+        noise: InputNoise,
+        remembered: &PlanCache,
+    ) -> Planned {
+        let names = Names::of(inputs);
+        let are_different = names.iter().zip(0..).all(|(&name, at)| name == Bit::value(at));
+        if !are_different {
+            return planned(&self.circuit, &names, key, noise);
+        }
+        let plan_key = PlanKey { netlist: Sha256::digest(text.as_bytes()).into(), params: key.params, noise };
+        if let Some(found) = remembered.get(&plan_key) {
+            return found;
+        }
+        let made = planned(&self.circuit, &names, key, noise);
+        remembered.put(plan_key, &made);
+        made
+    }
+}
+
+fn planned(circuit: &Circuit, names: &[Bit], key: &OpenKey, noise: InputNoise) -> Planned {
+    let network = map(circuit, names, &key.params, noise);
+    let facts = PlanFacts {
+        bootstraps: network.bootstraps() as u64,
+        bootstrap_levels: network.depth() as u64,
+        // a circuit without bootstraps cannot fail
+        failure_log2: Some(network.failure_log2(&key.params, noise)).filter(|log2| !key.imported && log2.is_finite()),
+    };
+    Planned { plan: Arc::new(Plan::mapped(&network, names.len(), &key.params)), facts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute::engine::Preset;
+
+    fn key(seed: u8) -> PlanKey {
+        PlanKey { netlist: [seed; 32], params: Preset::Fast128.params(), noise: InputNoise::Any }
+    }
+
+    fn planned_chain(gates: usize) -> Planned {
+        let mut text = format!("{gates} {}\n1 2\n1 1\n", gates + 2);
+        (0..gates).for_each(|gate| text += &format!("2 1 {gate} {} {} AND\n", gate + 1, gate + 2));
+        let circuit = Circuit::parse(&text).expect("a netlist");
+        let plan = Arc::new(Plan::new(&circuit));
+        Planned { plan, facts: PlanFacts::default() }
+    }
+
+    #[test]
+    fn plans_that_were_used_last_are_remembered_within_the_bounds() {
+        let cache = PlanCache::default();
+        let (small, plan) = (planned_chain(REMEMBERED_ROWS_MIN - 1), planned_chain(REMEMBERED_ROWS_MIN));
+        cache.put(key(200), &small);
+        assert!(cache.get(&key(200)).is_none());
+        (0..REMEMBERED_MAX as u8).for_each(|seed| cache.put(key(seed), &plan));
+        assert!(cache.get(&key(0)).is_some());
+        cache.put(key(100), &plan);
+        assert!(cache.get(&key(0)).is_some() && cache.get(&key(1)).is_none() && cache.get(&key(100)).is_some());
+        assert!(cache.get(&PlanKey { noise: InputNoise::Fresh, ..key(0) }).is_none());
+        let large = planned_chain(REMEMBERED_ROWS_MAX - REMEMBERED_ROWS_MIN);
+        cache.put(key(101), &large);
+        assert!(cache.get(&key(101)).is_some() && cache.get(&key(2)).is_none());
+        assert_eq!(cache.plans.lock().len(), 2);
+    }
+}
