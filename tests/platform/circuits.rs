@@ -195,9 +195,16 @@ async fn results_of_a_polled_run_may_stay_under_handles() {
     assert_eq!(account.bits(&read["ciphertexts_b64"]), [true, false]);
 }
 
+/// A chain that runs gate by gate: mapped, it is a single gate.
+fn long_chain(account: &Account<'_>, gates: usize) -> Value {
+    let mut request = account.circuit(&chain(gates), json!([account.value(&[true]), account.value(&[true])]));
+    request["mapping"] = json!("none");
+    request
+}
+
 /// A run that takes minutes, well begun.
 async fn long_run(account: &Account<'_>) -> String {
-    let request = account.circuit(&chain(50_000), json!([account.value(&[true]), account.value(&[true])]));
+    let request = long_chain(account, 50_000);
     let op_id = account.begin(&request).await;
     loop {
         let now = account.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
@@ -278,7 +285,7 @@ async fn e9_a_run_past_its_deadline_fails_and_costs_nothing() {
     })
     .await;
     let account = Account::open(&server, Preset::Fast128).await;
-    let request = account.circuit(&chain(5000), json!([account.value(&[true]), account.value(&[true])]));
+    let request = long_chain(&account, 5000);
     account.post(CIRCUITS, &request).await.error(503, "SERVICE_UNAVAILABLE");
     let end = account.ended(&account.begin(&request).await).await;
     assert_eq!((&end["status"], &end["error"]["code"]), (&json!("failed"), &json!("SERVICE_UNAVAILABLE")));

@@ -34,6 +34,7 @@ mod key_uploads;
 mod lifecycle;
 mod limits;
 mod lockouts;
+mod mapping;
 mod nodes;
 mod numbers;
 mod onboarding;

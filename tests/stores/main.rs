@@ -165,6 +165,7 @@ fn operation(op_id: &str) -> NewCircuitOperation {
         gates_total: 2,
         by_gate: r#"{"AND":2}"#.to_owned(),
         levels: 1,
+        plan: "{}".to_owned(),
         created_at: 10,
     }
 }

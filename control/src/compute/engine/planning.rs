@@ -156,7 +156,6 @@ fn planned(circuit: &Circuit, names: &[Bit], key: &OpenKey, noise: InputNoise) -
     let facts = PlanFacts {
         bootstraps: network.bootstraps() as u64,
         bootstrap_levels: network.depth() as u64,
-        // a circuit without bootstraps cannot fail
         failure_log2: Some(network.failure_log2(&key.params, noise)).filter(|log2| !key.imported && log2.is_finite()),
     };
     Planned { plan: Arc::new(Plan::mapped(&network, names.len(), &key.params)), facts }
