@@ -4,56 +4,21 @@
 //! default. Both sides: n 636, k 1, N 1024, bootstrap base 2^8 in 2 levels. The key switches differ as their presets do: base
 //! 3 in 7 levels here, base 2^2 in 6 levels there (its bases are powers of two).
 
-use benches::{in_turns, ms_each};
+use benches::{in_turns, ms_each, peer as peers_own};
 use client::SecretKey;
 use kernels::Backend;
 use kernels::cpu::{Cpu, Isa};
 use kernels::tfhe::bootstrap::evaluate;
 use kernels::tfhe::{Gate, GateRow, Gates, Preset};
 use rayon::prelude::*;
-use tfhe::boolean::parameters::{
-    BooleanParameters, DecompositionBaseLog, DecompositionLevelCount, DynamicDistribution, EncryptionKeyChoice,
-    GlweDimension, LweDimension, PolynomialSize, StandardDev,
-};
-use tfhe::boolean::prelude::{BinaryBooleanGates, Ciphertext, ClientKey, ServerKey};
+use tfhe::boolean::prelude::{Ciphertext, ClientKey, ServerKey};
 
 const PRESET: Preset = Preset::Fast128;
-
-/// The peer: the same dimensions, noise and bootstrap decomposition as `fast_128`.
-fn peer_parameters() -> BooleanParameters {
-    let p = PRESET.params();
-    let noise = |std| DynamicDistribution::new_gaussian_from_std_dev(StandardDev(std));
-    BooleanParameters::new(
-        LweDimension(p.lwe_dimension),
-        GlweDimension(p.glwe_dimension),
-        PolynomialSize(p.polynomial_size),
-        noise(p.lwe_noise_std),
-        noise(p.glwe_noise_std),
-        DecompositionBaseLog(p.bootstrap_base_log),
-        DecompositionLevelCount(p.bootstrap_level_count),
-        DecompositionBaseLog(2),
-        DecompositionLevelCount(6),
-        EncryptionKeyChoice::Small,
-    )
-}
-
-fn peer_gate(key: &ServerKey, gate: Gate, [a, b, sel]: [&Ciphertext; 3]) -> Ciphertext {
-    match gate {
-        Gate::Nand => key.nand(a, b),
-        Gate::And => key.and(a, b),
-        Gate::Or => key.or(a, b),
-        Gate::Xor => key.xor(a, b),
-        Gate::Nor => key.nor(a, b),
-        Gate::Xnor => key.xnor(a, b),
-        Gate::Not => key.not(a),
-        Gate::Mux => key.mux(sel, a, b),
-    }
-}
 
 fn main() {
     let secret = SecretKey::generate(PRESET);
     let evaluation_key = secret.evaluation_key();
-    let peer_client = ClientKey::new(&peer_parameters());
+    let peer_client = ClientKey::new(&peers_own::parameters_of_fast_128());
     let peer = ServerKey::new(&peer_client);
     let all_threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
 
@@ -84,7 +49,10 @@ fn main() {
                 || results = evaluate(&cpu, &key, &PRESET.params(), &rows).expect("the CPU does not fail"),
                 || {
                     peer_results = pool.install(|| {
-                        peers.par_iter().map(|[a, b, sel]| peer_gate(&peer, gate, [a, b, sel])).collect::<Vec<_>>()
+                        peers
+                            .par_iter()
+                            .map(|[a, b, sel]| peers_own::gate(&peer, gate, [a, b, sel]))
+                            .collect::<Vec<_>>()
                     })
                 },
             );

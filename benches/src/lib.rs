@@ -2,6 +2,8 @@
 
 pub mod connection;
 pub mod idle;
+#[cfg(feature = "peer")]
+pub mod peer;
 pub mod rates;
 
 use std::time::{Duration, Instant};

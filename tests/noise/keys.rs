@@ -2,17 +2,15 @@
 //!
 //! The client draws its own randomness; that its noise has the documented size is a test of `tests/vectors`.
 
-use std::f64::consts::TAU;
-
 use client::SecretKey;
 use kernels::container::{self, Tag};
 use kernels::tfhe::keys::{Masks, TfheRsSeed};
 use kernels::tfhe::noise::{Secret, import_rounding};
-use kernels::tfhe::{EvaluationKey, MODULUS, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS, ring};
+use kernels::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS, ring};
 use kernels::tfhe_rs::{bootstrap_masks, key_switch_masks};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tests::evaluation_key::{secrets, without_noise};
+use tests::evaluation_key::{add_noise, draw, secrets, without_noise};
 
 /// A secret key and its evaluation key.
 pub struct Key {
@@ -32,20 +30,8 @@ pub fn ours(preset: Preset, seed: u64) -> Key {
     let mut masks = [0; 32];
     rng.fill_bytes(&mut masks);
     let mut evaluation = without_noise(&secret, masks);
-    let ring_std = p.glwe_noise_std * f64::from(RING_MODULUS);
-    let ring_rms = draw(&mut rng, ring_std, evaluation.bootstrap_bodies.len(), |at, error| {
-        let body = &mut evaluation.bootstrap_bodies[at];
-        *body = MODULUS.add(*body, MODULUS.from_signed(error));
-    });
-    let lwe_rms = draw(&mut rng, p.lwe_noise_std * 32f64.exp2(), evaluation.key_switch_bodies.len(), |at, error| {
-        let body = &mut evaluation.key_switch_bodies[at];
-        *body = body.wrapping_add(error as u32);
-    });
-    let drawn = ParamsLiteral {
-        glwe_noise_std: ring_rms / f64::from(RING_MODULUS),
-        lwe_noise_std: lwe_rms / 32f64.exp2(),
-        ..*p
-    };
+    let [glwe_noise_std, lwe_noise_std] = add_noise(&mut evaluation, &mut || rng.next_u64());
+    let drawn = ParamsLiteral { glwe_noise_std, lwe_noise_std, ..*p };
     Key { of_secret: measured(&secret), secret, evaluation, drawn }
 }
 
@@ -102,7 +88,7 @@ pub fn imported(seed: u64) -> Key {
     }
 
     let mut add = |std: f64, bodies: &mut [u32]| {
-        let rms = draw(&mut rng, std * 32f64.exp2(), bodies.len(), |at, error| {
+        let rms = draw(&mut || rng.next_u64(), std * 32f64.exp2(), bodies.len(), |at, error| {
             bodies[at] = bodies[at].wrapping_add(error as u32);
         });
         rms / 32f64.exp2()
@@ -127,22 +113,6 @@ fn measured(secret: &SecretKey) -> Secret {
     let (s, z) = secrets(secret);
     let mean = |numbers: &[i64]| numbers.iter().map(|x| x * x).sum::<i64>() as f64 / numbers.len() as f64;
     Secret { ones: mean(&s), ring_square: mean(&z) }
-}
-
-/// Draws `count` rounded Gaussian errors; their root mean square.
-fn draw(rng: &mut ChaCha20Rng, std: f64, count: usize, mut add: impl FnMut(usize, i32)) -> f64 {
-    let mut squares = 0.0;
-    let mut uniform = || (rng.next_u64() >> 11) as f64 * (-53f64).exp2();
-    for at in (0..count).step_by(2) {
-        let (radius, angle) = ((-2.0 * (1.0 - uniform()).ln()).sqrt() * std, uniform() * TAU);
-        for (at, error) in [(at, radius * angle.cos()), (at + 1, radius * angle.sin())] {
-            if at < count {
-                squares += error.round().powi(2);
-                add(at, error.round() as i32);
-            }
-        }
-    }
-    (squares / count as f64).sqrt()
 }
 
 /// `A_0 S_0 + .. + A_(k-1) S_(k-1)` modulo `X^N + 1` and `2^32`, `S` binary: in halves of a word, whose sums are below q / 2.

@@ -1,26 +1,35 @@
 //! The evaluation key as docs/wire-format.md 4 defines it, without noise: what no client can be asked for, since each draws
 //! its own.
 
+use std::f64::consts::TAU;
+
 use client::SecretKey;
 use kernels::container::{self, Tag};
 use kernels::tfhe::keys::Masks;
-use kernels::tfhe::{EvaluationKey, MODULUS, RING_MODULUS, ring};
+use kernels::tfhe::{EvaluationKey, MODULUS, Params, Preset, RING_MODULUS, ring};
 use kernels::xof;
 
 /// Masks under this seed times the secret, plus the message, nothing else.
 pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
-    let p = secret.preset().params();
     let (s, z) = secrets(secret);
+    let mut key = of_secrets(&secret.preset().params(), &s, &z, seed);
+    key.preset = secret.preset();
+    key.fingerprint = Some(secret.fingerprint());
+    key
+}
+
+/// The same of any parameters, from `s`, `[n]`, and `z`, `[kN]`. It names a preset that it need not have the shape of.
+pub fn of_secrets(p: &Params, s: &[i64], z: &[i64], seed: [u8; 32]) -> EvaluationKey {
     EvaluationKey {
-        preset: secret.preset(),
-        params: p,
-        fingerprint: Some(secret.fingerprint()),
+        preset: Preset::Fast128,
+        params: *p,
+        fingerprint: None,
         masks: Masks::Ango(seed),
         bootstrap_bodies: (0..p.lwe_dimension * p.rgsw_rows())
             .flat_map(|row| {
                 let (k, l) = (p.glwe_dimension, p.bootstrap_level_count);
                 let (i, level, c) = (row / (l * (k + 1)), row / (k + 1) % l + 1, row % (k + 1));
-                let mut body = ring_mask_product(&seed, row, &z, p.polynomial_size);
+                let mut body = ring_mask_product(&seed, row, z, p.polynomial_size);
                 let gadget = rounded(RING_MODULUS.into(), 1 << (p.bootstrap_base_log * level)) as i64 * s[i];
                 if c == k {
                     body[0] = residue(i64::from(body[0]) + gadget);
@@ -37,12 +46,44 @@ pub fn without_noise(secret: &SecretKey, seed: [u8; 32]) -> EvaluationKey {
                 let (i, level) = (row / p.key_switch_level_count, row % p.key_switch_level_count + 1);
                 let mut mask = vec![0; p.lwe_dimension];
                 xof::fill_torus(&seed, xof::DOMAIN_KEY_SWITCH, row as u64, &mut mask);
-                let product: i64 = mask.iter().zip(&s).map(|(&a, s)| i64::from(a) * s).sum();
+                let product: i64 = mask.iter().zip(s).map(|(&a, s)| i64::from(a) * s).sum();
                 let gadget = rounded(1 << 32, u64::from(p.key_switch_base).pow(level as u32)) as i64;
                 (product + gadget * z[i]) as u32
             })
             .collect(),
     }
+}
+
+/// Adds rounded Gaussian errors to all bodies of a key, of the deviations that its parameters say; the root mean squares of
+/// what was drawn, of the bootstrapping key and of the key-switching key, in turns.
+pub fn add_noise(key: &mut EvaluationKey, random: &mut impl FnMut() -> u64) -> [f64; 2] {
+    let p = key.params;
+    let ring_std = p.glwe_noise_std * f64::from(RING_MODULUS);
+    let ring_rms = draw(random, ring_std, key.bootstrap_bodies.len(), |at, error| {
+        let body = &mut key.bootstrap_bodies[at];
+        *body = MODULUS.add(*body, MODULUS.from_signed(error));
+    });
+    let lwe_rms = draw(random, p.lwe_noise_std * 32f64.exp2(), key.key_switch_bodies.len(), |at, error| {
+        let body = &mut key.key_switch_bodies[at];
+        *body = body.wrapping_add(error as u32);
+    });
+    [ring_rms / f64::from(RING_MODULUS), lwe_rms / 32f64.exp2()]
+}
+
+/// Draws `count` rounded Gaussian errors; their root mean square.
+pub fn draw(random: &mut impl FnMut() -> u64, std: f64, count: usize, mut add: impl FnMut(usize, i32)) -> f64 {
+    let mut squares = 0.0;
+    let mut uniform = || (random() >> 11) as f64 * (-53f64).exp2();
+    for at in (0..count).step_by(2) {
+        let (radius, angle) = ((-2.0 * (1.0 - uniform()).ln()).sqrt() * std, uniform() * TAU);
+        for (at, error) in [(at, radius * angle.cos()), (at + 1, radius * angle.sin())] {
+            if at < count {
+                squares += error.round().powi(2);
+                add(at, error.round() as i32);
+            }
+        }
+    }
+    (squares / count as f64).sqrt()
 }
 
 /// `s`, `[n]`, and `z`, `[kN]`, from the secret key's own container.

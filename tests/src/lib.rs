@@ -16,6 +16,7 @@ pub mod receiver;
 pub mod redis;
 pub mod s3;
 pub mod server;
+pub mod small_key;
 pub mod users;
 pub mod wire;
 

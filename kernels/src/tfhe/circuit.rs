@@ -9,9 +9,11 @@
 
 mod mapped;
 mod plan;
+mod run;
 mod values;
 
 pub use plan::Plan;
+pub use run::run_plan;
 pub(in crate::tfhe) use values::{Numbered, numbered};
 
 use super::gates::Gate;

@@ -1,0 +1,48 @@
+//! A plan on one device from its inputs to its outputs, for callers that have all inputs at hand.
+
+use super::Plan;
+use crate::error::Result;
+use crate::tfhe::backend::{Gates, KeyedGates};
+use crate::tfhe::cells::SlotCells;
+use crate::tfhe::lwe::Lwe;
+use crate::tfhe::lwe_list::LweList;
+
+/// Evaluates a plan under one key, a level at a time over an arena of its own. The result is a ciphertext an output bit, in
+/// order.
+///
+/// A plan of cells belongs to keys of the parameters that it was made for. `level_done` is called after each level with the
+/// number of levels done so far.
+///
+/// # Errors
+/// What the device reports.
+///
+/// # Panics
+/// When there are not as many inputs as the plan has.
+pub fn run_plan<B: Gates + ?Sized>(
+    backend: &B,
+    key: &B::Key,
+    plan: &Plan,
+    inputs: &LweList,
+    level_done: &mut dyn FnMut(usize),
+) -> Result<LweList> {
+    assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
+    let dimension = inputs.dimension();
+    let mut arena = backend.arena(dimension + 1, plan.slots())?;
+    for (&slot, words) in plan.inputs().iter().zip(inputs.iter()) {
+        backend.write(&mut arena, slot, words)?;
+    }
+    for &(slot, bit) in plan.constants() {
+        backend.write(&mut arena, slot, Lwe::trivial(dimension, bit).words())?;
+    }
+    for (level, rows) in plan.levels().enumerate() {
+        let (all, of_level) = plan.cells_of(rows.clone());
+        let mut cells = SlotCells::new(all.wire_slots());
+        cells.extend_from(all, of_level, |slot| slot);
+        let batch = KeyedGates { key, arena: &mut arena, gates: plan.gates_of(rows), cells: &cells, reads: &[] };
+        let pending = backend.evaluate_together(&mut [batch])?;
+        backend.finish(pending)?;
+        level_done(level + 1);
+    }
+    let outputs = backend.finish(backend.read(&arena, plan.outputs())?)?;
+    Ok(LweList::from_words(dimension, outputs))
+}
