@@ -14,12 +14,15 @@ use crate::error::{Error, Result};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::gpu::Gpu;
 use crate::schemes::Schemes;
+use crate::tfhe::circuit::run_plan;
+use crate::tfhe::fold::Bit;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::tfhe::gpu::Evaluator;
 use crate::tfhe::keys::Masks;
+use crate::tfhe::noise::InputNoise;
 use crate::tfhe::{
-    EvaluationKey, Gate, GateRow, Gates, Lwe, MODULUS, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS,
-    bootstrap,
+    Circuit, EvaluationKey, Gate, GateRow, Gates, Lwe, LweList, MODULUS, ModSwitch, Params, ParamsLiteral, Plan,
+    Preset, RING_MODULUS, bootstrap, mapping,
 };
 #[cfg(feature = "wgpu")]
 use crate::wgpu::Wgpu;
@@ -210,6 +213,7 @@ const SHORT_DIMENSION: usize = 3;
 /// Whether a device computes the words that the CPU does, for every preset: over a short key of its ring, one gate, some and
 /// more than a full batch, which may take different ways through a device; and over a key of its own dimension, which is
 /// compiled into some kernels, a few gates. Some over a short key of container version 1 too, whose modulus switch is another.
+/// Over each short key a mapped circuit too, whose cells have kernels of their own.
 ///
 /// # Errors
 /// The device's own, or [`Error::Device`] when a word differs.
@@ -256,11 +260,28 @@ impl KnownAnswers {
     }
 }
 
-/// Gates, a key and what comes of them.
+/// Of six bits: a half adder's two results, a majority, a parity of three, a parity of three ANDs, whose wires have a quarter's
+/// amplitude, and the negation of an input.
+const PROOF_CIRCUIT: &str = "14 20\n6 1 1 1 1 1 1\n6 1 1 1 1 1 1\n2 1 0 1 6 XOR\n2 1 1 2 7 XOR\n2 1 6 7 8 AND\n2 1 2 3 9 AND\n\
+    2 1 4 5 10 AND\n2 1 9 10 11 XOR\n2 1 0 1 12 AND\n2 1 11 12 13 XOR\n1 1 12 14 EQW\n1 1 6 15 EQW\n2 1 1 8 16 XOR\n\
+    2 1 6 2 17 XOR\n1 1 13 18 EQW\n1 1 0 19 INV\n";
+/// Its inputs.
+const PROOF_INPUTS: usize = 6;
+
+/// Gates and a circuit, a key and what comes of them.
 struct Answer {
     key: EvaluationKey,
     rows: Vec<GateRow>,
     expected: Vec<Lwe>,
+    /// Over a short key.
+    circuit: Option<CircuitAnswer>,
+}
+
+/// A mapped circuit and what comes of it.
+struct CircuitAnswer {
+    plan: Plan,
+    inputs: LweList,
+    outputs: LweList,
 }
 
 impl Answer {
@@ -271,8 +292,16 @@ impl Answer {
     fn of_key(key: EvaluationKey, count: usize) -> Result<Answer> {
         let rows = proof_rows(&key.params, count);
         let cpu = Cpu::with(Isa::Portable, 1);
-        let expected = bootstrap::evaluate(&cpu, &cpu.load_key(&key)?, &key.params, &rows)?;
-        Ok(Answer { key, rows, expected })
+        let loaded = cpu.load_key(&key)?;
+        let expected = bootstrap::evaluate(&cpu, &loaded, &key.params, &rows)?;
+        let circuit = if key.params.lwe_dimension == SHORT_DIMENSION {
+            let (plan, inputs) = proof_circuit(&key);
+            let outputs = run_plan(&cpu, &loaded, &plan, &inputs, &mut |_| {})?;
+            Some(CircuitAnswer { plan, inputs, outputs })
+        } else {
+            None
+        };
+        Ok(Answer { key, rows, expected, circuit })
     }
 
     /// Repeats the gates to each of these counts.
@@ -283,6 +312,9 @@ impl Answer {
             let repeated: Vec<GateRow> = self.rows.iter().cycle().take(count).cloned().collect();
             let found = bootstrap::evaluate(backend, &loaded, &self.key.params, &repeated)?;
             wrong |= found.iter().ne(self.expected.iter().cycle().take(count));
+        }
+        if let Some(CircuitAnswer { plan, inputs, outputs }) = &self.circuit {
+            wrong |= run_plan(backend, &loaded, plan, inputs, &mut |_| {})? != *outputs;
         }
         if wrong {
             let why = "it computes other words than the CPU; its driver or its memory is at fault";
@@ -320,12 +352,23 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
     gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
 }
 
+/// The circuit of a proof, mapped as the key's preset offers it, and its inputs.
+fn proof_circuit(key: &EvaluationKey) -> (Plan, LweList) {
+    let circuit = Circuit::parse(PROOF_CIRCUIT).expect("a netlist");
+    let operands = proof_rows(&key.params, PROOF_INPUTS).into_iter().flat_map(|row| row.operands);
+    let mut inputs = LweList::with_capacity(key.params.lwe_dimension, PROOF_INPUTS);
+    operands.take(PROOF_INPUTS).for_each(|operand| inputs.push(operand.words()));
+    let names: Vec<Bit> = (0..PROOF_INPUTS as u32).map(Bit::value).collect();
+    let network = mapping::map(&circuit, &names, &key.preset.params(), InputNoise::Fresh);
+    (Plan::mapped(&network, names.len(), &key.params), inputs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cpu::Arena;
-    use crate::tfhe::KeyedGates;
     use crate::tfhe::cpu::Key;
+    use crate::tfhe::{Amplitude, CellKind, KeyedGates};
 
     #[test]
     fn choices_are_the_words_of_the_setting() {
@@ -402,6 +445,9 @@ mod tests {
         fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Key, Arena>]) -> Result<Vec<u32>> {
             let mut words = self.0.evaluate_together(batches)?;
             let [KeyedGates { key, reads, .. }] = batches else { panic!("a proof is one batch") };
+            if reads.is_empty() {
+                return Ok(words);
+            }
             let row_words = words.len() / reads.len();
             let (ring, lies) = (key.params(), self.2.params());
             let of_preset =
@@ -412,6 +458,23 @@ mod tests {
                 *word ^= 1;
             }
             Ok(words)
+        }
+    }
+
+    #[test]
+    fn the_circuit_of_a_proof_has_every_kind_of_cell() {
+        for preset in Preset::ALL {
+            let (plan, _) = proof_circuit(&proof_key(preset, SHORT_DIMENSION));
+            let (cells, all) = plan.cells_of(0..plan.rows());
+            let kinds: Vec<CellKind> = all.clone().map(|at| cells.cell(at).kind()).collect();
+            for kind in
+                [Amplitude::Eighth, Amplitude::Quarter].map(CellKind::Bootstrap).iter().chain([&CellKind::Switch])
+            {
+                assert!(kinds.contains(kind), "{preset:?} {kind:?}");
+            }
+            let two = |at: usize| cells.cell(at).kind() != CellKind::Switch && cells.cell(at).results().len() == 2;
+            assert!(all.clone().any(two), "{preset:?}: two wires of a rotation");
+            assert_eq!(plan.gates_of(0..plan.rows()).len(), 1, "{preset:?}: a negation");
         }
     }
 
