@@ -170,9 +170,9 @@ extern "C" __global__ void __launch_bounds__(T)
     const Roots forward_roots = roots_of_thread<false>(roots, t), inverse_roots = roots_of_thread<true>(roots, t);
 
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4
-    const unsigned b = exponents[steps];
+    const unsigned b = exponents[steps], amplitude = amplitude_of(b);
 #pragma unroll
-    for (unsigned i = 0; i < 8; i++) accumulator[T * i + t] = component < K ? 0 : turned_amplitude(T * i + t, b);
+    for (unsigned i = 0; i < 8; i++) accumulator[T * i + t] = component < K ? 0 : turned(T * i + t, b, amplitude);
     __syncthreads();
 
     for (unsigned step = 0; step < steps; step++) {

@@ -54,9 +54,11 @@ __device__ __forceinline__ unsigned inverse_butterfly_of_lanes(unsigned own, boo
     return high ? mul_lazy(own - other + 2 * Q, w) : reduce(own + other, 2 * Q);
 }
 
-// Coefficient j of X^-b v, v = q/8 (1 + X + .. + X^(N-1)), or q/4 where b has the mark 2^31.
-__device__ __forceinline__ unsigned turned_amplitude(unsigned j, unsigned b) {
-    const unsigned amplitude = b >> 31 ? QUARTER_Q : EIGHTH_Q;
+// What a rotation by b begins with: q/4 where b has the mark 2^31, else q/8.
+__device__ __forceinline__ unsigned amplitude_of(unsigned b) { return b >> 31 ? QUARTER_Q : EIGHTH_Q; }
+
+// Coefficient j of X^-b v, v = amplitude (1 + X + .. + X^(N-1)).
+__device__ __forceinline__ unsigned turned(unsigned j, unsigned b, unsigned amplitude) {
     return (j + b) % (2 * N) < N ? amplitude : Q - amplitude;
 }
 

@@ -199,11 +199,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
     }
     lane_roots(near_roots, roots);
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4
-    const unsigned b = exponents[steps];
+    const unsigned b = exponents[steps], amplitude = amplitude_of(b);
 #pragma unroll
     for (unsigned i = 0; i < W; i++) {
         const unsigned j = 32 * i + lane;
-        accumulator[j] = component < K ? 0 : turned_amplitude(j, b);
+        accumulator[j] = component < K ? 0 : turned(j, b, amplitude);
     }
     copy_async_wait<TILES - 1>();
     __syncthreads();

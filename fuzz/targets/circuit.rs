@@ -1,7 +1,10 @@
-//! Any text as a circuit; an accepted one can be levelled and evaluated, and holds no more gates than its text can.
+//! Any text as a circuit; an accepted one can be levelled and evaluated, and holds no more gates than its text can. Mapped, it
+//! computes the same, and no bootstrap of it reads a phase without a sign.
 #![no_main]
 
-use kernels::tfhe::Circuit;
+use kernels::tfhe::fold::Bit;
+use kernels::tfhe::noise::InputNoise;
+use kernels::tfhe::{Circuit, Plan, Preset, mapping};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -12,4 +15,18 @@ fuzz_target!(|bytes: &[u8]| {
     let inputs: Vec<Vec<bool>> = circuit.input_widths().iter().map(|&width| vec![true; width]).collect();
     let outputs = circuit.evaluate(&inputs);
     assert!(outputs.iter().map(Vec::len).eq(circuit.output_widths().iter().copied()));
+    // bytes of the text choose the preset, the noise and the inputs
+    let byte = |at: usize| bytes[at % bytes.len()];
+    let preset = Preset::ALL[byte(bytes.len() / 2) as usize % Preset::ALL.len()];
+    let noise = if byte(bytes.len() / 3) % 2 == 0 { InputNoise::Fresh } else { InputNoise::Any };
+    let width = inputs.iter().map(Vec::len).sum::<usize>();
+    let names: Vec<Bit> = (0..width as u32).map(Bit::value).collect();
+    let network = mapping::map(&circuit, &names, &preset.params(), noise);
+    for round in 0..4usize {
+        let plain: Vec<bool> = (0..width).map(|at| byte(at + 7 * round) >> round & 1 == 1).collect();
+        let split = kernels::tfhe::circuit::split(&plain, circuit.input_widths());
+        assert_eq!(network.evaluate(&plain), circuit.evaluate(&split).concat());
+    }
+    let plan = Plan::mapped(&network, width, &preset.params());
+    assert_eq!(plan.bootstraps(), network.bootstraps() as u64);
 });

@@ -29,13 +29,16 @@ const fn line(
     Line { entry, registers, shared_bytes, text_bytes, wide_products, global_loads }
 }
 
-const BUDGET: [Line; 14] = [
+const BUDGET: [Line; 18] = [
     line("ntt_forward", 48, 4096, 9216, 50, 28),
     line("ntt_inverse", 48, 4096, 9216, 50, 28),
     line("ntt_key", 48, 4096, 9216, 56, 28),
     line("mul_add", 24, 0, 1280, 6, 6),
     line("linear", 40, 0, 3584, 8, 22),
     line("negate", 32, 0, 2560, 2, 12),
+    line("wire_sum", 56, 0, 5120, 12, 72),
+    line("input_sum", 48, 0, 6144, 12, 72),
+    line("mark_quarter", 24, 0, 1024, 2, 4),
     line("mod_switch", 24, 256, 2816, 2, 8),
     line("blind_rotate_start", 56, 0, 3584, 2, 2),
     // 64: a multiprocessor holds 1024 threads of it
@@ -46,6 +49,7 @@ const BUDGET: [Line; 14] = [
     // few threads, that wait for each other and not for their turn: registers are there to be had
     line("blind_rotate_cluster", 240, 16896, 24576, 184, 82),
     line("sample_extract", 40, 0, 7168, 36, 30),
+    line("extract_wires", 40, 0, 3584, 12, 20),
     line("lwe_key_switch", 64, 16384, 10240, 20, 26),
 ];
 

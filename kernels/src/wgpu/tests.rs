@@ -141,9 +141,20 @@ fn every_stem_is_valid_and_within_every_card_s_limits_for_every_preset() {
         }
         MulAdd::new(&card, &Compiler::default(), 1 << 15).expect("valid for the largest ring");
         let entries = card.entries.lock().expect("no other test");
-        for entry in
-            ["ntt_key", "linear", "negate", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch", "mul_add"]
-        {
+        for entry in [
+            "ntt_key",
+            "linear",
+            "negate",
+            "wire_sum",
+            "input_sum",
+            "mark_quarter",
+            "mod_switch",
+            "blind_rotate",
+            "sample_extract",
+            "extract_wires",
+            "lwe_key_switch",
+            "mul_add",
+        ] {
             assert!(entries.contains(entry), "{entry} was not looked at");
         }
     }
