@@ -21,12 +21,14 @@ mod builder;
 mod compare;
 mod count;
 mod divide;
+mod families;
 mod multiply;
 mod name;
 mod shift;
 mod sort;
 
 pub use builder::Built;
+pub use families::{Family, families};
 pub use name::{Builtin, LENGTHS, PREFIX, UnknownBuiltin, WIDTHS, all};
 
 use builder::{Builder, ZERO};
