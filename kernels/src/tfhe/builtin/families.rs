@@ -46,14 +46,14 @@ fn says(operation: Operation) -> (&'static str, &'static str, &'static str) {
         Operation::Select => ("1, w, w", "w", "the second input if the first is 1, else the third"),
         Operation::Mul => ("w, w", "w; 2 w for _full", "a * b modulo 2^w; all of a * b for _full"),
         Operation::Div => {
-            ("w, w", "w, w", "quotient and remainder of a / b; if b is 0, all bits of the quotient are 1 and a is left")
+            ("w, w", "w, w", "quotient and remainder of a / b; for b = 0 the quotient is all ones, the remainder a")
         }
         Operation::Shl => ("w, ceil(log2 w)", "w", "a shifted left by the second input; zeros come in"),
         Operation::Shr => {
             ("w, ceil(log2 w)", "w", "a shifted right by the second input; zeros come in, for _signed the top bit")
         }
         Operation::Popcount => ("w", "floor(log2 w) + 1", "how many bits are 1"),
-        Operation::Sort => ("w, n times", "w, n times", "the numbers in ascending order"),
+        Operation::Sort => ("n times w", "n times w", "the numbers in ascending order"),
     }
 }
 
