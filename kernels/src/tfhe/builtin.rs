@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// `cargo test -p kernels --lib builtin -- --ignored --nocapture` prints the table of docs/circuits.md.
+    /// `cargo test -p kernels --lib builtin -- --ignored --nocapture` prints gates and cells as the builder counts them.
     #[test]
     #[ignore = "prints a table"]
     fn table_of_sizes() {
