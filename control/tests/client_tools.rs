@@ -148,6 +148,7 @@ fn a_shell_user_computes_on_a_node_with_no_other_tool() {
     shell.run("client keygen");
     // numbers in, number out
     assert_eq!(shell.run("client run --circuit adder2.txt --input 3 --input 2"), "1");
+    assert_eq!(shell.run("client run --circuit adder2.txt --mapping none --input 3 --input 2"), "1");
     assert_eq!(shell.run("client run --gate MUX --input 0 --input 1 --input 0"), "1");
 
     // files in, file out: without the secret key, in a session that stays open
@@ -179,6 +180,9 @@ fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
         ("client run --circuit none.txt --input 1", "none.txt"),
         ("client run --circuit builtin:sum64 --input 1 --input 2", "there are builtin:NAME"),
         ("client run --gate AND --input 1", "2 are needed"),
+        ("client circuit stats none.txt", "none.txt"),
+        ("client circuit stats bad.txt", "line 4"),
+        ("client circuit show builtin:sum64", "there are builtin:NAME"),
         ("client run --gate AND --input 1 --input 2", "does not fit in 1 bits"),
         ("client run --gate NOT --input @none.ct", "none.ct"),
         ("client run --gate NOT --input @ango-keys/secret.key", "secret key"),
@@ -196,6 +200,40 @@ fn what_is_wrong_is_said_in_one_line_before_anything_is_sent() {
     shell.variables[0].1 = "http://127.0.0.1:1".into();
     let message = shell.refusal("client session open --api-key-file key");
     assert!(message.contains("no answer from the node") && !message.contains(&key), "{message}");
+}
+
+#[test]
+fn circuits_are_listed_shown_and_forecast_without_a_node() {
+    let shell = Shell::new();
+    let listed = shell.json("client circuit list --json");
+    let names: Vec<&str> = listed["circuits"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    for name in ["adder64", "aes_128", "builtin:add<w>", "builtin:sort<n>x<w>"] {
+        assert!(names.contains(&name), "{name} is missing: {names:?}");
+    }
+    let text = shell.run("client circuit list");
+    assert!(text.contains("builtin:lt<w>") && text.contains("8 to 64") && text.contains("_signed _fast"), "{text}");
+
+    // what is shown is a netlist, and means the same as the name
+    let netlist = shell.run("client circuit show builtin:add8");
+    fs::write(shell.path("add8.txt"), netlist + "\n").unwrap();
+    let of = |circuit: &str| shell.json(&format!("client circuit stats {circuit} --preset fast_128_k2 --json"));
+    let (by_file, by_name) = (of("add8.txt"), of("builtin:add8"));
+    assert_eq!((&by_file["runs"], &by_file["gates"]), (&by_name["runs"], &by_name["gates"]));
+    assert_eq!(by_name["gates_total"], 34);
+    let runs = by_name["runs"].as_array().unwrap();
+    let run = |mapping: &str, inputs: &str| {
+        runs.iter().find(|run| run["mapping"] == mapping && run["inputs"] == inputs).unwrap()
+    };
+    let (cells, gates) = (run("cells", "fresh"), run("none", "fresh"));
+    assert_eq!((&cells["bootstraps"], &cells["bootstrap_levels"]), (&14.into(), &8.into()));
+    assert_eq!(gates["bootstraps"], 34);
+    assert!(cells["failure_log2"].as_f64().unwrap() < gates["failure_log2"].as_f64().unwrap());
+
+    let text = shell.run("client circuit stats builtin:add8");
+    assert!(text.starts_with("builtin:add8: 34 gates (7 AND, 27 XOR) in "), "{text}");
+    for preset in ["fast_128", "standard_128", "conservative_128", "fast_128_k2", "standard_128_k2"] {
+        assert!(text.contains(preset), "{preset} is missing: {text}");
+    }
 }
 
 #[test]
@@ -223,7 +261,7 @@ fn the_demo_computes_a_circuit_and_leaves_nothing_behind() {
     assert_eq!((&facts["gates"], &facts["bootstrap_ops"], &facts["cost_jpy"]), (&4.into(), &13.into(), &1.3.into()));
     assert_eq!(facts["security_bits"], 128);
     let text = shell.run("demo --circuit adder2.txt");
-    for part in ["backend", "fast_128", "evaluation key", "gates/s", "1.3 yen", "equal to plain evaluation"] {
+    for part in ["backend", "fast_128_k2", "evaluation key", "gates/s", "1.3 yen", "equal to plain evaluation"] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
     assert!(shell.run("demo --licence").contains("University of Bristol"));

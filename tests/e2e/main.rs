@@ -1,7 +1,7 @@
 //! From the client's keys over real HTTP to a node that cannot read, and back.
 
 use api::{MilliYen, SessionId};
-use client::evaluate::{Evaluation, POLLED_GATES_MIN, Progress, evaluate, request};
+use client::evaluate::{Evaluation, POLLED_GATES_MIN, Progress, Target, evaluate, request};
 use client::http::{Client, Error, from_base64, to_base64};
 use client::{Circuit, Gate, Netlist, Preset, bundle, netlists, value};
 use control::caller::Role;
@@ -85,8 +85,8 @@ async fn compute(
         assert!(now.gates_done > gates_done, "progress goes forward");
         gates_done = now.gates_done;
     };
-    let preset = key.secret.preset();
-    let evaluation = evaluate(client, session, preset, netlist, &encrypted, forward, std::future::pending());
+    let target = Target { session, preset: key.secret.preset(), mapping: None };
+    let evaluation = evaluate(client, target, netlist, &encrypted, forward, std::future::pending());
     let evaluation = evaluation.await.expect("an evaluation");
     assert_eq!((gates_done, evaluation.gates), (circuit.gates().len(), circuit.gates().len()));
     let decrypt = |output: &Vec<Vec<u8>>| bundle::decrypt(&key.secret, output).expect("ciphertexts of this key");
@@ -173,7 +173,8 @@ async fn an_interrupted_run_is_cancelled_and_costs_nothing() {
         }
     };
     let interruption = async { interrupted.await.expect("some progress") };
-    let ended = evaluate(&client, &session, Preset::Fast128, &netlist, &inputs, tell, interruption).await;
+    let target = Target { session: &session, preset: Preset::Fast128, mapping: None };
+    let ended = evaluate(&client, target, &netlist, &inputs, tell, interruption).await;
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
     let seen = client.session(&session).await.expect("the session");
     assert_eq!((seen.gates_used, seen.total_cost_jpy), (0, MilliYen(0)));
@@ -188,8 +189,9 @@ async fn ciphertexts_of_another_key_are_not_computed_on() {
     let session = open(&client, key).await;
     let (mine, other) =
         (bundle::encrypt(&key.secret, &[true]), bundle::encrypt(&keys::somebody_elses().secret, &[true]));
+    let target = Target { session: &session, preset: Preset::Fast128, mapping: None };
     let run = async |inputs: [Vec<Vec<u8>>; 2]| {
-        evaluate(&client, &session, Preset::Fast128, &netlist, &inputs, |_| (), std::future::pending()).await
+        evaluate(&client, target, &netlist, &inputs, |_| (), std::future::pending()).await
     };
     assert!(matches!(run([mine, other.clone()]).await, Err(Error::Settings(_))), "they are of two keys");
     assert_eq!(code(run([other.clone(), other]).await), "INVALID_CIPHERTEXT");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::circuits::{CircuitOperation, CircuitRequest, CircuitValue, OperationStatus};
+use api::circuits::{CircuitMapping, CircuitOperation, CircuitRequest, CircuitValue, OperationStatus};
 use api::gates::{BatchGate, Seed};
 use api::{MilliYen, OperationId, SessionId};
 use kernels::container::{self, Form, Tag};
@@ -20,6 +20,17 @@ const POLL_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_se
 /// Polls in a row that may find no node.
 const POLLS_LOST_MAX: u32 = 5;
 
+/// Where a circuit is evaluated, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The session whose key evaluates it.
+    pub session: &'a SessionId,
+    /// Preset of the session's key.
+    pub preset: Preset,
+    /// How the node runs the gates; the node decides where this says nothing.
+    pub mapping: Option<CircuitMapping>,
+}
+
 /// How far an evaluation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -36,6 +47,12 @@ pub struct Evaluation {
     pub outputs: Vec<Vec<Vec<u8>>>,
     /// Gates evaluated.
     pub gates: usize,
+    /// Bootstraps that the node ran, where it says so.
+    pub bootstraps: Option<u64>,
+    /// Levels of those bootstraps, where the node says so.
+    pub bootstrap_levels: Option<u64>,
+    /// log2 of the probability that any bootstrap gave a wrong bit, where the node says so.
+    pub failure_log2: Option<f64>,
     /// Bootstrap operations the node charged.
     pub bootstrap_ops: u64,
     /// The bill.
@@ -44,8 +61,8 @@ pub struct Evaluation {
     pub compute_ms: f64,
 }
 
-/// Evaluates a netlist in a session of `preset` on `inputs`: one value an input, in containers of a bit or of a seed's bits,
-/// bit 0 first, all of one key. Where all are seeded the masks are not sent. When `interrupted` is ready first, a run that is polled is cancelled; what it had done is charged.
+/// Evaluates a netlist on `inputs`: one value an input, in containers of a bit or of a seed's bits, bit 0 first, all of one
+/// key. Where all are seeded the masks are not sent. When `interrupted` is ready first, a run that is polled is cancelled.
 ///
 /// # Errors
 /// [`Error::Settings`] for inputs of several keys or of another preset, [`Error::Interrupted`]; as all requests.
@@ -54,13 +71,13 @@ pub struct Evaluation {
 /// When `inputs` have other widths than the circuit.
 pub async fn evaluate(
     client: &Client,
-    session: &SessionId,
-    preset: Preset,
+    target: Target<'_>,
     netlist: &Netlist,
     inputs: &[Vec<Vec<u8>>],
     mut progress: impl FnMut(Progress),
     interrupted: impl Future<Output = ()>,
 ) -> Result<Evaluation, Error> {
+    let Target { session, preset, mapping } = target;
     let circuit = netlist.circuit();
     let widths: Vec<usize> = inputs.iter().map(|value| bundle::width(value)).collect();
     assert_eq!(widths, circuit.input_widths(), "inputs have the circuit's widths");
@@ -70,7 +87,7 @@ pub async fn evaluate(
         circuit: netlist.text().to_owned(),
         inputs: widths.iter().map(|&width| CircuitValue::Bits(width as u64)).collect(),
         outputs: None,
-        mapping: None,
+        mapping,
         fingerprint: fingerprint.map(|bytes| hexadecimal(&bytes)),
         seeds,
     };
@@ -239,6 +256,9 @@ fn evaluation(
     Ok(Evaluation {
         outputs: widths.iter().map(|&width| containers.by_ref().take(width).collect()).collect(),
         gates: operation.gates_done as usize,
+        bootstraps: operation.bootstraps,
+        bootstrap_levels: operation.bootstrap_levels,
+        failure_log2: operation.failure_log2,
         bootstrap_ops: operation.bootstrap_ops.unwrap_or_default(),
         cost: operation.cost_jpy.unwrap_or(MilliYen(0)),
         compute_ms: operation.compute_ms.unwrap_or_default(),

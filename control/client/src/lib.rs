@@ -8,6 +8,7 @@ pub mod ckks;
 mod constant_time;
 #[cfg(feature = "http")]
 pub mod evaluate;
+pub mod forecast;
 mod gaussian;
 #[cfg(feature = "http")]
 pub mod http;

@@ -42,19 +42,37 @@ pub const AES_128: &str = include_str!("../circuits/aes_128.txt");
 /// Their authors' licence, which goes wherever they go.
 pub const LICENCE: &str = include_str!("../circuits/LICENSE.txt");
 
+/// A public netlist.
+#[derive(Clone, Copy, Debug)]
+pub struct Public {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// What it computes.
+    pub meaning: &'static str,
+}
+
+/// The public netlists.
+pub const PUBLIC: [Public; 3] = [
+    Public { name: "adder64", text: ADDER64, meaning: "a + b modulo 2^64 (bits: 64, 64 -> 64), 376 gates" },
+    Public { name: "mult64", text: MULT64, meaning: "a * b modulo 2^64 (bits: 64, 64 -> 64), 13675 gates" },
+    Public {
+        name: "aes_128",
+        text: AES_128,
+        meaning: "AES-128 of a key and a block (bits: 128, 128 -> 128), 36663 gates",
+    },
+];
+
 /// The netlist of this name: `adder64`, `mult64`, `aes_128`, or a name of [`builtin`], which makes it. None for other names.
 ///
 /// # Errors
 /// The name begins with [`builtin::PREFIX`], and no circuit has it.
 pub fn by_name(name: &str) -> Result<Option<Cow<'static, str>>, UnknownBuiltin> {
-    let public = match name {
-        "adder64" => ADDER64,
-        "mult64" => MULT64,
-        "aes_128" => AES_128,
-        _ if name.starts_with(builtin::PREFIX) => return builtin::netlist(name).map(|text| Some(text.into())),
-        _ => return Ok(None),
-    };
-    Ok(Some(public.into()))
+    if name.starts_with(builtin::PREFIX) {
+        return builtin::netlist(name).map(|text| Some(text.into()));
+    }
+    Ok(PUBLIC.iter().find(|public| public.name == name).map(|public| public.text.into()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! What command lines name: circuits and presets.
+//! What command lines name: circuits, presets, mappings.
 
 use std::path::Path;
 
 use anyhow::Context;
+use api::circuits::CircuitMapping;
 use client::{Netlist, Preset, circuits, netlists};
 
 use super::files;
@@ -28,6 +29,12 @@ pub fn load_netlist(name: &str) -> anyhow::Result<Netlist> {
 pub fn parse_preset(name: &str) -> Result<Preset, String> {
     let names = Preset::ALL.map(Preset::name).join(", ");
     Preset::from_name(name).ok_or_else(|| format!("not one of {names}"))
+}
+
+/// The mapping of this name.
+pub fn parse_mapping(name: &str) -> Result<CircuitMapping, String> {
+    let names = CircuitMapping::ALL.map(CircuitMapping::as_str).join(", ");
+    CircuitMapping::from_name(name).ok_or_else(|| format!("not one of {names}"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `ango client`: the client's side from a shell. Secrets stay in files of the caller; a node gets evaluation keys and
 //! ciphertexts only.
 
+mod circuit;
 mod encrypt;
 mod keys;
 mod node;
@@ -10,7 +11,7 @@ mod session;
 
 use clap::{Args, Subcommand};
 
-/// Make keys, encrypt, decrypt, and run gates and circuits on a node; `numbers` does the same with vectors of numbers.
+/// Make keys, encrypt, decrypt, and run gates and circuits on a node; `circuit` tells of circuits; `numbers` does the same with vectors of numbers.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
     #[command(subcommand)]
@@ -24,6 +25,7 @@ enum Command {
     Decrypt(encrypt::DecryptArgs),
     Session(session::SessionArgs),
     Run(run::RunArgs),
+    Circuit(circuit::CircuitArgs),
     Numbers(numbers::NumbersArgs),
 }
 
@@ -38,6 +40,7 @@ pub async fn run(args: ClientArgs) -> anyhow::Result<()> {
         Command::Decrypt(args) => encrypt::decrypt(args),
         Command::Session(args) => session::session(args).await,
         Command::Run(args) => run::run(args).await,
+        Command::Circuit(args) => circuit::circuit(args),
         Command::Numbers(args) => numbers::numbers(args).await,
     }
 }

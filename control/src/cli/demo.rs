@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use api::MilliYen;
 use clap::Args;
-use client::evaluate::{Evaluation, evaluate};
+use client::evaluate::{Evaluation, Target, evaluate};
 use client::{Netlist, Preset, SecretKey, bundle, container, http, netlists, value};
 
 use super::arguments::{load_netlist, parse_preset};
-use super::progress::GateProgress;
+use super::progress::{GateProgress, probability};
 use crate::admin;
 use crate::app::App;
 use crate::caller::{Environment, Plan, Role};
@@ -34,7 +34,7 @@ pub struct DemoArgs {
     #[arg(value_name = "NUMBER", conflicts_with = "inputs")]
     numbers: Vec<String>,
     /// Parameters of the key: fast_128, standard_128, conservative_128, fast_128_k2 or standard_128_k2.
-    #[arg(long, default_value = "fast_128", value_parser = parse_preset)]
+    #[arg(long, default_value = "fast_128_k2", value_parser = parse_preset)]
     preset: Preset,
     /// Where gates are computed: auto, cuda, wgpu or cpu.
     #[arg(long, env = "ANGO_BACKEND", default_value = "auto")]
@@ -162,7 +162,8 @@ async fn demonstrate(
     let show = |now| progress.update(&now);
     // an interruption ends the node, and with it everything
     let never = std::future::pending();
-    let evaluation = evaluate(client, &session, args.preset, netlist, &encrypted, show, never).await?;
+    let target = Target { session: &session, preset: args.preset, mapping: None };
+    let evaluation = evaluate(client, target, netlist, &encrypted, show, never).await?;
     let elapsed = start.elapsed();
     progress.finish();
 
@@ -219,9 +220,10 @@ impl DemoReport {
         row(
             "preset",
             format!(
-                "{} (n {}, N {}): {} bits of security",
+                "{} (n {}, k {}, N {}): {} bits of security",
                 self.preset.name(),
                 params.lwe_dimension,
+                params.glwe_dimension,
                 params.polynomial_size,
                 self.preset.security_bits()
             ),
@@ -230,6 +232,13 @@ impl DemoReport {
         row("evaluation key", format!("{}, sent once (seeded)", size(self.evaluation_key_bytes)));
         row("ciphertext", format!("{} a bit", size(self.ciphertext_bytes)));
         row("circuit", format!("{}, {gates} gates in {} levels", self.circuit, self.levels));
+        if let Some(run) = self.evaluation.bootstraps {
+            let levels = self.evaluation.bootstrap_levels.map(|levels| format!(" in {levels} levels"));
+            row("bootstraps", format!("{run}{}", levels.unwrap_or_default()));
+        }
+        if let Some(log2) = self.evaluation.failure_log2 {
+            row("failure", format!("a wrong bit with probability {}, by the noise model", probability(log2)));
+        }
         row("speed", format!("{:.1} gates/s ({:.2} s)", self.gates_per_second(), self.elapsed.as_secs_f64()));
         row("bill", format!("{cost} yen for {bootstrap_ops} bootstrap operations, as the API reported it"));
         self.inputs.iter().for_each(|bits| row("input", value::format(bits)));
@@ -252,6 +261,9 @@ impl DemoReport {
             "ciphertext_bytes": self.ciphertext_bytes,
             "gates": self.evaluation.gates,
             "levels": self.levels,
+            "bootstraps": self.evaluation.bootstraps,
+            "bootstrap_levels": self.evaluation.bootstrap_levels,
+            "failure_log2": self.evaluation.failure_log2,
             "bootstrap_ops": self.evaluation.bootstrap_ops,
             "elapsed_s": self.elapsed.as_secs_f64(),
             "gates_per_second": self.gates_per_second(),
@@ -305,6 +317,9 @@ mod tests {
             evaluation: Evaluation {
                 outputs: Vec::new(),
                 gates: 1,
+                bootstraps: Some(1),
+                bootstrap_levels: Some(1),
+                failure_log2: Some(-90.0),
                 bootstrap_ops: 4,
                 cost: MilliYen(400),
                 compute_ms: 1.0,
@@ -320,6 +335,7 @@ mod tests {
         let wrong = DemoReport { decrypted: vec![vec![false]], ..report() };
         assert!(wrong.check().unwrap_err().to_string().ends_with("plain evaluation gives 1"));
         assert_eq!(wrong.json()["correct"], false);
+        assert_eq!((&wrong.json()["bootstraps"], &wrong.json()["failure_log2"]), (&1.into(), &(-90.0).into()));
         let overcharged = DemoReport { session_cost: MilliYen(500), ..report() };
         assert!(overcharged.check().unwrap_err().to_string().contains("0.5 yen"));
     }

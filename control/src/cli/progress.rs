@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use client::evaluate::Progress;
+use client::evaluate::{Evaluation, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Steps of the plain form, in percent.
@@ -50,6 +50,23 @@ impl GateProgress {
     }
 }
 
+/// What the node ran for a circuit; `None` where it does not say.
+pub fn bootstraps(evaluation: &Evaluation) -> Option<String> {
+    let mut text = format!("{} bootstraps run", evaluation.bootstraps?);
+    if let Some(levels) = evaluation.bootstrap_levels {
+        text += &format!(" in {levels} levels");
+    }
+    if let Some(log2) = evaluation.failure_log2 {
+        text += &format!(", a wrong bit with probability {}", probability(log2));
+    }
+    Some(text)
+}
+
+/// A probability by its log2.
+pub fn probability(log2: f64) -> String {
+    if log2 == f64::NEG_INFINITY { "0".to_owned() } else { format!("2^{log2:.1}") }
+}
+
 /// Shows how many bytes of a whole were written or sent: a bar on a terminal, nothing elsewhere.
 pub struct ByteProgress {
     bar: ProgressBar,
@@ -74,5 +91,33 @@ impl ByteProgress {
     /// Takes the bar away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::MilliYen;
+
+    use super::*;
+
+    #[test]
+    fn what_the_node_ran_is_told_as_far_as_the_node_says_it() {
+        let silent = Evaluation {
+            outputs: Vec::new(),
+            gates: 376,
+            bootstraps: None,
+            bootstrap_levels: None,
+            failure_log2: None,
+            bootstrap_ops: 1,
+            cost: MilliYen(0),
+            compute_ms: 1.0,
+        };
+        assert_eq!(bootstraps(&silent), None);
+        let counted = Evaluation { bootstraps: Some(126), bootstrap_levels: Some(64), ..silent };
+        assert_eq!(bootstraps(&counted).unwrap(), "126 bootstraps run in 64 levels");
+        let estimated = Evaluation { failure_log2: Some(-85.66), ..counted };
+        let text = "126 bootstraps run in 64 levels, a wrong bit with probability 2^-85.7";
+        assert_eq!(bootstraps(&estimated).unwrap(), text);
+        assert_eq!(probability(f64::NEG_INFINITY), "0");
     }
 }

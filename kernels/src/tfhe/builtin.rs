@@ -21,12 +21,14 @@ mod builder;
 mod compare;
 mod count;
 mod divide;
+mod families;
 mod multiply;
 mod name;
 mod shift;
 mod sort;
 
 pub use builder::Built;
+pub use families::{Family, families};
 pub use name::{Builtin, LENGTHS, PREFIX, UnknownBuiltin, WIDTHS, all};
 
 use builder::{Builder, ZERO};
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    /// `cargo test -p kernels --lib builtin -- --ignored --nocapture` prints the table of docs/circuits.md.
+    /// `cargo test -p kernels --lib builtin -- --ignored --nocapture` prints gates and cells as the builder counts them.
     #[test]
     #[ignore = "prints a table"]
     fn table_of_sizes() {

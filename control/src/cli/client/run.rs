@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use api::circuits::CircuitMapping;
 use api::{MilliYen, SessionId};
 use clap::{ArgGroup, Args};
-use client::evaluate::{self, Evaluation, evaluate};
+use client::evaluate::{self, Evaluation, Target, evaluate};
 use client::http::{self, from_base64, to_base64};
 use client::{Gate, Netlist, Preset, SecretKey, bundle, value};
 
 use super::encrypt::{read_ciphertexts, show};
 use super::keys::SecretKeyArgs;
 use super::node::{self, NodeArgs, parse_session};
-use crate::cli::arguments::load_netlist;
+use crate::cli::arguments::{load_netlist, parse_mapping};
 use crate::cli::files::{self, FileReaders};
-use crate::cli::progress::GateProgress;
+use crate::cli::progress::{GateProgress, bootstraps};
 
 /// Run a circuit or one gate on a node.
 ///
@@ -29,6 +30,10 @@ pub struct RunArgs {
     /// builtin:add64, builtin:mul32_fast, builtin:sort8x16.
     #[arg(long, value_name = "FILE")]
     circuit: Option<String>,
+    /// How the node runs the circuit: cells (compiled to few bootstraps) or none (gate by gate). When omitted, as the node
+    /// does by itself.
+    #[arg(long, conflicts_with = "gate", value_parser = parse_mapping)]
+    mapping: Option<CircuitMapping>,
     /// A gate: NAND, AND, OR, XOR, NOR, XNOR, NOT or MUX. Inputs in the order a, b, sel.
     #[arg(long, value_parser = parse_gate)]
     gate: Option<Gate>,
@@ -101,12 +106,16 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let evaluation = match &args.session {
         Some(session) => {
             let preset = preset(&client.session(session).await?.preset)?;
-            evaluate_work(&client, session, preset, &work, &inputs).await?
+            let target = Target { session, preset, mapping: args.mapping };
+            evaluate_work(&client, target, &work, &inputs).await?
         }
         None => {
             let session = node::open(&client, &args.evaluation_key).await?;
-            let evaluation =
-                async { evaluate_work(&client, &session.session_id, preset(&session.preset)?, &work, &inputs).await };
+            let evaluation = async {
+                let preset = preset(&session.preset)?;
+                let target = Target { session: &session.session_id, preset, mapping: args.mapping };
+                evaluate_work(&client, target, &work, &inputs).await
+            };
             let evaluation = evaluation.await;
             // closed in any case: the node's copy of the key is of no more use
             let closed = client.close(&session.session_id).await;
@@ -140,8 +149,7 @@ fn read_inputs(texts: &[String], widths: &[usize], key: Option<&SecretKey>) -> a
 
 async fn evaluate_work(
     client: &http::Client,
-    session: &SessionId,
-    preset: Preset,
+    target: Target<'_>,
     work: &CircuitOrGate,
     inputs: &[Vec<Vec<u8>>],
 ) -> anyhow::Result<Evaluation> {
@@ -149,19 +157,22 @@ async fn evaluate_work(
         CircuitOrGate::Circuit(netlist) => {
             let progress = GateProgress::new(netlist.circuit().gates().len());
             let show = |now| progress.update(&now);
-            let evaluation = evaluate(client, session, preset, netlist, inputs, show, interruption()).await?;
+            let evaluation = evaluate(client, target, netlist, inputs, show, interruption()).await?;
             progress.finish();
             Ok(evaluation)
         }
         CircuitOrGate::Gate(gate) => {
             let operands = inputs.iter().map(|input| to_base64(&input[0]));
             let result = tokio::select! {
-                result = client.gate(session, evaluate::request(*gate, operands)) => result?,
+                result = client.gate(target.session, evaluate::request(*gate, operands)) => result?,
                 () = interruption() => return Err(http::Error::Interrupted.into()),
             };
             Ok(Evaluation {
                 outputs: vec![vec![from_base64(&result.result_b64)?]],
                 gates: 1,
+                bootstraps: None,
+                bootstrap_levels: None,
+                failure_log2: None,
                 bootstrap_ops: result.bootstrap_ops,
                 cost: result.cost_jpy,
                 compute_ms: result.compute_ms,
@@ -202,13 +213,21 @@ fn print(args: &RunArgs, key: Option<&SecretKey>, evaluation: &Evaluation) -> an
         let facts = serde_json::json!({
             "outputs": outputs,
             "gates": gates,
+            "bootstraps": evaluation.bootstraps,
+            "bootstrap_levels": evaluation.bootstrap_levels,
+            "failure_log2": evaluation.failure_log2,
             "bootstrap_ops": bootstrap_ops,
             "cost_jpy": cost,
             "compute_ms": compute_ms,
         });
         println!("{facts}");
-    } else if *cost > MilliYen(0) {
-        eprintln!("gates: {gates}, bootstrap operations: {bootstrap_ops}, {cost} yen");
+    } else {
+        if let Some(ran) = bootstraps(evaluation) {
+            eprintln!("{gates} gates asked, {ran}, {:.2} s", compute_ms / 1000.0);
+        }
+        if *cost > MilliYen(0) {
+            eprintln!("gates: {gates}, bootstrap operations: {bootstrap_ops}, {cost} yen");
+        }
     }
     Ok(())
 }

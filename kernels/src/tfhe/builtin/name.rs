@@ -53,7 +53,7 @@ impl Operation {
     ];
 
     /// Its name, and whether it has a form for two's complement, one of twice the width, and one of few levels.
-    fn row(self) -> (&'static str, [bool; 3]) {
+    pub(super) fn row(self) -> (&'static str, [bool; 3]) {
         match self {
             Operation::Add => ("add", [false, false, true]),
             Operation::Sub => ("sub", [false, false, true]),
@@ -74,7 +74,7 @@ impl Operation {
 }
 
 /// What may follow the width, in the order of [`Operation::row`].
-const ENDINGS: [&str; 3] = ["_signed", "_full", "_fast"];
+pub(super) const ENDINGS: [&str; 3] = ["_signed", "_full", "_fast"];
 
 /// A built-in circuit. Its text, as `Display` writes it, is its name with [`PREFIX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

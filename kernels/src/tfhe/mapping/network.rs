@@ -282,7 +282,7 @@ impl Network {
 }
 
 /// log2 of a sum of powers of two with these exponents.
-fn log2_sum(exponents: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn log2_sum(exponents: impl Iterator<Item = f64>) -> f64 {
     let (mut top, mut sum) = (f64::NEG_INFINITY, 0.0);
     for exponent in exponents.filter(|exponent| exponent.is_finite()) {
         if exponent > top {

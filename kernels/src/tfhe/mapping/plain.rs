@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::network::{Network, Source, Sum, Term};
+use super::network::{Network, Source, Sum, Term, log2_sum};
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::{Numbered, Signal};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::{Gate, bootstraps};
+use crate::tfhe::noise::{InputNoise, Secret, beyond, gate_output, key_constant, mod_switch, mux_output};
+use crate::tfhe::params::ParamsLiteral;
 
 /// Every XOR and AND that is left is a bootstrap; a NOT is a sign.
 pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> Network {
@@ -45,6 +47,39 @@ pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> 
     network
 }
 
+impl Network {
+    /// log2 of the probability that any bit is wrong where each bootstrap is a gate with a key switch of its own behind it:
+    /// the results, and the decryption of each output (their sum). For networks of [`super::map_plainly`].
+    pub fn failure_log2_as_gates(&self, p: &ParamsLiteral, inputs: InputNoise) -> f64 {
+        let (result, constant) = (gate_output(p, Secret::OURS), key_constant(p));
+        let (input, input_constant) = match inputs {
+            InputNoise::Fresh => (p.lwe_noise_std.powi(2), 0.0),
+            InputNoise::Any => (mux_output(p, Secret::OURS), constant),
+        };
+        let variance = |terms: &[Term]| {
+            let (mut own, mut shared) = (0.0, 0.0);
+            for term in terms {
+                let factor = f64::from(term.factor.unsigned_abs());
+                let (all, constant) = match term.source {
+                    Source::Input(_) => (input, input_constant),
+                    Source::Sample(_) => (result, constant),
+                };
+                own += factor * factor * (all - constant);
+                shared += factor * constant.sqrt();
+            }
+            own + shared * shared
+        };
+        let switch = mod_switch(p, Secret::OURS);
+        let gates =
+            (0..self.bootstraps()).map(|at| beyond(self.margin(at).turns(), variance(self.sum(at).terms) + switch));
+        let outputs = (0..self.outputs())
+            .map(|at| self.output(at).terms)
+            .filter(|terms| !terms.is_empty())
+            .map(|terms| beyond(1.0 / 8.0, variance(terms)));
+        log2_sum(gates.chain(outputs))
+    }
+}
+
 /// What each input is: the first input of its name, or that one's negation.
 fn first_of_their_names(inputs: &[Bit]) -> Vec<Term> {
     let mut known: HashMap<u32, (u32, bool)> = HashMap::new();
@@ -57,4 +92,33 @@ fn first_of_their_names(inputs: &[Bit]) -> Vec<Term> {
         }
     };
     inputs.iter().enumerate().map(term).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::map_plainly;
+    use super::*;
+    use crate::tfhe::noise::failure_log2;
+    use crate::tfhe::{Circuit, Preset};
+
+    #[test]
+    fn a_circuit_of_gates_fails_as_often_as_its_gates_do() {
+        let names: Vec<Bit> = (0..4).map(Bit::value).collect();
+        let gates = "2 1 0 1 4 AND\n2 1 2 3 5 AND\n";
+        let failures = |last: &str, preset: Preset, noise| {
+            let text = format!("3 7\n1 4\n1 1\n{gates}2 1 4 5 6 {last}\n");
+            map_plainly(&Circuit::parse(&text).unwrap(), &names).failure_log2_as_gates(&preset.params(), noise)
+        };
+        for preset in Preset::ALL {
+            let published = failure_log2(&preset.params());
+            // the last gate reads results; the others are far safer, and so is the decryption
+            let and = failures("AND", preset, InputNoise::Fresh);
+            assert!((published.gate..published.gate + 0.1).contains(&and), "{preset:?}: {and}");
+            let xor = failures("XOR", preset, InputNoise::Fresh);
+            assert!(xor > published.xor - 1e-9 && xor < and, "{preset:?}: {xor}");
+            // two gates of the noisiest inputs
+            let any = failures("AND", preset, InputNoise::Any);
+            assert!((any - published.worst).abs() < 0.1, "{preset:?}: {any}");
+        }
+    }
 }

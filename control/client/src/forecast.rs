@@ -1,0 +1,91 @@
+//! What a node will do for a circuit, without a node: bootstraps, levels of them, and how likely a wrong bit is.
+
+use kernels::tfhe::fold::Bit;
+use kernels::tfhe::mapping::{self, Network};
+use kernels::tfhe::noise::InputNoise;
+use kernels::tfhe::{Circuit, Preset};
+
+/// What the inputs of a circuit are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inputs {
+    /// Ciphertexts that were encrypted for this circuit.
+    Fresh,
+    /// Results of the node.
+    Results,
+}
+
+impl Inputs {
+    /// Both.
+    pub const ALL: [Inputs; 2] = [Inputs::Fresh, Inputs::Results];
+
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Inputs::Fresh => "fresh",
+            Inputs::Results => "results",
+        }
+    }
+
+    fn noise(self) -> InputNoise {
+        match self {
+            Inputs::Fresh => InputNoise::Fresh,
+            Inputs::Results => InputNoise::Any,
+        }
+    }
+}
+
+/// What a node runs for a circuit on inputs that are all different, and how likely it is that it goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// Bootstraps.
+    pub bootstraps: usize,
+    /// Levels of bootstraps.
+    pub levels: usize,
+    /// log2 of the probability that any bit is wrong, by the noise model, for keys that this client makes.
+    pub failure_log2: f64,
+}
+
+impl Forecast {
+    /// Of a node that compiles the circuit.
+    pub fn of_cells(circuit: &Circuit, preset: Preset, inputs: Inputs) -> Forecast {
+        let params = preset.params();
+        let network = mapping::map(circuit, &different(circuit), &params, inputs.noise());
+        Forecast::of(&network, network.failure_log2(&params, inputs.noise()))
+    }
+
+    /// Of a node that runs the circuit gate by gate. Equal gates are computed once, and gates that nothing reads are not.
+    pub fn of_gates(circuit: &Circuit, preset: Preset, inputs: Inputs) -> Forecast {
+        let network = mapping::map_plainly(circuit, &different(circuit));
+        Forecast::of(&network, network.failure_log2_as_gates(&preset.params(), inputs.noise()))
+    }
+
+    fn of(network: &Network, failure_log2: f64) -> Forecast {
+        Forecast { bootstraps: network.bootstraps(), levels: network.depth(), failure_log2 }
+    }
+}
+
+/// Names of the circuit's inputs, all of them different.
+fn different(circuit: &Circuit) -> Vec<Bit> {
+    (0..circuit.input_widths().iter().sum::<usize>() as u32).map(Bit::value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlists::ADDER64;
+
+    #[test]
+    fn the_adder_s_376_gates_become_126_bootstraps_in_64_levels() {
+        let adder = Circuit::parse(ADDER64).unwrap();
+        let cells = Forecast::of_cells(&adder, Preset::Fast128K2, Inputs::Fresh);
+        assert_eq!((cells.bootstraps, cells.levels), (126, 64));
+        let gates = Forecast::of_gates(&adder, Preset::Fast128K2, Inputs::Fresh);
+        assert!(gates.bootstraps > 300 && gates.levels > 120, "{gates:?}");
+        for of in [cells, gates] {
+            assert!((-100.0..-80.0).contains(&of.failure_log2), "{of:?}");
+        }
+        let noisy = Forecast::of_gates(&adder, Preset::Fast128K2, Inputs::Results);
+        assert!((noisy.bootstraps, noisy.levels) == (gates.bootstraps, gates.levels));
+        assert!(noisy.failure_log2 > gates.failure_log2);
+    }
+}
