@@ -24,6 +24,11 @@ const SHAPES: [Shape; 6] = [
 const INPUTS: usize = 3;
 const WIRES: usize = 4;
 
+/// Factors, and which of the wires or inputs.
+type Terms = &'static [(i32, usize)];
+/// Constant, wires, inputs; of which part of a turn the amplitude is, and how many wires it gives. `None`: a switch.
+type Row = (i32, Terms, Terms, Option<(i128, usize)>);
+
 /// What is evaluated over an arena, and the slots that are expected afterwards.
 struct Run {
     key: EvaluationKey,
@@ -56,9 +61,7 @@ impl Run {
             next += count as u32;
             taken
         };
-        // constant, wires, inputs, amplitude's part and wires; none: a switch
-        type Terms = &'static [(i32, usize)];
-        let rows: [(i32, Terms, Terms, Option<(i128, usize)>); 8] = [
+        let rows: [Row; 8] = [
             (-1, &[], &[(1, 0), (1, 2)], Some((8, 1))),
             (2, &[(2, 0), (-2, 3)], &[], Some((4, 2))),
             (0, &[(1, 1)], &[], None),

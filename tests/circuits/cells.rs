@@ -205,7 +205,7 @@ fn check(party: &Party, widest: usize) {
             for inputs_from in if width < 4 { vec![0, 1, width] } else { vec![width] } {
                 let terms = pool.terms(cell, &bits, inputs_from);
                 // of either amplitude in turns
-                let amplitude = if sheet.cells.len() % 2 == 0 { Eighth } else { Quarter };
+                let amplitude = if sheet.cells.len().is_multiple_of(2) { Eighth } else { Quarter };
                 let wires = sheet.bootstrap(amplitude, cell.constant, &terms, cell.results.len());
                 if wires.len() == 2 && amplitude == Eighth {
                     pairs.push((width, bits.clone(), [wires[0].clone(), wires[1].clone()], cell.name.clone()));
@@ -232,12 +232,15 @@ fn check(party: &Party, widest: usize) {
     compare(&mut sheet, expected);
 }
 
+/// A rotation with two samples: bits that it reads, what they are, slots of its wires, its cell's name.
+type Pair = (usize, Vec<bool>, [Vec<u32>; 2], String);
+
 /// Sums that read both samples of one rotation: of a pair's XOR by itself, of its AND with another wire, of a parity with it, and of
 /// three bits' XOR from their majority and "not all equal".
 fn sums_of_pairs(
     sheet: &mut Sheet<'_>,
     pool: &Pool,
-    pairs: Vec<(usize, Vec<bool>, [Vec<u32>; 2], String)>,
+    pairs: Vec<Pair>,
     expected: &mut Expected,
 ) -> Vec<(Vec<u32>, bool, String)> {
     let mut results = Vec::new();

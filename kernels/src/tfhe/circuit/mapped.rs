@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_circuit_without_bootstraps_has_one_level_at_most() {
         let (_, plan) = planned("1 3\n1 2\n1 1\n1 1 0 2 INV\n", InputNoise::Any);
-        assert_eq!((plan.levels().collect::<Vec<_>>(), run(&plan, &[true, false])), (vec![0..1], vec![false]));
+        assert_eq!((plan.levels().map(|level| level.len()).sum(), run(&plan, &[true, false])), (1, vec![false]));
         let (_, plan) = planned("1 3\n1 2\n1 1\n1 1 1 2 EQW\n", InputNoise::Any);
         assert_eq!((plan.levels().len(), run(&plan, &[true, false])), (0, vec![false]));
     }
