@@ -12,6 +12,7 @@
 mod correlated;
 mod keys;
 mod samples;
+mod sums;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use kernels::tfhe::{Preset, noise};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use samples::{OfKey, Stage, fresh, samples};
+use sums::SUMS;
 
 /// By how much measured over modelled variance may differ from 1.
 const TOLERANCE: f64 = 0.03;
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
         Trial::test(format!("noise/{}", preset.name()), move || {
             let keys = SEEDS.into_iter().map(|seed| (seed, keys::ours(preset, seed)));
             let mut stages = vec![fresh(preset)];
-            stages.extend(samples(keys));
+            stages.extend(samples(keys, &SUMS));
             let f = noise::failure_log2(&preset.params());
             let failures = format!(
                 "  fails, estimated: gate 2^{:.1}, xor 2^{:.1}, mux 2^{:.1}, worst (mux of mux) 2^{:.1}, decryption 2^{:.1}\n",
@@ -43,11 +45,13 @@ fn main() -> ExitCode {
         })
     });
     let imported = Trial::test("noise/imported", || {
-        check("imported", &samples(SEEDS.into_iter().map(|seed| (seed, keys::imported(seed)))), "")
+        check("imported", &samples(SEEDS.into_iter().map(|seed| (seed, keys::imported(seed))), &[]), "")
     });
     let correlated = Preset::ALL
         .map(|preset| Trial::test(format!("correlated/{}", preset.name()), move || correlated::check(preset)));
-    run(&Arguments::from_args(), measured.into_iter().chain([imported]).chain(correlated).collect()).exit_code()
+    let model = Trial::test("model/sums", sums::check_model);
+    let all = measured.into_iter().chain([imported, model]).chain(correlated);
+    run(&Arguments::from_args(), all.collect()).exit_code()
 }
 
 fn check(name: &str, stages: &[Stage], failures: &str) -> Result<(), Failed> {

@@ -12,6 +12,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests::naive::mod_switch;
 
 use crate::keys::Key;
+use crate::sums::{COUNT, Sum};
 
 /// Coefficients of all rotations of a key: each is a sample.
 const COEFFICIENTS: usize = 16 << 10;
@@ -47,13 +48,15 @@ pub fn fresh(preset: Preset) -> Stage {
 }
 
 /// `ms` modulus switch, `ms1` that of keys of container version 1, `br` blind rotation, all its coefficients, `ks` key switch
-/// alone, `out` rotation and key switch together, `mux` two rotations and a key switch.
-pub fn samples(keys: impl Iterator<Item = (u64, Key)>) -> Vec<Stage> {
-    let mut stages: Vec<Stage> =
-        ["ms", "ms1", "br", "ks", "out", "mux"].map(|name| Stage { name, of_keys: Vec::new() }).into();
+/// alone, `out` rotation and key switch together, `mux` two rotations and a key switch; then each of the
+/// sums as bootstraps read them, and `pair`, how the two samples of one rotation differ: as independent ones.
+pub fn samples(keys: impl Iterator<Item = (u64, Key)>, sums: &'static [Sum]) -> Vec<Stage> {
+    let pair = (!sums.is_empty()).then_some("pair");
+    let names = ["ms", "ms1", "br", "ks", "out", "mux"].into_iter().chain(sums.iter().map(|sum| sum.name)).chain(pair);
+    let mut stages: Vec<Stage> = names.map(|name| Stage { name, of_keys: Vec::new() }).collect();
     for (seed, key) in keys {
         let (p, secret, constant) = (&key.drawn, key.of_secret, noise::key_constant(&key.drawn));
-        let Rotated { br, ks, out, mux } = rotated(&key, seed);
+        let Rotated { br, ks, out, mux, of_sums, pair } = rotated(&key, seed, sums);
         let version_1 = ParamsLiteral { mod_switch: ModSwitch::Nearest, ..*p };
         let of_key = [
             (switched_moduli(&key, p, seed), noise::mod_switch(p, secret), 0.0),
@@ -63,6 +66,10 @@ pub fn samples(keys: impl Iterator<Item = (u64, Key)>) -> Vec<Stage> {
             (out, noise::gate_output(p, secret) - constant, constant),
             (mux, noise::mux_output(p, secret) - constant, constant),
         ];
+        let of_sums = sums.iter().zip(of_sums).map(|(sum, errors)| (errors, sum.model(p, secret) - constant, constant));
+        // independent samples differ with twice the variance of one
+        let of_pair = (pair, 2.0 * noise::blind_rotate(p, secret), 0.0);
+        let of_key = of_key.into_iter().chain(of_sums).chain([of_pair]);
         for (stage, (errors, model, constant)) in stages.iter_mut().zip(of_key) {
             stage.of_keys.push(OfKey { errors, model, constant });
         }
@@ -90,10 +97,12 @@ struct Rotated {
     ks: Vec<i32>,
     out: Vec<i32>,
     mux: Vec<i32>,
+    of_sums: Vec<Vec<i32>>,
+    pair: Vec<i32>,
 }
 
 /// Rotates by random words: the noise does not depend on the phase.
-fn rotated(key: &Key, seed: u64) -> Rotated {
+fn rotated(key: &Key, seed: u64, sums: &[Sum]) -> Rotated {
     let device = Cpu::open();
     let p = &key.drawn;
     let (n, row) = (p.polynomial_size, p.lwe_dimension + 1);
@@ -108,19 +117,34 @@ fn rotated(key: &Key, seed: u64) -> Rotated {
     let switch = |samples: Vec<Sample>| {
         let words: Vec<u32> = samples.iter().flat_map(|sample| &sample.words).copied().collect();
         let switched = device.key_switch(&loaded, &words).expect("a key switch");
-        let phases = switched.chunks_exact(row).map(|words| key.secret.phase(&Lwe::new(words.to_vec())));
-        samples.into_iter().zip(phases.collect::<Vec<_>>())
+        let rows: Vec<Vec<u32>> = switched.chunks_exact(row).map(<[u32]>::to_vec).collect();
+        samples.into_iter().zip(rows)
     };
+    let phase = |words: Vec<u32>| key.secret.phase(&Lwe::new(words));
 
     let mut found = Rotated::default();
     let samples: Vec<Sample> = rotations.iter().flat_map(|rotation| (0..n).map(|at| rotation.sample(at))).collect();
     found.br.extend(samples.iter().map(|sample| sample.error(key.secret.extracted_phase(&sample.words))));
     for (sample, after) in switch(samples.into_iter().step_by(EVERY).collect()) {
+        let after = phase(after);
         found.ks.push(after.wrapping_sub(key.secret.extracted_phase(&sample.words)) as i32);
         found.out.push(sample.error(after));
     }
-    let sums = rotations.chunks_exact(2).flat_map(|pair| (0..n).map(|at| pair[0].sample(at) + pair[1].sample(at)));
-    found.mux.extend(switch(sums.collect()).map(|(sum, after)| sum.error(after)));
+    let both = rotations.chunks_exact(2).flat_map(|pair| (0..n).map(|at| pair[0].sample(at) + pair[1].sample(at)));
+    found.mux.extend(switch(both.collect()).map(|(sum, after)| sum.error(phase(after))));
+    let mut rng = ChaCha20Rng::seed_from_u64(seed.rotate_left(32));
+    for sum in sums {
+        let added = switch((0..COUNT).map(|_| sum.of(&rotations, &mut rng)).collect());
+        found.of_sums.push(added.map(|(sum, after)| sum.error(phase(exponents(p, &after)))).collect());
+    }
+    let pairs = rotations.iter().flat_map(|rotation| {
+        (0..n / 2).map(|at| {
+            let mut second = rotation.sample(at + n / 2);
+            rotation.add(at, -1, &mut second);
+            second
+        })
+    });
+    found.pair.extend(pairs.map(|pair| pair.error(key.secret.extracted_phase(&pair.words))));
     found
 }
 
@@ -132,8 +156,8 @@ fn exponent(p: &ParamsLiteral, secret: &SecretKey, input: &[u32]) -> usize {
 }
 
 /// A rotated polynomial, each of whose coefficients can be extracted.
-struct Rotation {
-    n: usize,
+pub struct Rotation {
+    pub n: usize,
     exponent: usize,
     /// Of each mask polynomial `A[N - 1], .., A[0], -A[N - 1], .., -A[0]` on the torus.
     masks: Vec<Vec<u32>>,
@@ -153,7 +177,7 @@ impl Rotation {
     }
 
     /// The sample of coefficient `at`, as docs/wire-format.md 8 extracts coefficient 0.
-    fn sample(&self, at: usize) -> Sample {
+    pub fn sample(&self, at: usize) -> Sample {
         let mut words = Vec::with_capacity(self.masks.len() * self.n + 1);
         self.masks.iter().for_each(|mask| words.extend_from_slice(&mask[self.n - 1 - at..][..self.n]));
         words.push(self.body[at]);
@@ -161,15 +185,29 @@ impl Rotation {
         let expected = if (at + self.exponent) % (2 * self.n) < self.n { EIGHTH } else { EIGHTH.wrapping_neg() };
         Sample { words, expected }
     }
+
+    /// Adds that sample times a factor.
+    pub fn add(&self, at: usize, factor: i32, sum: &mut Sample) {
+        let Sample { words, expected } = self.sample(at);
+        let factor = factor as u32;
+        for (x, y) in sum.words.iter_mut().zip(words).chain([(&mut sum.expected, expected)]) {
+            *x = x.wrapping_add(factor.wrapping_mul(y));
+        }
+    }
 }
 
 /// `[kN + 1]` words under the ring key, and their phase without noise.
-struct Sample {
+pub struct Sample {
     words: Vec<u32>,
     expected: u32,
 }
 
 impl Sample {
+    /// Zero, as long as the samples of a rotation.
+    pub fn nothing(rotation: &Rotation) -> Sample {
+        Sample { words: vec![0; rotation.masks.len() * rotation.n + 1], expected: 0 }
+    }
+
     /// How far a phase is from what it should be.
     fn error(&self, phase: u32) -> i32 {
         phase.wrapping_sub(self.expected) as i32

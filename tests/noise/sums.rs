@@ -1,0 +1,67 @@
+//! Sums of rotations' samples as bootstraps of cells read them: added, key-switched once, switched to 2N.
+
+use kernels::tfhe::noise::{InputNoise, Load, Secret, SumNoise, blind_rotate, lwe_key_switch, mod_switch};
+use kernels::tfhe::{ParamsLiteral, Preset};
+use libtest_mimic::Failed;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::Rng;
+
+use crate::samples::{Rotation, Sample};
+
+/// Sums of each kind and key: twenty thousand of four keys tell a variance to one percent.
+pub const COUNT: usize = 5 << 10;
+
+/// A sum of samples of different rotations, each times the same factor.
+pub struct Sum {
+    pub name: &'static str,
+    samples: usize,
+    factor: i8,
+}
+
+/// XOR of three bits, majority of three bits, parity of eight bits at a quarter. Amplitude and phase do not change the noise, so all
+/// rotations are of an eighth.
+pub const SUMS: [Sum; 3] = [
+    Sum { name: "xor3", samples: 3, factor: -2 },
+    Sum { name: "maj", samples: 3, factor: 1 },
+    Sum { name: "par8", samples: 8, factor: 1 },
+];
+
+impl Sum {
+    /// Of neighbours among the rotations, any coefficient of each.
+    pub fn of(&self, rotations: &[Rotation], rng: &mut ChaCha20Rng) -> Sample {
+        let mut below = |bound: usize| rng.next_u32() as usize % bound;
+        let first = below(rotations.len());
+        let mut sum = Sample::nothing(&rotations[first]);
+        for at in first..first + self.samples {
+            let rotation = &rotations[at % rotations.len()];
+            rotation.add(below(rotation.n), self.factor.into(), &mut sum);
+        }
+        sum
+    }
+
+    fn load(&self) -> Load {
+        let mut load = Load::default();
+        (0..self.samples).for_each(|_| load.add_sample(self.factor));
+        load
+    }
+
+    /// The model of [`SumNoise`] for a key whose secret is known.
+    pub fn model(&self, p: &ParamsLiteral, secret: Secret) -> f64 {
+        f64::from(self.load().samples) * blind_rotate(p, secret) + lwe_key_switch(p, secret) + mod_switch(p, secret)
+    }
+}
+
+/// What is measured is what budgets are made of: the model of a key, for secrets as they are to be expected, is [`SumNoise`].
+pub fn check_model() -> Result<(), Failed> {
+    for preset in Preset::ALL {
+        let p = preset.params();
+        for sum in &SUMS {
+            let (of_key, of_budgets) =
+                (sum.model(&p, Secret::OURS), SumNoise::of(&p, InputNoise::Fresh).read(&sum.load()));
+            if (of_key / of_budgets - 1.0).abs() > 1e-9 {
+                return Err(format!("{} of {}: {of_key}, {of_budgets}", sum.name, preset.name()).into());
+            }
+        }
+    }
+    Ok(())
+}
