@@ -98,6 +98,9 @@ struct Terms {
     inputs: Vec<(i32, u32)>,
 }
 
+/// A rotation of two results: how many bits it read, which, its wires, the cell's name.
+type Pair = (usize, Vec<bool>, [Vec<u32>; 2], String);
+
 /// Results that are waited for: slot of the result, its eighths, what it must be, and of what.
 type Expected = Vec<(u32, i32, bool, String)>;
 
@@ -205,7 +208,7 @@ fn check(party: &Party, widest: usize) {
             for inputs_from in if width < 4 { vec![0, 1, width] } else { vec![width] } {
                 let terms = pool.terms(cell, &bits, inputs_from);
                 // of either amplitude in turns
-                let amplitude = if sheet.cells.len() % 2 == 0 { Eighth } else { Quarter };
+                let amplitude = if sheet.cells.len().is_multiple_of(2) { Eighth } else { Quarter };
                 let wires = sheet.bootstrap(amplitude, cell.constant, &terms, cell.results.len());
                 if wires.len() == 2 && amplitude == Eighth {
                     pairs.push((width, bits.clone(), [wires[0].clone(), wires[1].clone()], cell.name.clone()));
@@ -237,7 +240,7 @@ fn check(party: &Party, widest: usize) {
 fn sums_of_pairs(
     sheet: &mut Sheet<'_>,
     pool: &Pool,
-    pairs: Vec<(usize, Vec<bool>, [Vec<u32>; 2], String)>,
+    pairs: Vec<Pair>,
     expected: &mut Expected,
 ) -> Vec<(Vec<u32>, bool, String)> {
     let mut results = Vec::new();
