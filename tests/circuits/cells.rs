@@ -98,6 +98,9 @@ struct Terms {
     inputs: Vec<(i32, u32)>,
 }
 
+/// A rotation of two results: how many bits it read, which, its wires, the cell's name.
+type Pair = (usize, Vec<bool>, [Vec<u32>; 2], String);
+
 /// Results that are waited for: slot of the result, its eighths, what it must be, and of what.
 type Expected = Vec<(u32, i32, bool, String)>;
 
