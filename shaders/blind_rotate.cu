@@ -6,7 +6,8 @@
 // transforms.
 
 // Sets accumulators to X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4 where b has the mark 2^31. `exponents` is
-// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark; `acc` [rows][K + 1][N]. A group takes row after row.
+// [rows][n + 1] in [0, 2 N), mask then body b, which may have the mark; `acc` [rows][K + 1][N]. A group takes row
+// after row.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(
     const unsigned* exponents, unsigned* acc, unsigned rows) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {

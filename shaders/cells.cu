@@ -47,7 +47,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
     }
 }
 
-// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after row.
+// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after
+// row.
 extern "C" __global__ void __launch_bounds__(THREADS) mark_quarter(
     const unsigned* table, unsigned* exponents, unsigned count, unsigned first) {
     for (unsigned at = blockIdx.x * THREADS + threadIdx.x; at < count; at += gridDim.x * THREADS) {

@@ -43,7 +43,8 @@ fn wire_sum(
 }
 
 // `table` is [rows][4] from word `first` on: constant of the body, at which word of `table` the row's terms begin, how
-// many, 1 where the row of `out` holds a sum already, else 0; a term is [3]: factor, how far the input is from the start
+// many, 1 where the row of `out` holds a sum already, else 0; a term is [3]: factor, how far the input is from the
+// start
 // of `arena`, with a second word for CUDA. `out` is [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn input_sum(
@@ -81,7 +82,8 @@ struct MarkArgs {
 @group(0) @binding(1) var<storage, read_write> mark_quarter_exponents: array<u32>;
 @group(0) @binding(2) var<uniform> mark_quarter_args: MarkArgs;
 
-// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after row.
+// `table` is [count] from word `first` on: rows of `exponents`, [rows][n + 1] in [0, 2 N). A thread takes row after
+// row.
 @compute @workgroup_size(THREADS)
 fn mark_quarter(@builtin(global_invocation_id) first: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     for (var at = first.x; at < mark_quarter_args.count; at += groups.x * THREADS) {

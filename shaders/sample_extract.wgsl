@@ -55,7 +55,8 @@ fn sample_extract(
 @group(0) @binding(2) var<storage, read_write> extract_wires_arena: array<u32>;
 
 // `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, how far each slot of the wire is
-// from the start of `arena`, each with a second word for CUDA; `arena` is [slots][n + 1]. A group takes wire after wire.
+// from the start of `arena`, each with a second word for CUDA; `arena` is [slots][n + 1]. A group takes wire after
+// wire.
 @compute @workgroup_size(THREADS)
 fn extract_wires(
     @builtin(local_invocation_index) thread: u32,
