@@ -129,7 +129,7 @@ impl Evaluator {
     /// `scale factor entering / leaving` ([`crate::ckks::chain`]).
     pub fn rescale(&self, level: usize, to: usize, factor: u128, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let division = self.constants.division(&self.params, level, to, false, factor);
-        self.divide(&division, a, None, out)
+        self.divide(&division, a, None, None, out)
     }
 
     /// `out = a b` at level `to`: the level itself, or one below (the product is rescaled in the same division).
@@ -166,7 +166,7 @@ impl Evaluator {
         let switched = self.key_product(level, relinearization, &decomposed, &rows[2 * count..])?;
         let division = self.constants.division(&self.params, level, to, true, 1);
         let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
-        self.divide(&division, &switched, Some(switch::Addend::Products(&rows[..2 * count])), out)
+        self.divide(&division, &switched, Some(switch::Addend::Products(&rows[..2 * count])), None, out)
     }
 
     /// Level 0 to the highest of the chain: its residues read as the whole numbers nearest to 0.
@@ -230,16 +230,8 @@ impl Evaluator {
         let switched = self.key_product(level, key, decomposed, second)?;
         let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
         let division = self.constants.division(&self.params, level, level, true, 1);
-        let mut sums = self.pool.rows(out.len())?;
-        let mut rows: Vec<&mut [u32]> = sums.chunks_exact_mut(n).collect();
-        self.divide(&division, &switched, Some(switch::Addend::First(first)), &mut rows)?;
         let permutation = self.constants.permutation(&self.tables[0], element);
-        let mut both: Vec<(&[u32], &mut [u32])> =
-            sums.chunks_exact(n).zip(out.iter_mut().map(|row| &mut row[..])).collect();
-        for_each(self.threads, &mut both, |(sum, out)| {
-            permutation.apply(sum, out);
-            Ok(())
-        })
+        self.divide(&division, &switched, Some(switch::Addend::First(first)), Some(&permutation), out)
     }
 
     /// Calls `work(prime, row, out)` for each row of a ciphertext.

@@ -2,11 +2,25 @@
 //!
 //! Value `i` in bit-reversed order is that at `psi^(2 r + 1)` with `r` the reversed bits of `i`; `a(X^g)` there is `a` at
 //! `psi^(g (2 r + 1))`.
+//!
+//! A square of `LANES` vectors comes from one square. With `t` the top `2 log LANES` bits of `r`, which number the words of a square,
+//! it is `t -> h + g t` modulo `LANES^2`, where `h` is the square's own. The low digit of the right side depends on the low digit of
+//! `t` alone. So, transposed, a vector comes from one vector, its lanes permuted by one of `LANES` permutations: that of
+//! what is carried to the high digit.
 
 use crate::cpu::ntt::NttTables;
+use crate::cpu::simd::{Isa, Simd};
 
-/// Where each word of a permuted row comes from.
-pub struct Permutation(Vec<u32>);
+/// Where the words of a permuted row come from.
+pub struct Permutation {
+    isa: Isa,
+    /// Of each square its source.
+    squares: Vec<u32>,
+    /// Of each vector of each transposed square its source in the square's source, and which of `lanes` it is permuted by: `[N / LANES]`.
+    vectors: Vec<(u8, u8)>,
+    /// `[LANES][LANES]`: by what is carried, the source of each lane.
+    lanes: Vec<u32>,
+}
 
 impl Permutation {
     /// That of `X -> X^element`, for rows of these tables' degree and vectors.
@@ -16,31 +30,91 @@ impl Permutation {
     pub fn of(tables: &NttTables, element: u32) -> Permutation {
         assert!(element % 2 == 1, "an automorphism's exponent is odd");
         let (n, lanes) = (tables.polynomial_size(), tables.lanes());
-        let bits = n.trailing_zeros();
-        let reverse = |i: u32| i.reverse_bits() >> (u32::BITS - bits);
-        let mask = 2 * n as u32 - 1;
-        let source = |place: usize| {
-            let exponent = (2 * reverse(swapped(place, lanes) as u32) + 1).wrapping_mul(element) & mask;
-            swapped(reverse(exponent >> 1) as usize, lanes) as u32
+        let (bits, digit) = (n.trailing_zeros(), lanes.trailing_zeros());
+        let reverse = |x: u32, bits: u32| if bits == 0 { 0 } else { x.reverse_bits() >> (u32::BITS - bits) };
+        let (of_squares, mask) = (bits - 2 * digit, 2 * n as u32 - 1);
+        let low = lanes as u32 - 1;
+        let (mut squares, mut vectors) = (Vec::new(), Vec::with_capacity(n / lanes));
+        for square in 0..1u32 << of_squares {
+            // of the square's first value, whose t is 0
+            let first = (2 * reverse(square, of_squares) + 1).wrapping_mul(element) & mask;
+            let (source, own) = ((first >> 1) & ((1 << of_squares) - 1), first >> 1 >> of_squares);
+            squares.push(reverse(source, of_squares));
+            for vector in 0..lanes as u32 {
+                let sum = own.wrapping_add(element.wrapping_mul(reverse(vector, digit)));
+                vectors.push((reverse(sum & low, digit) as u8, (sum >> digit & low) as u8));
+            }
+        }
+        let lane = |carry: u32, lane: u32| {
+            reverse(carry.wrapping_add(element.wrapping_mul(reverse(lane, digit))) & low, digit)
         };
-        Permutation((0..n).map(source).collect())
+        let lanes = (0..=low).flat_map(|carry| (0..=low).map(move |at| lane(carry, at))).collect();
+        Permutation { isa: tables.isa(), squares, vectors, lanes }
     }
 
     /// The permuted row.
+    #[cfg(test)]
     pub(crate) fn apply(&self, row: &[u32], out: &mut [u32]) {
-        assert!(row.len() == self.0.len() && out.len() == row.len(), "rows of the permutation's degree");
-        for (out, &from) in out.iter_mut().zip(&self.0) {
-            // SAFETY: every source is below N, the row's length
-            *out = unsafe { *row.get_unchecked(from as usize) };
+        let n = self.vectors.len() * self.isa.lanes();
+        assert!(row.len() == n && out.len() == n, "rows of the permutation's degree");
+        dispatch_permute(self.isa, self, row, out);
+    }
+}
+
+impl Permutation {
+    /// Whether it is one for rows of these tables.
+    pub(crate) fn fits(&self, tables: &NttTables) -> bool {
+        self.isa == tables.isa() && self.vectors.len() * tables.lanes() == tables.polynomial_size()
+    }
+
+    /// Which square of a row becomes square `at`.
+    #[inline(always)]
+    pub(crate) fn source(&self, at: usize) -> usize {
+        self.squares[at] as usize
+    }
+
+    /// Square `at` of the permuted row, from its source's words: `[LANES][LANES]` both.
+    ///
+    /// # Safety
+    /// The processor has the instruction set `S`, which is that of the permutation; both are whole squares, and do not overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn square<S: Simd>(&self, at: usize, from: *const u32, out: *mut u32) {
+        let vectors = &self.vectors[at * S::LANES..][..S::LANES];
+        // SAFETY: the square has LANES vectors, and the permutation's sources are below LANES.
+        unsafe {
+            let (mut source, mut square) = (S::square(), S::square());
+            let loaded = source.as_mut();
+            for i in 0..S::LANES {
+                loaded[i] = S::load(from.add(i * S::LANES));
+            }
+            S::transpose(&mut source);
+            let (source, permuted) = (source.as_mut(), square.as_mut());
+            for (permuted, &(vector, carry)) in permuted.iter_mut().zip(vectors) {
+                let places = S::load(self.lanes.as_ptr().add(usize::from(carry) * S::LANES));
+                *permuted = S::permute(*source.get_unchecked(usize::from(vector)), places);
+            }
+            S::transpose(&mut square);
+            for (i, &v) in square.as_mut().iter().enumerate() {
+                S::store(out.add(i * S::LANES), v);
+            }
         }
     }
 }
 
-/// Bit-reversed place to reading order and back: blocks of `lanes` by `lanes` words are transposed.
-fn swapped(place: usize, lanes: usize) -> usize {
-    let bits = lanes.trailing_zeros();
-    let (low, high) = (place & (lanes - 1), (place >> bits) & (lanes - 1));
-    (place & !(lanes * lanes - 1)) | (low << bits) | high
+#[cfg(test)]
+#[inline(always)]
+unsafe fn permute_row<S: Simd>(permutation: &Permutation, row: &[u32], out: &mut [u32]) {
+    let words = S::LANES * S::LANES;
+    for (at, out) in out.chunks_exact_mut(words).enumerate() {
+        let from = row[permutation.source(at) * words..][..words].as_ptr();
+        // SAFETY: a square of one row and a square of another.
+        unsafe { permutation.square::<S>(at, from, out.as_mut_ptr()) }
+    }
+}
+
+#[cfg(test)]
+crate::cpu::simd::dispatch! {
+    fn dispatch_permute = permute_row(permutation: &Permutation, row: &[u32], out: &mut [u32])
 }
 
 /// A row in bit-reversed order, as [`crate::ring::Ring::forward`] leaves it, to reading order, or back.

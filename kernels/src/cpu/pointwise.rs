@@ -1,7 +1,8 @@
 //! Sums and products of rows of one prime, word by word.
 
-use crate::cpu::ntt::reduce;
-use crate::cpu::simd::{Isa, Simd};
+use crate::cpu::automorphism::Permutation;
+use crate::cpu::ntt::{self, NttTables, reduce};
+use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
@@ -85,6 +86,24 @@ pub(crate) fn combine(
     let second_fits = second.is_none_or(|(y, _)| y.len() == n);
     assert!(t.len() == n && first.0.len() == n && second_fits, "rows of one degree");
     dispatch_combine(isa, modulus, t, first, second, out);
+}
+
+/// The same of a `t` that [`ntt::begin_forward`] left, permuted if there is a permutation: its transform ends here, square by square,
+/// and the words are combined and permuted while they are in the first-level cache.
+pub(crate) fn combine_begun(
+    tables: &NttTables,
+    t: &mut [u32],
+    first: (&[u32], Root),
+    second: Option<(&[u32], Root)>,
+    permutation: Option<&Permutation>,
+    out: &mut [u32],
+) {
+    let n = tables.polynomial_size();
+    let second_fits = second.is_none_or(|(y, _)| y.len() == n);
+    assert!(t.len() == n && first.0.len() == n && second_fits && out.len() == n, "rows of one degree");
+    let fits = |permutation: &Permutation| permutation.fits(tables);
+    assert!(permutation.is_none_or(fits), "a permutation of the tables' degree and vectors");
+    dispatch_combine_begun(tables.isa(), tables, t, first, second, permutation, out);
 }
 
 #[inline(always)]
@@ -171,6 +190,75 @@ unsafe fn combine_rows<S: Simd>(
     }
 }
 
+#[inline(always)]
+unsafe fn combine_begun_rows<S: Simd>(
+    tables: &NttTables,
+    t: &mut [u32],
+    first: (&[u32], Root),
+    second: Option<(&[u32], Root)>,
+    permutation: Option<&Permutation>,
+    out: &mut [u32],
+) {
+    unsafe {
+        match tables.is_short() {
+            true => combine_squares::<S, true>(tables, t, first, second, permutation, out),
+            false => combine_squares::<S, false>(tables, t, first, second, permutation, out),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn combine_squares<S: Simd, const SHORT: bool>(
+    tables: &NttTables,
+    t: &mut [u32],
+    first: (&[u32], Root),
+    second: Option<(&[u32], Root)>,
+    permutation: Option<&Permutation>,
+    out: &mut [u32],
+) {
+    unsafe {
+        let modulus = tables.modulus();
+        let (m, one) = (Lanes::<S>::of(modulus), Root::new(modulus, 1));
+        let words = S::LANES * S::LANES;
+        let mut combined = Square([0; LANES_MAX * LANES_MAX]);
+        for square in 0..out.len() / words {
+            let source = permutation.map_or(square, |permutation| permutation.source(square));
+            ntt::end_square::<S, SHORT>(tables, t, source);
+            let place = out.as_mut_ptr().add(square * words);
+            let to = if permutation.is_some() { combined.0.as_mut_ptr() } else { place };
+            for at in (0..words).step_by(S::LANES) {
+                let from = source * words + at;
+                let word = S::load(t.as_ptr().add(from));
+                let mut sum = S::add(word, m.times(S::load(first.0.as_ptr().add(from)), first.1));
+                if let Some((y, z)) = second {
+                    // below 34 p under a short prime: 64 p fit a word
+                    let before = if SHORT { sum } else { reduce::<S>(sum, m.q2) };
+                    sum = S::add(before, m.times(S::load(y.as_ptr().add(from)), z));
+                }
+                let sum = if SHORT { m.times(sum, one) } else { reduce::<S>(sum, m.q2) };
+                S::store(to.add(at), reduce::<S>(sum, m.q));
+            }
+            if let Some(permutation) = permutation {
+                permutation.square::<S>(square, to, place);
+            }
+        }
+    }
+}
+
+/// Words on whole cache lines.
+#[repr(align(64))]
+struct Square([u32; LANES_MAX * LANES_MAX]);
+
+crate::cpu::simd::dispatch! {
+    fn dispatch_combine_begun = combine_begun_rows(
+        tables: &NttTables,
+        t: &mut [u32],
+        first: (&[u32], Root),
+        second: Option<(&[u32], Root)>,
+        permutation: Option<&Permutation>,
+        out: &mut [u32],
+    )
+}
 crate::cpu::simd::dispatch! {
     fn dispatch_add = add_rows(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32])
 }

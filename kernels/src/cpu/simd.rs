@@ -62,6 +62,8 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn mul_add_wide(sum: Self::Wide, a: Self::V, b: Self::V) -> Self::Wide;
     /// `(sum - (sum q' mod 2^32) q) / 2^32 + q`, with `q_inverse = 1/q mod 2^32`: Montgomery's reduction, in `(0, sum/2^32 + q]`.
     unsafe fn montgomery(sum: Self::Wide, q: Self::V, q_inverse: Self::V) -> Self::V;
+    /// Word `i` is that of `v` at `places[i]`, below `LANES`.
+    unsafe fn permute(v: Self::V, places: Self::V) -> Self::V;
     /// Uninitialised-looking but zeroed square, to be filled.
     unsafe fn square() -> Self::Square;
     /// Word `j` of vector `i` goes to word `i` of vector `j`.

@@ -6,6 +6,7 @@ use super::constants::{Digit, Division};
 use super::key::LoadedPart;
 use super::scratch::Buffer;
 use super::{Evaluator, Rows, RowsMut};
+use crate::cpu::automorphism::Permutation;
 use crate::cpu::gadget::{self, DigitRow};
 use crate::cpu::ntt::{begin_forward, forward_all, inverse_all};
 use crate::cpu::{for_each, pointwise};
@@ -92,12 +93,17 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// Divides each polynomial of `x`, `[polynomials][primes of the input][N]` in `[0, 2q)`; out in `[0, q)`.
+    /// Divides each polynomial of `x`, `[polynomials][primes of the input][N]` in `[0, 2q)`, and permutes it if there is a permutation;
+    /// out in `[0, q)`.
+    ///
+    /// # Panics
+    /// When there is a permutation and a prime of the result is none of the input's, or nothing is divided by.
     pub(super) fn divide(
         &self,
         division: &Division,
         x: Rows<'_>,
         addend: Option<Addend<'_>>,
+        permutation: Option<&Permutation>,
         out: RowsMut<'_, '_>,
     ) -> Result<()> {
         let n = self.params.n();
@@ -110,6 +116,8 @@ impl Evaluator {
             Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),
             _ => None,
         };
+        let permutes_all = !division.lost.is_empty() && division.to.iter().all(|remaining| remaining.at.is_some());
+        assert!(permutation.is_none() || permutes_all, "an automorphism stays at its level");
         if division.lost.is_empty() {
             return self.multiply_by_factor(division, x, out);
         }
@@ -137,17 +145,21 @@ impl Evaluator {
         for_each(self.threads, &mut rows, |(at, out)| {
             let (polynomial, target) = (*at / to, *at % to);
             let remaining = &division.to[target];
-            let modulus = self.params.primes()[remaining.prime];
+            let tables = &self.tables[remaining.prime];
             let mut quotient = self.pool.rows(1)?;
             division.conversion.convert(self.isa, &lost[polynomial], target, &mut quotient);
-            forward_all(&self.tables[remaining.prime], &mut quotient);
             match remaining.at {
                 Some(at) => {
                     let second = added(polynomial, at).map(|(row, of)| (row, remaining.addend[of]));
                     let first = (x[polynomial * from + at], remaining.factor);
-                    pointwise::combine(self.isa, modulus, &quotient, first, second, out);
+                    begin_forward(tables, &mut quotient);
+                    pointwise::combine_begun(tables, &mut quotient, first, second, permutation, out);
                 }
-                None => pointwise::scale(self.isa, modulus, &quotient, crate::ring::Root::new(modulus, 1), out),
+                None => {
+                    let one = crate::ring::Root::new(tables.modulus(), 1);
+                    forward_all(tables, &mut quotient);
+                    pointwise::scale(self.isa, tables.modulus(), &quotient, one, out);
+                }
             }
             Ok(())
         })

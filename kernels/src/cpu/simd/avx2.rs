@@ -118,6 +118,10 @@ unsafe impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn permute(v: __m256i, places: __m256i) -> __m256i {
+        unsafe { _mm256_permutevar8x32_epi32(v, places) }
+    }
+    #[inline(always)]
     unsafe fn square() -> [__m256i; 8] {
         unsafe { [_mm256_setzero_si256(); 8] }
     }

@@ -121,6 +121,10 @@ unsafe impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn permute(v: __m512i, places: __m512i) -> __m512i {
+        unsafe { _mm512_permutexvar_epi32(places, v) }
+    }
+    #[inline(always)]
     unsafe fn square() -> [__m512i; 16] {
         unsafe { [_mm512_setzero_si512(); 16] }
     }

@@ -99,6 +99,10 @@ unsafe impl Simd for Portable {
         })
     }
     #[inline(always)]
+    unsafe fn permute(v: V, places: V) -> V {
+        places.map(|place| v[place as usize % 4])
+    }
+    #[inline(always)]
     unsafe fn square() -> [V; 4] {
         [[0; 4]; 4]
     }
