@@ -52,13 +52,16 @@ mod tests {
             xor_and_of_eighth: false,
             xor_and_of_quarter: true,
             pair: true,
-            widest_parity: 48,
+            widest_parity: 22,
         };
-        let fast = Offers { widest_parity: 22, ..all };
         let standard = Offers { majority: false, xor_and_of_quarter: false, pair: false, widest_parity: 12, ..all };
-        for (preset, expected) in
-            [(Preset::Fast128, fast), (Preset::Standard128, standard), (Preset::Conservative128, all)]
-        {
+        for (preset, expected) in [
+            (Preset::Fast128, all),
+            (Preset::Standard128, standard),
+            (Preset::Conservative128, Offers { widest_parity: 40, ..all }),
+            (Preset::Fast128K2, Offers { widest_parity: 27, ..all }),
+            (Preset::Standard128K2, Offers { widest_parity: 15, ..standard }),
+        ] {
             assert_eq!(Offers::of(&preset.params()), expected, "{preset:?}");
         }
     }
