@@ -39,8 +39,9 @@ use covering::Covering;
 use forms::{Forms, Splitting};
 use graph::Graph;
 
-/// Gates of a circuit beyond which one way of splitting sums is tried, not all.
-const TRY_ALL_GATES: usize = 1 << 17;
+/// Gates of a circuit beyond which it is large: one way of splitting sums is tried, not all, nodes have fewer cuts, and cells are
+/// chosen in one pass.
+const LARGE: usize = 1 << 17;
 
 /// The ways of splitting sums that are tried.
 const SPLITTINGS: [Splitting; 4] = [
@@ -62,7 +63,7 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
     let numbered = numbered(circuit, inputs);
     let budget = Budget::of(params, noise);
     let mut graph = Graph::of(&numbered.circuit, inputs);
-    let tries = if circuit.gates().len() > TRY_ALL_GATES { 1 } else { SPLITTINGS.len() };
+    let tries = if circuit.gates().len() > LARGE { 1 } else { SPLITTINGS.len() };
     // noisy inputs may be worth a bootstrap each
     let refreshing = if noise == InputNoise::Any { &[false, true][..] } else { &[false] };
     let mut best: Option<Mapped> = None;

@@ -4,13 +4,14 @@
 //! one of its cuts where that saves bootstraps, or saves levels and costs none. A bit is read in one of two ways: by cells
 //! and outputs at an eighth, by parities at any amplitude. A parity needs a bootstrap only where it is read at an eighth.
 
+use super::LARGE;
 use super::budget::{Budget, Margin};
 use super::cells::{Cell, Kind, cell_of};
 use super::graph::{Edge, Graph, Node};
 use crate::tfhe::noise::Load;
 
-/// Passes over the nodes.
-const PASSES: usize = 2;
+/// Passes over the nodes, and over those of a large graph.
+const PASSES: [usize; 2] = [2, 1];
 
 /// Nodes that are visited to see what a change costs.
 const VISITS: usize = 24;
@@ -46,7 +47,7 @@ impl Covering {
         let mut covering = Covering { cells: cells.collect(), reads: vec![Reads::default(); graph.len()] };
         let outputs = graph.outputs().iter().map(|edge| (edge.node(), true));
         covering.reads.change(&covering.cells, outputs.collect(), true, usize::MAX);
-        for _ in 0..PASSES {
+        for _ in 0..PASSES[usize::from(graph.len() > LARGE)] {
             covering.improve(graph, &Allowed::of(budget));
         }
         covering

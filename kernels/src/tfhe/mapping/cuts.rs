@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::LARGE;
 use super::graph::Edge;
 
 /// Up to three leaves and the function of them.
@@ -52,20 +53,23 @@ impl Cut {
 /// Truth tables of the leaves.
 const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
 
-/// Cuts that are kept for a node, besides the trivial one.
-const KEPT: usize = 7;
+/// Cuts that are kept for a node, besides the trivial one, and for one of a large graph.
+const KEPT: [usize; 2] = [7, 4];
 
 /// The cuts of all nodes, node after node.
 pub(super) struct Cuts {
     cuts: Vec<Cut>,
     ends: Vec<u32>,
-    merged: Vec<Cut>,
+    kept: usize,
+    /// Of two leaves, and of three.
+    merged: [Vec<Cut>; 2],
 }
 
 impl Cuts {
     /// Cuts of about this many nodes.
     pub fn with_capacity(nodes: usize) -> Cuts {
-        Cuts { cuts: Vec::with_capacity(4 * nodes), ends: Vec::with_capacity(nodes), merged: Vec::new() }
+        let kept = KEPT[usize::from(nodes > LARGE)];
+        Cuts { kept, cuts: Vec::with_capacity(4 * nodes), ends: Vec::with_capacity(nodes), merged: Default::default() }
     }
 
     /// All but the trivial one, those of fewer leaves first.
@@ -81,14 +85,15 @@ impl Cuts {
 
     /// A node behind the others with the cuts that were merged last.
     pub fn push_merged(&mut self) {
-        self.cuts.extend_from_slice(&self.merged);
+        let [of_two, of_three] = &self.merged;
+        self.cuts.extend(of_two.iter().chain(of_three).take(self.kept));
         self.ends.push(self.cuts.len() as u32);
     }
 
     /// Merges the cuts of a node's operands. The node need not be if it is a constant or a node that is there.
     pub fn merge(&mut self, operands: [Edge; 2], function: impl Fn(u8, u8) -> u8) -> Option<Edge> {
         let mut merged = std::mem::take(&mut self.merged);
-        merged.clear();
+        merged.iter_mut().for_each(Vec::clear);
         let [trivial_a, trivial_b] = operands.map(|edge| Cut::trivial(edge.node()));
         let [cuts_a, cuts_b] = operands.map(|edge| self.of(edge.node()));
         let [invert_a, invert_b] = operands.map(|edge| if edge.negated() { 0xff } else { 0 });
@@ -101,14 +106,15 @@ impl Cuts {
                 match cut.len {
                     0 => edge = Some(Edge::FALSE.negated_if(cut.table != 0)),
                     1 => edge = Some(Edge::new(cut.leaves[0], cut.table != VARIABLES[0])),
-                    _ if merged.iter().any(|other| other.leaves() == cut.leaves()) => {}
-                    _ => merged.push(cut),
+                    len => {
+                        // leaves beyond the last are 0 in every cut
+                        let of_len = &mut merged[usize::from(len) - 2];
+                        if !of_len.iter().any(|other| other.leaves == cut.leaves) {
+                            of_len.push(cut);
+                        }
+                    }
                 }
             }
-        }
-        if merged.len() > 1 {
-            merged.sort_by_key(|cut| cut.len);
-            merged.truncate(KEPT);
         }
         self.merged = merged;
         edge
