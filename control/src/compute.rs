@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use store::Store;
 
-use self::engine::{Engine, GATES_MAX, KeyStore, PORT_BITS_MAX, memory_bytes};
+use self::engine::{Engine, GATES_MAX, KeyStore, PORT_BITS_MAX, PlanCache, memory_bytes};
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
 use crate::billing::ledger::Ledger;
@@ -102,7 +102,7 @@ pub struct Compute {
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
-    pub(crate) plans: Arc<engine::PlanCache>,
+    pub(crate) plans: Arc<PlanCache>,
     pub(crate) vault: Arc<Vault>,
     /// Keys for numbers that are open in the engine.
     pub(crate) open_keys: OpenKeys,
