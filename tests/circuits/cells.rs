@@ -235,9 +235,6 @@ fn check(party: &Party, widest: usize) {
     compare(&mut sheet, expected);
 }
 
-/// A rotation with two samples: bits that it reads, what they are, slots of its wires, its cell's name.
-type Pair = (usize, Vec<bool>, [Vec<u32>; 2], String);
-
 /// Sums that read both samples of one rotation: of a pair's XOR by itself, of its AND with another wire, of a parity with it, and of
 /// three bits' XOR from their majority and "not all equal".
 fn sums_of_pairs(
