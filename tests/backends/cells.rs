@@ -24,7 +24,7 @@ const SHAPES: [Shape; 6] = [
 const INPUTS: usize = 3;
 const WIRES: usize = 4;
 
-/// Factors, and which of the wires or inputs.
+/// Terms of a sum: a factor, and the number of the wire or input.
 type Terms = &'static [(i32, usize)];
 /// Constant, wires, inputs; of which part of a turn the amplitude is, and how many wires it gives. `None`: a switch.
 type Row = (i32, Terms, Terms, Option<(i128, usize)>);

@@ -14,11 +14,12 @@ use crate::cpu::simd::{Isa, Simd};
 /// Where the words of a permuted row come from.
 pub struct Permutation {
     isa: Isa,
-    /// Of each square its source.
+    /// The source of each square.
     squares: Vec<u32>,
-    /// Of each vector of each transposed square its source in the square's source, and which of `lanes` it is permuted by: `[N / LANES]`.
+    /// `[N / LANES]`: for each vector of each transposed square, the vector of the source square that it is made of, and the row of
+    /// `lanes` that permutes it.
     vectors: Vec<(u8, u8)>,
-    /// `[LANES][LANES]`: by what is carried, the source of each lane.
+    /// `[LANES][LANES]`: a row for each carry, with the source of each lane.
     lanes: Vec<u32>,
 }
 
@@ -59,9 +60,7 @@ impl Permutation {
         assert!(row.len() == n && out.len() == n, "rows of the permutation's degree");
         dispatch_permute(self.isa, self, row, out);
     }
-}
 
-impl Permutation {
     /// Whether it is one for rows of these tables.
     pub(crate) fn fits(&self, tables: &NttTables) -> bool {
         self.isa == tables.isa() && self.vectors.len() * tables.lanes() == tables.polynomial_size()

@@ -64,7 +64,7 @@ struct Term {
     first: usize,
 }
 
-/// Cells over the slots of an arena. None of those that are evaluated together reads what another of them writes.
+/// Cells over the slots of an arena. Cells of one evaluation are independent: no cell reads a slot that another cell writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotCells {
     wire_slots: usize,

@@ -95,7 +95,7 @@ pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
     plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
 }
 
-/// A network, and which of its bootstraps each node of the graph is.
+/// A network, and for each node of the graph the bootstrap that computes it.
 struct Mapped {
     network: Network,
     owners: Vec<Option<u32>>,

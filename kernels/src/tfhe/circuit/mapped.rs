@@ -11,7 +11,7 @@ use super::plan::SlotPool;
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::cells::{CellKind, SlotCells, slots_of_wire};
 use crate::tfhe::gates::Gate;
-use crate::tfhe::mapping::{Network, Source, Sum};
+use crate::tfhe::mapping::{Network, Source, Sum, Term};
 use crate::tfhe::params::ParamsLiteral;
 
 impl Plan {
@@ -21,8 +21,8 @@ impl Plan {
         let levels = Levels::of(network);
         let mut pool = SlotPool::default();
         let inputs: Vec<u32> = (0..inputs).map(|_| pool.take()).collect();
-        let mut writer =
-            Writer { network, inputs: &inputs, wires: vec![Vec::new(); 2 * network.bootstraps()], wire_slots };
+        let mut writer = Writer { inputs: &inputs, wires: vec![Vec::new(); 2 * network.bootstraps()] };
+        let mut is_output = vec![false; inputs.len()];
         let (mut gates, mut constants, mut outputs) = (Vec::new(), Vec::new(), vec![0; network.outputs()]);
         // outputs that are no sums of wires
         let mut taken: HashMap<(bool, u32), u32> = HashMap::new();
@@ -35,7 +35,10 @@ impl Plan {
                     slot
                 }),
                 [term] => match term.source {
-                    Source::Input(input) if term.factor == 1 => inputs[input as usize],
+                    Source::Input(input) if term.factor == 1 => {
+                        is_output[input as usize] = true;
+                        inputs[input as usize]
+                    }
                     Source::Input(input) => *taken.entry((false, input)).or_insert_with(|| {
                         let (slot, operand) = (pool.take(), inputs[input as usize]);
                         gates.push(SlotGate { gate: Gate::Not, operands: [operand, 0, 0], result: slot });
@@ -46,16 +49,15 @@ impl Plan {
                 _ => continue,
             };
         }
-        let is_kept: Vec<bool> = (0..inputs.len()).map(|at| outputs.contains(&inputs[at])).collect();
 
         let mut cells = SlotCells::new(wire_slots);
         let mut stands_for = vec![[0; 3]; gates.len()];
         let mut level_ends = Vec::with_capacity(levels.bootstraps.len());
-        let mut results: HashMap<Vec<(Source, i8)>, u32> = HashMap::new();
+        let mut results: HashMap<(i8, &[Term]), u32> = HashMap::new();
         for level in 0..levels.bootstraps.len() {
             for &source in &levels.freed[level] {
                 match source {
-                    Source::Input(input) if is_kept[input as usize] => {}
+                    Source::Input(input) if is_output[input as usize] => {}
                     Source::Input(input) => pool.give_back(inputs[input as usize]),
                     Source::Sample(sample) => {
                         std::mem::take(&mut writer.wires[sample as usize])
@@ -78,8 +80,7 @@ impl Plan {
             for &output in &levels.outputs[level] {
                 let sum = network.output(output as usize);
                 // equal outputs are one result
-                let key = sum.terms.iter().map(|term| (term.source, term.factor)).collect();
-                outputs[output as usize] = *results.entry(key).or_insert_with(|| {
+                outputs[output as usize] = *results.entry((sum.constant, sum.terms)).or_insert_with(|| {
                     let slot = pool.take();
                     writer.push(&mut cells, CellKind::Switch, sum, &[slot]);
                     stands_for.push([0; 3]);
@@ -108,11 +109,9 @@ impl Plan {
 
 /// Writes sums as cells.
 struct Writer<'a> {
-    network: &'a Network,
     inputs: &'a [u32],
     /// Slots of each sample that there is.
     wires: Vec<Vec<u32>>,
-    wire_slots: usize,
 }
 
 impl Writer<'_> {
@@ -125,8 +124,6 @@ impl Writer<'_> {
             Source::Input(input) => Some((term.factor.into(), self.inputs[input as usize])),
             Source::Sample(_) => None,
         });
-        debug_assert!(wires.clone().all(|(_, slots): (i32, &[u32])| slots.len() == self.wire_slots));
-        debug_assert!(self.network.outputs() > 0);
         cells.push(kind, sum.constant.into(), wires, inputs, results);
     }
 }

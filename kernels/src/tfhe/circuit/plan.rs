@@ -113,7 +113,7 @@ impl Plan {
         &self.gates[rows.start.min(end)..rows.end.min(end)]
     }
 
-    /// All cells, and which of them are these rows.
+    /// All cells, and the range of cells that these rows are.
     pub fn cells_of(&self, rows: Range<usize>) -> (&SlotCells, Range<usize>) {
         let first = self.gates.len();
         (&self.cells, rows.start.saturating_sub(first)..rows.end.saturating_sub(first))
@@ -158,8 +158,8 @@ impl Plan {
         &self.outputs
     }
 
-    /// How many of the circuit's gates, and of which kind, a row stands for: those that it computes, and those that are equal to
-    /// one of them.
+    /// Counts of the circuit's gates that a row stands for, by kind. A row stands for the gates that it computes and for gates that
+    /// are equal to one of them.
     ///
     /// # Panics
     /// When there are not so many rows.
