@@ -1,4 +1,4 @@
-//! Netlists that come with the client: public ones (`circuits/`, with their licence), and those that [`builtin`] makes.
+//! Netlists that come with the client. Public ones are in `circuits/`, with their licence; [`builtin`] makes the others.
 
 use std::borrow::Cow;
 

@@ -97,7 +97,7 @@ fn keys_of_version_1_are_read_and_written_as_before_and_differ_in_the_version_al
         assert_eq!((old[4], new[4]), (1, 2));
         assert_eq!(old[HEADER_BYTES..], new[HEADER_BYTES..]);
         assert_eq!(read_evaluation_key(&old), Ok(of_version_1));
-        // its maker says how gates switch the modulus: nobody else can by a changed byte, but for a new checksum
+        // the version says how gates switch the modulus, and the checksum covers it: a changed byte is noticed
         let mut changed = old.clone();
         changed[4] = 2;
         assert!(matches!(read_evaluation_key(&changed), Err(Error::Malformed(_))));
