@@ -19,7 +19,7 @@ pub use switch::Decomposed;
 
 use super::params::Params;
 use crate::cpu::automorphism::swap_order;
-use crate::cpu::ntt::{NttTables, forward_all, inverse_all};
+use crate::cpu::ntt::{NttTables, forward_all, inverse_of};
 use crate::cpu::simd::Isa;
 use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
@@ -178,8 +178,7 @@ impl Evaluator {
         for polynomial in a.chunks_exact(bottom.len()) {
             let mut rows = self.pool.rows(bottom.len() + 1)?;
             for ((&prime, source), row) in bottom.iter().zip(polynomial).zip(rows.chunks_exact_mut(n)) {
-                row.copy_from_slice(source);
-                inverse_all(&self.tables[prime], row);
+                inverse_of(&self.tables[prime], source, row);
             }
             conversion.scale(self.isa, n, &mut rows);
             sources.push(rows);

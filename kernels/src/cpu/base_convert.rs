@@ -12,7 +12,7 @@
 //! Sum and quotient are integers, so every device gives the same words. An `x` within `2^-24 A` of `A / 2` may become `x - A`
 //! or `x`: either is a representative, and the error of a switch is the same.
 
-use crate::cpu::ntt::reduce;
+use crate::cpu::ntt::{mul_lazy, reduce};
 use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
@@ -37,9 +37,12 @@ struct Source {
 
 struct Target {
     modulus: Modulus,
-    /// `(A / a_i) factor 2^32` for each source, then `-A factor 2^32`, modulo p.
-    factors: Vec<u32>,
+    /// `(A / a_i) factor` for each source, then `-A factor`, modulo p; times `2^32` where there are more than [`FEW`] sources.
+    factors: Vec<Root>,
 }
+
+/// Sources at most whose products are reduced one by one, which takes less than one reduction of their sum.
+const FEW: usize = 2;
 
 impl Conversion {
     /// From primes and what their residues are multiplied by before, to primes and what the result is multiplied by, `[0, p)`.
@@ -58,10 +61,10 @@ impl Conversion {
             fraction: ((1u64 << (30 + a.bits())) / u64::from(a.q())) as u32,
         };
         let target = |&(p, factor): &(Modulus, u32)| {
-            let montgomery = p.mul(p.pow(2 % p.q(), 32), factor);
-            let of_sources = (0..sources.len()).map(|at| p.mul(product_but(at, p), montgomery));
-            let of_quotient = p.sub(0, p.mul(product_but(usize::MAX, p), montgomery));
-            Target { modulus: p, factors: of_sources.chain([of_quotient]).collect() }
+            let factor = if sources.len() > FEW { p.mul(p.pow(2 % p.q(), 32), factor) } else { factor };
+            let of_sources = (0..sources.len()).map(|at| p.mul(product_but(at, p), factor));
+            let of_quotient = p.sub(0, p.mul(product_but(usize::MAX, p), factor));
+            Target { modulus: p, factors: of_sources.chain([of_quotient]).map(|w| Root::new(p, w)).collect() }
         };
         Conversion {
             sources: sources.iter().enumerate().map(source).collect(),
@@ -112,8 +115,8 @@ unsafe fn scale_rows<S: Simd>(sources: &[Source], n: usize, rows: &mut [u32]) {
 unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
     unsafe {
         match target.factors.len() {
-            2 => convert_of::<S, 2>(rows, target, out),
-            3 => convert_of::<S, 3>(rows, target, out),
+            2 => convert_few::<S, 1>(rows, target, out),
+            3 => convert_few::<S, 2>(rows, target, out),
             4 => convert_of::<S, 4>(rows, target, out),
             5 => convert_of::<S, 5>(rows, target, out),
             6 => convert_of::<S, 6>(rows, target, out),
@@ -127,11 +130,34 @@ unsafe fn convert_row<S: Simd>(rows: &[u32], target: &Target, out: &mut [u32]) {
     }
 }
 
+/// One or two sources.
+#[inline(always)]
+unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
+    unsafe {
+        let n = out.len();
+        let splat = |i: usize| (S::splat(target.factors[i].value), S::splat(target.factors[i].companion));
+        let factors: [(S::V, S::V); SOURCES] = std::array::from_fn(splat);
+        let of_quotient = splat(SOURCES).0;
+        let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
+        for at in (0..n).step_by(S::LANES) {
+            let word = |i: usize| S::load(rows.as_ptr().add(i * n + at));
+            // (3) out = sum of y_i factor_i, below 4p each time; the quotient is at most SOURCES
+            let mut sum = mul_lazy::<S, true>(word(0), factors[0].0, factors[0].1, q);
+            for i in 1..SOURCES {
+                let product = mul_lazy::<S, true>(word(i), factors[i].0, factors[i].1, q);
+                sum = reduce::<S>(S::add(sum, product), q2);
+            }
+            sum = S::add(sum, S::mul_low(word(SOURCES), of_quotient));
+            S::store(out.as_mut_ptr().add(at), reduce::<S>(sum, q2));
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, out: &mut [u32]) {
     unsafe {
         let n = out.len();
-        let factors: [S::V; ROWS] = std::array::from_fn(|i| S::splat(target.factors[i]));
+        let factors: [S::V; ROWS] = std::array::from_fn(|i| S::splat(target.factors[i].value));
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         let inverse = S::splat(target.modulus.montgomery_inverse());
         for at in (0..n).step_by(S::LANES) {
@@ -176,7 +202,7 @@ mod tests {
     fn conversions_are_those_of_the_integers_nearest_to_0_on_every_instruction_set() {
         let n = 64;
         let prime = |bits: u32, at: usize| Modulus::new(nearest_to_power(n, bits, at + 1)[at]);
-        for sizes in [&[30][..], &[18], &[30, 20], &[30, 29, 25], &[19, 19, 30]] {
+        for sizes in [&[30][..], &[18], &[30, 20], &[30, 30], &[30, 29, 25], &[19, 19, 30]] {
             let sources: Vec<_> = sizes.iter().enumerate().map(|(i, &b)| (prime(b, i), 12_345 + i as u32)).collect();
             let targets = [(prime(30, 7), 1), (prime(18, 5), 999), (prime(27, 0), 54_321)];
             let conversion = Conversion::new(&sources, &targets);

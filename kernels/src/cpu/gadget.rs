@@ -9,8 +9,6 @@ use crate::ring::Root;
 
 /// Products whose sum's reduction fits a word.
 const TOGETHER: usize = 12;
-/// The same under a short prime, where digits are below `30 p`.
-const TOGETHER_SHORT: usize = 6;
 
 /// Lays a polynomial of a key out among those of its prime, times `2^32`: `[N / lanes][digits][2][lanes]`, so that the loop reads one
 /// stream. `place` is twice the digit, and one more for the mask.
@@ -64,9 +62,9 @@ unsafe fn product_rows<S: Simd>(
     out: [&mut [u32]; 2],
 ) {
     unsafe {
-        match tables.is_short() {
-            true => product_of::<S, true>(tables, digits, key, out),
-            false => product_of::<S, false>(tables, digits, key, out),
+        match tables.unreduced() {
+            Some(unreduced) => product_of::<S, true>(tables, digits, unreduced.products_together(), key, out),
+            None => product_of::<S, false>(tables, digits, TOGETHER, key, out),
         }
     }
 }
@@ -75,6 +73,7 @@ unsafe fn product_rows<S: Simd>(
 unsafe fn product_of<S: Simd, const SHORT: bool>(
     tables: &NttTables,
     digits: &mut [(usize, DigitRow<'_>)],
+    together: usize,
     key: &[u32],
     [out_0, out_1]: [&mut [u32]; 2],
 ) {
@@ -96,7 +95,7 @@ unsafe fn product_of<S: Simd, const SHORT: bool>(
             for vector in square * S::LANES..(square + 1) * S::LANES {
                 let (at, key) = (vector * S::LANES, key.as_ptr().add(vector * step));
                 let mut sums = [S::splat(0); 2];
-                for digits in digits.chunks(if SHORT { TOGETHER_SHORT } else { TOGETHER }) {
+                for digits in digits.chunks(together) {
                     let mut wide = [S::wide_zero(); 2];
                     for (digit, row) in digits {
                         let key = key.add(2 * digit * S::LANES);
@@ -106,7 +105,7 @@ unsafe fn product_of<S: Simd, const SHORT: bool>(
                         wide[0] = S::mul_add_wide(wide[0], d, S::load(key));
                         wide[1] = S::mul_add_wide(wide[1], d, S::load(key.add(S::LANES)));
                     }
-                    // (2) at most (12 / 4 + 1) p, or (6 * 30 / 64 + 1) p, so below 4p
+                    // (2) at most (3 + 1) p
                     for c in 0..2 {
                         let reduced = reduce::<S>(S::montgomery(wide[c], q, inverse), q2);
                         sums[c] = reduce::<S>(S::add(sums[c], reduced), q2);
@@ -139,7 +138,7 @@ mod tests {
 
     #[test]
     fn products_are_summed_by_their_definition_for_few_and_many_digits() {
-        // a short prime, one that is not, and the most stages of a short one
+        // a short prime, one that is not, and one that is just short enough for its stages
         for (q, n) in [(786_433, 256), (1_073_479_681, 256), (67_043_329, 16384)] {
             let m = Modulus::new(q);
             let ring = Arc::new(Ring::new(m, n));

@@ -19,15 +19,39 @@ use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::{Ring, Root};
 
-/// Primes below this are short.
-const SHORT_MAX: u32 = 1 << 26;
-/// Stages after which words under a short prime are below `30 q`, at most.
-const SHORT_STAGES_MAX: u32 = 14;
+/// A forward transform that reduces no sum on its way, since its prime is short: the words fit without.
+#[derive(Clone, Copy)]
+pub(crate) struct Unreduced {
+    /// This multiple of `q` is added to the sums of the first stage: what later stages subtract is less.
+    offset: u32,
+    /// All words stay below this.
+    bound: u32,
+}
+
+impl Unreduced {
+    /// For words in `[0, 2q)`, if they fit. A stage adds or subtracts a product, which is below `(1 + bound / 2^32) q`.
+    fn new(q: u32, stages: u32) -> Option<Unreduced> {
+        let word = 1u64 << 32;
+        (stages..2 * stages).find_map(|multiple| {
+            let [offset, bound] = [multiple, 2 + 2 * multiple].map(|of| u64::from(of) * u64::from(q));
+            // what is multiplied after the transform may be added to a word: twice 2q
+            let fits = bound + 4 * u64::from(q) <= word;
+            let suffices = u64::from(stages) * (word + bound) <= u64::from(multiple) * word;
+            (fits && suffices).then_some(Unreduced { offset: offset as u32, bound: bound as u32 })
+        })
+    }
+
+    /// Products of such a word and one in `[0, q)` whose sum is below `3 q 2^32`.
+    pub(crate) fn products_together(&self) -> usize {
+        ((3 << 32) / u64::from(self.bound)) as usize
+    }
+}
 
 /// Roots of a ring as one vector width reads them.
 pub struct NttTables {
     isa: Isa,
     ring: Arc<Ring>,
+    unreduced: Option<Unreduced>,
     /// For the last stages, for each group of `LANES` vectors, each stage and each block of it, `[LANES]` roots then `[LANES]` companions.
     lane_roots: Words,
     lane_inverse_roots: Words,
@@ -44,9 +68,12 @@ impl NttTables {
             .skip_while(|&candidate| candidate != isa)
             .find(|&candidate| candidate.lanes().pow(2) <= ring.polynomial_size())
             .expect("an instruction set of this processor, the narrowest of which serves the smallest ring");
-        let lanes = isa.lanes();
+        let (lanes, stages) = (isa.lanes(), ring.polynomial_size().trailing_zeros());
+        // the first stage is one of a pass
+        let passes = stages - lanes.trailing_zeros() >= pass_stages(lanes);
         NttTables {
             isa,
+            unreduced: if passes { Unreduced::new(ring.modulus.q(), stages) } else { None },
             lane_roots: lane_roots(&ring.roots, lanes),
             lane_inverse_roots: lane_roots(&ring.inverse_roots, lanes),
             ring,
@@ -63,10 +90,9 @@ impl NttTables {
         self.ring.modulus
     }
 
-    /// Whether no sum of a transform has to be reduced on its way: words stay below `(2 + 2 log N) q`, at most `30 q`.
-    pub(crate) fn is_short(&self) -> bool {
-        let n = self.ring.polynomial_size();
-        self.ring.modulus.q() < SHORT_MAX && n.trailing_zeros() <= SHORT_STAGES_MAX
+    /// What [`begin_forward`] leaves, if it reduces nothing: `None` is a transform of words below `4q`.
+    pub(crate) fn unreduced(&self) -> Option<Unreduced> {
+        self.unreduced
     }
 
     /// The instruction set the tables are for; this processor has it.
@@ -98,7 +124,7 @@ fn lane_roots(roots: &[Root], lanes: usize) -> Words {
 
 /// `x w mod q` in `[0, 2q)`, any `x`; Shoup's product with the companion of `w`.
 #[inline(always)]
-unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
+pub(crate) unsafe fn mul_lazy<S: Simd, const UNIFORM: bool>(x: S::V, w: S::V, companion: S::V, q: S::V) -> S::V {
     unsafe {
         let quotient = if UNIFORM { S::mul_high_uniform(x, companion) } else { S::mul_high(x, companion) };
         S::sub(S::mul_low(x, w), S::mul_low(quotient, q))
@@ -111,18 +137,20 @@ pub(crate) unsafe fn reduce<S: Simd>(x: S::V, m: S::V) -> S::V {
     unsafe { S::min(x, S::sub(x, m)) }
 }
 
-/// `q` and `2q` in every lane.
+/// `q`, `2q` and the offset of an unreduced transform in every lane.
 #[derive(Clone, Copy)]
 struct ModulusLanes<S: Simd> {
     q: S::V,
     q2: S::V,
+    offset: S::V,
 }
 
 impl<S: Simd> ModulusLanes<S> {
     #[inline(always)]
     unsafe fn of(tables: &NttTables) -> Self {
         let q = tables.ring.modulus.q();
-        unsafe { ModulusLanes { q: S::splat(q), q2: S::splat(2 * q) } }
+        let offset = tables.unreduced.map_or(0, |unreduced| unreduced.offset);
+        unsafe { ModulusLanes { q: S::splat(q), q2: S::splat(2 * q), offset: S::splat(offset) } }
     }
 }
 
@@ -133,10 +161,10 @@ pub(crate) fn ahead_of<S: Simd>(words: &[u32], rows: usize, row_words: usize) ->
     Ahead::new(words, rows * 2 * (row_words / (S::LANES * S::LANES)))
 }
 
-/// Cooley-Tukey butterfly; in and out in `[0, 4q)`; `FRESH`: x needs no reduction, since it is below 2q already, or the prime is
-/// short.
+/// Cooley-Tukey butterfly; in and out in `[0, 4q)`, or as [`Unreduced`] says if `SHORT`. `FRESH`: it is of the first stage, and its
+/// words are below `2q`.
 #[inline(always)]
-unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
+unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool, const SHORT: bool>(
     x: &mut S::V,
     y: &mut S::V,
     (w, companion): (S::V, S::V),
@@ -145,9 +173,13 @@ unsafe fn butterfly<S: Simd, const UNIFORM: bool, const FRESH: bool>(
     unsafe {
         // (1) butterfly: (x, y) <- (x + w y, x - w y)
         let t = mul_lazy::<S, UNIFORM>(*y, w, companion, m.q);
-        let low = if FRESH { *x } else { reduce::<S>(*x, m.q2) };
+        let low = match (FRESH, SHORT) {
+            (true, true) => S::add(*x, m.offset),
+            (true, false) | (false, true) => *x,
+            (false, false) => reduce::<S>(*x, m.q2),
+        };
         *x = S::add(low, t);
-        *y = S::sub(S::add(low, m.q2), t);
+        *y = S::sub(if SHORT { low } else { S::add(low, m.q2) }, t);
     }
 }
 
@@ -182,11 +214,11 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
     m: ModulusLanes<S>,
 ) {
     unsafe {
-        // the first stage apart: it alone may be FRESH, and loops of constant shape unroll into registers
+        // the first stage apart: it alone may be fresh, and loops of constant shape unroll into registers
         let w = uniform::<S>(roots.get_unchecked(groups + group));
         for i in 0..RADIX / 2 {
             let (low, high) = v.split_at_mut(i + RADIX / 2);
-            butterfly::<S, true, FRESH>(&mut low[i], &mut high[0], w, m);
+            butterfly::<S, true, FRESH, SHORT>(&mut low[i], &mut high[0], w, m);
         }
         for stage in 1..STAGES {
             let half = RADIX >> (stage + 1);
@@ -195,7 +227,7 @@ unsafe fn stages<S: Simd, const STAGES: usize, const RADIX: usize, const FRESH: 
                 for i in 0..half {
                     let at = 2 * half * block + i;
                     let (low, high) = v.split_at_mut(at + half);
-                    butterfly::<S, true, SHORT>(&mut low[at], &mut high[0], w, m);
+                    butterfly::<S, true, false, SHORT>(&mut low[at], &mut high[0], w, m);
                 }
             }
         }
@@ -302,7 +334,7 @@ unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>
                 for i in 0..half {
                     let at = 2 * half * block + i;
                     let (low, high) = v.split_at_mut(at + half);
-                    butterfly::<S, true, SHORT>(&mut low[at], &mut high[0], root, m);
+                    butterfly::<S, true, false, SHORT>(&mut low[at], &mut high[0], root, m);
                 }
             }
         }
@@ -316,7 +348,7 @@ unsafe fn last_stages_of_square<S: Simd, const STAGES: usize, const SHORT: bool>
                 for i in 0..half {
                     let at = 2 * half * block + i;
                     let (low, high) = v.split_at_mut(at + half);
-                    butterfly::<S, false, SHORT>(&mut low[at], &mut high[0], root, m);
+                    butterfly::<S, false, false, SHORT>(&mut low[at], &mut high[0], root, m);
                 }
             }
             half /= 2;
@@ -353,9 +385,10 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them.
+/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them, of the row's own words or another row's.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
+    from: Option<&[u32]>,
     row: &mut [u32],
     roots: &[Root],
     lane_roots: &[u32],
@@ -368,8 +401,9 @@ unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
         for (at, (chunk, lane_roots)) in chunks.enumerate() {
             let mut square = S::square();
             let v = square.as_mut();
+            let words = from.map_or(chunk.as_ptr(), |from| from.as_ptr().add(at * S::LANES * S::LANES));
             for i in 0..S::LANES {
-                v[i] = S::load(chunk.as_ptr().add(i * S::LANES));
+                v[i] = S::load(words.add(i * S::LANES));
             }
             let mut half = 1;
             while half < S::LANES {
@@ -409,8 +443,8 @@ unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
 /// Stages of a pass: as many vectors go through it together as the registers hold, so that enough butterflies are
 /// independent of each other.
 #[inline(always)]
-const fn pass_stages<S: Simd>() -> u32 {
-    if S::LANES == 16 { 4 } else { 3 }
+const fn pass_stages(lanes: usize) -> u32 {
+    if lanes == 16 { 4 } else { 3 }
 }
 
 /// The beginning of `forward`: the stages between vectors that make whole passes.
@@ -419,13 +453,13 @@ unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32]
     unsafe {
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
-        for i in 0..between / pass_stages::<S>() {
-            let groups = 1 << (i * pass_stages::<S>());
-            match (pass_stages::<S>(), i) {
+        for i in 0..between / pass_stages(S::LANES) {
+            let groups = 1 << (i * pass_stages(S::LANES));
+            match (pass_stages(S::LANES), i) {
                 (4, 0) => pass::<S, 4, 16, true, SHORT>(row, roots, groups, m, ahead),
-                (4, _) => pass::<S, 4, 16, SHORT, SHORT>(row, roots, groups, m, ahead),
+                (4, _) => pass::<S, 4, 16, false, SHORT>(row, roots, groups, m, ahead),
                 (_, 0) => pass::<S, 3, 8, true, SHORT>(row, roots, groups, m, ahead),
-                _ => pass::<S, 3, 8, SHORT, SHORT>(row, roots, groups, m, ahead),
+                _ => pass::<S, 3, 8, false, SHORT>(row, roots, groups, m, ahead),
             }
         }
     }
@@ -439,7 +473,7 @@ pub(crate) unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
         let between = (row.len() / S::LANES).trailing_zeros();
         // the rest of the stages between vectors, and those within vectors
-        match between % pass_stages::<S>() {
+        match between % pass_stages(S::LANES) {
             0 => last_stages::<S, 0>(row, roots, &tables.lane_roots, m, ahead),
             1 => last_stages::<S, 1>(row, roots, &tables.lane_roots, m, ahead),
             2 => last_stages::<S, 2>(row, roots, &tables.lane_roots, m, ahead),
@@ -449,7 +483,7 @@ pub(crate) unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead
 }
 
 /// Ends `forward` for square number `at` of a row that [`begin_forward`] began. Rows of one prime share the roots, which are
-/// twice a square's own words. `SHORT`: the prime is short, and words come out below `30 q`; else in `[0, 2q)`.
+/// twice a square's own words. `SHORT`: the transform is unreduced, and so are the words that come out; else they are in `[0, 2q)`.
 ///
 /// # Safety
 /// The processor has the instruction set `S`; each row has the tables' degree, and the square is one of theirs.
@@ -461,7 +495,7 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
         let squares = row.len() / (S::LANES * S::LANES);
         let (words, w) = (row.as_mut_ptr().add(at * S::LANES * S::LANES), tables.lane_roots.as_ptr());
         let w = w.add(at * lane_root_words::<S>());
-        match between % pass_stages::<S>() {
+        match between % pass_stages(S::LANES) {
             0 => last_stages_of_square::<S, 0, SHORT>(words, at, squares, roots, w, m),
             1 => last_stages_of_square::<S, 1, SHORT>(words, at, squares, roots, w, m),
             2 => last_stages_of_square::<S, 2, SHORT>(words, at, squares, roots, w, m),
@@ -470,24 +504,27 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
     }
 }
 
-/// `[N]` words in place; see the module's head.
+/// `[N]` words, in place or of another row; see the module's head.
+///
+/// # Safety
+/// The processor has the instruction set `S`; both rows have the tables' degree.
 #[inline(always)]
-pub(crate) unsafe fn inverse<S: Simd>(tables: &NttTables, row: &mut [u32]) {
+pub(crate) unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);
         let between = (row.len() / S::LANES).trailing_zeros();
         // stages within vectors, and those between them that make no whole pass
-        match between % pass_stages::<S>() {
-            0 => first_inverse_stages::<S, 0>(row, roots, lane_roots, m),
-            1 => first_inverse_stages::<S, 1>(row, roots, lane_roots, m),
-            2 => first_inverse_stages::<S, 2>(row, roots, lane_roots, m),
-            _ => first_inverse_stages::<S, 3>(row, roots, lane_roots, m),
+        match between % pass_stages(S::LANES) {
+            0 => first_inverse_stages::<S, 0>(from, row, roots, lane_roots, m),
+            1 => first_inverse_stages::<S, 1>(from, row, roots, lane_roots, m),
+            2 => first_inverse_stages::<S, 2>(from, row, roots, lane_roots, m),
+            _ => first_inverse_stages::<S, 3>(from, row, roots, lane_roots, m),
         }
         // the others
-        for i in (0..between / pass_stages::<S>()).rev() {
-            let groups = 1 << (i * pass_stages::<S>());
-            match pass_stages::<S>() {
+        for i in (0..between / pass_stages(S::LANES)).rev() {
+            let groups = 1 << (i * pass_stages(S::LANES));
+            match pass_stages(S::LANES) {
                 4 => inverse_pass::<S, 4, 16>(row, roots, groups, m),
                 _ => inverse_pass::<S, 3, 8>(row, roots, groups, m),
             }
@@ -506,7 +543,7 @@ unsafe fn forward_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
 unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
     let ahead = &mut Ahead::none();
     unsafe {
-        match tables.is_short() {
+        match tables.unreduced.is_some() {
             true => passes::<S, true>(tables, row, ahead),
             false => passes::<S, false>(tables, row, ahead),
         }
@@ -516,8 +553,13 @@ unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
 #[inline(always)]
 unsafe fn inverse_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        unsafe { S::ntt_inverse(tables, row) };
+        unsafe { S::ntt_inverse(tables, None, row) };
     }
+}
+
+#[inline(always)]
+unsafe fn inverse_row_of<S: Simd>(tables: &NttTables, from: &[u32], row: &mut [u32]) {
+    unsafe { S::ntt_inverse(tables, Some(from), row) };
 }
 
 crate::cpu::simd::dispatch! {
@@ -528,6 +570,9 @@ crate::cpu::simd::dispatch! {
 }
 crate::cpu::simd::dispatch! {
     fn dispatch_inverse = inverse_rows(tables: &NttTables, rows: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_inverse_of = inverse_row_of(tables: &NttTables, from: &[u32], row: &mut [u32])
 }
 
 /// `forward` over `[rows][N]` words.
@@ -557,6 +602,15 @@ pub fn inverse_all(tables: &NttTables, rows: &mut [u32]) {
     dispatch_inverse(tables.isa, tables, rows);
 }
 
+/// `inverse` of one row of `N` words into another.
+///
+/// # Panics
+/// When a row has another length.
+pub(crate) fn inverse_of(tables: &NttTables, from: &[u32], row: &mut [u32]) {
+    assert!(from.len() == tables.polynomial_size() && row.len() == from.len(), "rows of the tables' degree");
+    dispatch_inverse_of(tables.isa, tables, from, row);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -568,6 +622,30 @@ mod tests {
             let ring = Arc::new(Ring::new(modulus, n));
             Isa::available().into_iter().map(move |isa| NttTables::new(isa, ring.clone()))
         })
+    }
+
+    #[test]
+    fn words_of_unreduced_transforms_fit_and_never_fall_below_0() {
+        let mut unreduced = 0;
+        for q in [3, 786_433, 1 << 24, (1 << 25) + 3, (1 << 26) - 1, (1 << 27) - 1, 1 << 28] {
+            for stages in 1..=16 {
+                let Some(bounds) = Unreduced::new(q, stages) else { continue };
+                unreduced += 1;
+                let (q, offset) = (u64::from(q), u64::from(bounds.offset));
+                // a Shoup product of x is below q + x q / 2^32, and x is any word of the stage before
+                let (mut least, mut most) = (0, 2 * q - 1);
+                for stage in 0..stages {
+                    let product = q + most * q / (1 << 32);
+                    let raised = if stage == 0 { offset } else { 0 };
+                    assert!(least + raised >= product, "{q} {stages} {stage}");
+                    (least, most) = (least + raised - product, most + raised + product);
+                }
+                assert!(most < u64::from(bounds.bound) && most + 4 * q < 1 << 32, "{q} {stages}");
+                let products = bounds.products_together() as u64;
+                assert!(products >= 3 && products * most <= 3 << 32, "{q} {stages}");
+            }
+        }
+        assert!(unreduced > 4 * 16, "most of these are short: {unreduced}");
     }
 
     #[test]
@@ -609,9 +687,11 @@ mod tests {
         for tables in cases() {
             let (n, m, isa) = (tables.polynomial_size(), tables.ring.modulus, tables.isa);
             let original = words(n, 5, 2 * m.q());
-            let mut row = original.clone();
+            let (mut row, mut other) = (original.clone(), vec![0; n]);
             forward_all(&tables, &mut row);
+            inverse_of(&tables, &row, &mut other);
             inverse_all(&tables, &mut row);
+            assert!(row == other, "{m:?} {isa:?} {n}");
             for (x, y) in row.iter().zip(&original) {
                 assert!(*x < 2 * m.q());
                 assert_eq!(m.reduce_once(*x), m.mul(m.reduce_once(*y), n as u32 % m.q()), "{m:?} {isa:?} {n}");

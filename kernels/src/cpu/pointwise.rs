@@ -200,7 +200,7 @@ unsafe fn combine_begun_rows<S: Simd>(
     out: &mut [u32],
 ) {
     unsafe {
-        match tables.is_short() {
+        match tables.unreduced().is_some() {
             true => combine_squares::<S, true>(tables, t, first, second, permutation, out),
             false => combine_squares::<S, false>(tables, t, first, second, permutation, out),
         }
@@ -231,7 +231,7 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
                 let word = S::load(t.as_ptr().add(from));
                 let mut sum = S::add(word, m.times(S::load(first.0.as_ptr().add(from)), first.1));
                 if let Some((y, z)) = second {
-                    // below 34 p under a short prime: 64 p fit a word
+                    // an unreduced word leaves room for two products
                     let before = if SHORT { sum } else { reduce::<S>(sum, m.q2) };
                     sum = S::add(before, m.times(S::load(y.as_ptr().add(from)), z));
                 }

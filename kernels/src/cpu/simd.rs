@@ -72,7 +72,7 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     /// short of registers.
     unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);
     /// Its `inverse`, likewise.
-    unsafe fn ntt_inverse(tables: &NttTables, row: &mut [u32]);
+    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]);
 }
 
 /// The same vectors as half as many doubles. Products and sums are fused: rounded once.

@@ -8,7 +8,7 @@ use super::scratch::Buffer;
 use super::{Evaluator, Rows, RowsMut};
 use crate::cpu::automorphism::Permutation;
 use crate::cpu::gadget::{self, DigitRow};
-use crate::cpu::ntt::{begin_forward, forward_all, inverse_all};
+use crate::cpu::ntt::{begin_forward, forward_all, inverse_all, inverse_of};
 use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
 
@@ -40,8 +40,7 @@ impl Evaluator {
         let primes = &self.params.level(level).primes;
         for_each(self.threads, &mut rows, |(digit, rows)| {
             for (&at, row) in digit.sources.iter().zip(rows.chunks_exact_mut(n)) {
-                row.copy_from_slice(x[at]);
-                inverse_all(&self.tables[primes[at]], row);
+                inverse_of(&self.tables[primes[at]], x[at], row);
             }
             digit.conversion.scale(self.isa, n, rows);
             Ok(())
@@ -132,10 +131,10 @@ impl Evaluator {
                 match (added(polynomial, at), division.lost_addends[*place]) {
                     (Some((added, 1)), Some(factor)) => {
                         pointwise::combine(self.isa, self.params.primes()[prime], input, (added, factor), None, row);
+                        inverse_all(&self.tables[prime], row);
                     }
-                    _ => row.copy_from_slice(input),
+                    _ => inverse_of(&self.tables[prime], input, row),
                 }
-                inverse_all(&self.tables[prime], row);
                 Ok(())
             })?;
             drop(places);

@@ -154,8 +154,8 @@ unsafe impl Simd for Avx2 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn ntt_inverse(tables: &NttTables, row: &mut [u32]) {
-        unsafe { ntt::inverse::<Avx2>(tables, row) }
+    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+        unsafe { ntt::inverse::<Avx2>(tables, from, row) }
     }
 }
 

@@ -166,8 +166,8 @@ unsafe impl Simd for Avx512 {
     }
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn ntt_inverse(tables: &NttTables, row: &mut [u32]) {
-        unsafe { ntt::inverse::<Avx512>(tables, row) }
+    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+        unsafe { ntt::inverse::<Avx512>(tables, from, row) }
     }
 }
 

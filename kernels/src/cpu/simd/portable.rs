@@ -116,7 +116,7 @@ unsafe impl Simd for Portable {
         unsafe { ntt::forward::<Portable>(tables, row, ahead) }
     }
     #[inline(never)]
-    unsafe fn ntt_inverse(tables: &NttTables, row: &mut [u32]) {
-        unsafe { ntt::inverse::<Portable>(tables, row) }
+    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+        unsafe { ntt::inverse::<Portable>(tables, from, row) }
     }
 }

@@ -384,7 +384,7 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
         let sums = digits.chunks_exact_mut(rows * n).flat_map(|row| row[..COMPONENTS * n].chunks_exact_mut(n));
         for (polynomial, sum) in accumulators.chunks_exact_mut(n).zip(sums) {
             // (5) transform back
-            S::ntt_inverse(tables, sum);
+            S::ntt_inverse(tables, None, sum);
             for i in (0..n).step_by(S::LANES) {
                 let sum = reduce::<S>(S::load(sum.as_ptr().add(i)), S::splat(RING_MODULUS));
                 accumulate::<S>(polynomial.as_mut_ptr().add(i), sum);
