@@ -185,8 +185,8 @@ impl Peer {
         let constants = [false, true].map(|bit| self.server.trivial_encrypt(bit));
         for level in levels {
             let of = |signal: Signal| match signal {
-                Signal::Input(bit) => &inputs[bit],
-                Signal::Gate(index) => results[index].as_ref().expect("an earlier level's"),
+                Signal::Input(bit) => &inputs[bit as usize],
+                Signal::Gate(index) => results[index as usize].as_ref().expect("an earlier level's"),
                 Signal::Constant(bit) => &constants[usize::from(bit)],
             };
             let evaluated = level.par_iter().map(|&index| {
@@ -200,8 +200,8 @@ impl Peer {
             level.iter().zip(evaluated).for_each(|(&index, result)| results[index] = Some(result));
         }
         let decrypted = circuit.outputs().iter().map(|&signal| match signal {
-            Signal::Input(bit) => self.client.decrypt(&inputs[bit]),
-            Signal::Gate(index) => self.client.decrypt(results[index].as_ref().expect("a gate")),
+            Signal::Input(bit) => self.client.decrypt(&inputs[bit as usize]),
+            Signal::Gate(index) => self.client.decrypt(results[index as usize].as_ref().expect("a gate")),
             Signal::Constant(bit) => bit,
         });
         decrypted.collect()

@@ -259,7 +259,7 @@ mod tests {
             let mut needed = vec![false; gates.len()];
             let mut mark = |signal: &crate::tfhe::circuit::Signal| {
                 if let crate::tfhe::circuit::Signal::Gate(index) = *signal {
-                    needed[index] = true;
+                    needed[index as usize] = true;
                 }
             };
             gates.iter().flat_map(|gate| gate.operands()).chain(circuit.outputs()).for_each(&mut mark);

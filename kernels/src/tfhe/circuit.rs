@@ -10,10 +10,12 @@
 mod mapped;
 mod plan;
 mod run;
+mod table;
 mod values;
 
 pub use plan::Plan;
 pub use run::run_plan;
+pub(in crate::tfhe) use table::Table;
 pub(in crate::tfhe) use values::{Numbered, numbered};
 
 use super::gates::Gate;
@@ -37,9 +39,9 @@ pub struct CircuitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Bit of the inputs, all inputs in a row, bit 0 of the first input first.
-    Input(usize),
+    Input(u32),
     /// Result of the gate of this index in [`Circuit::gates`].
-    Gate(usize),
+    Gate(u32),
     /// A constant of the circuit.
     Constant(bool),
 }
@@ -61,6 +63,15 @@ impl CircuitGate {
     /// Its operands, as many as [`Gate::arity`]; gates among them have a smaller index than this one.
     pub fn operands(&self) -> &[Signal] {
         &self.operands[..self.gate.arity()]
+    }
+
+    /// One gate of its kind, none of the others: XOR, AND, NOT.
+    pub(in crate::tfhe) fn of_kind(&self) -> [u32; 3] {
+        match self.gate {
+            Gate::Xor | Gate::Xnor => [1, 0, 0],
+            Gate::Not => [0, 0, 1],
+            _ => [0, 1, 0],
+        }
     }
 }
 
@@ -151,6 +162,25 @@ impl Circuit {
         Gate::ALL.into_iter().map(|gate| (gate, of(gate))).filter(|&(_, count)| count > 0).collect()
     }
 
+    /// For each gate whether an output reads it, directly or through other gates.
+    pub(in crate::tfhe) fn needed(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.gates.len()];
+        let need = |needed: &mut [bool], signals: &[Signal]| {
+            for signal in signals {
+                if let Signal::Gate(index) = *signal {
+                    needed[index as usize] = true;
+                }
+            }
+        };
+        need(&mut needed, &self.outputs);
+        for (index, gate) in self.gates.iter().enumerate().rev() {
+            if needed[index] {
+                need(&mut needed, gate.operands());
+            }
+        }
+        needed
+    }
+
     /// Indices of gates by level: a level's gates read only inputs, constants and gates of earlier levels, and each gate
     /// is in the first level where that holds. Gates of one level may run together.
     pub fn levels(&self) -> Vec<Vec<usize>> {
@@ -158,7 +188,7 @@ impl Circuit {
         let mut levels: Vec<Vec<usize>> = Vec::new();
         for (index, gate) in self.gates.iter().enumerate() {
             let level = gate.operands().iter().map(|signal| match *signal {
-                Signal::Gate(earlier) => level_of[earlier] + 1,
+                Signal::Gate(earlier) => level_of[earlier as usize] + 1,
                 Signal::Input(_) | Signal::Constant(_) => 0,
             });
             let level = level.max().unwrap_or(0);
@@ -180,8 +210,8 @@ impl Circuit {
         let inputs = inputs.concat();
         let mut results: Vec<bool> = Vec::with_capacity(self.gates.len());
         let bit = |signal: &Signal, results: &[bool]| match *signal {
-            Signal::Input(index) => inputs[index],
-            Signal::Gate(index) => results[index],
+            Signal::Input(index) => inputs[index as usize],
+            Signal::Gate(index) => results[index as usize],
             Signal::Constant(bit) => bit,
         };
         for gate in &self.gates {
@@ -282,7 +312,7 @@ impl Reader {
         if self.gates.len() == self.gates_max {
             return Err(line.error(format!("the circuit has more than {} gates", self.gates_max)));
         }
-        self.write(line, result, Signal::Gate(self.gates.len()))?;
+        self.write(line, result, Signal::Gate(self.gates.len() as u32))?;
         self.gates.push(CircuitGate { gate, operands });
         Ok(())
     }
@@ -295,12 +325,11 @@ impl Reader {
 
     fn write(&mut self, line: &Line<'_>, wire: &str, signal: Signal) -> Result<(), CircuitError> {
         let wire = line.number(wire)?;
-        let reason = self.no_wire(wire);
-        let place = self.wires.0.get_mut(wire).ok_or_else(|| line.error(reason))?;
-        if place.is_some() {
-            return Err(line.error(format!("wire {wire} is written a second time")));
+        match self.wires.0.get_mut(wire) {
+            Some(place @ None) => *place = Some(signal),
+            Some(Some(_)) => return Err(line.error(format!("wire {wire} is written a second time"))),
+            None => return Err(line.error(self.no_wire(wire))),
         }
-        *place = Some(signal);
         Ok(())
     }
 
@@ -314,7 +343,7 @@ struct Wires(Vec<Option<Signal>>);
 
 impl Wires {
     fn new(input_bits: usize, wire_count: usize) -> Wires {
-        let mut wires: Vec<_> = (0..input_bits).map(|bit| Some(Signal::Input(bit))).collect();
+        let mut wires: Vec<_> = (0..input_bits as u32).map(|bit| Some(Signal::Input(bit))).collect();
         wires.resize(wire_count, None);
         Wires(wires)
     }
@@ -565,7 +594,7 @@ pub(in crate::tfhe) mod tests {
                 prop_assert!(!level.is_empty());
                 for &index in &level {
                     for signal in circuit.gates()[index].operands() {
-                        prop_assert!(!matches!(signal, Signal::Gate(earlier) if !done[*earlier]));
+                        prop_assert!(!matches!(signal, Signal::Gate(earlier) if !done[*earlier as usize]));
                     }
                 }
                 for index in level {

@@ -5,7 +5,7 @@
 //! (`cells.rs`). Which sums are allowed is a matter of noise (`budget.rs`): no bootstrap of a network fails more often than
 //! the preset's ordinary gate, except that a sum of an ordinary gate's two operands is allowed whatever they are.
 //!
-//! The way of a circuit: equal values are one (`circuit/values.rs`, `graph.rs`); every node becomes a cell of one of its
+//! The way of a circuit: equal values are one (`graph.rs`); every node becomes a cell of one of its
 //! small cuts (`cuts.rs`, `covering.rs`); XORs become sums (`forms.rs`); what the outputs need is written as bootstraps
 //! (`emit.rs`); and the network is compared with the circuit (`check.rs`). No step looks at a clock, at threads or at
 //! chance: the same circuit gives the same network.
@@ -22,7 +22,6 @@ mod network;
 mod offers;
 mod pairs;
 mod plain;
-mod table;
 
 #[cfg(test)]
 mod tests;
@@ -31,16 +30,18 @@ pub use budget::{Budget, Margin};
 pub use network::{Network, Source, Sum, Term};
 pub use offers::Offers;
 
-use super::circuit::{Circuit, Numbered, Signal, numbered};
+use std::rc::Rc;
+
+use super::circuit::{Circuit, Signal, numbered};
 use super::fold::Bit;
 use super::noise::InputNoise;
 use super::params::Params;
 use covering::Covering;
 use forms::{Forms, Splitting};
-use graph::Graph;
+use graph::{Graph, Node};
 
-/// Gates of a circuit beyond which it is large: one way of splitting sums is tried, not all, nodes have fewer cuts, and cells are
-/// chosen in one pass.
+/// Gates of a circuit beyond which it is large: nodes have fewer cuts, cells are chosen in one pass, one way of splitting sums is
+/// tried, and of the ways to read inputs only the better one is written.
 const LARGE: usize = 1 << 17;
 
 /// The ways of splitting sums that are tried.
@@ -60,30 +61,37 @@ const SPLITTINGS: [Splitting; 4] = [
 /// # Panics
 /// When there are not as many inputs as input bits.
 pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) -> Network {
-    let numbered = numbered(circuit, inputs);
     let budget = Budget::of(params, noise);
-    let mut graph = Graph::of(&numbered.circuit, inputs);
-    let tries = if circuit.gates().len() > LARGE { 1 } else { SPLITTINGS.len() };
+    let mut graph = Graph::of(circuit, inputs);
+    let large = circuit.gates().len() > LARGE;
     // noisy inputs may be worth a bootstrap each
     let refreshing = if noise == InputNoise::Any { &[false, true][..] } else { &[false] };
-    let mut best: Option<Mapped> = None;
+    let mut ways = Vec::new();
     for &refreshes_inputs in refreshing {
         graph.refreshes_inputs = refreshes_inputs;
-        let covering = Covering::of(&graph, &budget);
-        for &splitting in &SPLITTINGS[..tries] {
+        let covering = Rc::new(Covering::of(&graph, &budget));
+        for &splitting in &SPLITTINGS[..if large { 1 } else { SPLITTINGS.len() }] {
             let forms = Forms::of(&graph, &covering, &budget, splitting);
-            let next = Mapped::of(&graph, &covering, &forms, &budget, circuit.gates().len() as u64);
-            if let Some(next) = next.filter(|next| best.as_ref().is_none_or(|best| next.is_better_than(best))) {
-                best = Some(next);
-            }
+            ways.push(Way { refreshes_inputs, covering: covering.clone(), forms });
+        }
+    }
+    if large {
+        ways = ways.into_iter().min_by_key(|way| way.bootstraps_about(&graph)).into_iter().collect();
+    }
+    let mut best: Option<Mapped> = None;
+    for Way { refreshes_inputs, covering, forms } in ways {
+        graph.refreshes_inputs = refreshes_inputs;
+        let next = Mapped::of(&graph, &covering, &forms, &budget, circuit.gates().len() as u64);
+        if let Some(next) = next.filter(|next| best.as_ref().is_none_or(|best| next.is_better_than(best))) {
+            best = Some(next);
         }
     }
     match best {
         Some(Mapped { mut network, owners, .. }) if check::agrees(&network, circuit, inputs) => {
-            cover(&mut network, &numbered, &graph, &owners);
+            cover(&mut network, circuit, &graph, &owners);
             network
         }
-        _ => plain::network(&numbered, inputs, circuit.gates().len() as u64),
+        _ => map_plainly(circuit, inputs),
     }
 }
 
@@ -93,6 +101,24 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
 /// As [`map`].
 pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
     plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
+}
+
+/// A way to make a network of a graph.
+struct Way {
+    refreshes_inputs: bool,
+    covering: Rc<Covering>,
+    forms: Forms,
+}
+
+impl Way {
+    /// How many bootstraps the network will have, but for those that become one as it is written.
+    fn bootstraps_about(&self, graph: &Graph) -> usize {
+        let of_nodes = (0..graph.len() as u32).filter(|&node| match graph.node(node) {
+            Node::Input(_) => self.refreshes_inputs,
+            _ => self.forms.is_bootstrap(&self.covering, node),
+        });
+        of_nodes.count()
+    }
 }
 
 /// A network, and for each node of the graph the bootstrap that computes it.
@@ -124,17 +150,17 @@ impl Mapped {
 }
 
 /// Says for every gate which bootstrap stands for it: its own, or else that of the first gate that reads it.
-fn cover(network: &mut Network, numbered: &Numbered, graph: &Graph, owners: &[Option<u32>]) {
-    let gates = numbered.circuit.gates();
+fn cover(network: &mut Network, circuit: &Circuit, graph: &Graph, owners: &[Option<u32>]) {
+    let gates = circuit.gates();
     let mut covers = vec![None; gates.len()];
     for (at, gate) in gates.iter().enumerate().rev() {
         let own = owners[graph.gates()[at].node() as usize];
         covers[at] = own.or(covers[at]);
         if let Some(bootstrap) = covers[at] {
-            network.cover(bootstrap, numbered.kinds[at]);
+            network.cover(bootstrap, gate.of_kind());
             for signal in gate.operands() {
                 if let Signal::Gate(operand) = *signal {
-                    covers[operand] = Some(bootstrap);
+                    covers[operand as usize] = Some(bootstrap);
                 }
             }
         }

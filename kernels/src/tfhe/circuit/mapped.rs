@@ -145,10 +145,17 @@ impl Levels {
             of_level.iter().for_each(|&bootstrap| level_of[bootstrap as usize] = level);
         }
         let mut outputs: Vec<Vec<u32>> = vec![Vec::new(); bootstraps.len() + 1];
-        let mut last_read: HashMap<Source, usize> = HashMap::new();
+        // of inputs and of samples, as far as there are any
+        let mut last_read: [Vec<Option<usize>>; 2] = [Vec::new(), vec![None; 2 * network.bootstraps()]];
         let mut read_at = |source: Source, level: usize| {
-            let last = last_read.entry(source).or_default();
-            *last = level.max(*last);
+            let (of_kind, at) = match source {
+                Source::Input(input) => (&mut last_read[0], input as usize),
+                Source::Sample(sample) => (&mut last_read[1], sample as usize),
+            };
+            if of_kind.len() <= at {
+                of_kind.resize(at + 1, None);
+            }
+            of_kind[at] = of_kind[at].max(Some(level));
         };
         for (bootstrap, &level) in level_of.iter().enumerate() {
             network.sum(bootstrap).terms.iter().for_each(|term| read_at(term.source, level));
@@ -173,10 +180,12 @@ impl Levels {
         }
         outputs.truncate(bootstraps.len());
         let mut freed = vec![Vec::new(); bootstraps.len() + 1];
-        let mut ends: Vec<(Source, usize)> = last_read.into_iter().collect();
-        ends.sort_unstable();
-        for (source, level) in ends {
-            freed[level + 1].push(source);
+        for (of_kind, source) in last_read.iter().zip([Source::Input, Source::Sample]) {
+            for (at, level) in of_kind.iter().enumerate() {
+                if let Some(level) = level {
+                    freed[level + 1].push(source(at as u32));
+                }
+            }
         }
         Levels { bootstraps, outputs, freed }
     }

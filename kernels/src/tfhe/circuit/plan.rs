@@ -67,8 +67,8 @@ impl Plan {
             .collect();
         let mut results = vec![0; circuit.gates().len()];
         let slot_of = |signal: Signal, results: &[u32]| match signal {
-            Signal::Input(bit) => inputs[bit],
-            Signal::Gate(index) => results[index],
+            Signal::Input(bit) => inputs[bit as usize],
+            Signal::Gate(index) => results[index as usize],
             Signal::Constant(bit) => constants.iter().find(|&&(_, of)| of == bit).expect("it is read").0,
         };
 
@@ -208,7 +208,7 @@ impl Lives {
         for (level, gates) in levels.iter().enumerate() {
             for &index in gates {
                 // no reader so far: it is written, and free from the next level on
-                lives.last(Signal::Gate(index), level + 1);
+                lives.last(Signal::Gate(index as u32), level + 1);
                 for &signal in circuit.gates()[index].operands() {
                     lives.last(signal, level + 1);
                 }
@@ -222,8 +222,8 @@ impl Lives {
 
     fn last(&mut self, signal: Signal, from_level: usize) {
         let life = match signal {
-            Signal::Input(bit) => &mut self.inputs[bit],
-            Signal::Gate(index) => &mut self.gates[index],
+            Signal::Input(bit) => &mut self.inputs[bit as usize],
+            Signal::Gate(index) => &mut self.gates[index as usize],
             Signal::Constant(bit) => &mut self.constants[usize::from(bit)],
         };
         *life = Some(life.map_or(from_level, |before| before.max(from_level)));
@@ -231,10 +231,10 @@ impl Lives {
 
     /// Calls `free` for every value whose slot is free from some level on.
     fn for_each(&self, mut free: impl FnMut(Signal, usize)) {
-        let mut all = |lives: &[Option<usize>], signal: fn(usize) -> Signal| {
+        let mut all = |lives: &[Option<usize>], signal: fn(u32) -> Signal| {
             for (index, life) in lives.iter().enumerate() {
                 if let Some(from_level) = life.filter(|&from_level| from_level != NEVER) {
-                    free(signal(index), from_level);
+                    free(signal(index as u32), from_level);
                 }
             }
         };

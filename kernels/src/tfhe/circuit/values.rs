@@ -9,8 +9,7 @@
 //! Hence operands of a gate that is left are different values. They may mean the same bit, as `a xor b` and
 //! `not ((not a) xor b)` do: these are bootstraps of different inputs, whose noise is independent.
 
-use std::collections::HashMap;
-
+use super::table::Table;
 use super::{Circuit, CircuitGate, Signal};
 use crate::tfhe::fold::{Bit, Folded, fold};
 use crate::tfhe::gates::Gate;
@@ -36,7 +35,9 @@ pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     let mut kinds = vec![[0; 3]; left.gates.len()];
     for (gate, &bit) in circuit.gates().iter().zip(&values.results) {
         if let Some(Signal::Gate(index)) = left.place(bit) {
-            kinds[index][kind(gate.gate())] += 1;
+            for (all, own) in kinds[index as usize].iter_mut().zip(gate.of_kind()) {
+                *all += own;
+            }
         }
     }
     let circuit = Circuit {
@@ -48,12 +49,11 @@ pub(in crate::tfhe) fn numbered(circuit: &Circuit, inputs: &[Bit]) -> Numbered {
     Numbered { circuit, kinds }
 }
 
-/// Place of a netlist's gate among [`Numbered::kinds`].
-fn kind(gate: Gate) -> usize {
-    match gate {
-        Gate::Xor | Gate::Xnor => 0,
-        Gate::Not => 2,
-        _ => 1,
+/// A bit as a word, for its hash.
+fn word(bit: Bit) -> u32 {
+    match bit {
+        Bit::Constant(bit) => u32::from(bit),
+        Bit::Value { id, negated } => id << 1 | u32::from(negated),
     }
 }
 
@@ -72,19 +72,22 @@ impl<'a> Values<'a> {
         let name = |bit: &Bit| if let Bit::Value { id, .. } = *bit { id + 1 } else { 0 };
         let input_names = inputs.iter().map(name).max().unwrap_or(0);
         let mut values = Values { inputs, input_names, gates: Vec::new(), results: Vec::new() };
-        let mut known = HashMap::with_capacity(circuit.gates().len());
+        let mut known = Table::new(circuit.gates().len(), circuit.gates().len());
         for gate in circuit.gates() {
             let operands = gate.operands.map(|signal| values.bit(signal));
             let bit = match fold(gate.gate, &operands[..gate.gate.arity()]) {
                 Folded::Bit(bit) => bit,
                 Folded::Binary(gate, mut operands) => {
                     operands.sort_unstable();
-                    let next = values.input_names + values.gates.len() as u32;
-                    let id = *known.entry((gate, operands)).or_insert(next);
-                    if id == next {
+                    let words = [gate as u32, word(operands[0]), word(operands[1])];
+                    let same = known.find(&words, |index| values.gates[index as usize] == (gate, operands));
+                    let index = same.unwrap_or_else(|| {
+                        let index = values.gates.len() as u32;
+                        known.insert(&words, index);
                         values.gates.push((gate, operands));
-                    }
-                    Bit::value(id)
+                        index
+                    });
+                    Bit::value(values.input_names + index)
                 }
                 Folded::Mux(_) => unreachable!("a netlist has no MUX"),
             };
@@ -95,8 +98,8 @@ impl<'a> Values<'a> {
 
     fn bit(&self, signal: Signal) -> Bit {
         match signal {
-            Signal::Input(bit) => self.inputs[bit],
-            Signal::Gate(index) => self.results[index],
+            Signal::Input(bit) => self.inputs[bit as usize],
+            Signal::Gate(index) => self.results[index as usize],
             Signal::Constant(bit) => Bit::Constant(bit),
         }
     }
@@ -139,7 +142,7 @@ impl Left {
         let mut left = Left { gates: Vec::new(), places: vec![[None; 2]; names] };
         for (at, &bit) in values.inputs.iter().enumerate() {
             if let Bit::Value { id, negated } = bit {
-                left.places[id as usize][usize::from(negated)].get_or_insert(Signal::Input(at));
+                left.places[id as usize][usize::from(negated)].get_or_insert(Signal::Input(at as u32));
             }
         }
         for (index, needed) in values.needed(outputs).into_iter().enumerate() {
@@ -176,7 +179,7 @@ impl Left {
 
     fn push(&mut self, gate: Gate, operands: [Signal; 2]) -> Signal {
         self.gates.push(CircuitGate { gate, operands });
-        Signal::Gate(self.gates.len() - 1)
+        Signal::Gate(self.gates.len() as u32 - 1)
     }
 }
 

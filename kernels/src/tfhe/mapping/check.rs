@@ -45,8 +45,8 @@ fn mixed(seed: u64) -> u64 {
 fn circuit_on(circuit: &Circuit, inputs: &[Lanes]) -> Vec<Lanes> {
     let mut results: Vec<Lanes> = Vec::with_capacity(circuit.gates().len());
     let lanes = |signal: Signal, results: &[Lanes]| match signal {
-        Signal::Input(bit) => inputs[bit],
-        Signal::Gate(gate) => results[gate],
+        Signal::Input(bit) => inputs[bit as usize],
+        Signal::Gate(gate) => results[gate as usize],
         Signal::Constant(bit) => [if bit { u64::MAX } else { 0 }; 4],
     };
     for gate in circuit.gates() {

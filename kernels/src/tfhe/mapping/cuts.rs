@@ -19,6 +19,11 @@ impl Cut {
         &self.leaves[..usize::from(self.len)]
     }
 
+    /// A set that has a bit of each leaf: cuts of few leaves have few bits, but leaves may share one.
+    fn low_bits(&self) -> u64 {
+        self.leaves().iter().fold(0, |bits, leaf| bits | 1 << (leaf % 64))
+    }
+
     /// The cut of a node that is its own leaf.
     fn trivial(node: u32) -> Cut {
         Cut { leaves: [node, 0, 0], len: 1, table: VARIABLES[0] }
@@ -26,11 +31,7 @@ impl Cut {
 
     /// The cut without leaves that its function does not depend on.
     fn reduced(mut self) -> Cut {
-        let depends = |at: usize| {
-            let shift = 1 << at;
-            (self.table >> shift ^ self.table) & !VARIABLES[at] != 0
-        };
-        let kept: u8 = (0..usize::from(self.len)).filter(|&at| depends(at)).map(|at| 1 << at).sum();
+        let kept = SUPPORT[usize::from(self.table)];
         if kept.count_ones() == u32::from(self.len) {
             return self;
         }
@@ -52,6 +53,23 @@ impl Cut {
 
 /// Truth tables of the leaves.
 const VARIABLES: [u8; 3] = [0b1010_1010, 0b1100_1100, 0b1111_0000];
+
+/// Which leaves each truth table depends on, a bit a leaf.
+const SUPPORT: [u8; 256] = {
+    let mut support = [0; 256];
+    let mut table = 0;
+    while table < 256 {
+        let mut at = 0;
+        while at < 3 {
+            if (table >> (1 << at) ^ table) as u8 & !VARIABLES[at] != 0 {
+                support[table] |= 1 << at;
+            }
+            at += 1;
+        }
+        table += 1;
+    }
+    support
+};
 
 /// Cuts that are kept for a node, besides the trivial one, and for one of a large graph.
 const KEPT: [usize; 2] = [7, 4];
@@ -100,6 +118,10 @@ impl Cuts {
         let mut edge = None;
         for a in std::iter::once(&trivial_a).chain(cuts_a) {
             for b in std::iter::once(&trivial_b).chain(cuts_b) {
+                // most pairs have too many leaves, which is seen at once
+                if (a.low_bits() | b.low_bits()).count_ones() > 3 {
+                    continue;
+                }
                 let Some((leaves, len, places)) = union(a.leaves(), b.leaves()) else { continue };
                 let (x, y) = (spread(a.table, places[0]), spread(b.table, places[1]));
                 let cut = Cut { leaves, len, table: function(x ^ invert_a, y ^ invert_b) }.reduced();
@@ -109,7 +131,7 @@ impl Cuts {
                     len => {
                         // leaves beyond the last are 0 in every cut
                         let of_len = &mut merged[usize::from(len) - 2];
-                        if !of_len.iter().any(|other| other.leaves == cut.leaves) {
+                        if of_len.len() < self.kept && !of_len.iter().any(|other| other.leaves == cut.leaves) {
                             of_len.push(cut);
                         }
                     }

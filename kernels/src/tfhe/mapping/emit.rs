@@ -6,8 +6,8 @@ use super::covering::Covering;
 use super::forms::{Forms, amplitude};
 use super::graph::{Edge, Graph, Node};
 use super::network::{Network, Source, Sum, Term};
-use super::table::Table;
 use crate::tfhe::cells::Amplitude;
+use crate::tfhe::circuit::Table;
 
 /// The network of a covering. `None` where a sum would be noisier than the budget allows, which the forms' bounds leave to
 /// rare cases of equal operands.
@@ -21,15 +21,17 @@ pub(super) fn emitted(
     let sums = Sums { graph, covering, forms, budget };
     let absorbed = sums.absorbed();
     let needed = sums.needed(&absorbed);
-    let mut writer = Writer::new(gates_asked, graph.len(), budget);
+    let bootstraps = needed.iter().filter(|&&needed| needed).count();
+    let mut writer = Writer::new(gates_asked, bootstraps, budget);
     let mut values = vec![Value::Constant(false); graph.len()];
+    let mut sum = NodeSum::default();
     for node in 0..graph.len() as u32 {
         if let Node::Input(input) = graph.node(node) {
             let input = Source::Input(input);
             let refreshes = graph.refreshes_inputs && needed[node as usize];
             values[node as usize] = if refreshes { writer.refreshed(input) } else { Value::Bit(input, false) };
         } else if needed[node as usize] && covering.cell(node).is_some() {
-            let sum = sums.of(node, absorbed[node as usize]);
+            sums.put(node, absorbed[node as usize], &mut sum);
             values[node as usize] = writer.bootstrap(&sum, &values, amplitude(graph, covering, node))?;
         }
     }
@@ -96,26 +98,29 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// The sum that a node's bootstrap reads, given the node that it absorbs.
-    fn of(&self, node: u32, absorbed: u32) -> NodeSum {
+    /// Puts the sum that a node's bootstrap reads, given the node that it absorbs.
+    fn put(&self, node: u32, absorbed: u32, into: &mut NodeSum) {
+        into.terms.clear();
         let cell = self.covering.cell(node).expect("inputs and constants have no bootstrap");
         if !cell.is_parity() {
-            return NodeSum { constant: cell.constant(), terms: core_terms(cell).collect() };
+            into.constant = cell.constant();
+            into.terms.extend(core_terms(cell));
+            return;
         }
         let (leaves, negated) = self.forms.form(node);
-        let parities = leaves.iter().filter(|&&leaf| leaf != absorbed).map(|&leaf| (leaf, NodeFactor::Parity));
-        let mut terms: Vec<_> = parities.collect();
+        into.terms.extend(leaves.iter().filter(|&&leaf| leaf != absorbed).map(|&leaf| (leaf, NodeFactor::Parity)));
         // k bits of +-1/4 with 2 k - 2 eighths: +1/4 where their XOR is true, else -1/4
-        let parity_constant = (2 * terms.len() as i32 - 2).rem_euclid(8) as i8;
-        match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
-            None => NodeSum { constant: parity_constant + if negated { 4 } else { 0 }, terms },
+        into.constant = (2 * into.terms.len() as i32 - 2).rem_euclid(8) as i8;
+        let turned = match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
+            None => negated,
             Some(inner) => {
+                into.constant += inner.core_constant();
+                into.terms.extend(core_terms(inner));
                 // the sign of S + 1/4 is the turned cell, that of S - 1/4 its negation
-                let flip = inner.negated == negated;
-                terms.extend(core_terms(inner));
-                NodeSum { constant: parity_constant + inner.core_constant() + if flip { 4 } else { 0 }, terms }
+                inner.negated == negated
             }
-        }
+        };
+        into.constant += if turned { 4 } else { 0 };
     }
 
     /// By node: the turned cell that its parity absorbs, reading the cell's operands itself. That saves the cell's level
@@ -124,8 +129,11 @@ impl Sums<'_> {
         let ands = self.ands();
         let mut absorbed = vec![NONE; self.graph.len()];
         let mut levels = vec![0u32; self.graph.len()];
+        let (mut sum, mut terms) = (NodeSum::default(), Vec::new());
         for node in 0..self.graph.len() as u32 {
-            let Some(cell) = self.covering.cell(node).filter(|_| self.is_bootstrap(node)) else { continue };
+            let Some(cell) = self.covering.cell(node).filter(|_| self.forms.is_bootstrap(self.covering, node)) else {
+                continue;
+            };
             let level =
                 |nodes: &mut dyn Iterator<Item = u32>| nodes.map(|node| levels[node as usize]).max().unwrap_or(0);
             let level = if !cell.is_parity() {
@@ -138,7 +146,10 @@ impl Sums<'_> {
                     && (leaves.len() > 2
                         || ands.find(leaves, |and| self.and_operands(and).is_some_and(|of| of == leaves)).is_none())
                     && let Some(&latest) = latest
-                    && self.allows(&self.of(node, latest))
+                    && {
+                        self.put(node, latest, &mut sum);
+                        self.allows(&sum, &mut terms)
+                    }
                 {
                     absorbed[node as usize] = latest;
                     let inner = self.covering.cell(latest).map_or(&[][..], Cell::operands);
@@ -155,12 +166,10 @@ impl Sums<'_> {
 
     /// The cells of two operands, by the operands' nodes. The XOR of these may come from the cell's rotation (`pairs.rs`).
     fn ands(&self) -> Table {
-        let mut ands = Table::new(self.graph.len());
-        for node in (0..self.graph.len() as u32).filter(|&node| self.is_bootstrap(node)) {
-            if let Some(pair) = self.and_operands(node) {
-                ands.insert(&pair, node);
-            }
-        }
+        let pairs = (0..self.graph.len() as u32).filter(|&node| self.forms.is_bootstrap(self.covering, node));
+        let pairs = pairs.filter_map(|node| self.and_operands(node).map(|pair| (node, pair)));
+        let mut ands = Table::new(pairs.clone().count(), self.graph.len());
+        pairs.for_each(|(node, pair)| ands.insert(&pair, node));
         ands
     }
 
@@ -172,9 +181,9 @@ impl Sums<'_> {
         }
     }
 
-    /// Whether a sum over nodes is within the budget at margin 1/8.
-    fn allows(&self, sum: &NodeSum) -> bool {
-        let terms = sum.terms.iter().map(|&(node, factor)| {
+    /// Whether a sum over nodes is within the budget at margin 1/8. Overwrites `terms`.
+    fn allows(&self, sum: &NodeSum, terms: &mut Vec<Term>) -> bool {
+        let of_nodes = sum.terms.iter().map(|&(node, factor)| {
             let factor = match factor {
                 NodeFactor::Eighth(factor) => factor,
                 NodeFactor::Parity => parity_factor(amplitude(self.graph, self.covering, node)),
@@ -183,19 +192,10 @@ impl Sums<'_> {
             // a node that is read in both ways is a rare case: count it as if both had one sign
             Term { source, factor: factor.abs() }
         });
-        let mut terms: Vec<Term> = terms.collect();
-        Term::combine(&mut terms);
-        self.budget.allows(&load(&terms), Margin::Eighth)
-    }
-
-    /// Whether a node may need a bootstrap.
-    fn is_bootstrap(&self, node: u32) -> bool {
-        let reads = self.covering.reads(node);
-        match self.covering.cell(node) {
-            Some(cell) if cell.is_parity() => reads.eighth > 0 || (reads.any() && self.forms.is_leaf(node)),
-            Some(_) => reads.any(),
-            None => false,
-        }
+        terms.clear();
+        terms.extend(of_nodes);
+        Term::combine(terms);
+        self.budget.allows(&load(terms), Margin::Eighth)
     }
 
     /// Which nodes' bootstraps the outputs need.
@@ -238,9 +238,10 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(gates_asked: u64, nodes: usize, budget: &'a Budget) -> Writer<'a> {
+    /// A writer of at most so many bootstraps.
+    fn new(gates_asked: u64, bootstraps: usize, budget: &'a Budget) -> Writer<'a> {
         let network = Network::new(gates_asked);
-        Writer { network, budget, known: Table::new(nodes), terms: Vec::new(), words: Vec::new() }
+        Writer { network, budget, known: Table::new(bootstraps, bootstraps), terms: Vec::new(), words: Vec::new() }
     }
 
     /// The bit that a bootstrap of this sum gives; `None` where the sum is too noisy.

@@ -43,11 +43,13 @@ impl Forms {
             is_leaf: vec![false; graph.len()],
             levels: vec![0; graph.len()],
         };
+        let mut lists = [Vec::new(), Vec::new()];
         for node in 0..graph.len() as u32 {
             let cell = covering.cell(node).filter(|cell| cell.is_parity() && covering.reads(node).any());
             let mut negated = false;
             if let Some(cell) = cell {
-                let form = forms.merged(graph, covering, budget, cell.operands(), splitting.earliest);
+                forms.merge(graph, covering, budget, cell.operands(), splitting.earliest, &mut lists);
+                let form = &lists[0];
                 negated = cell.negated;
                 for edge in cell.operands() {
                     let inner = forms.expands(covering, edge.node()) && forms.ends[edge.node() as usize].1;
@@ -56,11 +58,11 @@ impl Forms {
                 let reads = covering.reads(node);
                 let most = if reads.eighth > 0 { splitting.bootstrapped } else { splitting.shared };
                 forms.is_leaf[node as usize] = form.len() > most && (reads.eighth > 0 || reads.parity > 1);
-                forms.levels[node as usize] = forms.level(covering, &form);
-                forms.leaves.extend(form);
+                forms.levels[node as usize] = forms.level(covering, form.iter().copied());
+                forms.leaves.extend_from_slice(form);
             } else if let Some(cell) = covering.cell(node) {
-                let operands: Vec<u32> = cell.operands().iter().map(|edge| edge.node()).collect();
-                forms.levels[node as usize] = forms.level(covering, &operands) + 1;
+                let operands = cell.operands().iter().map(|edge| edge.node());
+                forms.levels[node as usize] = forms.level(covering, operands) + 1;
             }
             forms.ends.push((forms.leaves.len() as u32, negated));
         }
@@ -74,31 +76,35 @@ impl Forms {
         (&self.leaves[start..end as usize], negated)
     }
 
-    /// Whether a parity is a leaf of others.
-    pub fn is_leaf(&self, node: u32) -> bool {
-        self.is_leaf[node as usize]
+    /// Whether a node may need a bootstrap.
+    pub fn is_bootstrap(&self, covering: &Covering, node: u32) -> bool {
+        let reads = covering.reads(node);
+        match covering.cell(node) {
+            Some(cell) if cell.is_parity() => reads.eighth > 0 || (reads.any() && self.is_leaf[node as usize]),
+            Some(_) => reads.any(),
+            None => false,
+        }
     }
 
-    /// The leaves of these operands' XOR, after as many splits as are needed.
-    fn merged(
+    /// Puts the leaves of these operands' XOR into the first list, after as many splits as are needed; overwrites the second.
+    fn merge(
         &mut self,
         graph: &Graph,
         covering: &Covering,
         budget: &Budget,
         operands: &[Edge],
         earliest: bool,
-    ) -> Vec<u32> {
+        [form, before]: &mut [Vec<u32>; 2],
+    ) {
         loop {
-            let mut form: Vec<u32> = Vec::new();
+            form.clear();
             for edge in operands {
-                let node = edge.node();
-                let part = self.part(covering, &node);
-                let mut sum = Vec::with_capacity(form.len() + part.len());
-                differences(&form, part, &mut sum);
-                form = sum;
+                std::mem::swap(form, before);
+                form.clear();
+                differences(before, self.part(covering, &edge.node()), form);
             }
-            if form.len() <= LEAVES_MAX && budget.allows(&parity_load(graph, covering, &form), Margin::Quarter) {
-                return form;
+            if form.len() <= LEAVES_MAX && budget.allows(&parity_load(graph, covering, form), Margin::Quarter) {
+                return;
             }
             let parts = operands.iter().map(|edge| edge.node()).filter(|&node| self.expands(covering, node));
             // first what costs no bootstrap, then what most nodes read, then the longest
@@ -109,15 +115,15 @@ impl Forms {
             });
             match split {
                 Some(node) => self.is_leaf[node as usize] = true,
-                None => return form,
+                None => return,
             }
         }
     }
 
     /// Level at which the samples of all these nodes are there.
-    fn level(&self, covering: &Covering, nodes: &[u32]) -> u32 {
+    fn level(&self, covering: &Covering, nodes: impl Iterator<Item = u32>) -> u32 {
         let parity = |node: u32| covering.cell(node).is_some_and(|cell| cell.is_parity());
-        nodes.iter().map(|&node| self.levels[node as usize] + u32::from(parity(node))).max().unwrap_or(0)
+        nodes.map(|node| self.levels[node as usize] + u32::from(parity(node))).max().unwrap_or(0)
     }
 
     /// Whether a node is a parity that its readers add leaf by leaf.

@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 
 use super::cuts::{Cut, Cuts};
-use super::table::Table;
-use crate::tfhe::circuit::{Circuit, Signal};
+use crate::tfhe::circuit::{Circuit, Signal, Table};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
 
@@ -55,7 +54,7 @@ const EXPANSION_MAX: usize = 12;
 pub(super) struct Graph {
     nodes: Vec<Node>,
     cuts: Cuts,
-    /// What each gate of the circuit is.
+    /// What each gate of the circuit is; false where the outputs do not need it.
     gates: Vec<Edge>,
     outputs: Vec<Edge>,
     /// Whether every input that is read is bootstrapped first.
@@ -63,17 +62,21 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The graph of a circuit whose values were numbered, on inputs of these names.
+    /// The graph of a circuit on inputs of these names.
     pub fn of(circuit: &Circuit, inputs: &[Bit]) -> Graph {
-        let mut builder = Builder::new(circuit.gates().len());
+        let mut builder = Builder::new(circuit);
         let inputs = builder.inputs(inputs);
         let mut gates: Vec<Edge> = Vec::with_capacity(circuit.gates().len());
         let edge = |signal: Signal, gates: &[Edge]| match signal {
-            Signal::Input(bit) => inputs[bit],
-            Signal::Gate(gate) => gates[gate],
+            Signal::Input(bit) => inputs[bit as usize],
+            Signal::Gate(gate) => gates[gate as usize],
             Signal::Constant(bit) => Edge::FALSE.negated_if(bit),
         };
-        for gate in circuit.gates() {
+        for (gate, needed) in circuit.gates().iter().zip(circuit.needed()) {
+            if !needed {
+                gates.push(Edge::FALSE);
+                continue;
+            }
             let operand = |at: usize| edge(gate.operands()[at], &gates);
             gates.push(match gate.gate() {
                 Gate::Not => operand(0).negated_if(true),
@@ -131,12 +134,17 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(gates: usize) -> Builder {
+    fn new(circuit: &Circuit) -> Builder {
+        let gates = circuit.gates().len();
+        let [xors, ands] = circuit.gates().iter().fold([0; 2], |[xors, ands], gate| match gate.of_kind() {
+            [xor, and, _] => [xors + xor as usize, ands + and as usize],
+        });
+        let nodes = 1 + circuit.input_widths().iter().sum::<usize>() + gates;
         let mut builder = Builder {
             nodes: Vec::with_capacity(gates),
             cuts: Cuts::with_capacity(gates),
-            ands: Table::new(gates),
-            xors: Table::new(gates),
+            ands: Table::new(ands, nodes),
+            xors: Table::new(xors, nodes),
             expansions: Vec::new(),
             expansion_ends: Vec::with_capacity(gates),
             scratch: Vec::new(),

@@ -7,8 +7,8 @@
 
 use super::budget::{Budget, Margin, load};
 use super::network::{Network, Source, Sum, Term};
-use super::table::Table;
 use crate::tfhe::cells::Amplitude;
+use crate::tfhe::circuit::Table;
 
 /// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one;
 /// `None` where there is no such XOR.
@@ -31,7 +31,7 @@ pub(super) fn paired(network: &Network, budget: &Budget) -> Option<(Network, Vec
             pairs.replaced[xor] = None;
         }
     }
-    Some(pairs.written())
+    pairs.replaced.iter().any(Option::is_some).then(|| pairs.written())
 }
 
 /// The two bits of an AND or the like, the second's sign relative to the first's, and the amplitude.
@@ -45,7 +45,7 @@ struct Ands<'a> {
 
 impl Ands<'_> {
     fn of(network: &Network) -> Ands<'_> {
-        let mut ands = Ands { network, table: Table::new(network.bootstraps()) };
+        let mut ands = Ands { network, table: Table::new(network.bootstraps(), network.bootstraps()) };
         for at in 0..network.bootstraps() as u32 {
             if let Some(and) = ands.at(at) {
                 ands.table.insert(&Ands::words(&and), at);
@@ -123,10 +123,10 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// A sum with pairs in the place of the XORs that are replaced; its constant and its terms.
-    fn rewritten(&self, sum: Sum<'_>) -> (i8, Vec<Term>) {
+    /// Puts a sum with pairs in the place of the XORs that are replaced into `terms`, and returns its constant.
+    fn rewrite(&self, sum: Sum<'_>, terms: &mut Vec<Term>) -> i8 {
         let mut constant = i32::from(sum.constant);
-        let mut terms = Vec::with_capacity(sum.terms.len() + 1);
+        terms.clear();
         for &term in sum.terms {
             let pair = match term.source {
                 Source::Sample(sample) => self.replaced[sample as usize / 2].map(|pair| (sample as usize / 2, pair)),
@@ -146,20 +146,20 @@ impl Pairs<'_> {
                 }
             }
         }
-        Term::combine(&mut terms);
+        Term::combine(terms);
         terms.retain(|term| term.factor != 0);
-        (((constant + 4).rem_euclid(8) - 4) as i8, terms)
+        ((constant + 4).rem_euclid(8) - 4) as i8
     }
 
     /// Whether a bootstrap (or, beyond these, an output) may read its sum as it is rewritten.
     fn allows(&self, reader: usize, budget: &Budget) -> bool {
-        let bootstraps = self.network.bootstraps();
+        let (bootstraps, mut terms) = (self.network.bootstraps(), Vec::new());
         if reader >= bootstraps {
-            let terms = self.rewritten(self.network.output(reader - bootstraps)).1;
+            self.rewrite(self.network.output(reader - bootstraps), &mut terms);
             return !terms.is_empty() && budget.allows_output(&load(&terms));
         }
         // a XOR that is replaced itself reads nothing
-        let terms = self.rewritten(self.network.sum(reader)).1;
+        self.rewrite(self.network.sum(reader), &mut terms);
         self.replaced[reader].is_some() || (!terms.is_empty() && budget.allows_sum(&terms, self.network.margin(reader)))
     }
 
@@ -177,17 +177,19 @@ impl Pairs<'_> {
         order.sort_by_key(|&at| places[at as usize]);
         let mut network = Network::new(self.network.gates_asked());
         let mut moved = vec![0; places.len()];
-        let renamed = |(constant, mut terms): (i8, Vec<Term>), moved: &[u32]| {
-            for term in &mut terms {
+        let mut terms = Vec::new();
+        let rewrite = |sum: Sum<'_>, terms: &mut Vec<Term>, moved: &[u32]| {
+            let constant = self.rewrite(sum, terms);
+            for term in terms.iter_mut() {
                 if let Source::Sample(sample) = &mut term.source {
                     *sample = 2 * moved[*sample as usize / 2] + *sample % 2;
                 }
             }
             terms.sort_unstable();
-            (constant, terms)
+            constant
         };
         for &at in &order {
-            let (constant, terms) = renamed(self.rewritten(self.network.sum(at as usize)), &moved);
+            let constant = rewrite(self.network.sum(at as usize), &mut terms, &moved);
             let new = network.push(Sum { constant, terms: &terms }, self.network.amplitude(at as usize));
             moved[at as usize] = new;
             if seconds[at as usize] || self.network.has_second(at as usize) {
@@ -195,7 +197,7 @@ impl Pairs<'_> {
             }
         }
         for at in 0..self.network.outputs() {
-            let (constant, terms) = renamed(self.rewritten(self.network.output(at)), &moved);
+            let constant = rewrite(self.network.output(at), &mut terms, &moved);
             network.push_output(Sum { constant, terms: &terms });
         }
         for (xor, pair) in self.replaced.iter().enumerate() {

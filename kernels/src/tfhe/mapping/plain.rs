@@ -16,8 +16,8 @@ pub(super) fn network(numbered: &Numbered, inputs: &[Bit], gates_asked: u64) -> 
     let inputs = first_of_their_names(inputs);
     let mut results: Vec<Term> = Vec::with_capacity(numbered.circuit.gates().len());
     let term = |signal: Signal, results: &[Term]| match signal {
-        Signal::Input(bit) => Ok(inputs[bit]),
-        Signal::Gate(gate) => Ok(results[gate]),
+        Signal::Input(bit) => Ok(inputs[bit as usize]),
+        Signal::Gate(gate) => Ok(results[gate as usize]),
         Signal::Constant(bit) => Err(bit),
     };
     let scaled = |term: Term, factor: i32| Term { factor: term.factor * factor as i8, ..term };

@@ -1,0 +1,107 @@
+//! A table of numbers by the hash of what they stand for, which is kept elsewhere.
+//!
+//! A place is one word: a number and, in the bits that numbers leave free, a part of its hash. So what another number stands for is
+//! hardly ever read, and a table of a large circuit stays in the caches. Hashes have a seed of chance, so that no netlist can be made
+//! to collide. What is found does not depend on it.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// A place without a number.
+const EMPTY: u32 = u32::MAX;
+/// An odd number whose bits look random: the golden ratio's.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+pub(in crate::tfhe) struct Table {
+    /// A power of two, at least half as many again as there are numbers.
+    places: Vec<u32>,
+    /// Bits of a place that its number takes.
+    number_bits: u32,
+    seed: u64,
+    free: usize,
+}
+
+impl Table {
+    /// A table for at most so many numbers, each below `bound`.
+    ///
+    /// # Panics
+    /// When the bound takes all bits of a place.
+    pub fn new(numbers: usize, bound: usize) -> Table {
+        // no number has all these bits set, which is what an empty place has
+        let number_bits = usize::BITS - bound.leading_zeros();
+        assert!(number_bits < u32::BITS, "numbers below 2^31 - 1");
+        let places = vec![EMPTY; (numbers + numbers / 2 + 1).next_power_of_two()];
+        Table { places, number_bits, seed: RandomState::new().hash_one(bound), free: numbers }
+    }
+
+    /// The number under these words that is the one sought.
+    pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
+        let hash = self.hash(words);
+        let number_mask = (1 << self.number_bits) - 1;
+        let mut at = hash as usize;
+        loop {
+            let place = self.places[at & (self.places.len() - 1)];
+            if place == EMPTY {
+                return None;
+            }
+            let number = place & number_mask;
+            if place == self.place(hash, number) && sought(number) {
+                return Some(number);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// Keeps a number, behind those under the same hash.
+    ///
+    /// # Panics
+    /// When there are more numbers than the table is for.
+    pub fn insert(&mut self, words: &[u32], number: u32) {
+        self.free = self.free.checked_sub(1).expect("no more numbers than the table is for");
+        let (hash, mask) = (self.hash(words), self.places.len() - 1);
+        let mut at = hash as usize & mask;
+        while self.places[at] != EMPTY {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = self.place(hash, number);
+    }
+
+    /// A number with the upper bits of its hash.
+    fn place(&self, hash: u64, number: u32) -> u32 {
+        debug_assert!(number < 1 << self.number_bits, "a number below the bound");
+        (hash >> 32) as u32 >> self.number_bits << self.number_bits | number
+    }
+
+    fn hash(&self, words: &[u32]) -> u64 {
+        let mix = |hash: u64, &word: &u32| (hash.rotate_left(23) ^ u64::from(word)).wrapping_mul(MIX);
+        let mixed = words.iter().fold(self.seed, mix);
+        mixed ^ mixed >> 29
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_among_those_that_collide() {
+        let mut table = Table::new(100, 100);
+        (0..100).for_each(|number| table.insert(&[7], number));
+        assert!((0..100).all(|number| table.find(&[7], |found| found == number) == Some(number)));
+        assert_eq!(table.find(&[7], |found| found == 100), None);
+    }
+
+    #[test]
+    fn what_is_sought_is_looked_at_only_under_its_own_hash() {
+        let mut table = Table::new(1000, 1000);
+        (0..1000).for_each(|number| table.insert(&[number, number * number], number));
+        let looks = std::cell::Cell::new(0);
+        for number in 0..1000 {
+            let found = table.find(&[number, number * number], |found| {
+                looks.set(looks.get() + 1);
+                found == number
+            });
+            assert_eq!(found, Some(number));
+        }
+        assert!(looks.get() < 1010, "{}", looks.get());
+    }
+}
