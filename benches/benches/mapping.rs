@@ -1,0 +1,88 @@
+//! How long it takes to read a netlist, map it and lay it out, for the largest netlists there may be, as a table.
+//!
+//! `cargo bench -p benches --bench mapping`, or `cargo test` for the same without a release build. There is no peer: nobody maps a client's netlist. The parameters are those of
+//! `fast_128_k2`. Inputs are taken as fresh, and as any results of the node, where bootstraps of inputs are weighed too.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use benches::{ms_each, only_once};
+use kernels::tfhe::fold::Bit;
+use kernels::tfhe::mapping::map;
+use kernels::tfhe::noise::InputNoise;
+use kernels::tfhe::{Circuit, Plan, Preset};
+
+/// Runs of each row, of which the fastest counts.
+const ROUNDS: usize = 5;
+/// Input bits, and output bits where many gates are to be needed.
+const INPUTS: usize = 256;
+const OUTPUTS_MANY: usize = 1 << 16;
+
+/// What a gate reads, given the wire that it writes: operands and operation.
+type GateOf = fn(usize, &mut dyn FnMut(usize) -> usize) -> String;
+
+/// Name, output bits, gates.
+const NETLISTS: [(&str, usize, GateOf); 4] = [
+    ("random, operands from anywhere", OUTPUTS_MANY, |out, random| any_gate(out, random, out)),
+    ("random, operands from the last 300 wires", 64, |out, random| any_gate(out, random, out.min(300))),
+    ("chain of AND and XOR", 1, |out, _| format!("2 1 {} {} {out} {}", out - 1, out % INPUTS, ["AND", "XOR"][out % 2])),
+    ("chain of XORs with random inputs", 64, |out, random| format!("2 1 {} {} {out} XOR", out - 1, random(INPUTS))),
+];
+
+/// Two XORs and two ANDs for each INV, of operands among the last `window` wires.
+fn any_gate(out: usize, random: &mut dyn FnMut(usize) -> usize, window: usize) -> String {
+    let [a, b] = [0; 2].map(|_| out - 1 - random(window));
+    match random(5) {
+        0 => format!("1 1 {a} {out} INV"),
+        1 | 2 => format!("2 1 {a} {b} {out} XOR"),
+        _ => format!("2 1 {a} {b} {out} AND"),
+    }
+}
+
+fn main() {
+    let gates = if only_once() { 1 << 17 } else { 1 << 20 };
+    println!("| netlist of {gates} gates | inputs | bootstraps | levels | read, ms | map, ms | lay out, ms |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, outputs, gate) in NETLISTS {
+        let text = text(gates, outputs, gate);
+        let circuit = Circuit::parse(&text).expect("a netlist");
+        let inputs: Vec<Bit> = (0..INPUTS as u32).map(Bit::value).collect();
+        let params = Preset::Fast128K2.params();
+        let (_, read) = fastest(|| Circuit::parse(&text));
+        for (noise, of_inputs) in [(InputNoise::Fresh, "fresh"), (InputNoise::Any, "any results")] {
+            let (network, mapped) = fastest(|| map(&circuit, &inputs, &params, noise));
+            let (_, laid_out) = fastest(|| Plan::mapped(&network, INPUTS, &params));
+            let [read, mapped, laid_out] = [read, mapped, laid_out].map(|time| ms_each(time, 1));
+            let (bootstraps, levels) = (network.bootstraps(), network.depth());
+            println!("| {name} | {of_inputs} | {bootstraps} | {levels} | {read:.0} | {mapped:.0} | {laid_out:.0} |");
+        }
+    }
+}
+
+fn text(gates: usize, outputs: usize, gate: GateOf) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let mut text = format!("{gates} {}\n1 {INPUTS}\n1 {outputs}\n\n", INPUTS + gates);
+    for out in INPUTS..INPUTS + gates {
+        writeln!(text, "{}", gate(out, &mut random)).expect("room in memory");
+    }
+    text
+}
+
+fn fastest<T>(mut work: impl FnMut() -> T) -> (T, Duration) {
+    let mut run = || {
+        let started = Instant::now();
+        let result = work();
+        (result, started.elapsed())
+    };
+    let (result, mut fastest) = run();
+    for _ in 1..if only_once() { 1 } else { ROUNDS } {
+        fastest = fastest.min(run().1);
+    }
+    (result, fastest)
+}
