@@ -1,7 +1,8 @@
 //! How long it takes to read a netlist, map it and lay it out, for the largest netlists there may be, as a table.
 //!
-//! `cargo bench -p benches --bench mapping`, or `cargo test` for the same without a release build. There is no peer: nobody maps a client's netlist. The parameters are those of
-//! `fast_128_k2`. Inputs are taken as fresh, and as any results of the node, where bootstraps of inputs are weighed too.
+//! `cargo bench -p benches --bench mapping`, or `cargo test` for the same without a release build. There is no peer: nobody maps a
+//! client's netlist. The parameters are those of `fast_128_k2`. Inputs are taken as fresh, and as any results of the node, where
+//! bootstraps of inputs are weighed too.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

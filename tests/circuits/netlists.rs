@@ -77,6 +77,19 @@ fn mapped_aes_128_runs_under_fast_128_k2() {
     check(&party, &circuit, &mapped(&party, &circuit, InputNoise::Fresh), &random_inputs(&circuit));
 }
 
+/// `cargo test -p tests --test circuits every_preset -- --ignored`.
+#[test]
+#[ignore = "takes minutes: 150,000 bootstraps"]
+fn mapped_netlists_run_under_every_preset_on_inputs_of_either_noise() {
+    for preset in Preset::ALL {
+        let party = Party::of(preset);
+        for (text, noise) in [(ADDER64, InputNoise::Any), (MULT64, InputNoise::Fresh), (AES_128, InputNoise::Any)] {
+            let circuit = Circuit::parse(text).expect("a netlist");
+            check(&party, &circuit, &mapped(&party, &circuit, noise), &random_inputs(&circuit));
+        }
+    }
+}
+
 fn random_inputs(circuit: &Circuit) -> Vec<Vec<bool>> {
     circuit.input_widths().iter().map(|&width| value::random(width)).collect()
 }

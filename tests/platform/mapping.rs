@@ -32,13 +32,16 @@ async fn a_mapped_sum_takes_fewer_bootstraps_and_costs_the_same() {
     for preset in [Preset::Fast128, Preset::Fast128K2] {
         let account = Account::open(&server, preset).await;
         let (gate_by_gate, counted) = sum(&server, &account, Some("none")).await;
-        assert_eq!((gate_by_gate["bootstraps"].as_f64(), gate_by_gate["failure_log2"].as_f64()), (Some(counted), None));
+        assert_eq!(gate_by_gate["bootstraps"].as_f64(), Some(counted));
+        let failure = |done: &Value| done["failure_log2"].as_f64().unwrap();
+        // 376 gates, of which the first read noisy inputs
+        assert!((-75.0..-60.0).contains(&failure(&gate_by_gate)), "{}", failure(&gate_by_gate));
         let (mapped, counted) = sum(&server, &account, None).await;
         assert_eq!(mapped["bootstraps"].as_f64(), Some(counted));
         // the inputs may be any results, so each is bootstrapped once where sums of three need it
         assert!(counted <= 254.0 && gate_by_gate["bootstraps"].as_u64().unwrap() > 370, "{counted}");
         assert!(mapped["bootstrap_levels"].as_u64().unwrap() < gate_by_gate["bootstrap_levels"].as_u64().unwrap() / 2);
-        assert!(mapped["failure_log2"].as_f64().unwrap() < -90.0, "{}", mapped["failure_log2"]);
+        assert!(failure(&mapped) < -90.0, "{}", failure(&mapped));
         for member in ["gates", "gates_done", "gates_total", "levels", "bootstrap_ops", "cost_jpy"] {
             assert_eq!(mapped[member], gate_by_gate[member], "{member}");
         }

@@ -313,7 +313,7 @@ pub struct CircuitOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap_levels: Option<u64>,
     /// log2 of the probability that any bootstrap of the run gives a wrong bit, as the noise model says. Absent where
-    /// the key's noise is not known.
+    /// the key's noise is not known and where there is no bootstrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_log2: Option<f64>,
     /// The results, one for each output value: lists of ciphertexts, or handles. Null before the run ends, when it has no

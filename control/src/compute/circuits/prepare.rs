@@ -109,7 +109,8 @@ impl Planner<'_> {
     /// The plan for these inputs; `are_fresh`: a client has encrypted all of them, none is a result.
     fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
         let mapping = match (self.mapping, are_fresh) {
-            (CircuitMapping::None, _) => Mapping::None,
+            (CircuitMapping::None, true) => Mapping::GatesOfFreshInputs,
+            (CircuitMapping::None, false) => Mapping::GatesOfAnyInputs,
             (CircuitMapping::Cells, true) => Mapping::OfFreshInputs,
             (CircuitMapping::Cells, false) => Mapping::OfAnyInputs,
         };

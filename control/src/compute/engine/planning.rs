@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::fold::{Bit, Names};
-use engine::mapping::map;
+use engine::mapping::{map, map_plainly};
 use engine::noise::InputNoise;
 use engine::{Circuit, Params, Plan};
 use parking_lot::Mutex;
@@ -28,8 +28,10 @@ pub enum Mapping {
     OfFreshInputs,
     /// As cells, where inputs may be any results.
     OfAnyInputs,
-    /// Gate by gate.
-    None,
+    /// Gate by gate, where all inputs are fresh encryptions.
+    GatesOfFreshInputs,
+    /// Gate by gate, where inputs may be any results.
+    GatesOfAnyInputs,
 }
 
 /// A circuit that can be run on the inputs it was planned for.
@@ -50,8 +52,7 @@ pub struct PlanFacts {
     pub bootstraps: u64,
     /// Their levels.
     pub bootstrap_levels: u64,
-    /// log2 of the probability that any of them gives a wrong bit. `None` where the noise of the key is not known, and gate by
-    /// gate.
+    /// log2 of the probability that any of them gives a wrong bit. `None` where the noise of the key is not known.
     pub failure_log2: Option<f64>,
 }
 
@@ -114,17 +115,22 @@ impl Netlist {
         remembered: &PlanCache,
     ) -> PlannedCircuit {
         let Planned { plan, facts } = match mapping {
-            Mapping::None => self.gate_by_gate(inputs),
+            Mapping::GatesOfFreshInputs => self.gate_by_gate(key, inputs, InputNoise::Fresh),
+            Mapping::GatesOfAnyInputs => self.gate_by_gate(key, inputs, InputNoise::Any),
             Mapping::OfFreshInputs => self.mapped(text, key, inputs, InputNoise::Fresh, remembered),
             Mapping::OfAnyInputs => self.mapped(text, key, inputs, InputNoise::Any, remembered),
         };
         PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels(), facts }
     }
 
-    fn gate_by_gate(&self, inputs: &LweList) -> Planned {
+    fn gate_by_gate(&self, key: &OpenKey, inputs: &LweList, noise: InputNoise) -> Planned {
         let plan = Arc::new(Plan::for_inputs(&self.circuit, inputs));
-        let facts =
-            PlanFacts { bootstraps: plan.bootstraps(), bootstrap_levels: plan.bootstrap_levels(), failure_log2: None };
+        let failure_log2 = map_plainly(&self.circuit, &Names::of(inputs)).failure_log2_as_gates(&key.params, noise);
+        let facts = PlanFacts {
+            bootstraps: plan.bootstraps(),
+            bootstrap_levels: plan.bootstrap_levels(),
+            failure_log2: known(key, failure_log2),
+        };
         Planned { plan, facts }
     }
 
@@ -156,9 +162,14 @@ fn planned(circuit: &Circuit, names: &[Bit], key: &OpenKey, noise: InputNoise) -
     let facts = PlanFacts {
         bootstraps: network.bootstraps() as u64,
         bootstrap_levels: network.depth() as u64,
-        failure_log2: Some(network.failure_log2(&key.params, noise)).filter(|log2| !key.imported && log2.is_finite()),
+        failure_log2: known(key, network.failure_log2(&key.params, noise)),
     };
     Planned { plan: Arc::new(Plan::mapped(&network, names.len(), &key.params)), facts }
+}
+
+/// An estimate of a failure, if the key's noise is known and there is a bootstrap.
+fn known(key: &OpenKey, failure_log2: f64) -> Option<f64> {
+    Some(failure_log2).filter(|log2| !key.imported && log2.is_finite())
 }
 
 #[cfg(test)]

@@ -1,0 +1,58 @@
+//! Forward transforms without reductions: which primes are short enough, and how far words go under them.
+
+/// A forward transform that reduces no sum on its way, since its prime is short: the words fit without.
+#[derive(Clone, Copy)]
+pub(crate) struct Unreduced {
+    /// This multiple of `q` is added to the sums of the first stage: what later stages subtract is less.
+    pub(super) offset: u32,
+    /// All words stay below this.
+    bound: u32,
+}
+
+impl Unreduced {
+    /// For words in `[0, 2q)`, if they fit. A stage adds or subtracts a product, which is below `(1 + bound / 2^32) q`.
+    pub(super) fn new(q: u32, stages: u32) -> Option<Unreduced> {
+        let word = 1u64 << 32;
+        (stages..2 * stages).find_map(|multiple| {
+            let [offset, bound] = [multiple, 2 + 2 * multiple].map(|of| u64::from(of) * u64::from(q));
+            // what is multiplied after the transform may be added to a word: twice 2q
+            let fits = bound + 4 * u64::from(q) <= word;
+            let suffices = u64::from(stages) * (word + bound) <= u64::from(multiple) * word;
+            (fits && suffices).then_some(Unreduced { offset: offset as u32, bound: bound as u32 })
+        })
+    }
+
+    /// Products of such a word and one in `[0, q)` whose sum is below `3 q 2^32`.
+    pub(crate) fn products_together(&self) -> usize {
+        ((3 << 32) / u64::from(self.bound)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_unreduced_transforms_fit_and_never_fall_below_0() {
+        let mut unreduced = 0;
+        for q in [3, 786_433, 1 << 24, (1 << 25) + 3, (1 << 26) - 1, (1 << 27) - 1, 1 << 28] {
+            for stages in 1..=16 {
+                let Some(bounds) = Unreduced::new(q, stages) else { continue };
+                unreduced += 1;
+                let (q, offset) = (u64::from(q), u64::from(bounds.offset));
+                // a Shoup product of x is below q + x q / 2^32, and x is any word of the stage before
+                let (mut least, mut most) = (0, 2 * q - 1);
+                for stage in 0..stages {
+                    let product = q + most * q / (1 << 32);
+                    let raised = if stage == 0 { offset } else { 0 };
+                    assert!(least + raised >= product, "{q} {stages} {stage}");
+                    (least, most) = (least + raised - product, most + raised + product);
+                }
+                assert!(most < u64::from(bounds.bound) && most + 4 * q < 1 << 32, "{q} {stages}");
+                let products = bounds.products_together() as u64;
+                assert!(products >= 3 && products * most <= 3 << 32, "{q} {stages}");
+            }
+        }
+        assert!(unreduced > 4 * 16, "most of these are short: {unreduced}");
+    }
+}
