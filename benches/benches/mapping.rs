@@ -1,8 +1,8 @@
-//! How long it takes to read a netlist, map it and lay it out, for the largest netlists there may be, as a table.
+//! Time to read, map and lay out the largest netlists that a node takes, as a table.
 //!
-//! `cargo bench -p benches --bench mapping`, or `cargo test` for the same without a release build. There is no peer: nobody maps a
-//! client's netlist. The parameters are those of `fast_128_k2`. Inputs are taken as fresh, and as any results of the node, where
-//! bootstraps of inputs are weighed too.
+//! Run it by `cargo bench -p benches --bench mapping`. `cargo test -p benches --bench mapping` runs the same code and needs no release
+//! build. No other library maps netlists, so there is no ratio. The preset is `fast_128_k2`. Each netlist is mapped twice: for fresh
+//! inputs, and for inputs that may be any results of the node.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -79,7 +79,7 @@ fn mapped_aes_128_runs_under_fast_128_k2() {
 
 /// `cargo test -p tests --test circuits every_preset -- --ignored`.
 #[test]
-#[ignore = "takes minutes: 150,000 bootstraps"]
+#[ignore = "takes minutes"]
 fn mapped_netlists_run_under_every_preset_on_inputs_of_either_noise() {
     for preset in Preset::ALL {
         let party = Party::of(preset);

@@ -361,7 +361,8 @@ unsafe fn last_stages<S: Simd, const STAGES: usize>(
     }
 }
 
-/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them, of the row's own words or another row's.
+/// The beginning of `inverse`: all stages within vectors and the first STAGES stages between them. Words come from the row itself, or
+/// from another row.
 #[inline(always)]
 unsafe fn first_inverse_stages<S: Simd, const STAGES: usize>(
     from: Option<&[u32]>,

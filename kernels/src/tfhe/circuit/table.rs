@@ -1,22 +1,20 @@
 //! A table of numbers by the hash of what they stand for, which is kept elsewhere.
 //!
 //! A place is one word: a number and, in the bits that numbers leave free, a part of its hash. So what another number stands for is
-//! hardly ever read, and a table of a large circuit stays in the caches. Hashes have a seed of chance, so that no netlist can be made
-//! to collide. What is found does not depend on it.
+//! hardly ever read, and a table of a large circuit stays in the caches. The hash is the standard library's, with a random key: nobody
+//! can write a netlist that makes it collide. What is found does not depend on the key.
 
 use std::hash::{BuildHasher, RandomState};
 
 /// A place without a number.
 const EMPTY: u32 = u32::MAX;
-/// An odd number whose bits look random: the golden ratio's.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 pub(in crate::tfhe) struct Table {
     /// A power of two, at least half as many again as there are numbers.
     places: Vec<u32>,
     /// Bits of a place that its number takes.
     number_bits: u32,
-    seed: u64,
+    hasher: RandomState,
     free: usize,
 }
 
@@ -30,12 +28,12 @@ impl Table {
         let number_bits = usize::BITS - bound.leading_zeros();
         assert!(number_bits < u32::BITS, "numbers below 2^31 - 1");
         let places = vec![EMPTY; (numbers + numbers / 2 + 1).next_power_of_two()];
-        Table { places, number_bits, seed: RandomState::new().hash_one(bound), free: numbers }
+        Table { places, number_bits, hasher: RandomState::new(), free: numbers }
     }
 
     /// The number under these words that is the one sought.
     pub fn find(&self, words: &[u32], sought: impl Fn(u32) -> bool) -> Option<u32> {
-        let hash = self.hash(words);
+        let hash = self.hasher.hash_one(words);
         let number_mask = (1 << self.number_bits) - 1;
         let mut at = hash as usize;
         loop {
@@ -57,7 +55,7 @@ impl Table {
     /// When there are more numbers than the table is for.
     pub fn insert(&mut self, words: &[u32], number: u32) {
         self.free = self.free.checked_sub(1).expect("no more numbers than the table is for");
-        let (hash, mask) = (self.hash(words), self.places.len() - 1);
+        let (hash, mask) = (self.hasher.hash_one(words), self.places.len() - 1);
         let mut at = hash as usize & mask;
         while self.places[at] != EMPTY {
             at = (at + 1) & mask;
@@ -69,12 +67,6 @@ impl Table {
     fn place(&self, hash: u64, number: u32) -> u32 {
         debug_assert!(number < 1 << self.number_bits, "a number below the bound");
         (hash >> 32) as u32 >> self.number_bits << self.number_bits | number
-    }
-
-    fn hash(&self, words: &[u32]) -> u64 {
-        let mix = |hash: u64, &word: &u32| (hash.rotate_left(23) ^ u64::from(word)).wrapping_mul(MIX);
-        let mixed = words.iter().fold(self.seed, mix);
-        mixed ^ mixed >> 29
     }
 }
 

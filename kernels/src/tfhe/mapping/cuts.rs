@@ -19,7 +19,7 @@ impl Cut {
         &self.leaves[..usize::from(self.len)]
     }
 
-    /// A set that has a bit of each leaf: cuts of few leaves have few bits, but leaves may share one.
+    /// A bit for each leaf, by its number modulo 64. Two leaves may share a bit, so there are at most as many bits as leaves.
     fn low_bits(&self) -> u64 {
         self.leaves().iter().fold(0, |bits, leaf| bits | 1 << (leaf % 64))
     }
@@ -118,7 +118,7 @@ impl Cuts {
         let mut edge = None;
         for a in std::iter::once(&trivial_a).chain(cuts_a) {
             for b in std::iter::once(&trivial_b).chain(cuts_b) {
-                // most pairs have too many leaves, which is seen at once
+                // more than three bits are more than three leaves, which most pairs have
                 if (a.low_bits() | b.low_bits()).count_ones() > 3 {
                     continue;
                 }

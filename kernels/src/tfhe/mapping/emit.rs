@@ -111,7 +111,7 @@ impl Sums<'_> {
         into.terms.extend(leaves.iter().filter(|&&leaf| leaf != absorbed).map(|&leaf| (leaf, NodeFactor::Parity)));
         // k bits of +-1/4 with 2 k - 2 eighths: +1/4 where their XOR is true, else -1/4
         into.constant = (2 * into.terms.len() as i32 - 2).rem_euclid(8) as i8;
-        let turned = match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
+        let negates = match self.covering.cell(absorbed.min(node)).filter(|_| absorbed != NONE) {
             None => negated,
             Some(inner) => {
                 into.constant += inner.core_constant();
@@ -120,7 +120,7 @@ impl Sums<'_> {
                 inner.negated == negated
             }
         };
-        into.constant += if turned { 4 } else { 0 };
+        into.constant += if negates { 4 } else { 0 };
     }
 
     /// By node: the turned cell that its parity absorbs, reading the cell's operands itself. That saves the cell's level
