@@ -1,7 +1,7 @@
 //! Random netlists, mapped and run under small keys.
 
 use kernels::tfhe::fold::Names;
-use kernels::tfhe::mapping::map;
+use kernels::tfhe::mapping::{map, plan_plainly};
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Lwe, LweList, ParamsLiteral, Plan};
 use rand_chacha::ChaCha8Rng;
@@ -47,7 +47,7 @@ fn check(literal: ParamsLiteral, seed: u64) {
         let (results, found) = party.run(&plan, &inputs);
         let expected = circuit.evaluate(std::slice::from_ref(&bits)).concat();
         assert_eq!(found, expected, "seed {seed}, netlist {at} on {bits:?}, {noise:?}:\n{text}");
-        gates += Plan::for_inputs(&circuit, &inputs).bootstraps();
+        gates += plan_plainly(&circuit, &Names::of(&inputs)).0.bootstraps();
         bootstraps += plan.bootstraps();
         let kept = rng.next_u32() as usize % found.len();
         before.push((Lwe::new(results.row(kept).to_vec()), found[kept]));

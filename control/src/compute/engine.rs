@@ -33,7 +33,7 @@ pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
-pub use planning::{Mapping, PlanCache, PlanFacts, PlannedCircuit};
+pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
 /// Bounds on computing, as the engine names them.

@@ -32,7 +32,7 @@ pub use offers::Offers;
 
 use std::rc::Rc;
 
-use super::circuit::{Circuit, Signal, numbered};
+use super::circuit::{Circuit, Plan, Signal, numbered};
 use super::fold::Bit;
 use super::noise::InputNoise;
 use super::params::Params;
@@ -61,6 +61,7 @@ const SPLITTINGS: [Splitting; 4] = [
 /// # Panics
 /// When there are not as many inputs as input bits.
 pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise) -> Network {
+    assert_eq!(inputs.len(), circuit.input_widths().iter().sum::<usize>(), "a bit an input");
     let budget = Budget::of(params, noise);
     let mut graph = Graph::of(circuit, inputs);
     let large = circuit.gates().len() > LARGE;
@@ -76,7 +77,7 @@ pub fn map(circuit: &Circuit, inputs: &[Bit], params: &Params, noise: InputNoise
         }
     }
     if large {
-        ways = ways.into_iter().min_by_key(|way| way.bootstraps_about(&graph)).into_iter().collect();
+        ways = ways.into_iter().min_by_key(|way| way.bootstraps_at_most(&graph)).into_iter().collect();
     }
     let mut best: Option<Mapped> = None;
     for Way { refreshes_inputs, covering, forms } in ways {
@@ -103,6 +104,15 @@ pub fn map_plainly(circuit: &Circuit, inputs: &[Bit]) -> Network {
     plain::network(&numbered(circuit, inputs), inputs, circuit.gates().len() as u64)
 }
 
+/// The plan that runs a circuit gate by gate, and the network of [`map_plainly`], which tells how likely it is to fail.
+///
+/// # Panics
+/// As [`map`].
+pub fn plan_plainly(circuit: &Circuit, inputs: &[Bit]) -> (Plan, Network) {
+    let (numbered, gates) = (numbered(circuit, inputs), circuit.gates().len());
+    (Plan::of(&numbered, gates), plain::network(&numbered, inputs, gates as u64))
+}
+
 /// A way to make a network of a graph.
 struct Way {
     refreshes_inputs: bool,
@@ -111,8 +121,8 @@ struct Way {
 }
 
 impl Way {
-    /// How many bootstraps the network will have, but for those that become one as it is written.
-    fn bootstraps_about(&self, graph: &Graph) -> usize {
+    /// How many bootstraps the network will have at most. It has fewer where a parity absorbs a cell or two sums are equal.
+    fn bootstraps_at_most(&self, graph: &Graph) -> usize {
         let of_nodes = (0..graph.len() as u32).filter(|&node| match graph.node(node) {
             Node::Input(_) => self.refreshes_inputs,
             _ => self.forms.is_bootstrap(&self.covering, node),

@@ -13,7 +13,7 @@ use crate::access::limits::Quota;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::{
-    self, Form, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, builtin,
+    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, builtin,
 };
 use crate::compute::seeds::Seeds;
 use crate::compute::sessions::OpenSession;
@@ -108,13 +108,12 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// The plan for these inputs; `are_fresh`: a client has encrypted all of them, none is a result.
     fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
-        let mapping = match (self.mapping, are_fresh) {
-            (CircuitMapping::None, true) => Mapping::GatesOfFreshInputs,
-            (CircuitMapping::None, false) => Mapping::GatesOfAnyInputs,
-            (CircuitMapping::Cells, true) => Mapping::OfFreshInputs,
-            (CircuitMapping::Cells, false) => Mapping::OfAnyInputs,
+        let mapping = match self.mapping {
+            CircuitMapping::None => Mapping::Gates,
+            CircuitMapping::Cells => Mapping::Cells,
         };
-        self.netlist.plan(self.text, key, inputs, mapping, self.remembered)
+        let noise = if are_fresh { InputNoise::Fresh } else { InputNoise::Any };
+        self.netlist.plan(self.text, key, inputs, (mapping, noise), self.remembered)
     }
 }
 

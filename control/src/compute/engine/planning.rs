@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::fold::{Bit, Names};
-use engine::mapping::{map, map_plainly};
-use engine::noise::InputNoise;
+use engine::mapping::{map, plan_plainly};
+pub use engine::noise::InputNoise;
 use engine::{Circuit, Params, Plan};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -24,14 +24,10 @@ const REMEMBERED_ROWS_MIN: usize = 16;
 /// How a circuit is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// As cells, where all inputs are fresh encryptions.
-    OfFreshInputs,
-    /// As cells, where inputs may be any results.
-    OfAnyInputs,
-    /// Gate by gate, where all inputs are fresh encryptions.
-    GatesOfFreshInputs,
-    /// Gate by gate, where inputs may be any results.
-    GatesOfAnyInputs,
+    /// As cells.
+    Cells,
+    /// Gate by gate.
+    Gates,
 }
 
 /// A circuit that can be run on the inputs it was planned for.
@@ -111,27 +107,24 @@ impl Netlist {
         text: &str,
         key: &OpenKey,
         inputs: &LweList,
-        mapping: Mapping,
+        (mapping, noise): (Mapping, InputNoise),
         remembered: &PlanCache,
     ) -> PlannedCircuit {
         let Planned { plan, facts } = match mapping {
-            Mapping::GatesOfFreshInputs => self.gate_by_gate(key, inputs, InputNoise::Fresh),
-            Mapping::GatesOfAnyInputs => self.gate_by_gate(key, inputs, InputNoise::Any),
-            Mapping::OfFreshInputs => self.mapped(text, key, inputs, InputNoise::Fresh, remembered),
-            Mapping::OfAnyInputs => self.mapped(text, key, inputs, InputNoise::Any, remembered),
+            Mapping::Gates => self.gate_by_gate(key, inputs, noise),
+            Mapping::Cells => self.mapped(text, key, inputs, noise, remembered),
         };
         PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels(), facts }
     }
 
     fn gate_by_gate(&self, key: &OpenKey, inputs: &LweList, noise: InputNoise) -> Planned {
-        let plan = Arc::new(Plan::for_inputs(&self.circuit, inputs));
-        let failure_log2 = map_plainly(&self.circuit, &Names::of(inputs)).failure_log2_as_gates(&key.params, noise);
+        let (plan, network) = plan_plainly(&self.circuit, &Names::of(inputs));
         let facts = PlanFacts {
             bootstraps: plan.bootstraps(),
             bootstrap_levels: plan.bootstrap_levels(),
-            failure_log2: known(key, failure_log2),
+            failure_log2: known(key, network.failure_log2_as_gates(&key.params, noise)),
         };
-        Planned { plan, facts }
+        Planned { plan: Arc::new(plan), facts }
     }
 
     fn mapped(

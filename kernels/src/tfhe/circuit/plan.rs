@@ -6,9 +6,8 @@ use super::values::{Numbered, numbered};
 use super::{Circuit, Signal};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::cells::{NO_CELLS, SlotCells};
-use crate::tfhe::fold::{Bit, Names};
+use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
-use crate::tfhe::lwe_list::LweList;
 
 /// What of a circuit has to be computed (`circuit/values.rs`), over slots. Inputs have the first slots, in order; then
 /// come the constants that are read, then what gates write.
@@ -44,17 +43,8 @@ impl Plan {
         Plan::of(&numbered(circuit, &(0..inputs).map(Bit::value).collect::<Vec<_>>()), circuit.gates().len())
     }
 
-    /// The plan of a circuit on these inputs, and on no others: those of equal or opposite words are one value, trivial ones
-    /// are constants. A ciphertext an input bit, all inputs in a row. Reads every word once.
-    ///
-    /// # Panics
-    /// When there are not as many inputs as input bits.
-    pub fn for_inputs(circuit: &Circuit, inputs: &LweList) -> Plan {
-        Plan::of(&numbered(circuit, &Names::of(inputs)), circuit.gates().len())
-    }
-
     /// Orders the gates that are left by level and gives every wire a slot.
-    fn of(Numbered { circuit, kinds, .. }: &Numbered, gates_asked: usize) -> Plan {
+    pub(in crate::tfhe) fn of(Numbered { circuit, kinds, .. }: &Numbered, gates_asked: usize) -> Plan {
         let levels = circuit.levels();
         let lives = Lives::of(circuit, &levels);
         let input_bits = circuit.input_widths().iter().sum::<usize>();
@@ -270,6 +260,9 @@ mod tests {
 
     use super::super::tests::texts;
     use super::*;
+    use crate::tfhe::fold::Names;
+    use crate::tfhe::lwe_list::LweList;
+    use crate::tfhe::mapping::plan_plainly;
 
     /// Runs a plan on plain bits, a level at a time and each level backwards; slots are `None` until written.
     fn run(plan: &Plan, inputs: &[bool]) -> Vec<bool> {
@@ -314,11 +307,11 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_for_inputs_takes_equal_words_for_one_value() {
+    fn a_plan_of_named_inputs_takes_equal_words_for_one_value() {
         let circuit = Circuit::parse("2 4\n2 1 1\n1 2\n2 1 0 1 2 AND\n2 1 0 1 3 XOR\n").unwrap();
-        let inputs = |words: [u32; 4]| LweList::from_words(1, words.to_vec());
-        assert_eq!(Plan::for_inputs(&circuit, &inputs([5, 6, 5, 7])), Plan::new(&circuit));
-        let same = Plan::for_inputs(&circuit, &inputs([5, 6, 5, 6]));
+        let plan = |words: [u32; 4]| plan_plainly(&circuit, &Names::of(&LweList::from_words(1, words.to_vec()))).0;
+        assert_eq!(plan([5, 6, 5, 7]), Plan::new(&circuit));
+        let same = plan([5, 6, 5, 6]);
         assert_eq!((same.rows(), same.outputs(), same.constants()), (0, &[0, 2][..], &[(2, false)][..]));
         assert_eq!(run(&same, &[true, true]), [true, false]);
     }
