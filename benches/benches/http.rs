@@ -12,8 +12,8 @@ use benches::{cpu_time, only_once};
 use control::admin;
 use control::caller::{Environment, Plan, Role};
 use engine::Device;
-use tests::TestServer;
-use tests::database::Kind;
+use tests_service::TestServer;
+use tests_store::Kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 32;
 const SECONDS: u64 = 10;
 
 fn main() {
-    tests::canary::log_as_a_node();
+    tests_service::canary::log_as_a_node();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     println!("| database | request | requests/s | p50 ms | p99 ms | CPU us a request, client and node |");
     println!("|---|---|---|---|---|---|");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use benches::only_once;
 use store::{NewReservation, Posting, Reserved, Store, Unit, Wanted};
-use tests::database::{Kind, new_store};
+use tests_store::{Kind, new_store};
 use tokio::task::JoinSet;
 
 /// Callers at the same time.

@@ -21,8 +21,8 @@ use control::caller::Role;
 use engine::{Backend, Device, Gate, Gates, Preset};
 use kernels::tfhe::SlotGate;
 use serde_json::{Value, json};
-use tests::TestServer;
-use tests::http::Request;
+use tests_service::TestServer;
+use tests_service::http::Request;
 
 const GATES: usize = 1024;
 const REQUESTS: usize = 101;
@@ -30,7 +30,7 @@ const JSON: &str = "application/json";
 const OCTETS: &str = "application/octet-stream";
 
 fn main() {
-    tests::canary::log_as_a_node();
+    tests_service::canary::log_as_a_node();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(TestServer::on(vec![Device::new(Idle::new())]));
     let (key, session) = runtime.block_on(open_session(&server));

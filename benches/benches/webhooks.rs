@@ -11,16 +11,16 @@ use control::clock::Clock;
 use control::config::WebhooksConfig;
 use serde_json::json;
 use store::NewEvent;
-use tests::TestServer;
-use tests::http::Request;
-use tests::receiver::Receiver;
+use tests_service::TestServer;
+use tests_service::http::Request;
+use tests_service::receiver::Receiver;
 
 /// Just more than the wait after a first attempt that failed, and after a second one.
 const WAITS: [Duration; 2] = [Duration::from_secs(34), Duration::from_secs(331)];
 
 fn main() {
     let count = if only_once() { 50 } else { 10_000 };
-    tests::canary::log_as_a_node();
+    tests_service::canary::log_as_a_node();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let server = TestServer::with(|config| {

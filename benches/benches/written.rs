@@ -15,16 +15,16 @@ use benches::{cpu_time, only_once};
 use control::caller::Role;
 use engine::Device;
 use serde_json::json;
-use tests::TestServer;
-use tests::database::Kind;
-use tests::http::Request;
+use tests_service::TestServer;
+use tests_service::http::Request;
+use tests_store::Kind;
 
 const SECONDS: u64 = 5;
 const CONNECTIONS: usize = 32;
 const JSON: &str = "application/json";
 
 fn main() {
-    tests::canary::log_as_a_node();
+    tests_service::canary::log_as_a_node();
     let durable = std::env::var_os("THROWAWAY_POSTGRES_DURABLE").is_some();
     assert!(durable || only_once(), "set THROWAWAY_POSTGRES_DURABLE=1: PostgreSQL shall wait for the disk too");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

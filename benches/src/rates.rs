@@ -176,7 +176,7 @@ fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn()
 }
 
 /// Instructions of `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2, counted in its text for Hopper
-/// (`tests/nvrtc`), times the 64 lanes of its two warps.
+/// (`tests/compute/nvrtc`), times the 64 lanes of its two warps.
 const HIGH: f64 = 64.0 * 576.0;
 const WIDE: f64 = 64.0 * 128.0;
 const LOW: f64 = 64.0 * 1024.0;

@@ -7,7 +7,7 @@ use benches::rates::{Rounds, measure, sources};
 use kernels::Error;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::gpu::Gpu;
-use tests::host_cuda::HostCuda;
+use tests_compute::host_cuda::HostCuda;
 
 #[test]
 fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the suites lie in the project").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the suite lies in the project")
 }
 
 /// The workspace's own packages, without their graph.

@@ -2,7 +2,7 @@
 
 use client::SecretKey;
 use kernels::tfhe::{EvaluationKey, MODULUS};
-use tests::evaluation_key::without_noise;
+use tests_compute::evaluation_key::without_noise;
 
 use crate::answers::KeyAnswers;
 use crate::unbase64;

@@ -121,7 +121,7 @@ fn keys_of_our_client_are_the_documented_ones_plus_noise_of_the_documented_size(
         let p = answers.preset.params();
         let secret = SecretKey::from_bytes(&unbase64(&answers.secret_key)).expect("a secret key");
         let made = secret.evaluation_key();
-        let documented = tests::evaluation_key::without_noise(&secret, seed_of(&made));
+        let documented = tests_compute::evaluation_key::without_noise(&secret, seed_of(&made));
         assert_eq!((made.params, made.fingerprint), (documented.params, documented.fingerprint));
 
         let ring_errors = made.bootstrap_bodies.iter().zip(&documented.bootstrap_bodies).map(|(&x, &y)| {

@@ -2,7 +2,7 @@
 //!
 //! Variances are in squared turns (fractions of the torus, squared). Formulas of eprint 2018/421 (external product, key
 //! switch, gate bootstrap) in the average case of eprint 2022/704 and 2021/729: balanced digits, rounding terms. They are
-//! checked by measurement in `tests/noise`. When a kernel changes how digits or roundings fall, its function here changes
+//! checked by measurement in `tests/compute/noise`. When a kernel changes how digits or roundings fall, its function here changes
 //! in the same commit.
 //!
 //! Failure probabilities are of gates with independent operands. That is every gate which reaches a bootstrap: operands that

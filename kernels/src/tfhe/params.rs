@@ -249,7 +249,7 @@ impl Preset {
         Params::try_from(self.literal()).expect("a published preset holds its own checks")
     }
 
-    /// Found by search over the noise model ([`super::noise`]) and the lattice estimator; `tests/noise` measures them.
+    /// Found by search over the noise model ([`super::noise`]) and the lattice estimator; `tests/compute/noise` measures them.
     fn literal(self) -> ParamsLiteral {
         match self {
             Preset::Fast128 => ParamsLiteral {

@@ -1,0 +1,216 @@
+//! A node that dies between what happens and what is told of it: no event is lost, none is made twice, and one that is sent twice has the same id
+//! and the same bytes (readings H12, H13, W3, W6).
+#![cfg(all(unix, debug_assertions))]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use api::AccountId;
+use control::admin;
+use control::caller::{Environment, Plan, Role};
+use control::config::{Config, WebhooksConfig};
+use serde_json::{Value, json};
+use store::Store;
+use tests_service::TestServer;
+use tests_service::http::{Request, Response};
+use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET};
+use tests_service::receiver::Receiver;
+use tests_store::Kind;
+
+/// Lives of the node, each of which ends at some write.
+const RUNS: u64 = 200;
+
+/// A generator of numbers (SplitMix64, Steele and others 2014): the same for the same seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// A node in a process of its own; killed when dropped.
+struct Node {
+    process: Child,
+    address: SocketAddr,
+    /// Open as long as the node writes.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start(folder: &Path, config: &Config, provider: &PaymentStandIn) -> Node {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--metrics-listen",
+                "127.0.0.1:0",
+                "--backend",
+                "cpu",
+                "--data-dir",
+            ])
+            .arg(folder)
+            .env_clear()
+            .env("ANGO_DATABASE_URL", &config.database_url)
+            .env("ANGO_FAIL_POINT", folder.join("orders"))
+            .env("ANGO_WEBHOOKS_ALLOW_NETWORKS", "127.0.0.0/8")
+            .env("ANGO_WEBHOOKS_ALLOW_HTTP", "true")
+            .envs(provider.variables())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
+        let line = line.expect("the node says where it is");
+        Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // as `kill -9` does; it may have ended by itself
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What must have been told in the end.
+#[derive(Default)]
+struct Expected {
+    /// Invoices whose payment the node has said it was told of.
+    paid: BTreeSet<String>,
+}
+
+async fn events_survive(kind: Kind) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = Config::in_folder(folder.path());
+    let Some(url) = kind.new_url(folder.path()) else { return };
+    config.database_url = url;
+    admin::prepare(&config).await.unwrap();
+    let made =
+        admin::create_key(&config, Role::AccountAdmin, Environment::Live, None, Some(Plan::Enterprise)).await.unwrap();
+    let (key, account) = (made.key.to_string(), made.account_id);
+    let store = Store::open(&config.database_url).await.unwrap();
+    let (provider, receiver) = (PaymentStandIn::start().await, Receiver::start().await);
+    let customer = customer_of(&provider, &store, &account).await;
+    {
+        let node = Node::start(folder.path(), &config, &provider);
+        let hook = json!({"url": receiver.url(), "events": []});
+        Request::post("/api/v1/webhooks", &hook).key(&key).send(node.address).await.ok(201);
+    }
+    let mut expected = Expected::default();
+    for seed in 0..RUNS {
+        let mut numbers = Numbers(seed);
+        let node = Node::start(folder.path(), &config, &provider);
+        let fresh =
+            admin::create_key(&config, Role::Developer, Environment::Live, Some(account.clone()), None).await.unwrap();
+        let (invoice, event) = paid_invoice(&provider, &customer);
+        let moment = ["before", "after"][numbers.below(2) as usize];
+        let order = format!("{moment} {} {seed}", 1 + numbers.below(8));
+        std::fs::write(folder.path().join("orders"), order).unwrap();
+        // a key is rotated, and a payment is told
+        let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").key(&fresh.key);
+        let told = provider.delivery(&event, WEBHOOK_SECRET);
+        let (_, told): (Option<Response>, Option<Response>) =
+            futures_util::join!(rotate.try_send(node.address), told.try_send(node.address));
+        if told.is_some_and(|answer| answer.status == 200) {
+            expected.paid.insert(invoice);
+        }
+        // sometimes it lives on for a moment, and dies of what it does by itself
+        tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
+        let _ = std::fs::remove_file(folder.path().join("orders"));
+    }
+    settle(folder, &config, &provider, &store).await;
+
+    let rotated: BTreeSet<String> = store
+        .api_keys()
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|key| key.rotated_at.is_some())
+        .map(|key| key.key_prefix)
+        .collect();
+    let mut bodies: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for received in receiver.received() {
+        let id = received.header("x-service-delivery-id").to_owned();
+        let body = bodies.entry(id).or_insert_with(|| received.body.clone());
+        assert_eq!(*body, received.body, "one id, other bytes");
+    }
+    let events: Vec<Value> = bodies.values().map(|body| serde_json::from_slice(body).unwrap()).collect();
+    let told = |kind: &str, member: &str| -> Vec<String> {
+        let of_kind = events.iter().filter(|event| event["event_type"] == kind);
+        let mut told: Vec<String> = of_kind.map(|event| event["data"][member].as_str().unwrap().to_owned()).collect();
+        told.sort();
+        told
+    };
+    // each rotation is told once, and nothing that was not done
+    assert_eq!(told("key_rotated", "old_key_prefix"), rotated.iter().cloned().collect::<Vec<_>>());
+    // each invoice that the node has on record is told once; it has all that it has said it was told of
+    let recorded: BTreeSet<String> =
+        store.invoices(account.as_str(), 1000).await.unwrap().into_iter().map(|invoice| invoice.invoice_id).collect();
+    assert!(expected.paid.is_subset(&recorded));
+    for kind in ["invoice_created", "invoice_paid"] {
+        assert_eq!(told(kind, "invoice_id"), recorded.iter().cloned().collect::<Vec<_>>(), "{kind}");
+    }
+    // some died before their effect and some after it: else nothing was tried
+    assert!((1..RUNS as usize).contains(&rotated.len()), "{}", rotated.len());
+    assert!(!expected.paid.is_empty());
+}
+
+/// The account's customer at the provider.
+async fn customer_of(provider: &PaymentStandIn, store: &Store, account: &AccountId) -> String {
+    let customer = provider.account().new_customer_of(account.as_str());
+    let mut subscription = store.subscription(account.as_str()).await.unwrap().unwrap();
+    subscription.customer_id = customer.clone();
+    assert!(store.write(async |tx| tx.put_subscription(&subscription).await).await.unwrap());
+    customer
+}
+
+/// An invoice that the customer has paid, and the event that tells it.
+fn paid_invoice(provider: &PaymentStandIn, customer: &str) -> (String, Value) {
+    let mut account = provider.account();
+    let invoice = account.paid_invoice(customer);
+    let event = account.take_events().pop().unwrap();
+    (invoice, event)
+}
+
+/// A last node, ahead of all leases, does what is left.
+async fn settle(folder: tempfile::TempDir, config: &Config, provider: &PaymentStandIn, store: &Store) {
+    let url = config.database_url.clone();
+    let server = TestServer::in_folder(folder, |config| {
+        config.database_url = url;
+        config.webhooks = WebhooksConfig { webhook_networks: vec!["127.0.0.0/8".parse().unwrap()], webhook_http: true };
+        provider.configure(config);
+    })
+    .await;
+    let begun = std::time::Instant::now();
+    loop {
+        server.clock.advance(Duration::from_secs(61));
+        let left = (store.pending_provider_events().await.unwrap(), store.pending_deliveries().await.unwrap());
+        if left == (0, 0) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "events and deliveries are left: {left:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h12_w3_events_survive_200_deaths_on_sqlite() {
+    events_survive(Kind::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h12_w3_events_survive_200_deaths_on_postgres() {
+    events_survive(Kind::Postgres).await;
+}

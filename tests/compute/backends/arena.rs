@@ -1,0 +1,257 @@
+//! Ciphertexts that stay on the device: slots written, read and taken again, results that are operands of the next batch.
+
+use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
+use kernels::{Backend, Error};
+use rand_chacha::rand_core::Rng;
+use tests_compute::host_cuda::HostCuda;
+use tests_compute::naive;
+
+use crate::Case;
+use crate::any_backend::{AnyBackend, Opaque, any};
+use crate::device::Device;
+use crate::fixtures::{Bodies, Shape, generator, key};
+
+const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
+
+/// A gate, the slots of its operands, the slot of its result.
+type Batch<'a> = &'a [(Gate, &'a [u32], u32)];
+
+/// An arena on a device and what should be in it.
+struct Bench {
+    backend: Box<AnyBackend>,
+    key: EvaluationKey,
+    loaded: Opaque,
+    arena: Opaque,
+    expected: Vec<Lwe>,
+}
+
+impl Bench {
+    fn new(backend: Box<AnyBackend>, slots: usize) -> Bench {
+        let key = key(SHAPE.params(), Bodies::Random, 11);
+        let loaded = backend.load_key(&key).expect("a small key fits");
+        let arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("room");
+        let zero = Lwe::new(vec![0; key.params.lwe_dimension + 1]);
+        Bench { backend, key, loaded, arena, expected: vec![zero; slots] }
+    }
+
+    /// With an arena that has grown to each of these numbers of slots.
+    fn grown(backend: Box<AnyBackend>, sizes: &[usize]) -> Bench {
+        let mut bench = Bench::new(backend, sizes[0]);
+        sizes[1..].iter().for_each(|&slots| bench.grow(slots));
+        bench
+    }
+
+    fn grow(&mut self, slots: usize) {
+        self.backend.grow(&mut self.arena, slots).expect("room");
+        self.expected.resize(slots, Lwe::new(vec![0; self.key.params.lwe_dimension + 1]));
+    }
+
+    /// Random ciphertexts in slots from `first` on.
+    fn write(&mut self, first: u32, count: usize, seed: u64) {
+        let words = self.key.params.lwe_dimension + 1;
+        let mut rng = generator(seed);
+        let rows: Vec<u32> = (0..count * words).map(|_| rng.next_u32()).collect();
+        self.backend.write(&mut self.arena, first, &rows).expect("a copy");
+        for (slot, row) in self.expected[first as usize..].iter_mut().zip(rows.chunks_exact(words)) {
+            *slot = Lwe::new(row.to_vec());
+        }
+    }
+
+    /// Starts a batch, by the definition too: a backend evaluates gates as they are, folding is its caller's.
+    fn start(&mut self, gates: Batch, reads: &[u32]) -> (Opaque, Vec<u32>) {
+        let slot_gates: Vec<SlotGate> = gates
+            .iter()
+            .map(|&(gate, operands, result)| {
+                // slots of operands that the gate does not have are not looked at
+                let mut slots = [u32::MAX; 3];
+                slots[..operands.len()].copy_from_slice(operands);
+                SlotGate { gate, operands: slots, result }
+            })
+            .collect();
+        let pending =
+            self.backend.evaluate(&self.loaded, &mut self.arena, &slot_gates, reads).expect("a batch is started");
+        let results: Vec<(u32, Lwe)> = gates
+            .iter()
+            .map(|&(gate, operands, result)| {
+                let operands = operands.iter().map(|&slot| self.expected[slot as usize].clone()).collect();
+                (result, naive::formula(&self.key, &GateRow { gate, operands }))
+            })
+            .collect();
+        for (slot, result) in results {
+            self.expected[slot as usize] = result;
+        }
+        let read = reads.iter().flat_map(|&slot| self.expected[slot as usize].words()).copied().collect();
+        (pending, read)
+    }
+
+    /// A batch, waited for.
+    fn check(&mut self, gates: Batch, reads: &[u32]) {
+        let (pending, expected) = self.start(gates, reads);
+        assert_eq!(self.backend.finish(pending).expect("a batch"), expected);
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let batches_in_parts = Case {
+        on: |device: &Device| device.name == "cuda-host",
+        ..Case::small("arena/a batch in parts where the card has few groups", |_: &Device| {
+            let host = HostCuda::open().expect("trials run where the backend is");
+            let backend = Evaluator::new(host.with_card(|card| card.groups_max[0] = 3));
+            mixed(Bench::new(any(backend), 16));
+            let backend = Evaluator::new(HostCuda::open().expect("as before").with_card(|card| card.groups_max[0] = 3));
+            mixed(Bench::grown(any(backend), &CHUNKS));
+        })
+    };
+    let too_large = Case {
+        on: |device: &Device| device.name == "cuda-host",
+        ..Case::small("arena/what is larger than a buffer is out of memory", |_: &Device| {
+            let host = HostCuda::open().expect("trials run where the backend is");
+            let backend = Evaluator::new(host.with_card(|card| card.buffer_bytes_max = 1 << 14));
+            let key = key(SHAPE.params(), Bodies::Random, 11);
+            assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
+            let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
+            let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("it fits");
+            assert!(matches!(backend.grow(&mut arena, 2 * slots + 1), Err(Error::OutOfMemory(_))), "the chunk");
+            backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("it is as it was");
+            backend.grow(&mut arena, 2 * slots).expect("two buffers, each as large as one may be");
+            backend.write(&mut arena, slots as u32 - 2, &[2; 24]).expect("rows of both");
+            let ends = [slots as u32 - 2, slots as u32 - 1, slots as u32, slots as u32 + 1, slots as u32 + 2];
+            let words = backend.finish(backend.read(&arena, &ends).expect("a read")).expect("words");
+            assert_eq!(words, [[2; 24].as_slice(), &[0; 6]].concat());
+        })
+    };
+    [
+        Case::small("arena/gates of all kinds in one batch", |device| mixed(Bench::new(device.open(2), 16))),
+        Case::small("arena/results are operands of the next batch", chained),
+        Case::small("arena/slots keep their words when an arena grows", grown),
+        Case::small("arena/gates whose ciphertexts are in several chunks", chunked),
+        Case::small("arena/an arena that cannot grow is as it was", too_much),
+        Case::small("arena/rows are read without a batch", read),
+        Case::small("arena/no gates and no reads", nothing),
+        Case::small("arena/a slot beyond the arena", beyond),
+        batches_in_parts,
+        too_large,
+    ]
+    .into_iter()
+}
+
+/// Bootstraps, halves of a MUX and negations beside each other, results where operands were, reads in any order.
+fn mixed(mut bench: Bench) {
+    bench.write(0, 8, 1);
+    bench.check(
+        &[
+            (Gate::Not, &[0], 8),
+            (Gate::Mux, &[1, 2, 3], 9),
+            (Gate::Nand, &[4, 5], 10),
+            (Gate::Not, &[6], 6),
+            (Gate::Xor, &[7, 7], 7),
+            (Gate::Mux, &[0, 0, 5], 15),
+            (Gate::And, &[1, 2], 11),
+        ],
+        &[6, 7, 15, 8, 9, 10, 11, 11, 0, 12],
+    );
+}
+
+/// Batches that are started one after another, as many as the device takes before the first is waited for.
+fn chained(device: &Device) {
+    let mut bench = Bench::new(device.open(2), 6);
+    bench.write(0, 3, 2);
+    let in_flight_max = bench.backend.info().batches_in_flight_max;
+    let batches: [(Batch, &[u32]); 4] = [
+        (&[(Gate::Or, &[0, 1], 3), (Gate::Not, &[2], 4)], &[]),
+        (&[(Gate::Mux, &[3, 4, 0], 5), (Gate::Xnor, &[3, 4], 0)], &[5, 3]),
+        // 3 and 4 have had their readers
+        (&[(Gate::Nor, &[5, 0], 3)], &[3]),
+        (&[(Gate::Not, &[3], 4), (Gate::And, &[3, 5], 1)], &[0, 1, 2, 3, 4, 5]),
+    ];
+    let mut pending = std::collections::VecDeque::new();
+    for (gates, reads) in batches {
+        if pending.len() == in_flight_max {
+            let (oldest, expected) = pending.pop_front().expect("there are some");
+            assert_eq!(bench.backend.finish(oldest).expect("a batch"), expected);
+        }
+        pending.push_back(bench.start(gates, reads));
+    }
+    for (batch, expected) in pending {
+        assert_eq!(bench.backend.finish(batch).expect("a batch"), expected);
+    }
+}
+
+fn grown(device: &Device) {
+    let mut bench = Bench::new(device.open(1), 2);
+    bench.write(0, 2, 3);
+    bench.check(&[(Gate::Not, &[0], 1)], &[]);
+    bench.grow(5);
+    bench.write(3, 1, 4);
+    bench.check(&[(Gate::Not, &[1], 4)], &[0, 1, 2, 3, 4]);
+}
+
+/// Where operands and results of [`mixed`] are in chunks of their own: those of a gate, and two halves of a MUX.
+const CHUNKS: [usize; 9] = [1, 2, 3, 5, 6, 7, 9, 10, 16];
+
+/// The words of an arena in one piece, those of the definition. Batches before, between and after growths.
+fn chunked(device: &Device) {
+    mixed(Bench::grown(device.open(2), &CHUNKS));
+    let mut bench = Bench::new(device.open(1), 3);
+    bench.write(0, 3, 6);
+    bench.check(&[(Gate::Xor, &[0, 1], 2)], &[]);
+    let slots: [u32; 4] = [2, 5, 11, 13];
+    for (before, slot) in slots.into_iter().zip(&slots[1..]) {
+        bench.grow(*slot as usize + 1);
+        // from the new chunk to the one before, and the other way
+        bench.write(*slot, 1, u64::from(*slot));
+        bench.check(&[(Gate::Mux, &[0, *slot, before], 1), (Gate::Not, &[before], *slot - 1)], &[]);
+        bench.check(&[(Gate::Nand, &[*slot, 1], before), (Gate::Not, &[1], 0)], &[*slot, 0, before, 1, *slot]);
+    }
+    // over the ends of chunks
+    bench.write(1, 12, 7);
+    bench.check(&[], &(0..14).rev().collect::<Vec<u32>>());
+}
+
+fn too_much(device: &Device) {
+    let mut bench = Bench::grown(device.open(1), &[2, 3]);
+    bench.write(0, 3, 8);
+    for slots in [1 << 50, usize::MAX / 64] {
+        assert!(matches!(bench.backend.grow(&mut bench.arena, slots), Err(Error::OutOfMemory(_))), "{slots}");
+    }
+    bench.check(&[(Gate::And, &[0, 2], 1)], &[0, 1, 2]);
+    bench.grow(5);
+    bench.check(&[(Gate::And, &[0, 2], 4)], &[4, 3, 1]);
+}
+
+/// Rows that are read without a batch, of one chunk and of several: in any order, again, none.
+fn read(device: &Device) {
+    for sizes in [&[4][..], &[1, 3, 4]] {
+        let mut bench = Bench::grown(device.open(1), sizes);
+        bench.write(0, 3, 5);
+        bench.check(&[(Gate::Not, &[2], 3)], &[]);
+        for slots in [&[3, 0, 1, 1][..], &[0, 3, 0, 2, 1, 2], &[2], &[]] {
+            let pending = bench.backend.read(&bench.arena, slots).expect("a read");
+            let expected: Vec<u32> =
+                slots.iter().flat_map(|&slot| bench.expected[slot as usize].words()).copied().collect();
+            assert_eq!(bench.backend.finish(pending).expect("a read"), expected);
+        }
+    }
+}
+
+fn nothing(device: &Device) {
+    let mut bench = Bench::new(device.open(1), 1);
+    bench.check(&[], &[]);
+    bench.check(&[], &[0]);
+}
+
+fn beyond(device: &Device) {
+    let in_vain = |gate: Gate, operands: [u32; 3], result: u32, reads: &[u32]| {
+        let mut bench = Bench::new(device.open(1), 2);
+        let gates = [SlotGate { gate, operands, result }];
+        let start = std::panic::AssertUnwindSafe(|| {
+            let _ = bench.backend.evaluate(&bench.loaded, &mut bench.arena, &gates, reads);
+        });
+        assert!(std::panic::catch_unwind(start).is_err(), "{gate:?} was accepted");
+    };
+    in_vain(Gate::Not, [2, 0, 0], 0, &[]);
+    in_vain(Gate::And, [0, 2, 0], 0, &[]);
+    in_vain(Gate::And, [0, 1, 0], 2, &[]);
+    in_vain(Gate::Not, [0, 0, 0], 1, &[2]);
+}

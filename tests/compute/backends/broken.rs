@@ -1,0 +1,229 @@
+//! Kernels that are broken on purpose are noticed: each barrier taken away, and each kind of slip.
+
+use std::sync::{Arc, OnceLock};
+
+use kernels::gpu::Gpu;
+use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::{EvaluationKey, Gates, Stems};
+use kernels::{Error, Result};
+use tests_compute::host_cuda::HostCuda;
+use tests_compute::naive;
+
+use crate::Case;
+use crate::device::Device;
+use crate::fixtures::{Bodies, Shape, key, torus_rows};
+
+/// Every loop and branch of the plain kernels is taken: an odd number of stages, more than one chunk of a key switch.
+const SHAPE: Shape = Shape(3, 1, 128, 8, 2, 3, 7);
+const ROWS: usize = 9;
+
+const BARRIER: &str = "__syncthreads();";
+/// Barriers of each source, its helpers' among them.
+const BARRIERS: [(&str, usize); 3] = [("mod_switch", 1), ("blind_rotate", 6), ("lwe_key_switch", 3)];
+
+/// A source, its n-th occurrence of a text, what stands there instead.
+struct Slip {
+    name: &'static str,
+    stem: &'static str,
+    from: &'static str,
+    nth: usize,
+    to: &'static str,
+}
+
+const SLIPS: [Slip; 9] = [
+    Slip {
+        name: "a root of the neighbouring group",
+        stem: "ntt",
+        from: "roots[2 * (groups + group)]",
+        nth: 0,
+        to: "roots[2 * (groups + group) + 1]",
+    },
+    Slip {
+        name: "an error of the wrong sign",
+        stem: "mod_switch",
+        from: "(exponent << SHIFT) - word",
+        nth: 0,
+        to: "word - (exponent << SHIFT)",
+    },
+    Slip {
+        name: "a range that is too wide by one reduction",
+        stem: "blind_rotate",
+        from: "x = reduce(x + y, 2 * Q);",
+        nth: 0,
+        to: "x = x + y;",
+    },
+    Slip {
+        name: "a rotation the other way round",
+        stem: "blind_rotate",
+        from: "(i - a) % (2 * N)",
+        nth: 0,
+        to: "(i + a) % (2 * N)",
+    },
+    Slip {
+        name: "a sample on top of what was there",
+        stem: "sample_extract",
+        from: "+ at] = word;",
+        nth: 0,
+        to: "+ at] += word;",
+    },
+    Slip { name: "a start the other way round", stem: "blind_rotate", from: "(i + b) %", nth: 0, to: "(i - b) %" },
+    Slip { name: "a digit that is not rounded", stem: "blind_rotate", from: "+ DIGIT_OFFSET", nth: 0, to: "" },
+    Slip { name: "a sample without its signs", stem: "sample_extract", from: "negate_mod(own", nth: 0, to: "(own" },
+    Slip {
+        name: "a column beyond the result",
+        stem: "lwe_key_switch",
+        from: "column > LWE_DIMENSION",
+        nth: 0,
+        to: "column > LWE_DIMENSION + 1",
+    },
+];
+
+/// The same for fast paths, on a card of capability 9.0 whose eight rows go by `warp` and whose one by `cluster`.
+const FAST_SHAPE: Shape = Shape(3, 1, 512, 8, 2, 3, 7);
+const FAST_SLIPS: [Slip; 7] = [
+    Slip {
+        name: "partial sums read too early",
+        stem: "blind_rotate.warp",
+        from: "__syncthreads();  // partial",
+        nth: 0,
+        to: "//",
+    },
+    Slip {
+        name: "partial sums overwritten too early",
+        stem: "blind_rotate.warp",
+        from: "__syncthreads();  // warps' own",
+        nth: 0,
+        to: "//",
+    },
+    Slip {
+        name: "a key that has not arrived",
+        stem: "blind_rotate.warp",
+        from: "if (TILES > 1) copy_async_wait<TILES - 1>();",
+        nth: 0,
+        to: "",
+    },
+    Slip {
+        name: "a transpose in a hurry",
+        stem: "blind_rotate.warp",
+        from: "__syncwarp();\n#pragma unroll\n    for (unsigned i = 0; i < W; i++) v[i]",
+        nth: 0,
+        to: "\n#pragma unroll\n    for (unsigned i = 0; i < W; i++) v[i]",
+    },
+    Slip {
+        name: "partners that are not waited for",
+        stem: "blind_rotate.cluster",
+        from: "if (CLUSTERS) cluster_sync();",
+        nth: 0,
+        to: "if (CLUSTERS) __syncthreads();",
+    },
+    Slip {
+        name: "values shown where partners still read",
+        stem: "blind_rotate.cluster",
+        from: "shown_in_cluster[step % 2]",
+        nth: 0,
+        to: "shown_in_cluster[0]",
+    },
+    Slip {
+        name: "a root that is not mirrored",
+        stem: "blind_rotate.cluster",
+        from: "11 - (slot + 1)",
+        nth: 0,
+        to: "10 - (slot + 1)",
+    },
+];
+
+/// A key, inputs and what plain Rust makes of them.
+pub struct Expected {
+    key: EvaluationKey,
+    inputs: Vec<u32>,
+    samples: Vec<u32>,
+    outputs: Vec<u32>,
+}
+
+impl Expected {
+    /// What the plain kernels are broken by.
+    pub fn plain() -> Expected {
+        Expected::new(SHAPE, ROWS)
+    }
+
+    fn new(shape: Shape, rows: usize) -> Expected {
+        let key = key(shape.params(), Bodies::Random, 12);
+        let words = key.params.lwe_dimension + 1;
+        let inputs = torus_rows(rows, words, 13);
+        let samples: Vec<u32> = inputs.chunks_exact(words).flat_map(|row| naive::bootstrap(&key, row)).collect();
+        let sample_words = key.params.extracted_dimension() + 1;
+        let outputs = samples.chunks_exact(sample_words).flat_map(|row| naive::key_switch(&key, row)).collect();
+        Expected { key, inputs, samples, outputs }
+    }
+
+    /// Samples and outputs of a card.
+    pub fn found<G: Gpu>(&self, card: G) -> Result<(Vec<u32>, Vec<u32>)> {
+        let backend = Evaluator::new(card);
+        let loaded = backend.load_key(&self.key)?;
+        Ok((backend.bootstrap(&loaded, &self.inputs)?, backend.key_switch(&loaded, &self.samples)?))
+    }
+
+    /// Whether those are right.
+    pub fn is(&self, (samples, outputs): &(Vec<u32>, Vec<u32>)) -> bool {
+        *samples == self.samples && *outputs == self.outputs
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let expected = Arc::new(OnceLock::new());
+    let barriers = BARRIERS.into_iter().flat_map(|(stem, count)| (0..count).map(move |nth| (stem, nth, count)));
+    let with = expected.clone();
+    let barriers = barriers.map(move |(stem, nth, count)| {
+        let expected = with.clone();
+        case(format!("{stem} without barrier {nth}"), move |host| {
+            let host = host.with_sources(move |source| {
+                if source.stem != stem {
+                    return source.text.clone();
+                }
+                assert_eq!(source.text.matches(BARRIER).count(), count, "barriers of {stem}");
+                replaced(&source.text, BARRIER, nth, "")
+            });
+            match expected.get_or_init(Expected::plain).found(host) {
+                Err(Error::Device(message)) => assert!(message.contains("threads race"), "{message}"),
+                other => panic!("not noticed: {:?}", other.err()),
+            }
+        })
+    });
+    let slips = SLIPS.into_iter().map(move |slip| {
+        let expected = expected.clone();
+        case(slip.name.into(), move |host| notice(expected.get_or_init(Expected::plain), &slip, host))
+    });
+    let expected = [1, 8].map(|rows| (rows, Arc::new(OnceLock::new())));
+    let fast = FAST_SLIPS.into_iter().map(move |slip| {
+        let (rows, expected) = expected[usize::from(slip.stem == "blind_rotate.warp")].clone();
+        case(slip.name.into(), move |host| {
+            let host = host.with_card(|card| (card.compute_capability, card.multiprocessors) = (Some((9, 0)), 1));
+            notice(expected.get_or_init(|| Expected::new(FAST_SHAPE, rows)), &slip, host);
+        })
+    });
+    barriers.chain(slips).chain(fast)
+}
+
+/// A card whose sources have the slip does not give the words of the definition.
+fn notice(expected: &Expected, slip: &Slip, host: HostCuda) {
+    let Slip { stem, from, nth, to, .. } = *slip;
+    let host = host.with_sources(move |source| {
+        if source.stem == stem { replaced(&source.text, from, nth, to) } else { source.text.clone() }
+    });
+    match expected.found(host) {
+        Err(Error::Device(_)) => {}
+        Err(error) => panic!("{error}"),
+        Ok(found) => assert!(!expected.is(&found), "not noticed: the words are those of the definition"),
+    }
+}
+
+fn case(name: String, check: impl Fn(HostCuda) + Send + Sync + 'static) -> Case {
+    let check = move |_: &Device| check(HostCuda::open().expect("trials run where the backend is"));
+    Case { on: |device| device.name == "cuda-host", ..Case::small(format!("broken/{name}"), check) }
+}
+
+/// `text` with `to` in place of its `nth` `from`.
+pub fn replaced(text: &str, from: &str, nth: usize, to: &str) -> String {
+    let (at, _) = text.match_indices(from).nth(nth).unwrap_or_else(|| panic!("no longer there: {from}"));
+    format!("{}{to}{}", &text[..at], &text[at + from.len()..])
+}

@@ -1,0 +1,164 @@
+//! Cells against the definition, on arenas in chunks, beside gates, under one key and under two.
+
+use std::sync::OnceLock;
+
+use kernels::tfhe::cells::slots_of_wire;
+use kernels::tfhe::{Amplitude, CellKind, EvaluationKey, Gate, KeyedGates, SlotCells, SlotGate};
+use rand_chacha::rand_core::Rng;
+use tests_compute::naive;
+
+use crate::Case;
+use crate::any_backend::{AnyBackend, Opaque};
+use crate::fixtures::{Bodies, Shape, generator, key};
+
+/// Wires of one slot to many, rings of one mask polynomial and of two, the fast kernels' own shapes with a short key.
+const SHAPES: [Shape; 6] = [
+    Shape(80, 1, 64, 8, 2, 3, 7),
+    Shape(12, 1, 64, 8, 2, 3, 7),
+    Shape(20, 2, 64, 9, 2, 5, 6),
+    Shape(40, 1, 256, 6, 3, 4, 6),
+    Shape(30, 1, 1024, 8, 2, 3, 7),
+    Shape(30, 2, 512, 8, 2, 3, 7),
+];
+/// Inputs are in the first slots, then come wires, then what is written.
+const INPUTS: usize = 3;
+const WIRES: usize = 4;
+
+/// Terms of a sum: a factor, and the number of the wire or input.
+type Terms = &'static [(i32, usize)];
+/// Constant, wires, inputs; of which part of a turn the amplitude is, and how many wires it gives. `None`: a switch.
+type Row = (i32, Terms, Terms, Option<(i128, usize)>);
+
+/// What is evaluated over an arena, and the slots that are expected afterwards.
+struct Run {
+    key: EvaluationKey,
+    slots: Vec<Vec<u32>>,
+    cells: SlotCells,
+    gates: Vec<SlotGate>,
+    /// Slots that are read, with the words that each begins with.
+    expected: Vec<(u32, Vec<u32>)>,
+}
+
+impl Run {
+    fn new(shape: Shape, seed: u64) -> Run {
+        let key = key(shape.params(), Bodies::Random, seed);
+        let p = &key.params;
+        let (words, wire_slots, mut rng) = (p.lwe_dimension + 1, slots_of_wire(p), generator(seed + 1));
+        let slots: Vec<Vec<u32>> =
+            (0..INPUTS + WIRES * wire_slots).map(|_| (0..words).map(|_| rng.next_u32()).collect()).collect();
+        // slots of a wire need not stand in order
+        let wire = |at: usize| -> Vec<u32> {
+            (0..wire_slots).rev().map(|part| (INPUTS + at * wire_slots + part) as u32).collect()
+        };
+        let wires: Vec<Vec<u32>> = (0..WIRES).map(wire).collect();
+        let of_wire = |at: usize| -> Vec<u32> {
+            let parts = wires[at].iter().flat_map(|&slot| &slots[slot as usize]);
+            parts.take(p.extracted_dimension() + 1).copied().collect()
+        };
+        let (mut cells, mut expected, mut next) = (SlotCells::new(wire_slots), Vec::new(), slots.len() as u32);
+        let mut take = |count: usize| -> Vec<u32> {
+            let taken = (next..next + count as u32).collect();
+            next += count as u32;
+            taken
+        };
+        let rows: [Row; 8] = [
+            (-1, &[], &[(1, 0), (1, 2)], Some((8, 1))),
+            (2, &[(2, 0), (-2, 3)], &[], Some((4, 2))),
+            (0, &[(1, 1)], &[], None),
+            (-3, &[(-1, 2), (1, 0), (2, 1), (1, 3)], &[(-2, 1), (1, 0)], Some((8, 2))),
+            (1, &[], &[(-1, 1)], Some((4, 1))),
+            (-1, &[(1, 0), (1, 3)], &[], None),
+            (3, &[(1, 0)], &[(1, 0), (-1, 1), (1, 2)], Some((4, 1))),
+            (0, &[(1, 2), (1, 1)], &[], Some((8, 1))),
+        ];
+        for (constant, of_wires, of_inputs, bootstrap) in rows {
+            let wire_words: Vec<Vec<u32>> = of_wires.iter().map(|&(_, at)| of_wire(at)).collect();
+            let wire_terms: Vec<(i64, &[u32])> =
+                of_wires.iter().zip(&wire_words).map(|(&(factor, _), words)| (factor.into(), &words[..])).collect();
+            let input_terms: Vec<(i64, &[u32])> =
+                of_inputs.iter().map(|&(factor, at)| (factor.into(), &slots[at][..])).collect();
+            let sum = naive::cell_sum(&key, constant.into(), &wire_terms, &input_terms);
+            let (kind, results) = match bootstrap {
+                None => {
+                    let result = take(1);
+                    expected.push((result[0], sum));
+                    (CellKind::Switch, result)
+                }
+                Some((part, count)) => {
+                    let results = take(count * wire_slots);
+                    let found = naive::cell_wires(&key, &sum, part, count);
+                    for (wire, slots) in found.iter().zip(results.chunks(wire_slots)) {
+                        let parts = slots.iter().zip(wire.chunks(words));
+                        expected.extend(parts.map(|(&slot, part)| (slot, part.to_vec())));
+                    }
+                    let amplitude = if part == 4 { Amplitude::Quarter } else { Amplitude::Eighth };
+                    (CellKind::Bootstrap(amplitude), results)
+                }
+            };
+            let of_wires = of_wires.iter().map(|&(factor, at)| (factor, &wires[at][..]));
+            let of_inputs = of_inputs.iter().map(|&(factor, at)| (factor, at as u32));
+            cells.push(kind, constant, of_wires, of_inputs, &results);
+        }
+        // a gate of the same batch
+        let result = take(1)[0];
+        let negated = slots[1].iter().map(|word| word.wrapping_neg()).collect();
+        expected.push((result, negated));
+        let gates = vec![SlotGate { gate: Gate::Not, operands: [1, 0, 0], result }];
+        Run { key, slots, cells, gates, expected }
+    }
+
+    fn arena(&self, backend: &AnyBackend) -> Opaque {
+        let words = self.key.params.lwe_dimension + 1;
+        let all = self.slots.len() + self.expected.len();
+        // in two chunks, where there are chunks
+        let mut arena = backend.arena(words, INPUTS + 1).expect("a small arena fits");
+        backend.grow(&mut arena, all).expect("a small arena fits");
+        backend.write(&mut arena, 0, &self.slots.concat()).expect("a write");
+        arena
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let alone = SHAPES.into_iter().map(|shape| case(format!("cells/{}", shape.name()), shape, 1));
+    alone.chain(
+        [SHAPES[1], SHAPES[2]].into_iter().map(|shape| case(format!("cells/{}-two-keys", shape.name()), shape, 2)),
+    )
+}
+
+/// So many batches in one call, each under a key of its own.
+fn case(name: String, shape: Shape, batches: usize) -> Case {
+    let runs = OnceLock::new();
+    Case {
+        on: |_| true,
+        ..Case::small(name, move |device| {
+            let runs: &Vec<Run> =
+                runs.get_or_init(|| (0..batches).map(|at| Run::new(shape, 30 + 7 * at as u64)).collect());
+            let backend = device.open(2);
+            let keys: Vec<Opaque> =
+                runs.iter().map(|run| backend.load_key(&run.key).expect("a small key fits")).collect();
+            let mut arenas: Vec<Opaque> = runs.iter().map(|run| run.arena(&*backend)).collect();
+            let reads: Vec<Vec<u32>> =
+                runs.iter().map(|run| run.expected.iter().map(|(slot, _)| *slot).collect()).collect();
+            let sides = runs.iter().zip(&keys).zip(&mut arenas).zip(&reads);
+            let mut batches: Vec<KeyedGates<'_, Opaque, Opaque>> = sides
+                .map(|(((run, key), arena), reads)| KeyedGates {
+                    key,
+                    arena,
+                    gates: &run.gates,
+                    cells: &run.cells,
+                    reads,
+                })
+                .collect();
+            let pending = backend.evaluate_together(&mut batches).expect("cells");
+            let found = backend.finish(pending).expect("cells");
+            let words = shape.params().lwe_dimension + 1;
+            let mut rows = found.chunks_exact(words);
+            for run in runs {
+                for (slot, expected) in &run.expected {
+                    let row = rows.next().expect("a row a read");
+                    assert!(row[..expected.len()] == expected[..], "slot {slot} differs from the definition");
+                }
+            }
+        })
+    }
+}

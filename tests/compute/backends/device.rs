@@ -1,0 +1,128 @@
+//! The backends that the suite knows, present or not.
+
+use std::path::PathBuf;
+
+use kernels::cpu::{Cpu, Isa};
+use kernels::cuda::{Cuda, shared_bytes_max};
+use kernels::gpu::Gpu;
+use kernels::tfhe::gpu::Evaluator;
+use kernels::{Error, Result};
+use tests_compute::host_cuda::HostCuda;
+
+use crate::any_backend::{AnyBackend, any};
+use crate::stems::StemCase;
+use crate::wgpu;
+
+/// Opens a backend with a number of threads.
+type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
+/// Launches a stem alone.
+type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
+
+/// An emulated card of a compute capability with the shared memory that such cards have, so that fast paths are taken: by
+/// few rows those of the cluster, by more those of the warp.
+pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
+    Ok(HostCuda::open()?.with_card(|card| {
+        card.compute_capability = Some(capability);
+        card.shared_bytes_max = shared_bytes_max(capability);
+        card.multiprocessors = multiprocessors;
+    }))
+}
+
+/// A backend by its name in `DeviceInfo::backend`.
+pub struct Device {
+    pub name: &'static str,
+    /// Why it is not on this machine, if it is not.
+    pub missing: Option<Error>,
+    /// Numbers of threads that make a difference.
+    pub threads: &'static [usize],
+    /// Whether it takes only what is small: it computes on the host, slowly.
+    pub small_only: bool,
+    /// Whether it stands for a kind of card beside another device that takes all other cases.
+    pub fast_paths_only: bool,
+    /// The instruction set of a CPU.
+    pub isa: Option<Isa>,
+    open: Open,
+    /// Checks a stem alone; CPUs have no launches.
+    stem: Option<CheckStem>,
+}
+
+/// The first of NVIDIA's cards.
+fn first_cuda() -> Result<Cuda> {
+    let cache = std::env::var_os("KERNEL_CACHE").map(PathBuf::from);
+    Cuda::enumerate(cache.as_deref()).into_iter().next().expect("a card or why there is none")
+}
+
+impl Device {
+    /// All backends of this build. A further GPU is a further line.
+    pub fn all() -> Vec<Device> {
+        vec![
+            Device::cpu("cpu-avx512"),
+            Device::cpu("cpu-avx2"),
+            Device::cpu("cpu-portable"),
+            Device::gpu("cuda-host", true, HostCuda::open),
+            Device::gpu("wgpu-software", true, wgpu::open_software),
+            Device::gpu("wgpu-software-narrow", true, wgpu::open_software_narrow),
+            Device::gpu("wgpu", false, wgpu::open_card),
+            Device::gpu("cuda", false, first_cuda),
+            Device::gpu("cuda-host-sm80", true, || emulated((8, 0), 8)).fast_paths_only(),
+            Device::gpu("cuda-host-sm89", true, || emulated((8, 9), 2)).fast_paths_only(),
+            Device::gpu("cuda-host-sm90", true, || emulated((9, 0), 1)).fast_paths_only(),
+        ]
+    }
+
+    fn cpu(name: &'static str) -> Device {
+        let isa = Isa::available().into_iter().find(|isa| name.strip_prefix("cpu-") == Some(isa.name()));
+        let missing = || Error::Unavailable("not an instruction set of this processor".into());
+        Device {
+            name,
+            missing: isa.is_none().then(missing),
+            threads: &[1, 2, 3],
+            small_only: false,
+            fast_paths_only: false,
+            isa,
+            open: Box::new(move |threads| {
+                let isa = isa.ok_or_else(missing)?;
+                Ok(any(Cpu::with(isa, threads)))
+            }),
+            stem: None,
+        }
+    }
+
+    /// A card that `open` opens, anew for every case.
+    pub fn gpu<G: Gpu>(
+        name: &'static str,
+        small_only: bool,
+        open: impl Fn() -> Result<G> + Clone + Send + Sync + 'static,
+    ) -> Device {
+        let opened = open.clone();
+        Device {
+            name,
+            missing: open().err(),
+            threads: &[1],
+            small_only,
+            fast_paths_only: false,
+            isa: None,
+            open: Box::new(move |_| Ok(any(Evaluator::new(opened()?)))),
+            stem: Some(Box::new(move |case| case.check(open().expect("trials run where the backend is")))),
+        }
+    }
+
+    fn fast_paths_only(self) -> Device {
+        Device { fast_paths_only: true, ..self }
+    }
+
+    /// The backend with this many threads, where that makes a difference.
+    pub fn open(&self, threads: usize) -> Box<AnyBackend> {
+        (self.open)(threads).expect("trials run where the backend is")
+    }
+
+    /// Whether it is a card, whose stems can be launched alone.
+    pub fn is_gpu(&self) -> bool {
+        self.stem.is_some()
+    }
+
+    /// Launches a stem alone.
+    pub fn check_stem(&self, case: &StemCase) {
+        self.stem.as_ref().expect("asked of cards only")(case);
+    }
+}

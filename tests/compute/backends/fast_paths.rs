@@ -1,0 +1,115 @@
+//! Blind rotation as CUDA cards do it that keep transforms in registers: batches on both sides of every change of kernel,
+//! against the definition. The cards are emulated, with few multiprocessors, so that few rows are enough.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::{Gates, Stems};
+use tests_compute::naive;
+
+use crate::Case;
+use crate::device::emulated;
+use crate::fixtures::{Bodies, Shape, key, torus_rows};
+
+/// Rings of both sizes; one, two and three levels; two to four polynomials; a key of one step, which has no next one to call
+/// in, and of more steps than are in shared memory.
+const SHAPES: [Shape; 7] = [
+    Shape(3, 1, 1024, 8, 2, 3, 7),
+    Shape(1, 2, 1024, 12, 1, 3, 7),
+    Shape(3, 3, 512, 9, 2, 5, 6),
+    Shape(2, 1, 512, 7, 3, 3, 7),
+    // eight rows of an RGSW ciphertext are a cluster's most; these are nine, and fifteen
+    Shape(2, 2, 512, 5, 3, 3, 7),
+    Shape(1, 4, 512, 4, 3, 3, 7),
+    // the presets' with two mask polynomials
+    Shape(3, 2, 512, 8, 2, 3, 7),
+];
+/// Batches for every way on some card: a cluster, groups of two to eight rows, full ones and such that repeat a row, and
+/// several waves of them.
+const ROWS: [usize; 6] = [1, 2, 3, 5, 8, 9];
+/// Groups of four on a card that takes 16 rows in groups of two.
+const ROWS_MAX: usize = 17;
+
+/// What a card compiles of `blind_rotate.warp` for the presets' ring.
+struct Compiled {
+    capability: (u32, u32),
+    /// Rows of a group, by kernel.
+    gates: &'static [u32],
+    /// Steps whose key is in shared memory.
+    tiles: u32,
+}
+
+/// A100 with 163 KB, RTX with 99 KB, H100 with 227 KB.
+const COMPILED: [Compiled; 3] = [
+    Compiled { capability: (8, 0), gates: &[2, 4], tiles: 2 },
+    Compiled { capability: (8, 9), gates: &[2, 3], tiles: 1 },
+    Compiled { capability: (9, 0), gates: &[2, 4, 6, 8], tiles: 2 },
+];
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let shapes = Case {
+        on: |device| device.name == "cuda-host",
+        ..Case::small("fast_paths/shapes of three kinds of cards", |_| COMPILED.into_iter().for_each(compiled))
+    };
+    let refused = Case {
+        on: |device| device.name == "cuda-host-sm80",
+        ..Case::fast_path("fast_paths/groups that may not wait for each other", |_| refused())
+    };
+    bootstraps().chain([shapes, refused])
+}
+
+/// A card that others share refuses launches whose groups all wait for each other: rows go another way, and at once.
+fn refused() {
+    let key = key(SHAPES[3].params(), Bodies::Random, 11);
+    let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
+    let expected = naive::bootstrap(&key, &inputs);
+    let host = emulated((8, 0), 8).expect("trials run where the backend is").with_groups_together(0);
+    let backend = Evaluator::new(host);
+    let loaded = backend.load_key(&key).expect("a small key fits");
+    for _ in 0..2 {
+        assert!(backend.bootstrap(&loaded, &inputs).expect("a bootstrap") == expected, "words differ");
+    }
+}
+
+/// The shapes are those of A100, RTX and H100 cards; that they compute the right words is checked on each of them.
+fn compiled(Compiled { capability, gates, tiles }: Compiled) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = seen.clone();
+    let host = emulated(capability, 8).expect("trials run where the backend is").with_sources(move |source| {
+        if source.stem == "blind_rotate.warp" {
+            let constant = |name: &str| {
+                let (_, after) = source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
+                after.split_once("u;").expect("its value").0.parse().expect("a number")
+            };
+            told.lock().expect("no other thread").push((constant("GATES"), constant("TILES")));
+        }
+        source.text.clone()
+    });
+    let key = key(SHAPES[0].params(), Bodies::Random, 11);
+    Evaluator::new(host).load_key(&key).expect("a small key fits");
+    let expected: Vec<(u32, u32)> = gates.iter().map(|&gates| (gates, tiles)).collect();
+    assert_eq!(*seen.lock().expect("no other thread"), expected, "{capability:?}");
+}
+
+fn bootstraps() -> impl Iterator<Item = Case> {
+    let largest = [SHAPES[0], SHAPES[2], SHAPES[6]].map(|shape| (shape, Bodies::Largest));
+    let cases = SHAPES.into_iter().map(|shape| (shape, Bodies::Random)).chain(largest);
+    cases.map(|(shape, bodies)| {
+        let key = key(shape.params(), bodies, 11);
+        let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
+        let inputs = torus_rows(ROWS_MAX, row_in, 12);
+        let expected = OnceLock::new();
+        let kind = if bodies == Bodies::Largest { "-largest" } else { "" };
+        Case::fast_path(format!("fast_paths/{}{kind}", shape.name()), move |device| {
+            let expected: &Vec<u32> = expected
+                .get_or_init(|| inputs.chunks_exact(row_in).flat_map(|row| naive::bootstrap(&key, row)).collect());
+            let backend = device.open(1);
+            let loaded = backend.load_key(&key).expect("a small key fits");
+            let more = (shape.name() == SHAPES[0].name() && bodies == Bodies::Random).then_some(ROWS_MAX);
+            for rows in ROWS.into_iter().chain(more) {
+                let found = backend.bootstrap(&loaded, &inputs[..rows * row_in]).expect("a bootstrap");
+                assert!(found == expected[..rows * row_out], "{rows} rows: words differ from the definition's");
+            }
+        })
+    })
+}

@@ -1,0 +1,121 @@
+//! Batches that come again: a card may replay their launches, and the words are those of launches one by one.
+
+use kernels::cpu::{Cpu, Isa};
+use kernels::gpu::{Gpu, Language};
+use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::{EvaluationKey, Gate, Gates, SlotGate};
+use kernels::{Backend, Result};
+use tests_compute::host_cuda::HostCuda;
+
+use crate::Case;
+use crate::device::Device;
+use crate::fixtures::{Bodies, Shape, key, torus_rows};
+use crate::wgpu::open_software;
+
+const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
+const SLOTS: usize = 8;
+/// Lone gates of one kind, and levels of two: other slots each time.
+const TURNS: u32 = 5;
+
+/// What a turn evaluates, and reads.
+fn turn(turn: u32) -> [(Vec<SlotGate>, Vec<u32>); 2] {
+    let gate = |gate, operands: [u32; 3], result| SlotGate { gate, operands: operands.map(|slot| slot % 4), result };
+    let kind = [Gate::And, Gate::Xor, Gate::Nor][turn as usize % 3];
+    let lone = vec![gate(kind, [turn, turn + 1, 0], 4 + turn % 4)];
+    let level = vec![gate(Gate::Mux, [turn, turn + 2, turn + 1], turn % 4), gate(Gate::Nand, [turn + 3, turn, 0], 5)];
+    [(lone, vec![4 + turn % 4]), (level, vec![turn % 4, 5])]
+}
+
+/// The words that all turns read, each a batch of its own.
+fn evaluated<B: Gates + ?Sized>(backend: &B, key: &B::Key, arena: &mut B::Arena) -> Result<Vec<Vec<u32>>> {
+    let batches = (0..TURNS).flat_map(turn);
+    batches.map(|(gates, reads)| backend.finish(backend.evaluate(key, arena, &gates, &reads)?)).collect()
+}
+
+fn arena<B: Gates + ?Sized>(backend: &B, key: &EvaluationKey) -> B::Arena {
+    let row_words = key.params.lwe_dimension + 1;
+    let mut arena = backend.arena(row_words, SLOTS).expect("room");
+    backend.write(&mut arena, 0, &torus_rows(SLOTS, row_words, 31)).expect("a copy");
+    arena
+}
+
+fn expected(key: &EvaluationKey) -> Vec<Vec<u32>> {
+    let cpu = Cpu::with(Isa::Portable, 1);
+    let loaded = cpu.load_key(key).expect("a key fits");
+    evaluated(&cpu, &loaded, &mut arena(&cpu, key)).expect("a CPU does not fail")
+}
+
+/// Every backend.
+fn words(device: &Device) {
+    let key = key(SHAPE.params(), Bodies::Random, 30);
+    let backend = device.open(1);
+    let loaded = backend.load_key(&key).expect("a key fits");
+    let found = evaluated(&*backend, &loaded, &mut arena(&*backend, &key)).expect("batches");
+    assert!(found == expected(&key), "words differ from those of a CPU");
+}
+
+/// What is recorded is what came again; it is forgotten with an arena, with a key, with scratch memory that was too small.
+fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
+    let key = key(SHAPE.params(), Bodies::Random, 30);
+    let expected = expected(&key);
+    let backend = Evaluator::new(gpu);
+    let recorded = |backend: &Evaluator<G>| recorded(backend.gpu());
+    let loaded = backend.load_key(&key).expect("a key fits");
+    let mut first = arena(&backend, &key);
+    assert_eq!(recorded(&backend), 0);
+    assert!(evaluated(&backend, &loaded, &mut first).expect("batches") == expected);
+    assert_eq!(recorded(&backend), 2, "a lone gate and a level");
+    let mut second = arena(&backend, &key);
+    assert!(evaluated(&backend, &loaded, &mut second).expect("batches") == expected);
+    assert_eq!(recorded(&backend), 4);
+    drop(first);
+    assert_eq!(recorded(&backend), 2, "an arena is gone");
+    backend.grow(&mut second, SLOTS + 1).expect("room");
+    // CUDA: what is recorded of the arena's first chunk is replayed no more, and forgotten with the chunk
+    let stayed = match backend.gpu().card().language {
+        Language::Cuda => 2,
+        Language::Wgsl => 0,
+    };
+    assert_eq!(recorded(&backend), stayed, "an arena has grown");
+    evaluated(&backend, &loaded, &mut second).expect("batches");
+    assert_eq!(recorded(&backend), stayed + 2);
+    let many: Vec<SlotGate> = (0..9).map(|_| SlotGate { gate: Gate::Or, operands: [0, 1, 2], result: 3 }).collect();
+    let pending = backend.evaluate(&loaded, &mut second, &many, &[]).expect("a batch");
+    backend.finish(pending).expect("a batch");
+    assert_eq!(recorded(&backend), 0, "scratch memory is in another place");
+    evaluated(&backend, &loaded, &mut second).expect("batches");
+    drop(loaded);
+    assert_eq!(recorded(&backend), 0, "a key is gone");
+}
+
+/// On the emulated card also how often.
+fn counted(_: &Device) {
+    let host = HostCuda::open().expect("trials run where the backend is");
+    let key = key(SHAPE.params(), Bodies::Random, 30);
+    let backend = Evaluator::new(host);
+    let loaded = backend.load_key(&key).expect("a key fits");
+    let mut arena = arena(&backend, &key);
+    evaluated(&backend, &loaded, &mut arena).expect("batches");
+    // the first level needs more scratch memory, so the first lone gate is forgotten
+    assert_eq!(backend.gpu().recorded(), (2, u64::from(TURNS - 2 + TURNS - 1)));
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    [
+        Case::small("replays/words are those of a CPU", words),
+        Case {
+            on: |device| device.name == "cuda-host",
+            ..Case::small("replays/what goes is forgotten", |_| {
+                kept(HostCuda::open().expect("trials run where the backend is"), |host| host.recorded().0);
+            })
+        },
+        Case {
+            on: |device| device.name == "wgpu-software",
+            ..Case::small("replays/what goes is forgotten", |_| {
+                kept(open_software().expect("trials run where the backend is"), |card| card.recorded());
+            })
+        },
+        Case { on: |device| device.name == "cuda-host", ..Case::small("replays/how often", counted) },
+    ]
+    .into_iter()
+}

@@ -1,0 +1,365 @@
+//! Each stem launched alone on a card, against its definition: where something is wrong, this says in which kernel.
+
+use kernels::cpu::mul_add::mul_add;
+use kernels::gpu::mul_add::MulAdd;
+use kernels::gpu::ntt::Ntt;
+use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, View, ntt};
+use kernels::modular::Modulus;
+use kernels::ring::Ring;
+use kernels::tfhe::gpu::CompiledStems;
+use kernels::tfhe::gpu::blind_rotate::Variant;
+use kernels::tfhe::gpu::sample_extract::NO_ROW;
+use kernels::tfhe::lwe::EIGHTH;
+use kernels::tfhe::{ModSwitch, Params, RING_MODULUS, ring};
+use rand_chacha::rand_core::Rng;
+use tests_compute::naive;
+
+use crate::fixtures::{Shape, generator};
+use crate::{junk, launches, together};
+
+/// A stem and parameters.
+#[derive(Clone, Copy)]
+pub struct StemCase {
+    stem: Stem,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy)]
+enum Stem {
+    Ntt,
+    Linear,
+    ModSwitch,
+    SampleExtract,
+    MulAdd,
+    /// Not a stem: all of them, one after another, over scratch memory that holds other words wherever nothing was written.
+    Junk,
+    /// Not a stem: ranges, dimensions and aliases of launches.
+    Launches,
+    /// Not a stem: the barrier of groups without clusters, which `blind_rotate.cluster` stands on.
+    GroupsSync,
+}
+
+/// Groups write a number of the round, in two places by turns, and read those of all groups after the barrier.
+const GROUPS_SYNC: &str = r#"
+struct alignas(16) Shown {
+    unsigned word[4];
+};
+extern "C" __global__ void groups_sync_check(Shown* shown, unsigned* arrived, unsigned* wrong, unsigned rounds) {
+    const unsigned groups = gridDim.x;
+    for (unsigned round = 0; round < rounds; round++) {
+        Shown* page = shown + round % 2 * groups;
+        if (threadIdx.x < 4) page[blockIdx.x].word[threadIdx.x] = round + blockIdx.x + threadIdx.x;
+        groups_sync(arrived, groups * (round + 1));
+        for (unsigned other = threadIdx.x; other < groups; other += blockDim.x) {
+            const Shown seen = load_shown(page + other);
+            for (unsigned i = 0; i < 4; i++)
+                if (seen.word[i] != round + other + i) wrong[blockIdx.x * blockDim.x + threadIdx.x] += 1;
+        }
+    }
+}
+"#;
+/// Rounds of a launch: so few that no driver ends it, and how many launches there are on a card and where one is emulated.
+const ROUNDS: u32 = 10_000;
+const LAUNCHES: usize = 100;
+const ROUNDS_EMULATED: u32 = 20;
+
+impl StemCase {
+    /// `stem/shape`, and what to check.
+    pub fn all() -> impl Iterator<Item = (String, StemCase)> {
+        let rings = [64, 128, 256, 512, 1024, 2048].map(|n| Shape(12, 1, n, 8, 2, 3, 7));
+        let transforms = rings.map(|shape| (format!("N{}", shape.2), Stem::Ntt, shape));
+        // fewer words than threads, as many, and many more
+        let rows = [Shape(12, 1, 64, 8, 2, 3, 7), Shape(64, 1, 2048, 8, 2, 3, 7), Shape(708, 2, 512, 8, 2, 8, 4)];
+        let switches = rows.map(|shape| (format!("n{}-N{}", shape.0, shape.2), Stem::ModSwitch, shape));
+        let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
+        let extractions = [(1, 1024), (3, 128)]
+            .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
+        let products = [rings[0], rings[4]].map(|shape| (format!("N{}", shape.2), Stem::MulAdd, shape));
+        let launches = [("what a launch may name".to_owned(), Stem::Launches, rings[0])];
+        let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
+        let cases = transforms
+            .into_iter()
+            .chain(switches)
+            .chain(linear)
+            .chain(extractions)
+            .chain(products)
+            .chain(launches)
+            .chain(barrier);
+        cases.map(|(name, stem, shape)| {
+            let stem_name = match stem {
+                Stem::Ntt => "ntt",
+                Stem::Linear => "linear",
+                Stem::ModSwitch => "mod_switch",
+                Stem::SampleExtract => "sample_extract",
+                Stem::MulAdd => "mul_add",
+                Stem::Junk => "junk",
+                Stem::Launches => "launches",
+                Stem::GroupsSync => "groups_sync",
+            };
+            (format!("stems/{stem_name}/{name}"), StemCase { stem, shape })
+        })
+    }
+
+    /// Gates of all kinds over scratch memory that is never as a kernel left it.
+    pub fn junk() -> StemCase {
+        StemCase { stem: Stem::Junk, shape: together::PLAIN }
+    }
+
+    /// Launches it.
+    pub fn check<G: Gpu>(&self, gpu: G) {
+        match self.stem {
+            Stem::Junk => return junk::check(gpu),
+            Stem::Launches => return launches::check(&gpu),
+            Stem::GroupsSync => return groups_sync(&gpu),
+            _ => {}
+        }
+        let gpu = &gpu;
+        let params = self.shape.params();
+        let stems = CompiledStems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
+        let card = Card { gpu, stems, params };
+        match self.stem {
+            Stem::Ntt => card.ntt(),
+            Stem::Linear => card.linear(),
+            Stem::ModSwitch => card.mod_switch(),
+            Stem::SampleExtract => card.sample_extract(),
+            Stem::MulAdd => card.mul_add(),
+            Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("it needs no stems"),
+        }
+    }
+}
+
+fn groups_sync<G: Gpu>(gpu: &G) {
+    let card = gpu.card();
+    // older cards lack what it is made of
+    if card.language != Language::Cuda || card.compute_capability.is_some_and(|capability| capability < (8, 0)) {
+        return;
+    }
+    let text = [include_str!("../../../shaders/blind_rotate.async.cu"), GROUPS_SYNC].concat();
+    let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("it compiles");
+    let emulated = card.backend == "cuda-host";
+    // one cluster where there are some, else a group on every multiprocessor
+    let alike = emulated || card.compute_capability >= Some((9, 0));
+    let groups = if alike { 4 } else { card.multiprocessors };
+    let (launches, rounds) = if emulated { (1, ROUNDS_EMULATED) } else { (LAUNCHES, ROUNDS) };
+    let threads = 64;
+    let buffer = |words: u32| gpu.alloc(words as usize).expect("room");
+    let (shown, arrived, wrong) = (buffer(2 * 4 * groups), buffer(1), buffer(groups * threads));
+    for _ in 0..launches {
+        gpu.write(&arrived, 0, &[0]).expect("a copy");
+        let launch = Launch {
+            module: &module,
+            entry: "groups_sync_check",
+            groups: [groups, 1, 1],
+            threads,
+            shared_bytes: 0,
+            cluster: groups,
+            bind: [&shown, &arrived, &wrong].map(|buf| Bind::write(View::all(buf))).into(),
+            args: vec![rounds],
+        };
+        gpu.launch(&launch).expect("a launch");
+    }
+    let all = 0..(groups * threads) as usize;
+    let found =
+        gpu.finish(gpu.read(&wrong, std::slice::from_ref(&all)).expect("a read")).expect("the launches before it");
+    assert_eq!(found.iter().sum::<u32>(), 0, "words that were not there after a barrier");
+}
+
+struct Card<'a, G: Gpu> {
+    gpu: &'a G,
+    stems: CompiledStems<G>,
+    params: Params,
+}
+
+impl<G: Gpu> Card<'_, G> {
+    fn upload(&self, words: &[u32]) -> G::Buf {
+        let buf = self.gpu.alloc(words.len()).expect("room");
+        self.gpu.write(&buf, 0, words).expect("a copy");
+        buf
+    }
+
+    fn download(&self, buf: &G::Buf, words: usize) -> Vec<u32> {
+        let all = 0..words;
+        let pending = self.gpu.read(buf, std::slice::from_ref(&all)).expect("a read");
+        self.gpu.finish(pending).expect("the launches before it")
+    }
+
+    fn launch(&self, launch: Option<LaunchOf<'_, G>>) {
+        self.gpu.launch(&launch.expect("there is work")).expect("a launch");
+    }
+
+    /// The gates' modulus, and a small and a large one that are not.
+    fn ntt(&self) {
+        let n = self.params.polynomial_size;
+        self.ntt_in(&ring(n), &self.stems.ntt);
+        for q in [12289, 1_073_479_681] {
+            let other = Ring::new(Modulus::new(q), n);
+            let ntt = Ntt::new(self.gpu, &Compiler::default(), &other).expect("it compiles");
+            self.ntt_in(&other, &ntt);
+        }
+    }
+
+    /// More rows than the card has multiprocessors, with the largest residues among them.
+    fn ntt_in(&self, ring: &Ring, ntt: &Ntt<G>) {
+        let (n, m) = (ring.polynomial_size(), ring.modulus);
+        let mut rng = generator(n as u64);
+        let mut rows: Vec<u32> = (0..5 * n).map(|_| rng.next_u32() % m.q()).collect();
+        rows[..n].fill(m.q() - 1);
+        rows[n..2 * n].fill(0);
+        let roots = self.upload(&ntt::roots(ring));
+
+        let forward = self.upload(&rows);
+        self.launch(ntt.forward(View::all(&forward), View::all(&roots), 5));
+        let mut values = rows.clone();
+        values.chunks_exact_mut(n).for_each(|row| ring.forward(row));
+        assert!(self.download(&forward, 5 * n) == values, "forward, {m:?}");
+
+        self.launch(ntt.inverse(View::all(&forward), View::all(&roots), 5));
+        let times_n: Vec<u32> = rows.iter().map(|&x| m.mul(x, n as u32)).collect();
+        assert!(self.download(&forward, 5 * n) == times_n, "inverse, {m:?}");
+
+        let key = self.upload(&rows);
+        self.launch(ntt.key(View::all(&key), View::all(&roots), 5));
+        let factor = m.mul(m.pow(2, 32), m.inverse(n as u32));
+        let scaled: Vec<u32> = values.iter().map(|&x| m.mul(x, factor)).collect();
+        assert!(self.download(&key, 5 * n) == scaled, "key, {m:?}");
+    }
+
+    /// Sums into another buffer, negations within the arena.
+    fn linear(&self) {
+        let words = self.params.lwe_dimension + 1;
+        let mut rng = generator(words as u64);
+        let slots: Vec<u32> = (0..4 * words).map(|_| rng.next_u32()).collect();
+        let slot = |i: u32| &slots[i as usize * words..][..words];
+        let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
+        let minus_eighth = 0u32.wrapping_sub(EIGHTH);
+        // constant, x and its factor, y and its factor
+        let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];
+        let far = |slot: u32| slot * words as u32;
+        let table = sums.map(|[constant, x, f, y, g]| [constant, f, far(x), 0, g, far(y), 0]);
+        // a table may begin anywhere
+        let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
+        let table_view = Table { all: View::all(&table_buf), first: 2 };
+        self.launch(self.stems.linear.add(&[View::all(&arena)], table_view, View::all(&out), 3));
+        let expected: Vec<u32> = sums
+            .iter()
+            .flat_map(|&[constant, x, f, y, g]| {
+                (0..words).map(move |i| {
+                    let sum = slot(x)[i].wrapping_mul(f).wrapping_add(slot(y)[i].wrapping_mul(g));
+                    if i == words - 1 { sum.wrapping_add(constant) } else { sum }
+                })
+            })
+            .collect();
+        assert!(self.download(&out, 3 * words) == expected, "sums");
+        assert!(self.download(&arena, 4 * words) == slots, "operands stay");
+
+        let negations = self.upload(&[9, far(2), 0, far(0), 0, far(3), 0, far(3), 0]);
+        let table = Table { all: View::all(&negations), first: 1 };
+        self.launch(self.stems.linear.negate(&[View::all(&arena)], table, 2));
+        let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
+        let expected: Vec<u32> =
+            negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();
+        assert!(self.download(&arena, 4 * words) == expected, "negations");
+    }
+
+    /// Words around every kind of boundary, by both definitions, and no row beyond the count.
+    fn mod_switch(&self) {
+        let (n, words) = (self.params.polynomial_size, self.params.lwe_dimension + 1);
+        let mut rng = generator(n as u64);
+        let part = u32::MAX / (2 * n) as u32 + 1;
+        let edges =
+            [0, 1, u32::MAX, 1 << 31, part / 2 - 1, part / 2, u32::MAX - part / 2, u32::MAX - part / 2 + 1, part - 1];
+        let rows: Vec<u32> = edges
+            .into_iter()
+            .cycle()
+            .take(2 * words)
+            // rows of one word: errors that all have one sign, and are the largest there are
+            .chain([part / 2, part / 2 - 1].into_iter().flat_map(|word| vec![word; words]))
+            .chain((0..2 * words).map(|_| rng.next_u32()))
+            .collect();
+        let count = rows.len() / words - 1;
+        for definition in [ModSwitch::Nearest, ModSwitch::Centred] {
+            let params = self.params.with_mod_switch(definition);
+            let stem = kernels::tfhe::gpu::mod_switch::ModSwitch::new(self.gpu, &Compiler::default(), &params);
+            let stem = stem.expect("it compiles");
+            let buf = self.upload(&rows);
+            self.launch(stem.run(View::all(&buf), count));
+            let switched = rows.chunks_exact(words).take(count).flat_map(|row| naive::mod_switch(&params, row));
+            let expected: Vec<u32> =
+                switched.map(|exponent| exponent as u32).chain(rows[count * words..].iter().copied()).collect();
+            assert!(self.download(&buf, rows.len()) == expected, "exponents, {definition:?}");
+        }
+    }
+
+    /// Single rows in any order, and sums of two.
+    fn sample_extract(&self) {
+        let (k, n) = (self.params.glwe_dimension, self.params.polynomial_size);
+        let (row_words, sample_words) = ((k + 1) * n, k * n + 1);
+        let mut rng = generator(k as u64);
+        let mut rows: Vec<u32> = (0..4 * row_words).map(|_| rng.next_u32() % RING_MODULUS).collect();
+        rows[..4].copy_from_slice(&[0, 1, RING_MODULUS - 1, RING_MODULUS / 2]);
+        let table = [9, 9, 9, 2, NO_ROW, 0, 3, 1, NO_ROW];
+        let acc = self.upload(&rows);
+        let out = self.upload(&vec![0; 3 * sample_words]);
+        let table = self.upload(&table);
+        let table = Table { all: View::all(&table), first: 3 };
+        self.launch(self.stems.sample_extract.run(View::all(&acc), table, View::all(&out), 3));
+        let sample = |row: u32| {
+            let polynomials = rows[row as usize * row_words..][..row_words].chunks_exact(n);
+            naive::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())
+        };
+        let mut sum: Vec<u32> = sample(0).iter().zip(sample(3)).map(|(x, y)| x.wrapping_add(y)).collect();
+        sum[sample_words - 1] = sum[sample_words - 1].wrapping_add(EIGHTH);
+        assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
+    }
+
+    /// Three limbs of a batch, in the middle of a buffer, by way of the definition and of the CPU's text.
+    fn mul_add(&self) {
+        let (n, batch) = (self.params.polynomial_size, 5);
+        let primes = PRIMES.map(Modulus::new);
+        let MulAddCase { sums, x, y, expected } = MulAddCase::new(n, batch);
+        let mut by_cpu = sums.clone();
+        mul_add(&primes, n, &mut by_cpu, &x, &y);
+        assert!(by_cpu == expected, "the CPU's words are not those of the definition");
+
+        let apart = (self.gpu.card().alignment_words as usize).next_multiple_of(n);
+        let around = vec![7; apart];
+        let buf = self.upload(&[&around[..], &sums, &around].concat());
+        let [x, y, of_limbs] = [x, y, kernels::gpu::mul_add::primes(&primes)].map(|words| self.upload(&words));
+        let stem = MulAdd::new(self.gpu, &Compiler::default(), n).expect("it compiles");
+        let within = View::all(&buf).part(apart..apart + sums.len());
+        let views = [within, View::all(&x), View::all(&y), View::all(&of_limbs)];
+        assert!(stem.run(views, PRIMES.len(), 0).is_none(), "nothing to do");
+        self.launch(stem.run(views, PRIMES.len(), batch));
+        assert!(self.download(&buf, sums.len() + 2 * apart) == [&around[..], &expected, &around].concat());
+    }
+}
+
+/// Small, middle and largest primes.
+const PRIMES: [u32; 3] = [12289, 786_433, 1_073_479_681];
+
+/// Words of a batch of three limbs, the largest among them, and what the definition makes of them.
+struct MulAddCase {
+    sums: Vec<u32>,
+    x: Vec<u32>,
+    /// Of each limb, times 2^32.
+    y: Vec<u32>,
+    expected: Vec<u32>,
+}
+
+impl MulAddCase {
+    fn new(n: usize, batch: usize) -> MulAddCase {
+        let mut rng = generator(n as u64);
+        let prime = |at: usize| PRIMES[at / n % PRIMES.len()];
+        let mut residues = |count: usize| -> Vec<u32> {
+            let residue = |at: usize| if at.is_multiple_of(n) { prime(at) - 1 } else { rng.next_u32() % prime(at) };
+            (0..count).map(residue).collect()
+        };
+        let words = PRIMES.len() * n;
+        let (sums, x, factors) = (residues(batch * words), residues(batch * words), residues(words));
+        let montgomery = |(at, &factor): (usize, &u32)| ((u64::from(factor) << 32) % u64::from(prime(at))) as u32;
+        let y = factors.iter().enumerate().map(montgomery).collect();
+        let defined = |at: usize| naive::mul_add(prime(at), sums[at], x[at], factors[at % words]);
+        let expected = (0..batch * words).map(defined).collect();
+        MulAddCase { sums, x, y, expected }
+    }
+}

@@ -1,0 +1,360 @@
+//! Batches of several keys in one call: each gives the words that it gives alone on a CPU, however many there are beside it,
+//! of whatever size and parameters.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use kernels::cpu::{Cpu, Isa};
+use kernels::gpu::{Card, Gpu, Launch, Source};
+use kernels::tfhe::gpu::{Arena, Evaluator, Key};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
+use kernels::{Backend, Error, Result};
+use rand_chacha::rand_core::Rng;
+use tests_compute::host_cuda::HostCuda;
+
+use crate::Case;
+use crate::any_backend::AnyBackend;
+use crate::broken::replaced;
+use crate::device::{Device, emulated};
+use crate::fixtures::{Bodies, Shape, generator, key};
+
+pub const PLAIN: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
+/// The same gates by words of another length.
+pub const OTHER: Shape = Shape(4, 2, 64, 9, 2, 5, 6);
+/// What the kernels with transforms in registers take, with a small key switch.
+pub const FAST: Shape = Shape(2, 1, 512, 8, 2, 16, 3);
+pub const FAST_OTHER: Shape = Shape(3, 1, 512, 7, 3, 16, 3);
+
+/// Sessions of one gate each that a card takes side by side.
+const SESSIONS: usize = 64;
+/// Ciphertexts that are in each arena at first.
+const OPERANDS: u32 = 4;
+
+/// A batch, what is in its arena, and what it reads when it is evaluated alone.
+pub struct Session {
+    key: Arc<EvaluationKey>,
+    operands: Vec<u32>,
+    gates: Vec<SlotGate>,
+    reads: Vec<u32>,
+    /// Slots of the arena at first, and after each growth.
+    sizes: Vec<usize>,
+    expected: Vec<u32>,
+}
+
+impl Session {
+    /// Gates of operands by turns; results after the operands, in order.
+    fn new(key: &Arc<EvaluationKey>, gates: &[Gate], reads: &[u32], seed: u64) -> Session {
+        let mut rng = generator(seed);
+        let words = OPERANDS as usize * (key.params.lwe_dimension + 1);
+        let slot_gates = gates.iter().zip(0..).map(|(&gate, i)| SlotGate {
+            gate,
+            operands: [i, i + 1, i + 2].map(|operand| operand % OPERANDS),
+            result: OPERANDS + i,
+        });
+        let mut session = Session {
+            key: key.clone(),
+            operands: (0..words).map(|_| rng.next_u32()).collect(),
+            sizes: vec![OPERANDS as usize + gates.len()],
+            gates: slot_gates.collect(),
+            reads: reads.to_vec(),
+            expected: Vec::new(),
+        };
+        session.expected = evaluated(&Cpu::with(Isa::Portable, 1), &[&session], false).expect("a CPU does not fail");
+        session
+    }
+
+    /// The same, in an arena that has grown to these sizes first, as far as they are smaller than its own.
+    fn in_chunks(mut self, sizes: &[usize]) -> Session {
+        let slots = self.slots();
+        self.sizes = sizes.iter().copied().filter(|&size| size < slots).chain([slots]).collect();
+        self
+    }
+
+    fn slots(&self) -> usize {
+        *self.sizes.last().expect("an arena has a size")
+    }
+}
+
+/// What sessions read after one call with all of them. Sessions of one key share it; `twice` is a call before, whose words are
+/// overwritten.
+fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool) -> Result<Vec<u32>> {
+    let mut keys: Vec<(&Arc<EvaluationKey>, B::Key)> = Vec::new();
+    for session in sessions {
+        if !keys.iter().any(|(key, _)| Arc::ptr_eq(key, &session.key)) {
+            keys.push((&session.key, backend.load_key(&session.key)?));
+        }
+    }
+    // arenas lie in another order than batches
+    let arena = |session: &&Session| -> Result<B::Arena> {
+        let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.sizes[0])?;
+        session.sizes[1..].iter().try_for_each(|&slots| backend.grow(&mut arena, slots))?;
+        backend.write(&mut arena, 0, &session.operands)?;
+        Ok(arena)
+    };
+    let mut arenas: Vec<B::Arena> = sessions.iter().rev().map(arena).collect::<Result<_>>()?;
+    let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = sessions
+        .iter()
+        .zip(arenas.iter_mut().rev())
+        .map(|(session, arena)| {
+            let (_, key) = keys.iter().find(|(key, _)| Arc::ptr_eq(key, &session.key)).expect("it was loaded");
+            KeyedGates { key, arena, gates: &session.gates, cells: &NO_CELLS, reads: &session.reads }
+        })
+        .collect();
+    // a call is under way while the next one starts
+    let before = if twice { Some(backend.evaluate_together(&mut batches)?) } else { None };
+    let pending = backend.evaluate_together(&mut batches)?;
+    let first = before.map(|pending| backend.finish(pending)).transpose()?;
+    let found = backend.finish(pending)?;
+    assert!(first.is_none_or(|first| first == found), "the same gates twice");
+    Ok(found)
+}
+
+pub fn check<B: Gates + ?Sized>(backend: &B, sessions: &[Session]) {
+    let twice = backend.info().batches_in_flight_max > 1 && sessions.len() < SESSIONS;
+    let found = evaluated(backend, &sessions.iter().collect::<Vec<_>>(), twice).expect("batches");
+    let mut rest = &found[..];
+    for (i, session) in sessions.iter().enumerate() {
+        let (own, others) = rest.split_at(session.expected.len());
+        assert!(own == session.expected, "session {i} of {}: other words than alone", sessions.len());
+        rest = others;
+    }
+    assert!(rest.is_empty(), "more words than all reads have");
+}
+
+fn keys(shape: Shape, count: u64) -> Vec<Arc<EvaluationKey>> {
+    (0..count).map(|i| Arc::new(key(shape.params(), Bodies::Random, 40 + i))).collect()
+}
+
+/// One gate under a key of its own each.
+fn single(shape: Shape) -> Vec<Session> {
+    const GATES: [Gate; 6] = [Gate::And, Gate::Nand, Gate::Or, Gate::Nor, Gate::Xor, Gate::Xnor];
+    let keys = keys(shape, SESSIONS as u64);
+    let session = |(i, key)| Session::new(key, &[GATES[i % GATES.len()]], &[OPERANDS], i as u64);
+    keys.iter().enumerate().map(session).collect()
+}
+
+/// Sessions of all sizes and kinds, of two parameter sets by turns.
+pub fn mixed(shape: Shape, other: Shape) -> Vec<Session> {
+    use Gate::{And, Mux, Nand, Not, Or, Xnor, Xor};
+    let (keys, others) = (keys(shape, 4), keys(other, 2));
+    vec![
+        Session::new(&keys[0], &[And], &[4], 0),
+        Session::new(&others[0], &[Xor, Mux], &[5, 4], 1),
+        Session::new(&keys[1], &[Mux, Not, Or], &[6, 0, 4, 4], 2),
+        // nothing to read, nothing to do, neither
+        Session::new(&keys[2], &[Nand], &[], 3),
+        Session::new(&keys[2], &[], &[3, 1], 4),
+        Session::new(&keys[3], &[], &[], 5),
+        // one that needs no key
+        Session::new(&keys[3], &[Not, Not], &[4, 5], 6),
+        Session::new(&others[1], &[Xnor], &[4, 1], 7),
+        // more than a group, under a key that is there already
+        Session::new(&keys[1], &[Xor; 9], &[4, 5, 6, 7, 8, 9, 10, 11, 12], 8),
+        Session::new(&keys[3], &[And, Mux, Xnor], &[4, 5, 6], 9),
+    ]
+}
+
+/// The same in arenas of one chunk to six, each cut elsewhere.
+fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
+    let sizes = [&[][..], &[1, 2, 3, 4, 5], &[3], &[2, 5, 9], &[4]];
+    mixed(shape, other).into_iter().zip(sizes.iter().cycle()).map(|(session, sizes)| session.in_chunks(sizes)).collect()
+}
+
+/// Batches in parts: fewer groups than there are bootstraps, so that a part has gates of several batches.
+fn in_parts(sessions: &[Session]) {
+    let host = HostCuda::open().expect("trials run where the backend is");
+    check(&Evaluator::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
+}
+
+/// Calls that read nothing, nothing at all, or of one batch alone.
+fn few(backend: &AnyBackend) {
+    let keys = keys(PLAIN, 2);
+    let nothing = [Session::new(&keys[0], &[Gate::And], &[], 0), Session::new(&keys[1], &[Gate::Not], &[], 1)];
+    check(backend, &nothing);
+    let idle = [Session::new(&keys[0], &[], &[], 0), Session::new(&keys[1], &[], &[], 1)];
+    check(backend, &idle);
+    let one = [Session::new(&keys[0], &[Gate::And], &[], 0), Session::new(&keys[1], &[Gate::Or], &[4, 0], 1)];
+    check(backend, &one);
+    check(backend, &[]);
+}
+
+/// An emulated card that counts what it is asked for.
+struct Counted {
+    host: HostCuda,
+    launches: AtomicUsize,
+    uploads: AtomicUsize,
+    waits: AtomicUsize,
+}
+
+impl Counted {
+    /// Launches, uploads and waits since they were asked for last.
+    fn taken(&self) -> [usize; 3] {
+        [&self.launches, &self.uploads, &self.waits].map(|count| count.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Gpu for Counted {
+    type Buf = <HostCuda as Gpu>::Buf;
+    type Module = <HostCuda as Gpu>::Module;
+    type Readback = <HostCuda as Gpu>::Readback;
+
+    fn card(&self) -> &Card {
+        self.host.card()
+    }
+    fn compile(&self, source: &Source) -> Result<Self::Module> {
+        self.host.compile(source)
+    }
+    fn alloc(&self, words: usize) -> Result<Self::Buf> {
+        self.host.alloc(words)
+    }
+    fn address(&self, buf: &Self::Buf) -> Option<u64> {
+        self.host.address(buf)
+    }
+    fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()> {
+        self.uploads.fetch_add(1, Ordering::Relaxed);
+        self.host.write(buf, at, words)
+    }
+    fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        self.host.launch(launch)
+    }
+    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Readback> {
+        self.host.read(buf, ranges)
+    }
+    fn finish(&self, readback: Self::Readback) -> Result<Vec<u32>> {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.host.finish(readback)
+    }
+}
+
+/// Sessions of one gate are the launches, uploads and waits of one, and a launch that copies their results to one place, on
+/// emulated cards with as many multiprocessors as the real ones. Prints a row of a table: sessions one after another, then
+/// side by side.
+fn counted(device: &Device) {
+    let (host, shape) = match device.name {
+        "cuda-host-sm80" => (emulated((8, 0), 108), FAST),
+        "cuda-host-sm89" => (emulated((8, 9), 128), FAST),
+        "cuda-host-sm90" => (emulated((9, 0), 132), FAST),
+        _ => (HostCuda::open(), PLAIN),
+    };
+    let host = host.expect("trials run where the backend is");
+    let [launches, uploads, waits] = [(); 3].map(|()| AtomicUsize::new(0));
+    let backend = Evaluator::new(Counted { host, launches, uploads, waits });
+    let sessions = single(shape);
+    let keys: Vec<_> = sessions.iter().map(|session| backend.load_key(&session.key).expect("room")).collect();
+    let mut arenas: Vec<_> = sessions
+        .iter()
+        .map(|session| {
+            let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots()).expect("room");
+            backend.write(&mut arena, 0, &session.operands).expect("a copy");
+            arena
+        })
+        .collect();
+    let each = sessions.iter().zip(&keys).zip(&mut arenas);
+    let mut batches: Vec<KeyedGates<'_, _, _>> = each
+        .map(|((session, key), arena)| KeyedGates {
+            key,
+            arena,
+            gates: &session.gates,
+            cells: &NO_CELLS,
+            reads: &session.reads,
+        })
+        .collect();
+    let expected: Vec<u32> = sessions.iter().flat_map(|session| session.expected.iter().copied()).collect();
+    let run = |calls: &mut dyn Iterator<Item = &mut [KeyedGates<'_, Key<Counted>, Arena<Counted>>]>| {
+        backend.gpu().taken();
+        let finished = |batches: &mut [KeyedGates<'_, Key<Counted>, Arena<Counted>>]| {
+            let pending = backend.evaluate_together(batches).expect("launches");
+            backend.finish(pending).expect("words")
+        };
+        let found: Vec<u32> = calls.flat_map(finished).collect();
+        assert!(found == expected, "other words than alone on a CPU");
+        backend.gpu().taken()
+    };
+    let after = run(&mut batches.chunks_mut(1));
+    let beside = run(&mut std::iter::once(&mut batches[..]));
+    let [launches, uploads, waits] = after.map(|count| count / SESSIONS);
+    assert_eq!((uploads, waits), (1, 1), "of a session alone");
+    assert_eq!(beside, [launches + 1, 1, 1], "of all side by side");
+    let row: Vec<String> = after.iter().chain(&beside).map(usize::to_string).collect();
+    println!("| {} | {} |", device.name, row.join(" | "));
+}
+
+/// A stem that keeps to the start of the first buffer: the n-th distance that it asks for is none.
+const SLIPS: [(&str, usize, Shape); 9] = [
+    ("linear", 0, PLAIN),
+    ("linear", 1, PLAIN),
+    ("linear", 2, PLAIN),
+    ("linear", 3, PLAIN),
+    ("blind_rotate", 0, PLAIN),
+    ("lwe_key_switch", 0, PLAIN),
+    ("lwe_key_switch", 1, PLAIN),
+    ("blind_rotate.warp", 0, FAST),
+    ("blind_rotate.cluster", 0, FAST),
+];
+
+/// The suite notices it: words of another key or ciphertext.
+fn slip(stem: &'static str, nth: usize, shape: Shape) {
+    // where the words of a distance are asked for, past its definition
+    let zero = move |source: &Source| {
+        if source.stem != stem {
+            return source.text.clone();
+        }
+        replaced(&source.text, " distance(", nth + 1, " 0 * distance(")
+    };
+    let host = match shape.2 {
+        512 => emulated((9, 0), if stem == "blind_rotate.cluster" { 8 } else { 1 }),
+        _ => HostCuda::open(),
+    };
+    let backend = Evaluator::new(host.expect("trials run where the backend is").with_sources(zero));
+    let keys = keys(shape, 2);
+    let gates = [Gate::And, Gate::Not];
+    let sessions = [0, 1].map(|i: usize| Session::new(&keys[i], &gates, &[4, 5], i as u64));
+    match evaluated(&backend, &[&sessions[0], &sessions[1]], false) {
+        Err(Error::Device(_)) => {}
+        Err(error) => panic!("{error}"),
+        Ok(found) => assert!(found != sessions.map(|session| session.expected).concat(), "not noticed"),
+    }
+}
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    let (plain, mixes, fast, fast_mixes) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
+    let cases = [
+        Case::small("together/sessions of one gate", move |device| {
+            check(&*device.open(2), plain.get_or_init(|| single(PLAIN)));
+        }),
+        Case::small("together/sessions of all kinds", move |device| {
+            check(&*device.open(2), mixes.get_or_init(|| mixed(PLAIN, OTHER)));
+        }),
+        Case::small("together/few", |device| few(&*device.open(2))),
+        Case {
+            on: |device| device.name == "cuda-host",
+            ..Case::small("together/in parts where the card has few groups", |_| {
+                in_parts(&mixed(PLAIN, OTHER));
+                in_parts(&mixed_in_chunks(PLAIN, OTHER));
+            })
+        },
+        Case::small("together/sessions with arenas in several chunks", |device| {
+            check(&*device.open(2), &mixed_in_chunks(PLAIN, OTHER));
+        }),
+        Case {
+            on: |device| device.is_gpu() && !device.small_only,
+            ..Case::small("together/sessions of one gate by fast paths", move |device| {
+                check(&*device.open(1), fast.get_or_init(|| single(FAST)));
+            })
+        },
+        Case::fast_path("together/sessions of all kinds by fast paths", move |device| {
+            check(&*device.open(1), fast_mixes.get_or_init(|| mixed(FAST, FAST_OTHER)));
+        }),
+        Case {
+            on: |device| device.name.starts_with("cuda-host"),
+            ..Case::small("together/launches of sessions of one gate", counted)
+        },
+    ];
+    let slips = SLIPS.into_iter().map(|(stem, nth, shape)| Case {
+        on: |device| device.name == "cuda-host",
+        ..Case::small(format!("broken/{stem} without distance {nth}"), move |_| slip(stem, nth, shape))
+    });
+    cases.into_iter().chain(slips)
+}

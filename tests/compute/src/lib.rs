@@ -1,0 +1,6 @@
+//! What suites over `kernels`, `engine` and `client` share.
+
+pub mod evaluation_key;
+pub mod host_cuda;
+pub mod naive;
+pub mod small_key;

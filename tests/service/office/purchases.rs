@@ -1,0 +1,135 @@
+//! Keys that are bought at the operator's payment provider (readings B6-B8, B45, B46).
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests_service::TestServer;
+use tests_service::http::{Request, Response};
+use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET, signature};
+
+use crate::shop::*;
+
+const WEBHOOK: &str = "/v1/provider/webhook";
+
+async fn pair() -> (PaymentStandIn, TestServer) {
+    let provider = PaymentStandIn::start().await;
+    let server = TestServer::with(|config| provider.configure(config)).await;
+    provider.follow(&server.clock);
+    (provider, server)
+}
+
+async fn tell(server: &TestServer, event: &Value) -> Response {
+    let (body, now) = (event.to_string(), i64::try_from(server.clock.now().seconds()).unwrap());
+    let signed = signature(&body, WEBHOOK_SECRET, now);
+    let request = Request::new("POST", WEBHOOK).body("application/json", body).header("Stripe-Signature", &signed);
+    let answer = server.send(request).await;
+    let store = server.running().store();
+    for _ in 0..3000 {
+        if store.pending_provider_events().await.unwrap() == 0 {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("an event of the provider is left");
+}
+
+async fn by_session(server: &TestServer, session: &str) -> Response {
+    server.send(Request::get(format!("/v1/keys/by-session?session_id={session}"))).await
+}
+
+/// A checkout that a customer went through, at the provider.
+fn bought(provider: &PaymentStandIn, id: &str, more: Value) -> Value {
+    let mut session = json!({"id": id, "object": "checkout.session", "customer": "cus_buyer", "mode": "subscription", "status": "complete",
+        "payment_status": "paid", "subscription": format!("sub_{id}"), "client_reference_id": null, "metadata": {}});
+    session.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    provider.account().put(session.clone());
+    event(id, "checkout.session.completed", session)
+}
+
+#[tokio::test]
+async fn b6_b7_b46_a_purchase_issues_one_key_whatever_is_repeated() {
+    let (provider, server) = pair().await;
+    let purchase = bought(&provider, "cs_1", json!({"metadata": {"plan": "pro"}, "client_reference_id": "shop 1"}));
+    for _ in 0..3 {
+        tell(&server, &purchase).await.ok(200);
+    }
+    let told = by_session(&server, "cs_1").await;
+    assert_eq!(told.header("cache-control"), Some("no-store"));
+    let told = told.ok(200);
+    assert_eq!((&told["status"], &told["plan"], &told["key"]), (&json!("ready"), &json!("pro"), &told["api_key"]));
+    assert_eq!(by_session(&server, "cs_1").await.ok(200), told);
+    let me = server.send(Request::get(ME).key(told["key"].as_str().unwrap())).await.ok(200);
+    assert_eq!(me["plan"], "pro");
+    // the customer's second purchase joins the account
+    tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
+    let keys = server.operator().await.keys(None).await.unwrap();
+    assert_eq!((keys.len(), &keys[0].account_id), (2, &keys[1].account_id));
+    // another customer has another one
+    tell(&server, &bought(&provider, "cs_3", json!({"customer": "cus_other"}))).await.ok(200);
+    let keys = server.operator().await.keys(None).await.unwrap();
+    let accounts: HashSet<&str> = keys.iter().map(|key| &*key.account_id).collect();
+    assert_eq!((keys.len(), accounts.len()), (3, 2));
+    assert!(keys.iter().any(|key| key.customer.as_deref() == Some("shop 1")));
+    // after a day it is not shown any more
+    server.clock.advance(Duration::from_secs(25 * 3600));
+    refused(&by_session(&server, "cs_1").await, 410, "KEY_NO_LONGER_SHOWN");
+    server.send(Request::get(ME).key(told["key"].as_str().unwrap())).await.ok(200);
+}
+
+#[tokio::test]
+async fn b6_a_buyer_who_is_faster_than_the_event_gets_the_same_key() {
+    let (provider, server) = pair().await;
+    let purchase = bought(&provider, "cs_1", json!({}));
+    let told = by_session(&server, "cs_1").await.ok(200);
+    assert_eq!(told["plan"], "payg");
+    tell(&server, &purchase).await.ok(200);
+    assert_eq!(by_session(&server, "cs_1").await.ok(200), told);
+    // being processed, open, of the platform, unknown
+    bought(&provider, "cs_2", json!({"payment_status": "unpaid"}));
+    let pending = by_session(&server, "cs_2").await;
+    assert_eq!((pending.ok(202), pending.header("retry-after")), (json!({"status": "pending"}), Some("2")));
+    bought(&provider, "cs_3", json!({"status": "open", "payment_status": "unpaid"}));
+    bought(&provider, "cs_4", json!({"metadata": {"account_id": "acct_x"}}));
+    for session in ["cs_3", "cs_4", "cs_5"] {
+        refused(&by_session(&server, session).await, 404, "KEY_NOT_FOUND");
+    }
+    let missing = server.send(Request::get("/v1/keys/by-session")).await;
+    assert_eq!(faults(&missing), [("missing".to_owned(), "query.session_id".to_owned())]);
+}
+
+#[tokio::test]
+async fn b6_guesses_lock_the_network() {
+    let server = TestServer::start().await;
+    let mut last = 404;
+    for at in 0..200 {
+        last = by_session(&server, &format!("cs_{at}")).await.status;
+        if last == 429 {
+            break;
+        }
+    }
+    assert_eq!(last, 429);
+}
+
+#[tokio::test]
+async fn b8_the_end_of_a_subscription_revokes_its_key_in_any_order() {
+    let (provider, server) = pair().await;
+    tell(&server, &bought(&provider, "cs_1", json!({}))).await.ok(200);
+    let key = by_session(&server, "cs_1").await.ok(200)["key"].as_str().unwrap().to_owned();
+    let ended = |id: &str| {
+        let subscription = json!({"id": format!("sub_{id}"), "object": "subscription", "customer": "cus_buyer", "status": "canceled",
+            "items": {"object": "list", "data": [{"id": "si_1", "price": {"id": "price_x"}, "current_period_start": 1, "current_period_end": 2}]}});
+        provider.account().put(subscription.clone());
+        event(&format!("end_{id}"), "customer.subscription.deleted", subscription)
+    };
+    tell(&server, &ended("cs_1")).await.ok(200);
+    refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
+    // the end comes first
+    tell(&server, &ended("cs_2")).await.ok(200);
+    tell(&server, &bought(&provider, "cs_2", json!({}))).await.ok(200);
+    let key = by_session(&server, "cs_2").await.ok(200)["key"].as_str().unwrap().to_owned();
+    refused(&server.send(Request::get(ME).key(&key)).await, 401, "INVALID_API_KEY");
+    // unsigned
+    let request = Request::post(WEBHOOK, &ended("cs_1")).header("Stripe-Signature", "t=1,v1=00");
+    refused(&server.send(request).await, 400, "INVALID_SIGNATURE");
+}

@@ -1,0 +1,172 @@
+//! What the tests of gate sessions share: a key, a server, and short words for requests.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use client::{Preset, container};
+use control::caller::Role;
+use kernels::tfhe::Lwe;
+use serde_json::{Value, json};
+use tests_service::TestServer;
+use tests_service::http::{Request, Response};
+use tests_service::keys::{self, ClientKey};
+
+pub const EVAL_SESSION: &str = "/api/v1/tfhe/eval-session";
+pub const SESSION: &str = "/api/v1/tfhe/session";
+pub const SESSIONS: &str = "/api/v1/tfhe/sessions";
+pub const GATE: &str = "/api/v1/tfhe/gate";
+pub const BATCH: &str = "/api/v1/tfhe/batch";
+pub const CIRCUITS: &str = "/api/v1/tfhe/circuits";
+pub const OPERATIONS: &str = "/api/v1/tfhe/circuits/operations";
+/// The media type of bare words behind a head.
+pub const OCTETS: &str = "application/octet-stream";
+
+/// A body of a JSON head and ciphertexts, whose containers lose their headers.
+pub fn octets(head: &Value, ciphertexts: &[Vec<u8>]) -> Vec<u8> {
+    let head = head.to_string();
+    let words = ciphertexts.iter().flat_map(|container| &container[container::HEADER_BYTES..]);
+    (head.len() as u32).to_le_bytes().into_iter().chain(head.bytes()).chain(words.copied()).collect()
+}
+
+/// The head of an answer and the words behind it, a ciphertext each of `n + 1` words.
+#[track_caller]
+pub fn split_octets(answer: &Response, preset: Preset) -> (Value, Vec<Lwe>) {
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some(OCTETS)), "{:?}", answer.body.get(..200));
+    let (length, rest) = answer.body.split_at(4);
+    let (head, words) = rest.split_at(u32::from_le_bytes(length.try_into().expect("four bytes")) as usize);
+    let ciphertexts = words.chunks_exact(4 * (preset.params().lwe_dimension + 1));
+    assert!(ciphertexts.remainder().is_empty());
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    let read = |bytes: &[u8]| Lwe::new(bytes.chunks_exact(4).map(word).collect());
+    (serde_json::from_slice(head).expect("a head of JSON"), ciphertexts.map(read).collect())
+}
+
+/// A netlist of AND gates, each of bits `i` and `width + i` of one input value.
+pub fn and_netlist(width: usize) -> String {
+    let gates = (0..width).map(|i| format!("2 1 {i} {} {} AND\n", width + i, 2 * width + i));
+    format!("{width} {}\n1 {}\n1 {width}\n\n{}", 3 * width, 2 * width, gates.collect::<String>())
+}
+
+/// Bytes as a member of JSON.
+pub fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The bytes of a member of JSON.
+#[track_caller]
+pub fn bytes(member: &Value) -> Vec<u8> {
+    STANDARD.decode(member.as_str().expect("a string")).expect("base64")
+}
+
+/// An account with an open blind session.
+pub struct Account<'s> {
+    pub server: &'s TestServer,
+    pub key: String,
+    pub session: String,
+    pub secret: &'static ClientKey,
+}
+
+impl<'s> Account<'s> {
+    /// A new account_admin with a session of this preset.
+    pub async fn open(server: &'s TestServer, preset: Preset) -> Self {
+        let key = server.key(Role::AccountAdmin).await;
+        let session = open_session(server, &key, preset).await;
+        Self { server, key, session, secret: keys::of(preset) }
+    }
+
+    pub async fn send(&self, request: Request) -> Response {
+        self.server.send(request.key(&self.key)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.send(Request::post(path, body)).await
+    }
+
+    /// The session's own address, with what comes after it.
+    pub fn path(&self, rest: &str) -> String {
+        format!("{SESSION}/{}{rest}", self.session)
+    }
+
+    pub async fn show(&self) -> Value {
+        self.send(Request::get(self.path(""))).await.ok(200)
+    }
+
+    pub fn encrypt(&self, bit: bool) -> String {
+        base64(&self.secret.encrypt(bit))
+    }
+
+    #[track_caller]
+    pub fn decrypt(&self, member: &Value) -> bool {
+        self.secret.decrypt(&bytes(member))
+    }
+
+    /// A gate request on plain bits.
+    pub fn gate(&self, op: &str, a: bool, b: Option<bool>, sel: Option<bool>) -> Value {
+        json!({
+            "session_id": self.session,
+            "op": op,
+            "a": self.encrypt(a),
+            "b": b.map(|bit| self.encrypt(bit)),
+            "sel": sel.map(|bit| self.encrypt(bit)),
+        })
+    }
+
+    /// A batch of equal gates.
+    pub fn batch(&self, op: &str, gates: usize) -> Value {
+        let gate = json!({"op": op, "a": self.encrypt(true), "b": self.encrypt(false), "sel": self.encrypt(true)});
+        json!({"session_id": self.session, "gates": vec![gate; gates]})
+    }
+
+    /// A value's ciphertexts as a member of a circuit request.
+    pub fn value(&self, bits: &[bool]) -> Value {
+        json!(bits.iter().map(|&bit| self.encrypt(bit)).collect::<Vec<_>>())
+    }
+
+    /// The bits of a value of a circuit's answer.
+    #[track_caller]
+    pub fn bits(&self, member: &Value) -> Vec<bool> {
+        member.as_array().expect("a list of ciphertexts").iter().map(|text| self.decrypt(text)).collect()
+    }
+
+    /// A request to run a circuit.
+    pub fn circuit(&self, circuit: &str, inputs: Value) -> Value {
+        json!({"session_id": self.session, "circuit": circuit, "inputs": inputs})
+    }
+
+    /// The address of a handle of the session.
+    pub fn handle(&self, handle: &Value) -> String {
+        self.path(&format!("/handles/{}", handle.as_str().expect("a handle")))
+    }
+
+    /// Begins a circuit without waiting; its id.
+    pub async fn begin(&self, request: &Value) -> String {
+        let answer = self.send(Request::post(CIRCUITS, request).header("Prefer", "respond-async")).await;
+        assert_eq!(answer.header("preference-applied"), Some("respond-async"));
+        let operation = answer.ok(200);
+        assert_eq!((&operation["status"], &operation["outputs"]), (&json!("pending"), &json!(null)));
+        operation["op_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Asks for a run until it has ended.
+    pub async fn ended(&self, op_id: &str) -> Value {
+        loop {
+            let operation = self.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
+            if !matches!(operation["status"].as_str(), Some("pending" | "running")) {
+                return operation;
+            }
+        }
+    }
+
+    /// Checks that nothing was charged.
+    pub async fn nothing_charged(&self) {
+        let session = self.show().await;
+        assert_eq!((&session["gates_used"], &session["total_cost_jpy"]), (&json!(0), &json!(0)));
+    }
+}
+
+/// Opens a blind session; its id.
+pub async fn open_session(server: &TestServer, key: &str, preset: Preset) -> String {
+    let upload =
+        Request::new("POST", EVAL_SESSION).body("application/octet-stream", keys::of(preset).evaluation.clone());
+    let opened = server.send(upload.key(key)).await.ok(201);
+    opened["session_id"].as_str().expect("a session id").to_owned()
+}

@@ -1,0 +1,18 @@
+//! What suites over the service share.
+
+pub mod canary;
+pub mod http;
+pub mod issuer;
+pub mod keys;
+pub mod ledger;
+pub mod mailbox;
+pub mod numbers;
+pub mod payments;
+pub mod receiver;
+pub mod redis;
+pub mod s3;
+pub mod server;
+pub mod users;
+pub mod wire;
+
+pub use server::TestServer;

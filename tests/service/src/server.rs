@@ -1,0 +1,191 @@
+//! A node in this process, on free ports and a temporary folder, with a clock that tests move.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use api::AccountId;
+use control::admin;
+use control::app::{App, Running};
+use control::caller::{Environment, Role};
+use control::caller::{Plan, PlanLimits, UNLIMITED};
+use control::clock::Clock;
+use control::compute::engine::{BackendChoice, EngineDevice};
+use control::config::{Config, ServerSecret};
+use tempfile::TempDir;
+
+use tests_store::Kind;
+
+use crate::canary::{self, Canary};
+
+use crate::http::{Request, Response};
+
+/// Longest time that a test waits for something to become true.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node in this process.
+pub struct TestServer {
+    /// Where its API listens.
+    pub address: SocketAddr,
+    /// Where metrics and probes listen.
+    pub operations: SocketAddr,
+    /// Its clock.
+    pub clock: Clock,
+    running: Option<Running>,
+    folder: Option<TempDir>,
+    canary: &'static Canary,
+}
+
+impl TestServer {
+    /// A node with default settings.
+    pub async fn start() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    /// A node with other settings.
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::in_folder(tempfile::tempdir().expect("a temporary folder"), change).await
+    }
+
+    /// Two nodes with one secret on one PostgreSQL database. `None`, and a printed line: there is no PostgreSQL.
+    pub async fn pair(change: impl Fn(&mut Config)) -> Option<(Self, Self)> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let url = Kind::Postgres.new_url(folder.path())?;
+        let of_both = |config: &mut Config| {
+            config.database_url = url.clone();
+            config.secret = Some(ServerSecret([7; 32].into()));
+            change(config);
+        };
+        Some((Self::with(of_both).await, Self::with(of_both).await))
+    }
+
+    /// A node that computes on these devices.
+    pub async fn on(devices: Vec<EngineDevice>) -> Self {
+        Self::on_database(Kind::chosen(), devices).await
+    }
+
+    /// A node that computes on these devices and has a database of this kind.
+    pub async fn on_database(kind: Kind, devices: Vec<EngineDevice>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut config = Config::in_folder(folder.path());
+        choose_database(kind, &mut config, &folder);
+        lift_limits(&mut config);
+        let (clock, canary) = (Clock::system(), canary::watch());
+        let running = App::start_on(config, clock.clone(), devices).await.expect("the node starts");
+        Self::of(running, clock, folder, canary)
+    }
+
+    /// A node on this folder.
+    pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::in_folder(folder.path());
+        // the service is what is tested, whatever cards the machine has
+        config.compute.backend = BackendChoice::Cpu;
+        choose_database(Kind::chosen(), &mut config, &folder);
+        lift_limits(&mut config);
+        change(&mut config);
+        let (clock, canary) = (Clock::system(), canary::watch());
+        let running = App::start_at(config, clock.clone()).await.expect("the node starts");
+        Self::of(running, clock, folder, canary)
+    }
+
+    fn of(running: Running, clock: Clock, folder: TempDir, canary: &'static Canary) -> Self {
+        let (address, operations) = (running.api_addr, running.metrics_addr);
+        Self { address, operations, clock, running: Some(running), folder: Some(folder), canary }
+    }
+
+    /// A new account's key of this role.
+    pub async fn key(&self, role: Role) -> String {
+        self.create_key(role, None).await.0
+    }
+
+    /// A key of this role and its account, which is a new one if none is given.
+    pub async fn create_key(&self, role: Role, account: Option<AccountId>) -> (String, AccountId) {
+        let environment = if role == Role::Trial { Environment::Trial } else { Environment::Test };
+        // nothing is in a test's way that it is not about
+        let plan = if role == Role::Trial { Plan::Trial } else { Plan::Enterprise };
+        let created =
+            admin::create_key(self.running().config(), role, environment, account, Some(plan)).await.expect("a key");
+        (created.key.to_string(), created.account_id)
+    }
+
+    /// Sends a request to the API.
+    pub async fn send(&self, request: Request) -> Response {
+        request.send(self.address).await
+    }
+
+    /// GET on the second listener.
+    pub async fn operations_get(&self, path: &str) -> Response {
+        Request::get(path).send(self.operations).await
+    }
+
+    /// The value of a metric without labels; 0 if it is not there.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let page = self.operations_get("/metrics").await;
+        let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// Asks for a metric until it is as wanted.
+    ///
+    /// # Panics
+    /// When it is not for a minute.
+    pub async fn metric_becomes(&self, name: &str, wanted: impl Fn(f64) -> bool) {
+        let started = Instant::now();
+        while !wanted(self.metric(name).await) {
+            assert!(started.elapsed() < PATIENCE, "{name} did not become what it should");
+        }
+    }
+
+    /// The node, for what has no address.
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().expect("it runs until it is stopped")
+    }
+
+    /// Stops the node; its folder stays.
+    pub async fn stop(mut self) -> TempDir {
+        self.canary.look(&self.running().metrics());
+        self.running.take().expect("it runs until it is stopped").shutdown().await;
+        self.folder.take().expect("it is there until it is stopped")
+    }
+}
+
+impl Drop for TestServer {
+    /// At the end of every test: no secret is in the log or in the metrics.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        if let Some(running) = &self.running {
+            self.canary.look(&running.metrics());
+        }
+        self.canary.assert_silent();
+    }
+}
+
+/// Settings without limits on requests, for tests of other things: no key has a burst limit, and neither callers without a
+/// key nor the plan enterprise have a daily or monthly limit.
+fn lift_limits(config: &mut Config) {
+    let none = PlanLimits {
+        requests_a_day: UNLIMITED,
+        requests_a_month: UNLIMITED,
+        burst_a_second: 1_000_000,
+        open_sessions: UNLIMITED,
+        ..config.plan_limits.anonymous
+    };
+    config.plan_limits.anonymous = none;
+    for plan in Plan::ALL {
+        config.plan_limits.of_mut(plan).burst_a_second = none.burst_a_second;
+    }
+}
+
+/// A database of this kind; the same for every node on this folder.
+fn choose_database(kind: Kind, config: &mut Config, folder: &TempDir) {
+    if kind == Kind::Sqlite {
+        return;
+    }
+    let remembered = folder.path().join("database-url");
+    config.database_url = std::fs::read_to_string(&remembered).unwrap_or_else(|_| {
+        let url = kind.new_url(folder.path()).expect("there is PostgreSQL");
+        std::fs::write(&remembered, &url).expect("the folder takes files");
+        url
+    });
+}
