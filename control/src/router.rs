@@ -17,8 +17,10 @@ use utoipa_axum::routes;
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::billing::{Billing, budget, checkout, invoices, provider_events, subscriptions, usage};
 use crate::caller::Level;
-use crate::compute::keys::{generate, uploads};
-use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
+use crate::compute::Compute;
+use crate::compute::bits::{circuits, gates};
+use crate::compute::numbers::keys::{generate, uploads};
+use crate::compute::numbers::{arithmetic, ciphertexts, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
 use crate::events::{Events, webhooks};
 use crate::office::{

@@ -24,7 +24,7 @@ use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, ROW_HEADER_BYTES, key_head};
 use crate::compute::held_keys::HeldNumbersKey;
-use crate::compute::vault::Shelf;
+use crate::compute::numbers::vault::Shelf;
 use crate::ids;
 use crate::web::Web;
 use crate::web::base64_text;

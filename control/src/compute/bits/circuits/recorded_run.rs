@@ -11,9 +11,9 @@ use crate::billing::charge::milliseconds;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
+use crate::compute::bits::sessions::OpenSession;
+use crate::compute::bits::workbench::{Output, Run};
 use crate::compute::engine::PlanFacts;
-use crate::compute::sessions::OpenSession;
-use crate::compute::workbench::{Output, Run};
 use crate::web::error::ApiError;
 
 /// How long the record of an ended run is kept (readings C3).

@@ -10,7 +10,7 @@ use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
-use crate::compute::vault::{Shelf, Vault};
+use crate::compute::numbers::vault::{Shelf, Vault};
 use crate::web::error::ApiError;
 
 /// Rows that are read from the database together.

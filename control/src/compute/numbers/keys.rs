@@ -31,7 +31,7 @@ use crate::caller::{Caller, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, Params};
-use crate::compute::vault::Shelf;
+use crate::compute::numbers::vault::Shelf;
 use crate::events::{EventType, event};
 use crate::ids;
 use crate::web::Web;

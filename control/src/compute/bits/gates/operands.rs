@@ -7,9 +7,10 @@ use api::circuits::CircuitValue;
 use api::gates::{BATCH_GATES_MAX, BatchGate};
 use api::{Code, HandleId};
 
-use crate::compute::engine::{self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program};
-use crate::compute::seeds::Seeds;
-use crate::compute::workbench::{EncryptedValue, Workbench, unknown_handle};
+use crate::compute::bits::workbench::{EncryptedValue, Workbench, unknown_handle};
+use crate::compute::engine::{
+    self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program, Seeds,
+};
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 

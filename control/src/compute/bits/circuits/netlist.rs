@@ -4,7 +4,7 @@ use api::Code;
 use api::circuits::CIRCUIT_VALUES_MAX;
 
 use crate::caller::Role;
-use crate::compute::CircuitsConfig;
+use crate::compute::bits::CircuitsConfig;
 use crate::compute::engine::Netlist;
 use crate::web::error::ApiError;
 

@@ -12,12 +12,12 @@ use super::{unknown_circuit, value_bytes};
 use crate::access::limits::Quota;
 use crate::caller::Caller;
 use crate::compute::Compute;
+use crate::compute::bits::sessions::OpenSession;
+use crate::compute::bits::workbench::{EncryptedValue, Room, ValueMemory, Workbench, no_room, unknown_handle};
 use crate::compute::engine::{
-    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, builtin,
+    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, Seeds,
+    builtin,
 };
-use crate::compute::seeds::Seeds;
-use crate::compute::sessions::OpenSession;
-use crate::compute::workbench::{EncryptedValue, Room, ValueMemory, Workbench, no_room, unknown_handle};
 use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets::Words;

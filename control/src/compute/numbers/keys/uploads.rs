@@ -21,7 +21,7 @@ use crate::caller::{Caller, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX};
-use crate::compute::vault::Shelf;
+use crate::compute::numbers::vault::Shelf;
 use crate::ids;
 use crate::web::Web;
 use crate::web::body::{Json, JsonBody, Pieces, media_type};

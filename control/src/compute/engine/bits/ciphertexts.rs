@@ -6,8 +6,7 @@ use engine::container::{self, Form};
 use engine::{Gate, GateList, Lwe, LweList, OperandBlock, Place, SeededLweList};
 use zeroize::Zeroizing;
 
-use super::{GateText, OpenKey, OperandText, Outcome, Program};
-use crate::compute::seeds::Seeds;
+use super::{GateText, OpenKey, OperandText, Outcome, Program, Seeds};
 use crate::web::base64_text::{self, Fault};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;

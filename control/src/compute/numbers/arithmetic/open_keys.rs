@@ -17,8 +17,8 @@ use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{OpenNumbersKey, StoredNumbersKey, StoredRow};
 use crate::compute::engine::{Share, memory_bytes};
-use crate::compute::keys::material::{Owner, all_rows, read_row, stored_row};
-use crate::compute::keys::params_and_fingerprint;
+use crate::compute::numbers::keys::material::{Owner, all_rows, read_row, stored_row};
+use crate::compute::numbers::keys::params_and_fingerprint;
 use crate::web::error::ApiError;
 
 /// A key that was not used for so long is closed.
