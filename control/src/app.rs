@@ -26,7 +26,6 @@ use crate::billing::ledger::Ledger;
 use crate::billing::mail::Mailer;
 use crate::billing::{self, Billing, payments};
 use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
-use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::bits::circuits::{self, StoredNetlists};
@@ -45,6 +44,7 @@ use crate::in_flight::InFlight;
 use crate::office::audit_log::AuditLog;
 use crate::office::{self, Office};
 use crate::probe::Probe;
+use crate::resource::Resource;
 use crate::router::{self, Areas};
 use crate::sealing::{AccountSeals, Seal};
 use crate::secrets::{Purpose, Secrets};
@@ -187,7 +187,7 @@ impl App {
             base_url: base_url.clone(),
             deadline: config.requests.deadline,
             trusted_proxies: config.trusted_proxies.clone(),
-            bodies: Budget::memory(config.requests.body_memory_bytes, LARGEST_UPLOAD_BYTES),
+            bodies: Resource::memory(config.requests.body_memory_bytes, LARGEST_UPLOAD_BYTES),
             offload: offload.clone(),
             cursors: secrets.key(Purpose::Cursors),
             answers,

@@ -7,7 +7,7 @@ const RUNGS: [&[&str]; 13] = [
     // what serves all
     &[
         "blobs",
-        "budget",
+        "resource",
         "cache_store",
         "caller",
         "clock",

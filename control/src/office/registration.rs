@@ -21,8 +21,8 @@ use super::audit_log::{Batch, Trail};
 use super::body::Body;
 use super::charge::Operation;
 use super::query::Query;
-use crate::budget::Payer;
 use crate::caller::Caller;
+use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 

@@ -285,7 +285,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::budget::{Budget, Payer};
+    use crate::resource::{Payer, Resource};
 
     #[test]
     fn the_form_is_wanted_when_accept_names_it() {
@@ -332,7 +332,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_holds_its_memory_until_it_is_sent() {
-        let memory = Budget::memory(1 << 20, 1 << 20);
+        let memory = Resource::memory(1 << 20, 1 << 20);
         let room = memory.try_take(&Payer::without_key(), 700_000).unwrap();
         let ciphertexts = vec![0x0102_0304; 150_000];
         let written = write_octets(&"head", vec![ciphertexts]).unwrap();

@@ -21,13 +21,13 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::limits::Quota;
 use crate::billing::charge::milliseconds;
-use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::key_upload::{KeyOctets, KeyUpload};
 use crate::compute::bits::sessions::OpenSession;
 use crate::compute::engine::{self, Preset, Seeds, Share, StoredKey};
 use crate::compute::held_keys::HeldKey;
+use crate::resource::Payer;
 use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;

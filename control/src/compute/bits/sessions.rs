@@ -23,13 +23,13 @@ use tokio::sync::oneshot;
 
 use super::{CircuitsConfig, SessionsConfig};
 use crate::access::api_key::invalid_key;
-use crate::budget::Budget;
 use crate::caller::{Caller, Environment, Plan, UNLIMITED};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::bits::workbench::{VALUES_BYTES_MAX, ValueMemory, Workbench};
 use crate::compute::engine::{Engine, OpenKey, OwnedKey};
 use crate::compute::held_keys::HeldKey;
 use crate::ids;
+use crate::resource::Resource;
 use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
@@ -155,7 +155,7 @@ pub struct Sessions {
     /// Seals the ids of sessions in their records, to their account.
     seal: Seal,
     /// Memory for values of all sessions.
-    pub values: Budget,
+    pub values: Resource,
     /// Bounded by the engine's memory for keys.
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
     /// Some sessions have expired here and are still active in their records.
@@ -178,7 +178,7 @@ impl Sessions {
         if lost > 0 {
             tracing::info!(lost, "the sessions of this node's process before are lost");
         }
-        let values = Budget::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
+        let values = Resource::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = Default::default();
         Ok(Self { store, node_id, engine, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
@@ -481,10 +481,10 @@ mod tests {
     use api::{KeyId, LineageId};
 
     use super::*;
-    use crate::budget::Payer;
     use crate::caller::{Credential, Role};
     use crate::compute::engine::{KeyStore, Preset, Share};
     use crate::config::Config;
+    use crate::resource::Payer;
 
     #[tokio::test]
     async fn a_key_that_finds_no_session_does_not_stay_in_the_engine() {

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use store::SessionEnd;
 use tokio::sync::watch;
 
-use crate::budget::{self, Budget, Grant, Payer};
 use crate::compute::engine::{EngineOperation, Form, LweList};
+use crate::resource::{self, Grant, Payer, Resource};
 use crate::web::error::ApiError;
 
 /// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
@@ -24,7 +24,7 @@ pub const VALUES_BYTES_MAX: usize = 56 << 20;
 pub struct ValueMemory {
     used: Arc<AtomicU64>,
     max: u64,
-    node: Budget,
+    node: Resource,
     payer: Payer,
 }
 
@@ -47,7 +47,7 @@ pub enum NoRoom {
 
 impl ValueMemory {
     /// A session's.
-    pub fn of_session(node: Budget, payer: Payer, bytes_max: u64) -> ValueMemory {
+    pub fn of_session(node: Resource, payer: Payer, bytes_max: u64) -> ValueMemory {
         ValueMemory { used: Arc::default(), max: bytes_max, node, payer }
     }
 
@@ -66,8 +66,8 @@ impl ValueMemory {
             Err(full) => {
                 self.used.fetch_sub(bytes, Ordering::Relaxed);
                 Err(match full {
-                    budget::NotGranted::NotNow => NoRoom::Node,
-                    budget::NotGranted::TooMuch => NoRoom::Session,
+                    resource::NotGranted::NotNow => NoRoom::Node,
+                    resource::NotGranted::TooMuch => NoRoom::Session,
                 })
             }
         }
@@ -299,8 +299,8 @@ mod tests {
         Payer::account(AccountId::from_bits(number))
     }
 
-    fn bench(session_bytes: u64, node_bytes: u64) -> (Budget, Workbench) {
-        let node = Budget::memory(node_bytes, node_bytes);
+    fn bench(session_bytes: u64, node_bytes: u64) -> (Resource, Workbench) {
+        let node = Resource::memory(node_bytes, node_bytes);
         let bench = Workbench::new(ValueMemory::of_session(node.clone(), payer(1), session_bytes), 2);
         (node, bench)
     }
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_session_and_by_node_and_given_back() {
-        let node = Budget::memory(100, 100);
+        let node = Resource::memory(100, 100);
         let [first, second] = [1, 1].map(|owner| ValueMemory::of_session(node.clone(), payer(owner), 80));
         let mut held = first.reserve(80).unwrap();
         assert_eq!(first.reserve(1).unwrap_err(), NoRoom::Session);
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn all_trials_together_keep_a_tenth_of_the_memory_for_values() {
-        let node = Budget::memory(1000, 50);
+        let node = Resource::memory(1000, 50);
         let trials = (0..150).map(|number| Payer::trial(AccountId::from_bits(number)));
         let trials: Vec<_> = trials.map(|payer| ValueMemory::of_session(node.clone(), payer, 256)).collect();
         let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();

@@ -15,7 +15,6 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
-use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
@@ -23,6 +22,7 @@ use crate::compute::engine::numbers::{self, CiphertextFacts};
 use crate::compute::numbers::keys::{find, params_and_fingerprint, unknown_key};
 use crate::compute::numbers::vault::Shelf;
 use crate::ids;
+use crate::resource::Payer;
 use crate::web::Web;
 use crate::web::base64_text::{self, Fault};
 use crate::web::body::{Json, JsonBody, Pieces, Reserved, base64_ceiling, media_type, reserve};

@@ -18,9 +18,9 @@ use store::{CIPHERTEXT_OBJECTS, DroppedObject, KEY_OBJECTS, Store};
 use zeroize::Zeroizing;
 
 use crate::blobs::{Blobs, Missing};
-use crate::budget::Payer;
 use crate::clock::Timestamp;
 use crate::parsers::{megabytes, seconds};
+use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
 

@@ -20,8 +20,8 @@ use zeroize::Zeroizing;
 
 use super::{ComputeConfig, EvaluationKey, Preset, too_large_key};
 use crate::blobs::{Blobs, Missing, ObjectKind, SealedObject, folder_of};
-use crate::budget::{Budget, Grant, NotGranted, Payer};
 use crate::ids;
+use crate::resource::{Grant, NotGranted, Payer, Resource};
 use crate::sealing::AccountSeals;
 use crate::secrets::Key;
 use crate::web::error::ApiError;
@@ -37,9 +37,9 @@ const LABEL: &[u8] = b"evaluation key";
 pub struct KeyStore {
     blobs: Blobs,
     /// Disk space, shared out.
-    space: Budget,
+    space: Resource,
     /// Memory for keys that no device has loaded yet, shared out.
-    memory: Budget,
+    memory: Resource,
 }
 
 /// A key that was read and sealed, and is not on the disk yet.
@@ -78,8 +78,8 @@ impl KeyStore {
             .context("ANGO_DATA_DIR: cannot make a folder for keys")?;
         empty(&folder_of(data_dir, ObjectKind::Keys)).context("ANGO_DATA_DIR: cannot remove old keys")?;
         let largest = EVALUATION_KEY_BYTES_MAX as u64;
-        let space = Budget::memory(config.key_storage_bytes_max, largest);
-        let memory = Budget::memory(config.key_bytes_max, largest);
+        let space = Resource::memory(config.key_storage_bytes_max, largest);
+        let memory = Resource::memory(config.key_bytes_max, largest);
         Ok(KeyStore { blobs, space, memory })
     }
 

@@ -7,13 +7,13 @@ use api::compute::ComputeRequest;
 use store::{CiphertextRecord, EncryptionKey};
 use zeroize::Zeroizing;
 
-use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation};
 use crate::compute::numbers::ciphertexts::unknown_ciphertext;
 use crate::compute::numbers::keys::find;
 use crate::compute::numbers::vault::{Pinned, Shelf};
+use crate::resource::Payer;
 use crate::web::Web;
 use crate::web::body::{Reserved, reserve};
 use crate::web::error::ApiError;

@@ -6,11 +6,11 @@ use sha2::{Digest as _, Sha256};
 use store::KeyRowRecord;
 use zeroize::Zeroizing;
 
-use crate::budget::Payer;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
 use crate::compute::numbers::vault::{Shelf, Vault};
+use crate::resource::Payer;
 use crate::web::error::ApiError;
 
 /// Rows that are read from the database together.

@@ -51,15 +51,15 @@ impl Payer {
     }
 }
 
-/// A bound and its shares. Clones count together.
+/// A resource, its bound and what payers hold of it. Clones count together.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct Resource {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    resource: Resource,
+    kind: Kind,
     total: u64,
     /// Bound on all trials together.
     trials_max: u64,
@@ -71,7 +71,7 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resource {
+enum Kind {
     Memory,
     Turns,
 }
@@ -118,7 +118,7 @@ pub enum NotGranted {
 /// What was granted; given back when dropped.
 #[derive(Debug)]
 pub struct Grant {
-    budget: Budget,
+    resource: Resource,
     payer: Payer,
     amount: u64,
     since: Instant,
@@ -126,24 +126,24 @@ pub struct Grant {
     contended: bool,
 }
 
-impl Budget {
-    /// A budget of bytes. `largest`: one largest upload, which trials may have whatever a tenth is.
-    pub fn memory(bytes: u64, largest: u64) -> Budget {
+impl Resource {
+    /// Bytes. `largest`: one largest upload, which trials may have whatever a tenth is.
+    pub fn memory(bytes: u64, largest: u64) -> Resource {
         let trials_max = (bytes / TRIALS_PART).max(largest).min(bytes);
-        Budget::new(Resource::Memory, bytes, trials_max, bytes / 2)
+        Resource::new(Kind::Memory, bytes, trials_max, bytes / 2)
     }
 
-    /// A budget of turns on this many cores.
-    pub fn turns(cores: u64) -> Budget {
-        Budget::new(Resource::Turns, cores, (cores / TRIALS_PART).max(1), (cores / 2).max(1))
+    /// Turns on this many cores.
+    pub fn turns(cores: u64) -> Resource {
+        Resource::new(Kind::Turns, cores, (cores / TRIALS_PART).max(1), (cores / 2).max(1))
     }
 
-    fn new(resource: Resource, total: u64, trials_max: u64, account_max: u64) -> Budget {
+    fn new(kind: Kind, total: u64, trials_max: u64, account_max: u64) -> Resource {
         let (reserve, books) = (total / TRIALS_PART, Mutex::default());
-        Budget { inner: Arc::new(Inner { resource, total, trials_max, account_max, reserve, books }) }
+        Resource { inner: Arc::new(Inner { kind, total, trials_max, account_max, reserve, books }) }
     }
 
-    /// The whole budget.
+    /// All of it.
     pub fn total(&self) -> u64 {
         self.inner.total
     }
@@ -155,8 +155,8 @@ impl Budget {
 
     /// The most that this payer can ever have at once.
     pub fn most(&self, payer: &Payer) -> u64 {
-        match (self.inner.resource, payer.is_trial) {
-            (Resource::Memory, true) => self.inner.trials_max,
+        match (self.inner.kind, payer.is_trial) {
+            (Kind::Memory, true) => self.inner.trials_max,
             _ => self.inner.total,
         }
     }
@@ -191,18 +191,18 @@ impl Budget {
             (ticket, granted)
         };
         // takes the request off the list if the caller drops this future
-        let _leaving = Leaving { budget: self, ticket };
+        let _leaving = Leaving { resource: self, ticket };
         granted.await.map_err(|_| NotGranted::NotNow)
     }
 
-    /// As [`Budget::take`], but waits no longer than `patience`.
+    /// As [`Resource::take`], but waits no longer than `patience`.
     pub async fn take_within(&self, payer: &Payer, amount: u64, patience: Duration) -> Result<Grant, NotGranted> {
         tokio::time::timeout(patience, self.take(payer, amount)).await.unwrap_or(Err(NotGranted::NotNow))
     }
 
     /// Whether the shares leave room for this.
     fn fits(&self, books: &Books, payer: &Payer, amount: u64) -> bool {
-        let Inner { resource, total, trials_max, account_max, reserve, .. } = *self.inner;
+        let Inner { kind, total, trials_max, account_max, reserve, .. } = *self.inner;
         let (held, own_waiting) =
             books.accounts.get(&payer.account).map_or((0, 0), |account| (account.used, account.waiting));
         let after = books.used + amount;
@@ -210,9 +210,9 @@ impl Budget {
         // callers without a key are many: their bound is that of trials
         let account_fits = payer.account.is_none() || held + amount <= account_max;
         after <= total
-            && match resource {
-                Resource::Memory => trials_fit && (account_fits || after + reserve <= total || books.used == held),
-                Resource::Turns => {
+            && match kind {
+                Kind::Memory => trials_fit && (account_fits || after + reserve <= total || books.used == held),
+                Kind::Turns => {
                     (trials_fit || books.others_waiting == 0) && (account_fits || books.waiting.len() == own_waiting)
                 }
             }
@@ -226,7 +226,7 @@ impl Budget {
         let account = books.accounts.entry(payer.account.clone()).or_default();
         account.used += amount;
         account.served = ticket;
-        Grant { budget: self.clone(), payer, amount, since: Instant::now(), contended }
+        Grant { resource: self.clone(), payer, amount, since: Instant::now(), contended }
     }
 
     /// Grants requests of the queue that fit, until none of them does.
@@ -246,7 +246,7 @@ impl Budget {
     /// The next request of the queue, and whether trials and others compete for this grant.
     fn next(&self, books: &Books) -> Option<(usize, bool)> {
         let both_wait = (1..books.waiting.len()).contains(&books.others_waiting);
-        let contended = self.inner.resource == Resource::Turns && both_wait;
+        let contended = self.inner.kind == Kind::Turns && both_wait;
         let trials_first = !contended || books.trials_balance_us >= 0;
         let fitting = books.waiting.iter().enumerate();
         let fitting = fitting.filter(|(_, waiting)| self.fits(books, &waiting.payer, waiting.amount));
@@ -286,20 +286,20 @@ impl Books {
 
 /// Takes a waiting request off the list when it is dropped, however the wait ends.
 struct Leaving<'b> {
-    budget: &'b Budget,
+    resource: &'b Resource,
     ticket: u64,
 }
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         {
-            let mut books = self.budget.inner.books.lock();
+            let mut books = self.resource.inner.books.lock();
             let Some(index) = books.waiting.iter().position(|waiting| waiting.ticket == self.ticket) else { return };
             let left = books.leave(index);
             books.forget_if_idle(&left.payer);
         }
         // others may have what they could not have while this one waited
-        self.budget.serve();
+        self.resource.serve();
     }
 }
 
@@ -313,11 +313,11 @@ impl Grant {
     pub fn split(&mut self, amount: u64) -> Grant {
         let amount = amount.min(self.amount);
         self.amount -= amount;
-        let Grant { budget, payer, since, contended, .. } = &*self;
-        Grant { budget: budget.clone(), payer: payer.clone(), amount, since: *since, contended: *contended }
+        let Grant { resource, payer, since, contended, .. } = &*self;
+        Grant { resource: resource.clone(), payer: payer.clone(), amount, since: *since, contended: *contended }
     }
 
-    /// Adds another grant of the same budget and payer.
+    /// Adds another grant of the same resource and payer.
     pub fn join(&mut self, mut other: Grant) {
         self.amount += std::mem::take(&mut other.amount);
     }
@@ -329,7 +329,7 @@ impl Drop for Grant {
             return;
         }
         {
-            let mut books = self.budget.inner.books.lock();
+            let mut books = self.resource.inner.books.lock();
             books.used -= self.amount;
             books.account(&self.payer).used -= self.amount;
             if self.payer.is_trial {
@@ -342,7 +342,7 @@ impl Drop for Grant {
             }
             books.forget_if_idle(&self.payer);
         }
-        self.budget.serve();
+        self.resource.serve();
     }
 }
 
@@ -360,64 +360,67 @@ mod tests {
 
     #[test]
     fn all_trials_together_hold_a_tenth_of_the_memory_and_at_least_one_largest_upload() {
-        let budget = Budget::memory(1000, 40);
-        let held: Vec<_> = (0..10).map(|number| budget.try_take(&trial(number), 10).unwrap()).collect();
+        let resource = Resource::memory(1000, 40);
+        let held: Vec<_> = (0..10).map(|number| resource.try_take(&trial(number), 10).unwrap()).collect();
         // 150 trials are no more than one
         for number in 10..150 {
-            assert_eq!(budget.try_take(&trial(number), 10).unwrap_err(), NotGranted::NotNow);
+            assert_eq!(resource.try_take(&trial(number), 10).unwrap_err(), NotGranted::NotNow);
         }
-        assert_eq!(budget.try_take(&Payer::without_key(), 1).unwrap_err(), NotGranted::NotNow);
-        assert_eq!((budget.used(), budget.most(&trial(0)), budget.most(&account(0))), (100, 100, 1000));
-        assert!(budget.try_take(&account(1), 800).is_ok());
+        assert_eq!(resource.try_take(&Payer::without_key(), 1).unwrap_err(), NotGranted::NotNow);
+        assert_eq!((resource.used(), resource.most(&trial(0)), resource.most(&account(0))), (100, 100, 1000));
+        assert!(resource.try_take(&account(1), 800).is_ok());
         drop(held);
-        assert_eq!(budget.used(), 0);
-        assert!(budget.inner.books.lock().accounts.is_empty());
+        assert_eq!(resource.used(), 0);
+        assert!(resource.inner.books.lock().accounts.is_empty());
         // a tenth would be less than an upload
-        let small = Budget::memory(100, 40);
+        let small = Resource::memory(100, 40);
         assert!(small.try_take(&trial(1), 40).is_ok());
         assert_eq!(small.try_take(&trial(1), 41).unwrap_err(), NotGranted::TooMuch);
     }
 
     #[test]
     fn an_account_beyond_half_of_the_memory_leaves_a_reserve_to_others() {
-        let budget = Budget::memory(1000, 40);
-        let other = budget.try_take(&account(2), 10).unwrap();
-        let held: Vec<_> = (0..8).map(|_| budget.try_take(&account(1), 100).unwrap()).collect();
-        assert_eq!(budget.try_take(&account(1), 100).unwrap_err(), NotGranted::NotNow);
-        assert!(budget.try_take(&account(2), 100).is_ok());
-        assert!(budget.try_take(&trial(3), 100).is_ok());
+        let resource = Resource::memory(1000, 40);
+        let other = resource.try_take(&account(2), 10).unwrap();
+        let held: Vec<_> = (0..8).map(|_| resource.try_take(&account(1), 100).unwrap()).collect();
+        assert_eq!(resource.try_take(&account(1), 100).unwrap_err(), NotGranted::NotNow);
+        assert!(resource.try_take(&account(2), 100).is_ok());
+        assert!(resource.try_take(&trial(3), 100).is_ok());
         drop((held, other));
         // one request of all of it is not refused for ever
-        assert!(budget.try_take(&account(1), 1000).is_ok());
+        assert!(resource.try_take(&account(1), 1000).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_cannot_be_granted_blocks_no_other() {
-        let budget = Budget::memory(1000, 40);
-        let held = budget.try_take(&account(1), 500).unwrap();
+        let resource = Resource::memory(1000, 40);
+        let held = resource.try_take(&account(1), 500).unwrap();
         let large = tokio::spawn({
-            let budget = budget.clone();
-            async move { budget.take(&account(2), 600).await }
+            let resource = resource.clone();
+            async move { resource.take(&account(2), 600).await }
         });
         tokio::task::yield_now().await;
-        let small = budget.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
+        let small = resource.take_within(&account(3), 400, Duration::from_secs(5)).await.unwrap();
         // a request that times out leaves the queue and holds nothing
-        assert_eq!(budget.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(), NotGranted::NotNow);
-        assert_eq!(budget.inner.books.lock().waiting.len(), 1);
+        assert_eq!(
+            resource.take_within(&account(4), 600, Duration::from_secs(5)).await.unwrap_err(),
+            NotGranted::NotNow
+        );
+        assert_eq!(resource.inner.books.lock().waiting.len(), 1);
         drop((held, small));
         assert_eq!(large.await.unwrap().unwrap().amount(), 600);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(resource.used(), 0);
     }
 
     /// Lets what waits for one of these take turns of a millisecond for a second; turns had by trials and by others.
-    async fn contend(budget: &Budget, payers: &[Payer]) -> (usize, usize) {
+    async fn contend(resource: &Resource, payers: &[Payer]) -> (usize, usize) {
         let turns = payers.iter().map(|payer| {
-            let (budget, payer) = (budget.clone(), payer.clone());
+            let (resource, payer) = (resource.clone(), payer.clone());
             tokio::spawn(async move {
                 let until = Instant::now() + Duration::from_secs(1);
                 let mut turns = 0;
                 while Instant::now() < until {
-                    let turn = budget.take(&payer, 1).await.unwrap();
+                    let turn = resource.take(&payer, 1).await.unwrap();
                     // requests that are left when the test ends do not compete any more
                     turns += usize::from(Instant::now() < until);
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -439,9 +442,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn while_others_wait_all_trials_together_get_a_tenth_of_the_time() {
         for cores in [1, 2, 8] {
-            let budget = Budget::turns(cores);
+            let resource = Resource::turns(cores);
             let crowd: Vec<_> = (0..30).map(trial).chain((200..210).map(account)).collect();
-            let (trials, others) = contend(&budget, &crowd).await;
+            let (trials, others) = contend(&resource, &crowd).await;
             assert!(trials * 8 < others, "{cores} cores: {trials} turns of trials, {others} of others");
             assert!(trials * 20 > others, "{cores} cores: {trials} turns of trials, {others} of others");
         }
@@ -449,22 +452,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_no_one_else_waits_trials_use_every_core() {
-        let budget = Budget::turns(4);
-        let held: Vec<_> = (0..4).map(|number| budget.try_take(&trial(number), 1).unwrap()).collect();
-        assert_eq!(budget.used(), 4);
+        let resource = Resource::turns(4);
+        let held: Vec<_> = (0..4).map(|number| resource.try_take(&trial(number), 1).unwrap()).collect();
+        assert_eq!(resource.used(), 4);
         drop(held);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_account_with_much_to_do_takes_turns_with_one_that_has_little() {
-        let budget = Budget::turns(1);
+        let resource = Resource::turns(1);
         let crowd = [vec![account(1); 20], vec![account(2)]].concat();
-        let busy = contend(&budget, &crowd);
+        let busy = contend(&resource, &crowd);
         let alone = async {
             tokio::task::yield_now().await;
             let started = Instant::now();
             for _ in 0..100 {
-                let turn = budget.take(&account(3), 1).await.unwrap();
+                let turn = resource.take(&account(3), 1).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 drop(turn);
             }
