@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use api::Code;
-use api::octets::{self, Fault};
+use api::octets::{self, LayoutError};
 use axum::body::Body;
 use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -159,11 +159,11 @@ async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Js
     let start = loop {
         match octets::split(&begun, H::HEAD_BYTES_MAX) {
             Ok((head, _)) => break octets::LENGTH_BYTES + head.len(),
-            Err(Fault::HeadTooLong) => {
+            Err(LayoutError::HeadTooLong) => {
                 let message = format!("the head may have at most {} bytes here", H::HEAD_BYTES_MAX);
                 return Err(ApiError::new(Code::PayloadTooLarge, message));
             }
-            Err(Fault::CutShort) => {}
+            Err(LayoutError::CutShort) => {}
         }
         let piece = pieces.next().await?;
         let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;

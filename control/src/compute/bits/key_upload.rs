@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::ids;
 use crate::web::Web;
-use crate::web::base64_text::{self, Decoder, Fault};
+use crate::web::base64_text::{self, Base64Error, Decoder};
 use crate::web::body::{Pieces, Reserved, base64_ceiling, media_type};
 use crate::web::error::ApiError;
 use crate::web::{json, octets};
@@ -166,10 +166,10 @@ impl Splitter {
             _ => base64_text::decode(&request.eval_key_b64, EVALUATION_KEY_BYTES_MAX),
         };
         decoded.map(Zeroizing::new).map_err(|fault| match fault {
-            Fault::NotBase64 => {
+            Base64Error::NotBase64 => {
                 ApiError::new(Code::InvalidParams, "eval_key_b64 is not base64").at("eval_key_b64", "not base64")
             }
-            Fault::TooLarge => ApiError::new(Code::PayloadTooLarge, "an evaluation key may have at most 40 MB")
+            Base64Error::TooLarge => ApiError::new(Code::PayloadTooLarge, "an evaluation key may have at most 40 MB")
                 .at("eval_key_b64", "more than 40 MB"),
         })
     }
@@ -180,7 +180,7 @@ struct LongText {
     decoder: Decoder,
     /// The characters of an escape that is not whole yet, such as `\u00`.
     escape: Vec<u8>,
-    fault: Option<Fault>,
+    fault: Option<Base64Error>,
 }
 
 impl LongText {
@@ -200,7 +200,7 @@ impl LongText {
             let escape = std::mem::take(&mut self.escape);
             match serde_json::from_slice::<char>(&[b"\"", &escape[..], b"\""].concat()) {
                 Ok(character) => self.decode(character.encode_utf8(&mut [0; 4]).as_bytes()),
-                Err(_) => self.fault = self.fault.or(Some(Fault::NotBase64)),
+                Err(_) => self.fault = self.fault.or(Some(Base64Error::NotBase64)),
             }
         }
         1
@@ -213,10 +213,10 @@ impl LongText {
         }
     }
 
-    fn finish(self) -> Result<Vec<u8>, Fault> {
+    fn finish(self) -> Result<Vec<u8>, Base64Error> {
         match self.fault {
             Some(fault) => Err(fault),
-            None if !self.escape.is_empty() => Err(Fault::NotBase64),
+            None if !self.escape.is_empty() => Err(Base64Error::NotBase64),
             None => self.decoder.finish(),
         }
     }

@@ -24,7 +24,7 @@ use crate::compute::numbers::vault::Shelf;
 use crate::ids;
 use crate::resource::Payer;
 use crate::web::Web;
-use crate::web::base64_text::{self, Fault};
+use crate::web::base64_text::{self, Base64Error};
 use crate::web::body::{Json, JsonBody, Pieces, Reserved, base64_ceiling, media_type, reserve};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
@@ -309,10 +309,10 @@ pub fn unknown_ciphertext() -> ApiError {
 
 fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map(Zeroizing::new).map_err(|fault| match fault {
-        Fault::NotBase64 => {
+        Base64Error::NotBase64 => {
             ApiError::new(Code::InvalidCiphertext, "ciphertext is not base64").at("ciphertext", "not base64")
         }
-        Fault::TooLarge => {
+        Base64Error::TooLarge => {
             let message = "a ciphertext may have at most 2 MB in JSON: upload it as octets";
             ApiError::new(Code::PayloadTooLarge, message).at("ciphertext", "more than 2 MB")
         }

@@ -35,7 +35,7 @@ use crate::compute::numbers::vault::Shelf;
 use crate::events::{EventType, event};
 use crate::ids;
 use crate::web::Web;
-use crate::web::base64_text::{self, Fault};
+use crate::web::base64_text::{self, Base64Error};
 use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
@@ -299,10 +299,10 @@ fn uploaded(
 /// The bytes of a member in base64 (readings K4: limits count decoded bytes).
 fn decoded(member: &'static str, text: &str, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     base64_text::decode(text, bytes_max).map(Zeroizing::new).map_err(|fault| match fault {
-        Fault::NotBase64 => {
+        Base64Error::NotBase64 => {
             ApiError::new(Code::InvalidParams, format!("{member} is not base64")).at(member, "not base64")
         }
-        Fault::TooLarge => {
+        Base64Error::TooLarge => {
             let most = bytes_max >> 20;
             ApiError::new(
                 Code::PayloadTooLarge,

@@ -7,7 +7,7 @@ use engine::{Gate, GateList, Lwe, LweList, OperandBlock, Place, SeededLweList};
 use zeroize::Zeroizing;
 
 use super::{GateText, OpenKey, OperandText, Outcome, Program, Seeds};
-use crate::web::base64_text::{self, Fault};
+use crate::web::base64_text::{self, Base64Error};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 use crate::web::octets::Words;
@@ -174,8 +174,8 @@ fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
 
 fn decode_ciphertext(text: &str, field: impl Fn() -> String) -> Result<Zeroizing<Vec<u8>>, ApiError> {
     let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
-        Fault::NotBase64 => invalid_ciphertext(field(), "not base64"),
-        Fault::TooLarge => {
+        Base64Error::NotBase64 => invalid_ciphertext(field(), "not base64"),
+        Base64Error::TooLarge => {
             ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
         }
     })?;
