@@ -15,7 +15,7 @@ use store::{DeliveryState, Email, IngestedPayment, OfficeCharged, PaymentState, 
 use time::Date;
 
 use super::Office;
-use super::charge::{Operation, PayingKey};
+use super::charge::{OfficeOperation, PayingKey};
 use super::documents::new_number;
 use crate::access::limits::{Period, month_start};
 use crate::access::users::normal_email;
@@ -148,7 +148,7 @@ impl Office {
             plan: standing.plan,
             environment: record.environment,
         };
-        let charge = self.charge(&payer, Operation::Document, 1, now);
+        let charge = self.charge(&payer, OfficeOperation::Document, 1, now);
         let sealed_pdf = seal.seal(document_id, &pdf);
         let kept = self
             .store
