@@ -16,9 +16,9 @@ use tracing_subscriber::filter::Targets;
 
 pub use crate::access::AuthConfig;
 pub use crate::access::key_set::ExternalIssuer;
+pub use crate::billing::compute_units::BillingConfig;
 pub use crate::billing::mail::{MailConfig, SmtpUrl};
 pub use crate::billing::payments::{PaymentSecret, PaymentsConfig};
-pub use crate::billing::units::BillingConfig;
 pub use crate::blobs::{BucketConfig, BucketUrl};
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::PlanTable;

@@ -4,7 +4,7 @@ use serde_json::json;
 use store::{Alert, AlertKind, Email, MonthlyCap, is_reached};
 
 use super::Billing;
-use super::units::NANO_USD_OF_UNIT;
+use super::compute_units::NANO_USD_OF_UNIT;
 use crate::access::limits::{Period, month_start};
 use crate::clock::Timestamp;
 use crate::events::{EventType, event};

@@ -18,8 +18,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::prepare::Prepared;
 use crate::billing::charge::{microseconds, milliseconds};
+use crate::billing::compute_units::OperationPrice;
 use crate::billing::ledger::{PaidBy, Reservation};
-use crate::billing::units::UnitPrice;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
@@ -156,7 +156,7 @@ async fn submit(
         compute.operations.check_background(&caller.account)?;
     }
     let created_at = compute.clock.now();
-    let price = UnitPrice::of(operation, compute.ledger.rate());
+    let price = OperationPrice::of(operation, compute.ledger.rate());
     let reservation = compute.ledger.reserve_units(&PaidBy::from(&caller), &price, created_at).await?;
     let op_id = ids::operation(created_at);
     let (engine, end) = compute.engine.start_numbers(&key, planned, deadline).map_err(|error| match error {
@@ -220,7 +220,7 @@ struct OperationContext {
     record: EncryptionKey,
     key: Arc<OpenNumbersKey>,
     operation: Operation,
-    price: UnitPrice,
+    price: OperationPrice,
     facts: ResultFacts,
     op_id: OperationId,
     created_at: Timestamp,

@@ -38,7 +38,7 @@ impl FromStr for UsdRate {
 
 /// What an operation costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnitPrice {
+pub struct OperationPrice {
     /// Compute units.
     pub units: u64,
     /// Their list price.
@@ -47,11 +47,11 @@ pub struct UnitPrice {
     pub rate: UsdRate,
 }
 
-impl UnitPrice {
+impl OperationPrice {
     /// The price of an operation at this rate.
-    pub fn of(operation: Operation, rate: UsdRate) -> UnitPrice {
+    pub fn of(operation: Operation, rate: UsdRate) -> OperationPrice {
         let units = weight(operation);
-        UnitPrice { units, cost: NanoUsd(units as i64 * NANO_USD_OF_UNIT), rate }
+        OperationPrice { units, cost: NanoUsd(units as i64 * NANO_USD_OF_UNIT), rate }
     }
 
     /// The price in yen.
@@ -91,7 +91,7 @@ mod tests {
             (Operation::Matmul, 20, 40_000, 6_000),
             (Operation::Bootstrap, 50, 100_000, 15_000),
         ] {
-            let price = UnitPrice::of(operation, "150".parse().unwrap());
+            let price = OperationPrice::of(operation, "150".parse().unwrap());
             assert_eq!((price.units, price.cost, price.cost_jpy()), (units, NanoUsd(nano_usd), MicroYen(micro_yen)));
         }
     }
