@@ -45,7 +45,7 @@ const WAVES_AT_ONCE_MAX: usize = 16;
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// A card as a backend.
-pub struct Evaluator<G: Gpu> {
+pub struct GpuBackend<G: Gpu> {
     gpu: G,
     info: DeviceInfo,
     compiler: Compiler<G>,
@@ -123,9 +123,9 @@ impl<G: Gpu> Default for Banks<G> {
     }
 }
 
-impl<G: Gpu> Evaluator<G> {
+impl<G: Gpu> GpuBackend<G> {
     /// A card, opened.
-    pub fn new(gpu: G) -> Evaluator<G> {
+    pub fn new(gpu: G) -> GpuBackend<G> {
         let card = gpu.card();
         let info = DeviceInfo {
             backend: card.backend.clone(),
@@ -135,7 +135,7 @@ impl<G: Gpu> Evaluator<G> {
             batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
             keys_together_max: keys_together_max(card),
         };
-        Evaluator { gpu, info, compiler: Compiler::default(), stems: Mutex::default(), scratch: Mutex::default() }
+        GpuBackend { gpu, info, compiler: Compiler::default(), stems: Mutex::default(), scratch: Mutex::default() }
     }
 
     /// The card.
@@ -422,7 +422,7 @@ struct PendingRead<G: Gpu> {
     parts: Vec<([usize; 2], usize)>,
 }
 
-impl<G: Gpu> Backend for Evaluator<G> {
+impl<G: Gpu> Backend for GpuBackend<G> {
     type Arena = Arena<G>;
     type Pending = Pending<G>;
 
@@ -475,7 +475,7 @@ impl<G: Gpu> Backend for Evaluator<G> {
     }
 }
 
-impl<G: Gpu> Gates for Evaluator<G> {
+impl<G: Gpu> Gates for GpuBackend<G> {
     type Key = Key<G>;
 
     fn prepare(&self, params: &Params) -> Result<()> {
@@ -526,7 +526,7 @@ impl<G: Gpu> Gates for Evaluator<G> {
     }
 }
 
-impl<G: Gpu> Stems for Evaluator<G> {
+impl<G: Gpu> Stems for GpuBackend<G> {
     fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
         let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
         let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
@@ -565,7 +565,7 @@ impl<G: Gpu> Stems for Evaluator<G> {
     }
 }
 
-impl<G: Gpu> Evaluator<G> {
+impl<G: Gpu> GpuBackend<G> {
     /// Bootstraps of torus rows, no more than go through together; the read of their samples.
     fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Readback> {
         let (gpu, p) = (&self.gpu, &key.params);

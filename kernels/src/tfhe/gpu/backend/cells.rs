@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::arena::{Distance, distance, words_between};
 use super::together::{KeyDistances, SharesPlace, Tables, counts};
-use super::{Banks, Batch, BootstrapScratch, Evaluator};
+use super::{Banks, Batch, BootstrapScratch, GpuBackend};
 use crate::error::Result;
 use crate::gpu::{Gpu, Table, View, ViewOf};
 use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
@@ -118,7 +118,7 @@ impl Lists {
     }
 }
 
-impl<G: Gpu> Evaluator<G> {
+impl<G: Gpu> GpuBackend<G> {
     /// Evaluates some cells of some of the batches, no more than go through together.
     pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
         let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());

@@ -9,20 +9,20 @@ use crate::tfhe::gates::Gate;
 #[test]
 fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have() {
     let paper = crate::cuda::Paper::new((9, 0));
-    let evaluator = Evaluator::new(paper.clone());
+    let backend = GpuBackend::new(paper.clone());
     let of_version_1 =
         Preset::OF_VERSION_1.map(|preset| preset.params().with_mod_switch(crate::tfhe::ModSwitch::Nearest));
     let own = Preset::ALL.map(Preset::params).into_iter().chain(of_version_1);
     let shapes: Vec<Params> = own.chain(crate::tfhe_rs::accepted_params()).collect();
     assert!(shapes.len() <= STEMS_MAX);
-    let prepare_all = || shapes.iter().for_each(|params| evaluator.prepare(params).expect("paper takes all"));
+    let prepare_all = || shapes.iter().for_each(|params| backend.prepare(params).expect("paper takes all"));
     prepare_all();
     let compiled = paper.sources().len();
-    let kept: Vec<_> = shapes.iter().map(|params| evaluator.known_stems(params).expect("kept")).collect();
+    let kept: Vec<_> = shapes.iter().map(|params| backend.known_stems(params).expect("kept")).collect();
     prepare_all();
     assert_eq!(paper.sources().len(), compiled);
     for (params, stems) in shapes.iter().zip(&kept) {
-        assert!(Arc::ptr_eq(&evaluator.known_stems(params).expect("kept"), stems));
+        assert!(Arc::ptr_eq(&backend.known_stems(params).expect("kept"), stems));
     }
 }
 
@@ -98,7 +98,7 @@ impl Gpu for Told {
     }
 }
 
-fn told(multiprocessors: u32) -> Evaluator<Told> {
+fn told(multiprocessors: u32) -> GpuBackend<Told> {
     told_of(Card {
         backend: "told".into(),
         name: "told".into(),
@@ -116,17 +116,17 @@ fn told(multiprocessors: u32) -> Evaluator<Told> {
     })
 }
 
-fn told_of(card: Card) -> Evaluator<Told> {
-    Evaluator::new(Told { card, asked: Mutex::default(), buffers: Mutex::default() })
+fn told_of(card: Card) -> GpuBackend<Told> {
+    GpuBackend::new(Told { card, asked: Mutex::default(), buffers: Mutex::default() })
 }
 
-fn loaded_for(backend: &Evaluator<Told>, params: Params) -> Key<Told> {
+fn loaded_for(backend: &GpuBackend<Told>, params: Params) -> Key<Told> {
     let stems = backend.stems(&params).expect("nothing to compile");
     let [roots, bootstrap, key_switch] = [(); 3].map(|()| backend.gpu.alloc(1).expect("room"));
     Key { params, stems, roots, bootstrap, key_switch }
 }
 
-fn loaded(backend: &Evaluator<Told>) -> Key<Told> {
+fn loaded(backend: &GpuBackend<Told>) -> Key<Told> {
     loaded_for(backend, Preset::Fast128.params())
 }
 
@@ -135,7 +135,7 @@ fn gate(gate: Gate, result: u32) -> SlotGate {
 }
 
 /// What a card is asked for by batches of these keys, with these gates and reads, in one call, and by the wait for it.
-fn asked(backend: &Evaluator<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
+fn asked(backend: &GpuBackend<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(backend, *params)).collect();
     let mut arenas: Vec<Arena<Told>> =
         keys.iter().map(|key| backend.arena(key.params.lwe_dimension + 1, 8).expect("room")).collect();
