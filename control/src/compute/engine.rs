@@ -1,4 +1,4 @@
-//! The service's door to the engine: the only file that names it.
+//! The service's door to the engine: with its folder the only code that names it.
 //!
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
@@ -15,12 +15,7 @@ use crate::caller;
 use crate::parsers::{megabytes, megabytes_or_auto, number, parsed};
 use crate::web::error::ApiError;
 
-pub use bits::{
-    CircuitEnd, GateText, InputNoise, KeyStore, Mapping, Netlist, OpenKey, OperandText, Outcome, OwnedKey, PlanCache,
-    PlanFacts, PlannedCircuit, Program, SealedKey, Seeds, StoredKey, check_fingerprint, empty_list, preset_facts,
-    program, program_of_places, read_program, read_seeded_value, read_single, read_value, read_words, words_bytes,
-    write_results, write_single, write_value,
-};
+pub use bits::*;
 pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
 pub use engine::builtin;
