@@ -26,16 +26,15 @@ use crate::billing::ledger::Ledger;
 use crate::billing::mail::Mailer;
 use crate::billing::{self, Billing, payments};
 use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
-use crate::budget::Budget;
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
-use crate::compute::arithmetic::RunningOperations;
-use crate::compute::arithmetic::open_keys::OpenKeys;
-use crate::compute::circuits::StoredNetlists;
+use crate::compute::bits::circuits::{self, StoredNetlists};
+use crate::compute::bits::sessions::Sessions;
 use crate::compute::engine::{ComputeConfig, Engine, EngineDevice, KeyStore};
-use crate::compute::sessions::Sessions;
-use crate::compute::vault::Vault;
-use crate::compute::{Compute, arithmetic, circuits, lease};
+use crate::compute::numbers::arithmetic::open_keys::OpenKeys;
+use crate::compute::numbers::arithmetic::{self, RunningOperations};
+use crate::compute::numbers::vault::Vault;
+use crate::compute::{Compute, lease};
 use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
 use crate::docs::health::{self, LostDevices};
@@ -45,6 +44,7 @@ use crate::in_flight::InFlight;
 use crate::office::audit_log::AuditLog;
 use crate::office::{self, Office};
 use crate::probe::Probe;
+use crate::resource::Resource;
 use crate::router::{self, Areas};
 use crate::sealing::{AccountSeals, Seal};
 use crate::secrets::{Purpose, Secrets};
@@ -187,7 +187,7 @@ impl App {
             base_url: base_url.clone(),
             deadline: config.requests.deadline,
             trusted_proxies: config.trusted_proxies.clone(),
-            bodies: Budget::memory(config.requests.body_memory_bytes, LARGEST_UPLOAD_BYTES),
+            bodies: Resource::memory(config.requests.body_memory_bytes, LARGEST_UPLOAD_BYTES),
             offload: offload.clone(),
             cursors: secrets.key(Purpose::Cursors),
             answers,

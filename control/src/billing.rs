@@ -4,6 +4,7 @@ pub(crate) mod alerts;
 pub(crate) mod budget;
 pub(crate) mod charge;
 pub(crate) mod checkout;
+pub mod compute_units;
 pub(crate) mod invoices;
 pub(crate) mod jobs;
 pub mod ledger;
@@ -16,7 +17,6 @@ pub(crate) mod provider_events;
 pub(crate) mod purchases;
 pub(crate) mod subscriptions;
 pub mod tariff;
-pub mod units;
 pub(crate) mod usage;
 
 use std::sync::Arc;

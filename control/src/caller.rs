@@ -6,8 +6,8 @@ mod plan;
 use api::{AccountId, KeyId, LineageId, SignInId, UserId};
 use axum::http::Extensions;
 
-use crate::budget::Payer;
 use crate::clock::Timestamp;
+use crate::resource::Payer;
 
 pub use api::{Environment, Plan, Role};
 pub use level::Level;

@@ -1,97 +1,30 @@
 //! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under keys that are kept. The
 //! only area that names `engine`.
 
+pub mod bits;
 pub mod engine;
-
-pub(crate) mod arithmetic;
-pub(crate) mod ciphertexts;
-pub(crate) mod circuits;
-pub(crate) mod gates;
 pub(crate) mod held_keys;
-pub(crate) mod key_upload;
-pub(crate) mod keys;
 pub(crate) mod lease;
-pub(crate) mod seeds;
-pub(crate) mod sessions;
-pub mod vault;
-pub(crate) mod workbench;
+pub mod numbers;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use store::Store;
 
-use self::engine::{Engine, GATES_MAX, KeyStore, PORT_BITS_MAX, PlanCache, memory_bytes};
+use self::bits::CircuitsConfig;
+use self::bits::circuits::{self, StoredNetlists};
+use self::bits::sessions::Sessions;
+use self::engine::{Engine, KeyStore, PlanCache};
+use self::numbers::arithmetic::open_keys::OpenKeys;
+use self::numbers::arithmetic::{self, RunningOperations};
+use self::numbers::vault::Vault;
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
 use crate::billing::ledger::Ledger;
 use crate::clock::Clock;
 use crate::in_flight::InFlight;
-use crate::parsers::{megabytes, megabytes_or_auto, number, seconds};
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
-use arithmetic::RunningOperations;
-use arithmetic::open_keys::OpenKeys;
-use circuits::StoredNetlists;
-use sessions::Sessions;
-use vault::Vault;
-
-/// Settings of gate sessions.
-#[derive(Clone, Debug, clap::Args)]
-pub struct SessionsConfig {
-    // readings G2
-    /// Life of a gate session in seconds, counted from its creation.
-    #[arg(env = "ANGO_SESSION_TTL_S", default_value = "3600", value_parser = seconds(1..=WEEK_S))]
-    pub ttl: Duration,
-    // readings G8
-    /// Whether POST /tfhe/session may make a secret key and hold it, for demonstrations, and POST /keys/generate make one that it
-    /// overwrites at once. Set false in production.
-    #[arg(env = "ANGO_ALLOW_SERVER_HELD_KEY", default_value = "true")]
-    pub allow_server_held_key: bool,
-}
-
-/// Bounds on circuits.
-#[derive(Clone, Debug, clap::Args)]
-pub struct CircuitsConfig {
-    /// Most gates of one circuit.
-    #[arg(env = "ANGO_CIRCUIT_GATES_MAX", default_value = "1048576")]
-    #[arg(value_parser = number::<u64>(1..=GATES_MAX as u64))]
-    pub gates_max: u64,
-    /// Most gates of one circuit that is run with a trial key.
-    #[arg(env = "ANGO_CIRCUIT_GATES_MAX_TRIAL", default_value = "1024")]
-    #[arg(value_parser = number::<u64>(1..=GATES_MAX as u64))]
-    pub gates_max_trial: u64,
-    /// Most input bits of a circuit, and most output bits. A bit is a ciphertext of 2.5 to 3.3 KB.
-    #[arg(env = "ANGO_CIRCUIT_BITS_MAX", default_value = "16384")]
-    #[arg(value_parser = number::<usize>(1..=PORT_BITS_MAX as u64))]
-    pub bits_max: usize,
-    /// Longest time in seconds for a circuit, or an operation on numbers, that runs in the background (Prefer: respond-async).
-    /// Others have ANGO_REQUEST_DEADLINE_S.
-    #[arg(id = "circuit_deadline", env = "ANGO_CIRCUIT_DEADLINE_S", default_value = "3600")]
-    #[arg(value_parser = seconds(1..=WEEK_S))]
-    pub deadline: Duration,
-    /// Most circuits that one session runs at the same time. Further ones are answered 429.
-    #[arg(env = "ANGO_CIRCUITS_RUNNING_MAX", default_value = "8", value_parser = number::<usize>(1..=1 << 10))]
-    pub running_max: usize,
-    /// Most uploaded circuits of one account.
-    #[arg(env = "ANGO_CIRCUITS_KEPT_MAX", default_value = "64", value_parser = number::<u64>(1..=1 << 20))]
-    pub kept_max: u64,
-    /// Most memory for the uploaded circuits of one account, in MB.
-    #[arg(env = "ANGO_CIRCUITS_KEPT_MB", default_value = "128", value_parser = megabytes(1..=1 << 20))]
-    pub kept_bytes_max: u64,
-    /// Memory in MB for inputs and results of circuits and for results under handles, of all sessions together. Beyond it
-    /// requests are answered 503. `auto` is an eighth of the memory that the process may use, at most 1024.
-    #[arg(env = "ANGO_VALUE_MEMORY_MB", default_value = "auto")]
-    #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || (memory_bytes() / 8).min(1 << 30)))]
-    pub value_bytes_max: u64,
-    /// The part of ANGO_VALUE_MEMORY_MB that one session may use, in MB. Beyond it requests are answered 402 until handles are
-    /// deleted. `auto` is a quarter.
-    #[arg(env = "ANGO_SESSION_VALUE_MEMORY_MB", default_value = "auto")]
-    #[arg(value_parser = megabytes_or_auto(1..=1 << 24, || 0))]
-    pub session_value_bytes_max: u64,
-}
-
-const WEEK_S: u64 = 7 * 24 * 3600;
 
 /// Sessions of a node and what computes for them.
 pub struct Compute {

@@ -18,7 +18,6 @@ pub mod secrets;
 pub mod web;
 
 mod blobs;
-mod budget;
 mod data_dir;
 mod database;
 mod docs;
@@ -30,6 +29,7 @@ mod listener;
 pub mod office;
 mod parsers;
 mod probe;
+mod resource;
 mod sealing;
 mod telemetry;
 mod tls;

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
 use crate::access::Access;
-use crate::billing::units::UsdRate;
+use crate::billing::compute_units::UsdRate;
 use crate::clock::{Clock, Timestamp};
 use crate::parsers::number;
 use crate::sealing::AccountSeals;

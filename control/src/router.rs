@@ -17,8 +17,10 @@ use utoipa_axum::routes;
 use crate::access::{self, Access, limits, rotation, sign_in, trial_keys, user_keys};
 use crate::billing::{Billing, budget, checkout, invoices, provider_events, subscriptions, usage};
 use crate::caller::Level;
-use crate::compute::keys::{generate, uploads};
-use crate::compute::{Compute, arithmetic, ciphertexts, circuits, gates, keys};
+use crate::compute::Compute;
+use crate::compute::bits::{circuits, gates};
+use crate::compute::numbers::keys::{generate, uploads};
+use crate::compute::numbers::{arithmetic, ciphertexts, keys};
 use crate::docs::{self, Docs, health, models, params, pricing};
 use crate::events::{Events, webhooks};
 use crate::office::{
@@ -41,40 +43,39 @@ pub struct Areas {
     pub(crate) docs: Arc<Docs>,
 }
 
-/// What stands in front of routes. A description has other layers than a listener.
-struct Layers<K, A, S, F, M> {
+/// What a caller must show to reach routes.
+#[derive(Clone, Copy)]
+enum Door {
     /// A key or token of this area, with a role that reaches this level.
-    guard: K,
-    /// No key; the caller's network counts.
-    anonymous: A,
-    /// The same, for bursts and lockouts only.
-    signing_in: S,
+    Key(Area, Level),
     /// A key of the back office or none.
-    free: F,
+    KeyOrNone,
     /// The administrator's secret.
-    administrator: M,
+    Administrator,
+    /// No key; the caller's network counts.
+    Anonymous,
+    /// The same, for bursts and lockouts only.
+    SigningIn,
 }
 
-/// The API's routes and their description.
-fn api<K, A, S, F, M>(layers: Layers<K, A, S, F, M>) -> OpenApiRouter<Areas>
-where
-    K: Fn(Area, Level, UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    A: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    S: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    F: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-    M: Fn(UtoipaMethodRouter<Areas>) -> UtoipaMethodRouter<Areas>,
-{
-    let Layers { guard, anonymous, signing_in, free, administrator } = layers;
-    let office = |routes| guard(Area::Office, Level::Trial, routes);
-    let office_work = |routes| guard(Area::Office, Level::Compute, routes);
-    let guard = |level, routes| guard(Area::Platform, level, routes);
-    let own = |routes| guard(Level::Own, routes);
-    let any_key = |routes| guard(Level::Trial, routes);
-    let computing = |routes| guard(Level::Compute, routes);
-    let readers = |routes| guard(Level::Read, routes);
-    let writers = |routes| guard(Level::Write, routes);
-    let billing = |routes| guard(Level::Billing, routes);
-    let users = |routes| guard(Level::Session, routes);
+/// Routes of one path and their description.
+type Routes = UtoipaMethodRouter<Areas>;
+
+/// The API's routes and their description. `behind` puts a door in front of routes, or its words into their description.
+fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
+    let anonymous = |routes| behind(Door::Anonymous, routes);
+    let signing_in = |routes| behind(Door::SigningIn, routes);
+    let own = |routes| behind(Door::Key(Area::Platform, Level::Own), routes);
+    let any_key = |routes| behind(Door::Key(Area::Platform, Level::Trial), routes);
+    let computing = |routes| behind(Door::Key(Area::Platform, Level::Compute), routes);
+    let readers = |routes| behind(Door::Key(Area::Platform, Level::Read), routes);
+    let writers = |routes| behind(Door::Key(Area::Platform, Level::Write), routes);
+    let billing = |routes| behind(Door::Key(Area::Platform, Level::Billing), routes);
+    let users = |routes| behind(Door::Key(Area::Platform, Level::Session), routes);
+    let office = |routes| behind(Door::Key(Area::Office, Level::Trial), routes);
+    let office_work = |routes| behind(Door::Key(Area::Office, Level::Compute), routes);
+    let key_or_none = |routes| behind(Door::KeyOrNone, routes);
+    let administrator = |routes| behind(Door::Administrator, routes);
     OpenApiRouter::with_openapi(openapi::frame())
         // without a key; health has no limit, so that a monitor may ask at any rate
         .routes(routes!(health::brief))
@@ -160,7 +161,7 @@ where
         .routes(office_work(routes!(documents::create_from_payments)))
         .routes(office_work(routes!(withholding::create)))
         .routes(office_work(routes!(withholding::create_from_transfers)))
-        .routes(free(routes!(reconcile::run)))
+        .routes(key_or_none(routes!(reconcile::run)))
         .routes(office_work(routes!(registration::verify)))
         .routes(office_work(routes!(registration::monitor)))
         .routes(office(routes!(registration::audit)))
@@ -195,42 +196,49 @@ fn pages() -> Router<Areas> {
         .route("/redoc/redoc.standalone.js", get(docs::redoc_script))
 }
 
+/// Routes with the layers of a door, which lie around handlers only: a wrong method gets 405 before a key is looked for.
+fn guarded(areas: &Areas, door: Door, (schemas, paths, methods): Routes) -> Routes {
+    let Areas { web, access, office, .. } = areas.clone();
+    let limits = access.limits.clone();
+    let methods = match door {
+        Door::Key(area, level) => {
+            let layer = from_fn_with_state(access, move |state, request, next| {
+                access::require(level, area, state, request, next)
+            });
+            methods.route_layer(from_fn_with_state(web, idempotency::once)).route_layer(layer)
+        }
+        Door::KeyOrNone => methods.route_layer(from_fn_with_state(access, |state, request, next| {
+            access::require_if_shown(Level::Trial, Area::Office, state, request, next)
+        })),
+        Door::Administrator => methods.route_layer(from_fn_with_state(office, admin_keys::require)),
+        Door::Anonymous => methods.route_layer(from_fn_with_state(limits, limits::anonymous)),
+        Door::SigningIn => methods.route_layer(from_fn_with_state(limits, limits::paced)),
+    };
+    (schemas, paths, methods)
+}
+
+/// Routes whose description says what a door asks for.
+fn described(door: Door, (schemas, mut paths, methods): Routes) -> Routes {
+    match door {
+        Door::Key(area, level) => openapi::tell_access(&mut paths, area, level),
+        Door::KeyOrNone => openapi::tell_optional_key(&mut paths),
+        Door::Administrator => openapi::tell_administrator(&mut paths),
+        Door::Anonymous | Door::SigningIn => {}
+    }
+    (schemas, paths, methods)
+}
+
 /// The whole service of one listener.
 pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
-    let Areas { web, access, office, .. } = areas.clone();
-    let limits = &access.limits;
-    let guard = |area: Area, level: Level, (schemas, paths, methods): UtoipaMethodRouter<Areas>| {
-        let layer = from_fn_with_state(access.clone(), move |state, request, next| {
-            access::require(level, area, state, request, next)
-        });
-        let once = from_fn_with_state(web.clone(), idempotency::once);
-        // a layer of the handlers only: a wrong method gets 405 before a key is looked for
-        (schemas, paths, methods.route_layer(once).route_layer(layer))
-    };
-    let anonymous = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
-        (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::anonymous)))
-    };
-    let signing_in = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
-        (schemas, paths, methods.route_layer(from_fn_with_state(limits.clone(), limits::paced)))
-    };
-    let free = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
-        let layer = from_fn_with_state(access.clone(), |state, request, next| {
-            access::require_if_shown(Level::Trial, Area::Office, state, request, next)
-        });
-        (schemas, paths, methods.route_layer(layer))
-    };
-    let administrator = |(schemas, paths, methods): UtoipaMethodRouter<Areas>| {
-        (schemas, paths, methods.route_layer(from_fn_with_state(office.clone(), admin_keys::require)))
-    };
-    let layers = Layers { guard, anonymous, signing_in, free, administrator };
-    let (api, _) = api(layers).split_for_parts();
+    let (api, _) = api(|door, routes| guarded(&areas, door, routes)).split_for_parts();
+    let Areas { web, access, .. } = areas.clone();
     // the last layer is the outermost
     api.merge(pages())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(web.clone(), edge::answer))
-        .layer(from_fn_with_state(limits.clone(), limits::counted))
-        .layer(from_fn_with_state(web.clone(), edge::arrive))
+        .layer(from_fn_with_state(access.limits.clone(), limits::counted))
+        .layer(from_fn_with_state(web, edge::arrive))
         // a page of another origin shall read refusals too
         .layer(option_layer(cors::layer(cors_origins)))
         .with_state(areas)
@@ -238,20 +246,7 @@ pub fn router(areas: Areas, cors_origins: &CorsOrigins) -> Router {
 
 /// The description of all routes (readings O9), complete but for what [`openapi::document`] adds.
 pub fn description() -> OpenApi {
-    let guard = |area: Area, level: Level, (schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
-        openapi::tell_access(&mut paths, area, level);
-        (schemas, paths, methods)
-    };
-    let free = |(schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
-        openapi::tell_optional_key(&mut paths);
-        (schemas, paths, methods)
-    };
-    let administrator = |(schemas, mut paths, methods): UtoipaMethodRouter<Areas>| {
-        openapi::tell_administrator(&mut paths);
-        (schemas, paths, methods)
-    };
-    let (anonymous, signing_in) = (|routes| routes, |routes| routes);
-    api(Layers { guard, anonymous, signing_in, free, administrator }).into_openapi()
+    api(described).into_openapi()
 }
 
 /// The machine-readable description as it is served and committed (specification, Versioning 4).

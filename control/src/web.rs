@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::in_flight::InFlight;
+use crate::resource::Resource;
 use crate::secrets::Key;
 use crate::telemetry::Telemetry;
 use idempotency::Answers;
@@ -41,7 +41,7 @@ pub struct Web {
     /// Networks of proxies whose `X-Forwarded-For` is believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Memory for bodies in transit.
-    pub(crate) bodies: Budget,
+    pub(crate) bodies: Resource,
     pub(crate) offload: Offload,
     /// Authenticates cursors of lists.
     pub(crate) cursors: Key,

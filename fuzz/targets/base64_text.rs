@@ -9,7 +9,7 @@ mod base64_text;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use base64_text::{Decoder, Fault};
+use base64_text::{Base64Error, Decoder};
 use libfuzzer_sys::fuzz_target;
 
 const BYTES_MAX: usize = 3000;
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(found, expected);
             assert!(found.len() <= BYTES_MAX);
         }
-        (Err(Fault::TooLarge), Ok(expected)) => assert!(expected.len() > BYTES_MAX),
+        (Err(Base64Error::TooLarge), Ok(expected)) => assert!(expected.len() > BYTES_MAX),
         (Err(_), Err(_)) => {}
         (found, expected) => panic!("{found:?}, and by the library {expected:?}"),
     }

@@ -1,7 +1,7 @@
 //! Any bytes as a head with words behind it: what is accepted is the body again, and nothing else is.
 #![no_main]
 
-use api::octets::{Fault, LENGTH_BYTES, begin, split};
+use api::octets::{LENGTH_BYTES, LayoutError, begin, split};
 use libfuzzer_sys::fuzz_target;
 
 /// As small as the longest input, so that both sides of the bound are met.
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
             let shorter = split(&bytes[..bytes.len() - 1], HEAD_BYTES_MAX);
             assert_eq!(shorter.is_err(), words.is_empty());
         }
-        Err(Fault::HeadTooLong) => assert!(announced.is_some_and(|head| head > HEAD_BYTES_MAX)),
-        Err(Fault::CutShort) => assert!(announced.is_none_or(|head| bytes.len() < LENGTH_BYTES + head)),
+        Err(LayoutError::HeadTooLong) => assert!(announced.is_some_and(|head| head > HEAD_BYTES_MAX)),
+        Err(LayoutError::CutShort) => assert!(announced.is_none_or(|head| bytes.len() < LENGTH_BYTES + head)),
     }
 });

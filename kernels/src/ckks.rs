@@ -26,6 +26,6 @@ pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, Seede
 pub use chain::{Chain, Level};
 pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use keys::{KeyRow, PublicKey, RowHeader};
-pub use noise::{Budget, Noise};
+pub use noise::{Noise, NoiseBudget};
 pub use params::{Params, ParamsError, ParamsLiteral, PartKind, SecurityLevel};
 pub use plan::{Plan, PlanBuilder};

@@ -17,7 +17,7 @@ use crate::schemes::Schemes;
 use crate::tfhe::circuit::run_plan;
 use crate::tfhe::fold::Bit;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-use crate::tfhe::gpu::Evaluator;
+use crate::tfhe::gpu::GpuBackend;
 use crate::tfhe::keys::Masks;
 use crate::tfhe::noise::InputNoise;
 use crate::tfhe::{
@@ -72,10 +72,10 @@ pub enum AnyDevice {
     Cpu(Cpu),
     /// One of NVIDIA's cards.
     #[cfg(feature = "cuda")]
-    Cuda(Box<Evaluator<Cuda>>),
+    Cuda(Box<GpuBackend<Cuda>>),
     /// Any other card, or a driver that computes on the processor.
     #[cfg(feature = "wgpu")]
-    Wgpu(Box<Evaluator<Wgpu>>),
+    Wgpu(Box<GpuBackend<Wgpu>>),
 }
 
 impl AnyDevice {
@@ -188,12 +188,13 @@ fn not_built(backend: &str) -> Error {
 
 /// Of cards that were opened, or not, those that compute what they should.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Evaluator<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
+fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
     let (mut devices, mut refused) = (Vec::new(), Vec::new());
     for card in cards {
-        let named = |card: &Evaluator<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
+        let named =
+            |card: &GpuBackend<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
         let proved = |card| prove(&card).map_err(|error| named(&card, error)).map(|()| card);
-        match card.map(Evaluator::new).and_then(proved) {
+        match card.map(GpuBackend::new).and_then(proved) {
             Ok(card) => devices.push(device(card)),
             Err(error) => refused.push(error),
         }

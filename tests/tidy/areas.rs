@@ -7,7 +7,7 @@ const RUNGS: [&[&str]; 13] = [
     // what serves all
     &[
         "blobs",
-        "budget",
+        "resource",
         "cache_store",
         "caller",
         "clock",
@@ -26,7 +26,7 @@ const RUNGS: [&[&str]; 13] = [
     &["web"],
     &["events"],
     &["access"],
-    &["compute::engine", "compute::seeds"],
+    &["compute::engine"],
     &["billing"],
     &["compute"],
     &["office"],

@@ -140,6 +140,17 @@ fn each_door_is_one_file() {
     }
 }
 
+#[test]
+fn the_wings_of_compute_do_not_name_each_other() {
+    for (wing, other) in [("bits", "numbers"), ("numbers", "bits")] {
+        let files = sources(&format!("control/src/compute/{wing}"), &[".rs"]);
+        assert!(files.len() > 5, "the files were not found");
+        for (path, text) in files {
+            assert!(!text.contains(&format!("compute::{other}")), "{path} names the other wing");
+        }
+    }
+}
+
 /// What of `kernels` knows no scheme: modules and folders.
 const BELOW_SCHEMES: [&str; 11] =
     ["modular.rs", "ring.rs", "xof.rs", "error.rs", "backend.rs", "cpu.rs", "cpu/", "gpu.rs", "gpu/", "cuda", "wgpu"];

@@ -11,7 +11,7 @@ pub const LENGTH_BYTES: usize = 4;
 
 /// Why a body is not in this layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum LayoutError {
     /// It ends before its head does.
     CutShort,
     /// Its head is longer than a head may be.
@@ -23,13 +23,13 @@ pub enum Fault {
 ///
 /// # Errors
 /// As they say; nothing is allocated.
-pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), Fault> {
-    let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::CutShort)?;
+pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), LayoutError> {
+    let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(LayoutError::CutShort)?;
     let head_bytes = u32::from_le_bytes(*length) as usize;
     if head_bytes > head_bytes_max {
-        return Err(Fault::HeadTooLong);
+        return Err(LayoutError::HeadTooLong);
     }
-    rest.split_at_checked(head_bytes).ok_or(Fault::CutShort)
+    rest.split_at_checked(head_bytes).ok_or(LayoutError::CutShort)
 }
 
 /// The start of a body with this head, with room for `words_bytes` bytes of words, which the caller appends.
@@ -61,11 +61,11 @@ mod tests {
     fn a_body_that_is_cut_or_announces_too_much_is_refused() {
         let body = begin(b"12345678", 0);
         for cut in 0..body.len() {
-            assert_eq!(split(&body[..cut], 8), Err(Fault::CutShort), "{cut}");
+            assert_eq!(split(&body[..cut], 8), Err(LayoutError::CutShort), "{cut}");
         }
         // refused by its announcement alone
-        assert_eq!(split(&body, 7), Err(Fault::HeadTooLong));
-        assert_eq!(split(&body[..LENGTH_BYTES], 7), Err(Fault::HeadTooLong));
-        assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::HeadTooLong));
+        assert_eq!(split(&body, 7), Err(LayoutError::HeadTooLong));
+        assert_eq!(split(&body[..LENGTH_BYTES], 7), Err(LayoutError::HeadTooLong));
+        assert_eq!(split(&[0xff; 8], 1 << 20), Err(LayoutError::HeadTooLong));
     }
 }

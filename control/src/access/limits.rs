@@ -41,7 +41,7 @@ use crate::secrets::Secrets;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 use burst::Bursts;
-use counters::{Counters, LimitReached, UsedUnits};
+use counters::{Counters, LimitReached, UsedQuota};
 use lockout::Lockouts;
 
 pub use headers::RateLimitValues;

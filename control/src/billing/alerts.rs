@@ -1,10 +1,10 @@
 //! Tells accounts of thresholds that they reached: events, and e-mails of the monthly cap (readings P21-P23, H19).
 
 use serde_json::json;
-use store::{Alert, AlertKind, Budget, Email, is_reached};
+use store::{Alert, AlertKind, Email, MonthlyCap, is_reached};
 
 use super::Billing;
-use super::units::NANO_USD_OF_UNIT;
+use super::compute_units::NANO_USD_OF_UNIT;
 use crate::access::limits::{Period, month_start};
 use crate::clock::Timestamp;
 use crate::events::{EventType, event};
@@ -28,7 +28,7 @@ pub(super) async fn tell(billing: &Billing) -> Result<(), store::Error> {
                 AlertKind::Usage => (EventType::UsageAlert, usage_data(alert), None),
                 AlertKind::Operations => (EventType::LimitReached, limit_data(alert), None),
                 AlertKind::Budget => {
-                    let budget = billing.store.budget(&alert.account_id).await?;
+                    let budget = billing.store.monthly_cap(&alert.account_id).await?;
                     let data = budget_data(alert, budget.as_ref().is_some_and(|budget| budget.hard_cap));
                     (EventType::BudgetAlert, data, budget_email(billing, alert, budget, now))
                 }
@@ -107,9 +107,9 @@ fn limit_data(alert: &Alert) -> serde_json::Value {
 }
 
 /// To whom the account's budget names.
-fn budget_email(billing: &Billing, alert: &Alert, budget: Option<Budget>, now: Timestamp) -> Option<Email> {
+fn budget_email(billing: &Billing, alert: &Alert, budget: Option<MonthlyCap>, now: Timestamp) -> Option<Email> {
     billing.mailer.as_ref()?;
-    let Budget { alert_email, hard_cap, allow_soft_overage, .. } =
+    let MonthlyCap { alert_email, hard_cap, allow_soft_overage, .. } =
         budget.filter(|budget| !budget.alert_email.is_empty())?;
     let blocks = hard_cap || !allow_soft_overage;
     let then = match (alert.threshold, blocks) {

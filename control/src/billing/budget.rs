@@ -35,7 +35,7 @@ impl JsonBody for SetBudget {
     responses((status = 200, description = "The budget.", body = Budget))
 )]
 pub async fn show(State(billing): State<Arc<Billing>>, caller: Caller) -> Result<Json<Budget>, ApiError> {
-    let budget = billing.store.budget(caller.account.as_str()).await?;
+    let budget = billing.store.monthly_cap(caller.account.as_str()).await?;
     Ok(Json(billing.standing(&caller, budget).await?))
 }
 
@@ -62,7 +62,7 @@ pub async fn set(
         // the billing contact
         None => billing.subscription(&caller).await?.email,
     };
-    let budget = store::Budget {
+    let budget = store::MonthlyCap {
         account_id: caller.account.as_str().to_owned(),
         cap_nano_usd: cap(monthly_cap_usd)?.0,
         hard_cap: hard_cap.unwrap_or(false),
@@ -78,7 +78,7 @@ pub async fn set(
     billing
         .store
         .write(async |tx| {
-            tx.set_budget(&budget).await?;
+            tx.set_monthly_cap(&budget).await?;
             tx.add_alerts(&reached).await?;
             tx.keep(kept.as_ref()).await
         })
@@ -87,7 +87,7 @@ pub async fn set(
 }
 
 impl Billing {
-    async fn standing(&self, caller: &Caller, budget: Option<store::Budget>) -> Result<Budget, ApiError> {
+    async fn standing(&self, caller: &Caller, budget: Option<store::MonthlyCap>) -> Result<Budget, ApiError> {
         let month = Period::of(self.clock.now()).month;
         let spend = self.store.used_in_month(caller.account.as_str(), month).await?.spend;
         let Some(budget) = budget else {

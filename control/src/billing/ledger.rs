@@ -9,9 +9,9 @@ use store::{BeyondAllowance, LostReservation, NewReservation, OperationCounts, P
 
 use crate::access::limits::Period;
 use crate::access::trials;
+use crate::billing::compute_units::{OperationPrice, UsdRate};
 use crate::billing::plans::{allowance, beyond_allowance, pays_for_gates};
 use crate::billing::tariff::Price;
-use crate::billing::units::{UnitPrice, UsdRate};
 use crate::caller::{Caller, Environment, Plan};
 use crate::clock::{Clock, Timestamp};
 use crate::ids;
@@ -96,7 +96,7 @@ impl Ledger {
     pub async fn reserve_units(
         self: &Arc<Self>,
         by: &PaidBy,
-        price: &UnitPrice,
+        price: &OperationPrice,
         now: Timestamp,
     ) -> Result<Reservation, ApiError> {
         let wanted = match by.environment {

@@ -3,7 +3,7 @@
 use api::billing::BillingCycle;
 use store::BeyondAllowance;
 
-use crate::billing::units::NANO_USD_OF_UNIT;
+use crate::billing::compute_units::NANO_USD_OF_UNIT;
 use crate::caller::{Environment, Plan};
 
 /// Compute units that a plan has in a month without paying for each; `None`: any number.

@@ -10,8 +10,8 @@ use store::UsedInMonth;
 
 use super::Billing;
 use crate::access::limits::Period;
+use crate::billing::compute_units::NANO_USD_OF_UNIT;
 use crate::billing::plans::{allowance, monthly_price_cents};
-use crate::billing::units::NANO_USD_OF_UNIT;
 use crate::caller::{Caller, Plan, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::web::error::ApiError;

@@ -1,30 +1,21 @@
-//! The service's door to the engine: the only file that names it.
+//! The service's door to the engine: with its folder the only code that names it.
 //!
 //! Bytes from outside become the engine's types here, or an error with the specification's code; nothing untyped goes on.
 
-mod ciphertexts;
+mod bits;
 pub mod numbers;
-mod planning;
-mod stored_key;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use api::Code;
 use api::gates::BATCH_GATES_MAX;
-use api::params::PresetFacts;
-use engine::{Circuit, GateList, Params, Task};
-use tokio::sync::oneshot;
 
 use crate::caller;
 use crate::parsers::{megabytes, megabytes_or_auto, number, parsed};
 use crate::web::error::ApiError;
 
-pub use ciphertexts::{
-    check_fingerprint, empty_list, program, program_of_places, read_program, read_seeded_value, read_single,
-    read_value, read_words, words_bytes, write_results, write_single, write_value,
-};
+pub use bits::*;
 pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
 pub use engine::builtin;
@@ -33,8 +24,6 @@ pub use engine::{
     CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, OperationId as EngineOperation,
     PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
 };
-pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
-pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
 /// Bounds on computing, as the engine names them.
 #[derive(Clone, Debug, clap::Args)]
@@ -82,147 +71,6 @@ impl Share {
     pub fn of(account: &api::ids::AccountId, plan: caller::Plan) -> Share {
         Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
     }
-}
-
-/// Names a key in the engine and says what its ciphertexts must match.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenKey {
-    session: engine::SessionId,
-    /// The key's preset.
-    pub preset: Preset,
-    /// Another library made it: the preset's figures of security and failure do not hold for it.
-    pub imported: bool,
-    /// Its parameters: plans of circuits are made for them.
-    params: Params,
-    fingerprint: Option<[u8; 8]>,
-}
-
-/// A key in the engine that is closed when this is dropped: wherever a request ends early, no key stays behind.
-pub struct OwnedKey {
-    engine: Engine,
-    key: OpenKey,
-}
-
-impl std::ops::Deref for OwnedKey {
-    type Target = OpenKey;
-
-    fn deref(&self) -> &OpenKey {
-        &self.key
-    }
-}
-
-impl Drop for OwnedKey {
-    fn drop(&mut self) {
-        // closing twice does no harm
-        drop(self.engine.close(&self.key));
-    }
-}
-
-/// A gate and its operands as base64, in the order a, b, sel.
-#[derive(Clone, Debug)]
-pub struct GateText<'a> {
-    /// The gate.
-    pub gate: Gate,
-    /// Member names and operands; as many as the gate has.
-    pub operands: Vec<(&'static str, OperandText<'a>)>,
-}
-
-/// An operand as a member of a gate has it.
-#[derive(Clone, Copy, Debug)]
-pub enum OperandText<'a> {
-    /// A ciphertext in base64.
-    Text(&'a str),
-    /// The words of a ciphertext that the node keeps, and the form in which it is written.
-    Kept(&'a [u32], Form),
-}
-
-/// Gates that can be run.
-pub struct Program {
-    /// Folded: what is left to compute. They are charged as they were asked for.
-    list: GateList,
-    /// The form of each gate's first operand: its result goes back in it.
-    forms: Vec<Form>,
-}
-
-/// What a program came to.
-pub struct Outcome {
-    results: LweList,
-    forms: Vec<Form>,
-    /// Wall time of the evaluation.
-    pub compute: Duration,
-    /// Wall time before it, in the queue.
-    pub waited: Duration,
-    /// Bootstraps really done.
-    pub bootstraps: u64,
-}
-
-impl Outcome {
-    /// The results' ciphertexts.
-    pub fn into_results(self) -> LweList {
-        self.results
-    }
-
-    /// Takes the results' ciphertexts out, and the form of the first.
-    pub fn take_results(&mut self) -> (LweList, Form) {
-        let none = LweList::with_capacity(self.results.dimension(), 0);
-        (std::mem::replace(&mut self.results, none), self.forms.first().copied().unwrap_or(Form::Ango))
-    }
-}
-
-/// A netlist that was read.
-pub struct Netlist {
-    circuit: Circuit,
-}
-
-impl Netlist {
-    /// Reads a netlist of at most `gates_max` gates; a header that announces more is refused before a gate is read. CPU
-    /// work: a second for a million gates.
-    pub fn read(text: &str, gates_max: u64) -> Result<Netlist, CircuitError> {
-        let gates_max = usize::try_from(gates_max).unwrap_or(usize::MAX);
-        Circuit::parse_within(text, gates_max).map(|circuit| Netlist { circuit })
-    }
-
-    /// Bits of each value it takes.
-    pub fn input_widths(&self) -> &[usize] {
-        self.circuit.input_widths()
-    }
-
-    /// Bits of each value it gives.
-    pub fn output_widths(&self) -> &[usize] {
-        self.circuit.output_widths()
-    }
-
-    /// Its gates altogether.
-    pub fn gates(&self) -> u64 {
-        self.circuit.gates().len() as u64
-    }
-
-    /// How many gates of each kind it has.
-    pub fn gate_counts(&self) -> Vec<(Gate, u64)> {
-        self.circuit.gate_counts()
-    }
-
-    /// Its levels.
-    pub fn levels(&self) -> u64 {
-        self.circuit.levels().len() as u64
-    }
-}
-
-/// How a circuit's run ended.
-pub enum CircuitEnd {
-    /// With its outputs' ciphertexts, all outputs in a row.
-    Completed {
-        /// One ciphertext an output bit.
-        results: LweList,
-        /// Wall time of the evaluation.
-        compute: Duration,
-        /// Bootstraps really done.
-        bootstraps: u64,
-    },
-    /// By [`Engine::cancel`], after these gates.
-    Cancelled(Vec<(Gate, u64)>),
-    /// Without results.
-    Failed(RunError),
 }
 
 /// What a search for devices found.
@@ -337,70 +185,7 @@ impl Engine {
         self.inner.usage()
     }
 
-    /// Opens a key of an account for work. The first key of a shape waits for its kernels, some seconds on a GPU: call it
-    /// off the async threads.
-    pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
-        let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
-        let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, params, fingerprint } })
-    }
-
-    /// Closes a key: no new work, then its memory is overwritten. The receiver hears when that is done (readings G3).
-    pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
-        let (erased, hears) = oneshot::channel();
-        let tell = move || {
-            // the receiver may be gone
-            let _ = erased.send(());
-        };
-        self.inner.close(key.session, Box::new(tell));
-        hears
-    }
-
-    /// Runs a program. A result that is not there at the deadline is an error and counts for nothing (readings E9).
-    pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
-        let (done, result) = oneshot::channel();
-        let Program { list, forms } = program;
-        let submitted = Instant::now();
-        self.inner.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
-        let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
-        let done = done.map_err(|failed| failed.error)?;
-        let waited = submitted.elapsed().saturating_sub(done.compute);
-        Ok(Outcome { results: done.results.into(), forms, compute: done.compute, waited, bootstraps: done.units })
-    }
-
-    /// Begins a circuit on a ciphertext an input bit, all inputs in a row. Its end comes through the receiver; one that
-    /// is not there at the deadline is a failure.
-    pub fn start_circuit(
-        &self,
-        key: &OpenKey,
-        circuit: &PlannedCircuit,
-        inputs: LweList,
-        deadline: Instant,
-    ) -> Result<(EngineOperation, oneshot::Receiver<CircuitEnd>), RunError> {
-        let (tell, hears) = oneshot::channel();
-        let told = move |outcome: Result<engine::Done, engine::Failed>| {
-            let end = match outcome {
-                Ok(done) => {
-                    let results = done.results.into();
-                    CircuitEnd::Completed { results, compute: done.compute, bootstraps: done.units }
-                }
-                Err(engine::Failed { error: engine::Error::Cancelled, completed }) => CircuitEnd::Cancelled(completed),
-                Err(failed) => CircuitEnd::Failed(failed.error.into()),
-            };
-            // the receiver may be gone
-            drop(tell.send(end));
-        };
-        let task = Task::circuit(circuit.plan.clone(), inputs);
-        let operation = self.inner.submit(key.session, task, Some(deadline), Box::new(told))?;
-        Ok((operation, hears))
-    }
-
-    /// Gates done of a circuit that has not ended.
-    pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
-        self.inner.progress(operation).map(|progress| progress.done)
-    }
-
-    /// Ends a circuit, unless it ends by itself first.
+    /// Ends a circuit or an operation on numbers, unless it ends by itself first.
     pub fn cancel(&self, operation: EngineOperation) {
         self.inner.cancel(operation);
     }
@@ -479,28 +264,4 @@ fn refused(error: engine::Error) -> ApiError {
 
 fn too_large_key() -> ApiError {
     ApiError::new(Code::InvalidParams, "the key is larger than this node has memory for")
-}
-
-/// What a preset is and costs (readings section 14, `params/suggest`).
-pub fn preset_facts(preset: Preset) -> PresetFacts {
-    let params = preset.params();
-    PresetFacts {
-        preset: preset.name().to_owned(),
-        security_bits: preset.security_bits(),
-        n: params.lwe_dimension,
-        big_n: params.polynomial_size,
-        glwe_dimension: params.glwe_dimension,
-        bootstrap_base_log: params.bootstrap_base_log,
-        bootstrap_level_count: params.bootstrap_level_count,
-        key_switch_base: params.key_switch_base,
-        key_switch_level_count: params.key_switch_level_count,
-        evaluation_key_bytes: params.seeded_bytes(),
-        ciphertext_bytes: params.ciphertext_bytes(),
-        failure_probability_log2: tenths(engine::noise::failure_log2(&params).gate),
-        worst_failure_probability_log2: tenths(engine::noise::failure_log2(&params).worst),
-    }
-}
-
-fn tenths(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }

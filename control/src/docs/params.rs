@@ -9,8 +9,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 
 use super::Docs;
-use crate::budget::Payer;
 use crate::compute::engine::{Preset, numbers, preset_facts};
+use crate::resource::Payer;
 use crate::web::error::ApiError;
 
 /// Depth and scale where a request names none.

@@ -12,7 +12,7 @@ use store::OfficeTotal;
 
 use super::Office;
 use super::body::Body;
-use super::charge::Operation;
+use super::charge::OfficeOperation;
 use crate::access::limits::{Period, month_start};
 use crate::caller::{Caller, Credential};
 use crate::clock::Timestamp;
@@ -109,7 +109,7 @@ pub async fn set_cap(
 /// The use of every operation. One that was not called has zeros.
 fn usage(totals: &[OfficeTotal]) -> BTreeMap<String, OperationUse> {
     let mut usage: BTreeMap<String, OperationUse> =
-        Operation::ALL.iter().map(|operation| (operation.name().to_owned(), OperationUse::default())).collect();
+        OfficeOperation::ALL.iter().map(|operation| (operation.name().to_owned(), OperationUse::default())).collect();
     for total in totals {
         let used = OperationUse { count: total.calls, units: total.units, yen: whole_yen(total.milli_yen) };
         usage.insert(total.operation.clone(), used);

@@ -7,8 +7,8 @@ use axum::extract::{FromRef, FromRequest, Request};
 use docs_module::request::Fault;
 use zeroize::Zeroizing;
 
-use crate::budget::Payer;
 use crate::caller;
+use crate::resource::Payer;
 use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
 use crate::web::error::ApiError;

@@ -18,7 +18,7 @@ const MILLI_YEN: i64 = 1000;
 
 /// What is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum OfficeOperation {
     /// A document, whether asked for or made of a payment.
     Document,
     /// Withholding records, by payee.
@@ -29,27 +29,27 @@ pub enum Operation {
     Monitor,
 }
 
-impl Operation {
+impl OfficeOperation {
     /// All operations.
-    pub const ALL: [Operation; 4] =
-        [Operation::Document, Operation::Withholding, Operation::Verify, Operation::Monitor];
+    pub const ALL: [OfficeOperation; 4] =
+        [OfficeOperation::Document, OfficeOperation::Withholding, OfficeOperation::Verify, OfficeOperation::Monitor];
 
     /// Its name in `/v1/me`.
     pub fn name(self) -> &'static str {
         match self {
-            Operation::Document => "document",
-            Operation::Withholding => "withholding",
-            Operation::Verify => "verify",
-            Operation::Monitor => "monitor",
+            OfficeOperation::Document => "document",
+            OfficeOperation::Withholding => "withholding",
+            OfficeOperation::Verify => "verify",
+            OfficeOperation::Monitor => "monitor",
         }
     }
 
     /// Yen for one of its units.
     fn yen(self, config: &OfficeConfig) -> i64 {
         match self {
-            Operation::Document => config.document_yen,
-            Operation::Withholding => config.payee_yen,
-            Operation::Verify | Operation::Monitor => config.number_yen,
+            OfficeOperation::Document => config.document_yen,
+            OfficeOperation::Withholding => config.payee_yen,
+            OfficeOperation::Verify | OfficeOperation::Monitor => config.number_yen,
         }
     }
 }
@@ -84,7 +84,7 @@ impl Office {
         &self,
         caller: &Caller,
         claim: &Claim,
-        operation: Operation,
+        operation: OfficeOperation,
         units: usize,
         answer: Response,
     ) -> Result<Response, ApiError> {
@@ -94,7 +94,13 @@ impl Office {
     }
 
     /// The charge for so many units.
-    pub(super) fn charge(&self, payer: &PayingKey, operation: Operation, units: usize, now: Timestamp) -> OfficeCharge {
+    pub(super) fn charge(
+        &self,
+        payer: &PayingKey,
+        operation: OfficeOperation,
+        units: usize,
+        now: Timestamp,
+    ) -> OfficeCharge {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
         let pays = pays_for_gates(payer.plan, payer.environment);
         let yen = if pays { units.saturating_mul(operation.yen(&self.config)) } else { 0 };

@@ -11,7 +11,7 @@ use time::Date;
 
 use super::answers::{describe, file};
 use super::body::Body;
-use super::charge::Operation;
+use super::charge::OfficeOperation;
 use super::query::Query;
 use super::{Office, today};
 use crate::caller::Caller;
@@ -108,7 +108,7 @@ impl Office {
             answer(&document, format)
         });
         let answer = answer.await?;
-        self.charged(caller, claim, Operation::Document, 1, answer).await
+        self.charged(caller, claim, OfficeOperation::Document, 1, answer).await
     }
 }
 

@@ -15,12 +15,12 @@ use store::{DeliveryState, Email, IngestedPayment, OfficeCharged, PaymentState, 
 use time::Date;
 
 use super::Office;
-use super::charge::{Operation, PayingKey};
+use super::charge::{OfficeOperation, PayingKey};
 use super::documents::new_number;
 use crate::access::limits::{Period, month_start};
 use crate::access::users::normal_email;
-use crate::budget;
 use crate::ids;
+use crate::resource;
 use crate::web::error::ApiError;
 
 /// From one attempt to make a document to the next.
@@ -125,7 +125,7 @@ impl Office {
         }
         let now = self.clock.now();
         let (profile, today, number) = (self.opened_profile(&record)?.profile, self.today(), new_number(now));
-        let made = self.web.offload.finish(budget::Payer::account(account.clone()), move || {
+        let made = self.web.offload.finish(resource::Payer::account(account.clone()), move || {
             let object: Value = serde_json::from_slice(&object).map_err(|error| error.to_string())?;
             let payment = payment_import::read(Provider::Stripe, &object, profile.default_rate);
             let payment = payment.map_err(|problem| problem.message)?;
@@ -148,7 +148,7 @@ impl Office {
             plan: standing.plan,
             environment: record.environment,
         };
-        let charge = self.charge(&payer, Operation::Document, 1, now);
+        let charge = self.charge(&payer, OfficeOperation::Document, 1, now);
         let sealed_pdf = seal.seal(document_id, &pdf);
         let kept = self
             .store

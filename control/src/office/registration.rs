@@ -19,10 +19,10 @@ use super::Office;
 use super::answers::file;
 use super::audit_log::{Batch, Trail};
 use super::body::Body;
-use super::charge::Operation;
+use super::charge::OfficeOperation;
 use super::query::Query;
-use crate::budget::Payer;
 use crate::caller::Caller;
+use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 
@@ -62,7 +62,7 @@ pub async fn verify(
         let entries = logged.entries("verify", &order.published, today, checked.iter());
         Ok(Looked { answer: order.answer(&checked, today), entries, numbers: checked.len() })
     });
-    office.looked(&caller, &claim, Operation::Verify, looked.await?).await
+    office.looked(&caller, &claim, OfficeOperation::Verify, looked.await?).await
 }
 
 /// Find the registration numbers of a watch that published records show as revoked or lapsed.
@@ -88,7 +88,7 @@ pub async fn monitor(
         let entries = logged.entries("monitor", &order.published, today, all);
         Ok(Looked { answer: order.answer(&found, today), entries, numbers: order.numbers.len() })
     });
-    office.looked(&caller, &claim, Operation::Monitor, looked.await?).await
+    office.looked(&caller, &claim, OfficeOperation::Monitor, looked.await?).await
 }
 
 /// Show what this account had checked, and whether the log was changed since.
@@ -129,7 +129,7 @@ impl Office {
         &self,
         caller: &Caller,
         claim: &Claim,
-        operation: Operation,
+        operation: OfficeOperation,
         looked: Looked,
     ) -> Result<Response, ApiError> {
         let Looked { answer, entries, numbers } = looked;

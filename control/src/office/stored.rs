@@ -17,7 +17,7 @@ use time::macros::format_description;
 use super::Office;
 use super::answers::{describe, file};
 use super::body::{Body, refusal};
-use super::charge::{Operation, PayingKey};
+use super::charge::{OfficeOperation, PayingKey};
 use super::documents::new_number;
 use super::query::Query;
 use crate::caller::Caller;
@@ -123,7 +123,7 @@ pub async fn correct(
     };
     let sealed_pdf = office.seals.of(&caller.account).seal(&document_id, &pdf);
     let (answer, kept) = claim.keep(Json(told(stored.clone())).into_response()).await?;
-    let charge = office.charge(&PayingKey::from(&caller), Operation::Document, 1, now);
+    let charge = office.charge(&PayingKey::from(&caller), OfficeOperation::Document, 1, now);
     office
         .store
         .write(async |tx| {

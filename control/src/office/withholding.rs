@@ -12,7 +12,7 @@ use time::Date;
 use super::Office;
 use super::answers::{file, warn};
 use super::body::Body;
-use super::charge::Operation;
+use super::charge::OfficeOperation;
 use super::query::Query;
 use crate::caller::Caller;
 use crate::web::error::ApiError;
@@ -84,7 +84,7 @@ impl Office {
             Ok((order.yearly.payees.len(), answer(&order, format, today)?))
         });
         let (payees, answer) = made.await?;
-        self.charged(caller, claim, Operation::Withholding, payees, answer).await
+        self.charged(caller, claim, OfficeOperation::Withholding, payees, answer).await
     }
 }
 

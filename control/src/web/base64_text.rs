@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 /// Why a text is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Base64Error {
     /// Not base64.
     NotBase64,
     /// Decodes to more bytes than allowed.
@@ -19,7 +19,7 @@ pub fn encode(bytes: &[u8]) -> String {
 }
 
 /// Decodes a whole text of at most `bytes_max` bytes.
-pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Fault> {
+pub fn decode(text: &str, bytes_max: usize) -> Result<Vec<u8>, Base64Error> {
     // not more room than the text can fill; the limit is checked as the bytes come
     let mut decoder = Decoder::new(bytes_max, text.len() / 4 * 3 + 3);
     decoder.push(text.as_bytes())?;
@@ -47,14 +47,14 @@ impl Decoder {
     }
 
     /// Takes the next characters.
-    pub fn push(&mut self, characters: &[u8]) -> Result<(), Fault> {
+    pub fn push(&mut self, characters: &[u8]) -> Result<(), Base64Error> {
         for &character in characters {
             match character {
                 b'=' => {
                     self.padding += 1;
                     continue;
                 }
-                _ if self.padding > 0 => return Err(Fault::NotBase64),
+                _ if self.padding > 0 => return Err(Base64Error::NotBase64),
                 b'-' => self.block.push(b'+'),
                 b'_' => self.block.push(b'/'),
                 _ => self.block.push(character),
@@ -68,19 +68,19 @@ impl Decoder {
     }
 
     /// The bytes, once all characters have come.
-    pub fn finish(mut self) -> Result<Vec<u8>, Fault> {
+    pub fn finish(mut self) -> Result<Vec<u8>, Base64Error> {
         self.flush()?;
         if self.padding > 2 || (self.padding > 0 && !(self.digits + self.padding).is_multiple_of(4)) {
-            return Err(Fault::NotBase64);
+            return Err(Base64Error::NotBase64);
         }
         Ok(std::mem::take(&mut self.out))
     }
 
-    fn flush(&mut self) -> Result<(), Fault> {
+    fn flush(&mut self) -> Result<(), Base64Error> {
         let start = self.out.len();
         let bytes = self.block.len() * 3 / 4;
         if start + bytes > self.bytes_max {
-            return Err(Fault::TooLarge);
+            return Err(Base64Error::TooLarge);
         }
         // the estimate is never short, and exact for whole blocks
         let estimate = base64::decoded_len_estimate(self.block.len());
@@ -89,7 +89,7 @@ impl Decoder {
         }
         self.out.resize(start + estimate, 0);
         let decoded = STANDARD_NO_PAD.decode_slice(&self.block, &mut self.out[start..]);
-        self.out.truncate(start + decoded.map_err(|_| Fault::NotBase64)?);
+        self.out.truncate(start + decoded.map_err(|_| Base64Error::NotBase64)?);
         self.block.clear();
         Ok(())
     }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn x5_anything_else_is_refused() {
         for text in ["A", "AQ=", "AQ===", "AQ==AQ==", "=", "A Q=", "AQ\n", "AR==", "A\u{e9}", "AA=A", "AAAA===="] {
-            assert_eq!(decode(text, 100), Err(Fault::NotBase64), "{text}");
+            assert_eq!(decode(text, 100), Err(Base64Error::NotBase64), "{text}");
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
     fn limits_count_decoded_bytes() {
         let text = encode(&[7; 10_000]);
         assert_eq!(decode(&text, 10_000).unwrap(), [7; 10_000]);
-        assert_eq!(decode(&text, 9_999), Err(Fault::TooLarge));
+        assert_eq!(decode(&text, 9_999), Err(Base64Error::TooLarge));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Request bodies: never more than a route's ceiling, never more in memory than the node's budget (readings X6).
+//! Request bodies: never more than a route's ceiling, never more in memory than the node has for bodies (readings X6).
 //!
 //! Memory is taken as bytes arrive, a step at a time: a body that is announced and not sent takes none. What arrives must
 //! keep a least pace, and a body of unknown length is short.
@@ -22,17 +22,17 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::Web;
-use crate::budget::{Budget, Grant, NotGranted, Payer};
 use crate::caller;
+use crate::resource::{Grant, NotGranted, Payer, Resource};
 use crate::web::error::ApiError;
 use crate::web::json;
 
-/// Bodies up to this size take nothing from the budget: connections bound them.
+/// Bodies up to this size take nothing from that memory: connections bound them.
 const FREE_BYTES: u64 = 64 << 10;
 /// Memory is taken in steps of this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
 /// How long an upload waits for memory before it is refused.
-const BUDGET_WAIT: Duration = Duration::from_secs(5);
+const MEMORY_WAIT: Duration = Duration::from_secs(5);
 /// Longest pause between two pieces of a body.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long a body may come slower than the least pace.
@@ -55,16 +55,16 @@ pub const fn base64_ceiling(decoded_bytes: usize) -> usize {
 pub type Reserved = Option<Grant>;
 
 /// Sets memory aside for a request whose size is known. Waits a little for it, then refuses with 503.
-pub async fn reserve(budget: &Budget, payer: &Payer, bytes: u64) -> Result<Reserved, ApiError> {
+pub async fn reserve(memory: &Resource, payer: &Payer, bytes: u64) -> Result<Reserved, ApiError> {
     if bytes <= FREE_BYTES {
         return Ok(None);
     }
-    let taken = budget.take_within(payer, bytes, BUDGET_WAIT).await;
+    let taken = memory.take_within(payer, bytes, MEMORY_WAIT).await;
     taken.map(Some).map_err(|full| match full {
         NotGranted::NotNow => {
             ApiError::unavailable("bodies", "too many uploads at once").retry_after(Duration::from_secs(2))
         }
-        NotGranted::TooMuch => too_much(budget.most(payer)),
+        NotGranted::TooMuch => too_much(memory.most(payer)),
     })
 }
 
@@ -74,9 +74,9 @@ fn too_much(most: u64) -> ApiError {
     ApiError::new(Code::PayloadTooLarge, message)
 }
 
-/// The memory of a body, and the budget that it comes from.
+/// The memory of a body, and what bodies have altogether.
 struct BodyMemory {
-    budget: Budget,
+    all: Resource,
     payer: Payer,
     /// Bytes of memory that a request needs when its body has this many bytes.
     needs: fn(u64) -> u64,
@@ -93,7 +93,7 @@ impl BodyMemory {
         }
         let step = (needed - taken).max(STEP_BYTES.min(most - taken));
         // a step is never too small to count
-        let step = reserve(&self.budget, &self.payer, step.max(FREE_BYTES + 1)).await?;
+        let step = reserve(&self.all, &self.payer, step.max(FREE_BYTES + 1)).await?;
         match (&mut self.taken, step) {
             (Some(taken), Some(step)) => taken.join(step),
             (taken, step) => *taken = step,
@@ -129,12 +129,12 @@ impl Pieces {
         Pieces::new(request.into_body(), ceiling)?.paid(&web.bodies, payer, needs)
     }
 
-    fn paid(self, budget: &Budget, payer: Payer, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
-        let most = budget.most(&payer);
+    fn paid(self, memory: &Resource, payer: Payer, needs: fn(u64) -> u64) -> Result<Self, ApiError> {
+        let most = memory.most(&payer);
         if needs(HttpBody::size_hint(&self.body).lower()) > most {
             return Err(too_much(most));
         }
-        let memory = BodyMemory { budget: budget.clone(), payer, needs, taken: None };
+        let memory = BodyMemory { all: memory.clone(), payer, needs, taken: None };
         Ok(Self { memory: Some(memory), ..self })
     }
 
@@ -376,17 +376,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn x6_uploads_beyond_the_budget_wait_a_little_and_are_then_told_to_come_back() {
-        let budget = Budget::memory(100 << 20, 40 << 20);
-        let first = reserve(&budget, &payer(1), 80 << 20).await.unwrap();
-        let refused = reserve(&budget, &payer(2), 80 << 20).await.unwrap_err();
+    async fn x6_uploads_beyond_the_memory_wait_a_little_and_are_then_told_to_come_back() {
+        let memory = Resource::memory(100 << 20, 40 << 20);
+        let first = reserve(&memory, &payer(1), 80 << 20).await.unwrap();
+        let refused = reserve(&memory, &payer(2), 80 << 20).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after_s), (Code::ServiceUnavailable, Some(2)));
-        // a small body needs no budget, and one larger than all of it is never possible
-        assert!(reserve(&budget, &payer(2), FREE_BYTES).await.unwrap().is_none());
-        assert_eq!(reserve(&budget, &payer(2), 1 << 40).await.unwrap_err().code, Code::PayloadTooLarge);
+        // a small body needs none of it, and one larger than all of it is never possible
+        assert!(reserve(&memory, &payer(2), FREE_BYTES).await.unwrap().is_none());
+        assert_eq!(reserve(&memory, &payer(2), 1 << 40).await.unwrap_err().code, Code::PayloadTooLarge);
         let waiting = tokio::spawn({
-            let budget = budget.clone();
-            async move { reserve(&budget, &payer(2), 90 << 20).await }
+            let memory = memory.clone();
+            async move { reserve(&memory, &payer(2), 90 << 20).await }
         });
         tokio::task::yield_now().await;
         drop(first);
@@ -395,19 +395,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn two_near_idle_uploads_take_no_memory_and_stop_no_other() {
-        let budget = Budget::memory(100 << 20, 40 << 20);
+        let memory = Resource::memory(100 << 20, 40 << 20);
         // each announces nearly all of the memory, and sends a byte every five seconds
         let idle: Vec<_> = (1..=2)
             .map(|number| {
                 let pieces = slow(90 << 20, 1, Duration::from_secs(5));
-                let mut pieces = pieces.paid(&budget, payer(number), |bytes| bytes).unwrap();
+                let mut pieces = pieces.paid(&memory, payer(number), |bytes| bytes).unwrap();
                 tokio::spawn(async move { (pieces.all().await.unwrap_err(), Instant::now()) })
             })
             .collect();
         tokio::time::sleep(Duration::from_secs(9)).await;
-        assert_eq!(budget.used(), 0);
+        assert_eq!(memory.used(), 0);
         let mut honest =
-            slow(80 << 20, 256 << 10, Duration::from_millis(1)).paid(&budget, payer(3), |bytes| bytes).unwrap();
+            slow(80 << 20, 256 << 10, Duration::from_millis(1)).paid(&memory, payer(3), |bytes| bytes).unwrap();
         assert_eq!(honest.all().await.unwrap().len(), 80 << 20);
         assert_eq!(honest.take_reserved().unwrap().amount(), 80 << 20);
         for idle in idle {
@@ -418,19 +418,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_taken_in_steps_as_bytes_arrive_and_never_more_than_was_declared() {
-        let budget = Budget::memory(100 << 20, 40 << 20);
+        let memory = Resource::memory(100 << 20, 40 << 20);
         let pieces = slow(5 << 20, 100 << 10, Duration::from_millis(1));
-        let mut pieces = pieces.paid(&budget, payer(1), |bytes| 2 * bytes).unwrap();
+        let mut pieces = pieces.paid(&memory, payer(1), |bytes| 2 * bytes).unwrap();
         let mut seen = 0;
         while let Some(piece) = pieces.next().await.unwrap() {
             seen += piece.len() as u64;
-            let taken = budget.used();
+            let taken = memory.used();
             assert!(taken >= 2 * seen && taken <= (2 * seen + STEP_BYTES).min(10 << 20), "{taken} for {seen}");
         }
         drop(pieces);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(memory.used(), 0);
         // what could never be had is refused before it is read
-        let refused = slow(60 << 20, 1, Duration::ZERO).paid(&budget, payer(1), |bytes| 2 * bytes).err().unwrap();
+        let refused = slow(60 << 20, 1, Duration::ZERO).paid(&memory, payer(1), |bytes| 2 * bytes).err().unwrap();
         assert_eq!(refused.code, Code::PayloadTooLarge);
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use api::Code;
-use api::octets::{self, Fault};
+use api::octets::{self, LayoutError};
 use axum::body::Body;
 use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -159,11 +159,11 @@ async fn from_octets<J, H: OctetsHead>(request: Request, web: &Web) -> Result<Js
     let start = loop {
         match octets::split(&begun, H::HEAD_BYTES_MAX) {
             Ok((head, _)) => break octets::LENGTH_BYTES + head.len(),
-            Err(Fault::HeadTooLong) => {
+            Err(LayoutError::HeadTooLong) => {
                 let message = format!("the head may have at most {} bytes here", H::HEAD_BYTES_MAX);
                 return Err(ApiError::new(Code::PayloadTooLarge, message));
             }
-            Err(Fault::CutShort) => {}
+            Err(LayoutError::CutShort) => {}
         }
         let piece = pieces.next().await?;
         let piece = piece.ok_or_else(|| ApiError::new(Code::InvalidRequest, "the body ends before its head does"))?;
@@ -285,7 +285,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::budget::{Budget, Payer};
+    use crate::resource::{Payer, Resource};
 
     #[test]
     fn the_form_is_wanted_when_accept_names_it() {
@@ -332,7 +332,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_holds_its_memory_until_it_is_sent() {
-        let memory = Budget::memory(1 << 20, 1 << 20);
+        let memory = Resource::memory(1 << 20, 1 << 20);
         let room = memory.try_take(&Payer::without_key(), 700_000).unwrap();
         let ciphertexts = vec![0x0102_0304; 150_000];
         let written = write_octets(&"head", vec![ciphertexts]).unwrap();

@@ -1,10 +1,10 @@
 //! CPU work of requests (keys, ciphertexts, large JSON): off the async threads, and on no more threads than there are cores,
-//! so that many uploads take turns. Turns are shared out ([`Budget::turns`]).
+//! so that many uploads take turns. Turns are shared out ([`Resource::turns`]).
 
 use std::thread;
 use std::time::Duration;
 
-use crate::budget::{Budget, Grant, Payer};
+use crate::resource::{Grant, Payer, Resource};
 use crate::web::error::ApiError;
 
 /// How long a request waits for a core before it is refused.
@@ -13,14 +13,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Cores that requests' own work may use.
 #[derive(Clone, Debug)]
 pub struct Offload {
-    cores: Budget,
+    cores: Resource,
 }
 
 impl Offload {
     /// As many as the machine has.
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, Into::into);
-        Self { cores: Budget::turns(cores as u64) }
+        Self { cores: Resource::turns(cores as u64) }
     }
 
     /// Runs work when a core is free; 503 when none is for half a minute. Work that has begun ends, whether or not its
@@ -63,7 +63,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_gets_no_core_for_half_a_minute_is_told_to_come_back() {
-        let offload = Offload { cores: Budget::turns(1) };
+        let offload = Offload { cores: Resource::turns(1) };
         let payer = Payer::account(AccountId::from_bits(1));
         let held = offload.cores.try_take(&payer, 1).unwrap();
         let refused = offload.run(payer.clone(), || ()).await.unwrap_err();

@@ -24,7 +24,7 @@ use crate::Result;
 use crate::database::{Tx, values};
 
 pub use audit::{AuditFinding, AuditReport};
-pub use balances::{Balance, Budget, UsedInMonth};
+pub use balances::{Balance, MonthlyCap, UsedInMonth};
 pub use reserve::{BeyondAllowance, NewReservation, Reserved, Wanted};
 pub use rows::Amounts;
 pub use settle::{LostReservation, Posting};

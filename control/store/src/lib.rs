@@ -76,8 +76,8 @@ pub use kept_answers::{Claimed, KeptAnswer, NewClaim};
 pub use key_materials::{Added, KEY_OBJECTS, KeyMaterial, KeyRowRecord, NewKeyHead, NewKeyMaterial, NewPublicKey};
 pub use key_uploads::{KeyUpload, NewKeyUpload};
 pub use ledger::{
-    Amounts, AuditFinding, AuditReport, BUDGET_THRESHOLDS, BeyondAllowance, Budget, LostReservation, NewReservation,
-    Posting, Reserved, Spend, USAGE_THRESHOLDS, UsedInMonth, Wanted, is_reached,
+    Amounts, AuditFinding, AuditReport, BUDGET_THRESHOLDS, BeyondAllowance, LostReservation, MonthlyCap,
+    NewReservation, Posting, Reserved, Spend, USAGE_THRESHOLDS, UsedInMonth, Wanted, is_reached,
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
 pub use office::{

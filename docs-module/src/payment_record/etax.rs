@@ -80,7 +80,7 @@ pub struct Kind {
 
 /// Why a record cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RecordError {
     /// A character that JIS X 0208 does not have: the item, the character's place in it, and the character.
     Character(&'static str, usize, char),
     /// A text that is too long: the item and its characters at most. Details and notes are cut instead.
@@ -95,7 +95,7 @@ pub enum Fault {
 ///
 /// # Errors
 /// When an item cannot be written.
-pub fn records(payer: &Payer, payees: &[Payee], year: i32) -> Result<Vec<u8>, Fault> {
+pub fn records(payer: &Payer, payees: &[Payee], year: i32) -> Result<Vec<u8>, RecordError> {
     let mut bytes = Vec::new();
     for payee in payees {
         for kinds in payee.kinds.chunks(KINDS_OF_RECORD) {
@@ -108,8 +108,8 @@ pub fn records(payer: &Payer, payees: &[Payee], year: i32) -> Result<Vec<u8>, Fa
     Ok(bytes)
 }
 
-fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Vec<String>, Fault> {
-    let era = reiwa_year(year).filter(|era| *era < 100).ok_or(Fault::Year)?;
+fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Vec<String>, RecordError> {
+    let era = reiwa_year(year).filter(|era| *era < 100).ok_or(RecordError::Year)?;
     let empty = String::new;
     let mut columns = vec![
         "309".to_owned(),
@@ -149,16 +149,16 @@ fn columns(payer: &Payer, payee: &Payee, kinds: &[Kind], year: i32) -> Result<Ve
 }
 
 /// A text of full-width characters that JIS X 0208 has.
-pub fn full(item: &'static str, text: &str, characters_max: usize) -> Result<String, Fault> {
+pub fn full(item: &'static str, text: &str, characters_max: usize) -> Result<String, RecordError> {
     let wide = wide(item, text)?;
-    if wide.chars().count() > characters_max { Err(Fault::TooLong(item, characters_max)) } else { Ok(wide) }
+    if wide.chars().count() > characters_max { Err(RecordError::TooLong(item, characters_max)) } else { Ok(wide) }
 }
 
-fn cut(item: &'static str, text: &str, characters_max: usize) -> Result<String, Fault> {
+fn cut(item: &'static str, text: &str, characters_max: usize) -> Result<String, RecordError> {
     Ok(wide(item, text)?.chars().take(characters_max).collect())
 }
 
-fn wide(item: &'static str, text: &str) -> Result<String, Fault> {
+fn wide(item: &'static str, text: &str) -> Result<String, RecordError> {
     let mut wide = String::new();
     // enclosed and unit signs are spelled out, half-width kana are full
     for (at, c) in text.trim().nfkc().enumerate() {
@@ -174,7 +174,7 @@ fn wide(item: &'static str, text: &str) -> Result<String, Fault> {
             c => c,
         };
         if !is_jis(written) {
-            return Err(Fault::Character(item, at, c));
+            return Err(RecordError::Character(item, at, c));
         }
         wide.push(written);
     }
@@ -188,30 +188,30 @@ fn is_jis(c: char) -> bool {
     !unmappable && matches!(*bytes, [0x81..=0x84 | 0x88..=0x9F | 0xE0..=0xEA, _])
 }
 
-fn phone(text: &str) -> Result<String, Fault> {
+fn phone(text: &str) -> Result<String, RecordError> {
     let plain: String = text.trim().nfkc().collect();
     let is_phone = plain.len() <= 15 && plain.bytes().all(|byte| byte.is_ascii_digit() || b"-()".contains(&byte));
-    if is_phone { Ok(plain) } else { Err(Fault::Number("payer.phone")) }
+    if is_phone { Ok(plain) } else { Err(RecordError::Number("payer.phone")) }
 }
 
 /// A corporate number of 13 digits; a personal one of 12 gets a nought before it.
-fn number(item: &'static str, text: &str) -> Result<String, Fault> {
+fn number(item: &'static str, text: &str) -> Result<String, RecordError> {
     let plain: String = text.trim().nfkc().collect();
     let is_number = plain.bytes().all(|byte| byte.is_ascii_digit());
     match plain.len() {
         0 => Ok(plain),
         12 if is_number => Ok(format!("0{plain}")),
         13 if is_number => Ok(plain),
-        _ => Err(Fault::Number(item)),
+        _ => Err(RecordError::Number(item)),
     }
 }
 
 /// An amount; nought is written where it says something.
-fn yen(item: &'static str, amount: i64, writes_nought: bool) -> Result<String, Fault> {
+fn yen(item: &'static str, amount: i64, writes_nought: bool) -> Result<String, RecordError> {
     match amount {
         0 if !writes_nought => Ok(String::new()),
         0..=AMOUNT_MAX => Ok(amount.to_string()),
-        _ => Err(Fault::Number(item)),
+        _ => Err(RecordError::Number(item)),
     }
 }
 
@@ -295,9 +295,9 @@ mod tests {
             assert_eq!(full(text).as_deref(), Ok(written), "{text}");
         }
         for (text, at, c) in [("山𠮷", 1, '𠮷'), ("a😀", 1, '😀'), ("한", 0, '한'), ("é", 0, 'é')] {
-            assert_eq!(full(text), Err(Fault::Character("item", at, c)), "{text}");
+            assert_eq!(full(text), Err(RecordError::Character("item", at, c)), "{text}");
         }
-        assert_eq!(super::full("item", &"あ".repeat(31), 30), Err(Fault::TooLong("item", 30)));
+        assert_eq!(super::full("item", &"あ".repeat(31), 30), Err(RecordError::TooLong("item", 30)));
         assert_eq!(cut("item", &"あ".repeat(31), 20).unwrap().chars().count(), 20);
     }
 
@@ -308,12 +308,12 @@ mod tests {
             change(&mut payer, &mut payee);
             records(&payer, &[payee], 2025).unwrap_err()
         };
-        assert_eq!(with(|payer, _| payer.number = "123".to_owned()), Fault::Number("payer.number"));
-        assert_eq!(with(|payer, _| payer.phone = "call me".to_owned()), Fault::Number("payer.phone"));
-        assert_eq!(with(|_, payee| payee.number = "12345678901x".to_owned()), Fault::Number("payee.number"));
-        assert_eq!(with(|_, payee| payee.kinds[0].payment = 10_000_000_000), Fault::Number("payment"));
-        assert_eq!(with(|_, payee| payee.kinds[0].tax = -1), Fault::Number("tax"));
-        assert_eq!(records(&payer(), &[payee()], 2018), Err(Fault::Year));
+        assert_eq!(with(|payer, _| payer.number = "123".to_owned()), RecordError::Number("payer.number"));
+        assert_eq!(with(|payer, _| payer.phone = "call me".to_owned()), RecordError::Number("payer.phone"));
+        assert_eq!(with(|_, payee| payee.number = "12345678901x".to_owned()), RecordError::Number("payee.number"));
+        assert_eq!(with(|_, payee| payee.kinds[0].payment = 10_000_000_000), RecordError::Number("payment"));
+        assert_eq!(with(|_, payee| payee.kinds[0].tax = -1), RecordError::Number("tax"));
+        assert_eq!(records(&payer(), &[payee()], 2018), Err(RecordError::Year));
     }
 
     proptest! {

@@ -166,7 +166,7 @@ impl Yearly {
     ///
     /// # Errors
     /// The place of a payee whose record cannot be written, and why. Of several the first of each payee.
-    pub fn etax(&self) -> Result<Vec<u8>, Vec<(usize, etax::Fault)>> {
+    pub fn etax(&self) -> Result<Vec<u8>, Vec<(usize, etax::RecordError)>> {
         let (mut bytes, mut faults) = (Vec::new(), Vec::new());
         let details = self.details_of_rows();
         for at in 0..self.payees.len() {

@@ -59,7 +59,7 @@ impl RecordsOrder {
         })
     }
 
-    fn etax_fault(&self, payee: usize, fault: etax::Fault) -> Fault {
+    fn etax_fault(&self, payee: usize, fault: etax::RecordError) -> Fault {
         let at = |item: &'static str| -> Vec<Place> {
             if let Some(name) = item.strip_prefix("payer.") {
                 let name = if name == "phone" { "tel" } else { name };
@@ -70,7 +70,7 @@ impl RecordsOrder {
             at
         };
         match fault {
-            etax::Fault::Character(item, place, character) => {
+            etax::RecordError::Character(item, place, character) => {
                 let expected = format!(
                     "has a character that JIS X 0208 lacks: '{character}' (U+{:04X}) at place {place}. Write it in other characters, a name in kana",
                     u32::from(character)
@@ -78,25 +78,25 @@ impl RecordsOrder {
                 let ctx = serde_json::json!({"position": place, "character": character});
                 Fault { ctx: Some(ctx), ..Fault::new("value_error", at(item), &expected) }
             }
-            etax::Fault::TooLong(item, most) => Fault::new(
+            etax::RecordError::TooLong(item, most) => Fault::new(
                 "value_error",
                 at(item),
                 &format!("should have at most {most} characters when format is etax_csv"),
             ),
-            etax::Fault::Number("payer.phone") => Fault::new(
+            etax::RecordError::Number("payer.phone") => Fault::new(
                 "value_error",
                 at("payer.phone"),
                 "should be digits, hyphens and brackets, at most 15, when format is etax_csv",
             ),
-            etax::Fault::Number(item) if item.ends_with("number") => {
+            etax::RecordError::Number(item) if item.ends_with("number") => {
                 Fault::new("value_error", at(item), "should be 12 or 13 digits when format is etax_csv")
             }
-            etax::Fault::Number(item) => Fault::new(
+            etax::RecordError::Number(item) => Fault::new(
                 "value_error",
                 at(item),
                 "should come to at most 9,999,999,999 yen of a kind when format is etax_csv",
             ),
-            etax::Fault::Year => {
+            etax::RecordError::Year => {
                 let loc = vec!["body".into(), "year".into()];
                 Fault::new("value_error", loc, "should be 2019 or later when format is etax_csv")
             }

@@ -2,8 +2,8 @@
 
 use super::backend::{Arithmetic, NoPart};
 use crate::gpu::Gpu;
-use crate::tfhe::gpu::Evaluator;
+use crate::tfhe::gpu::GpuBackend;
 
-impl<G: Gpu> Arithmetic for Evaluator<G> {
+impl<G: Gpu> Arithmetic for GpuBackend<G> {
     type Part = NoPart;
 }

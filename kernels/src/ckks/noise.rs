@@ -151,7 +151,7 @@ impl Noise {
     }
 
     /// How much is left.
-    pub fn budget(&self, params: &Params, level: usize, scale: f64) -> Budget {
+    pub fn budget(&self, params: &Params, level: usize, scale: f64) -> NoiseBudget {
         let (n, top) = (params.n(), params.level_max());
         let fresh = Noise::encrypt_public(n, 1.0).precision_bits(n, params.level(top).scale);
         let least = PRECISION_MIN.min(fresh - 1.0);
@@ -159,7 +159,7 @@ impl Noise {
         let levels = level as f64 / top as f64;
         // a comparison that is false for what is not a number
         let percent = if self.fits(params, level, scale) { levels.min(precision) * 100.0 } else { 0.0 };
-        Budget {
+        NoiseBudget {
             percent,
             levels_remaining: level,
             precision_bits: self.precision_bits(n, scale),
@@ -171,7 +171,7 @@ impl Noise {
 
 /// What is left of a ciphertext: an estimate from public data and declared bounds. It cannot see the real error.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
+pub struct NoiseBudget {
     /// `noise_budget_remaining`: the least of the levels left and the precision left, 0 to 100; 0 when the value may wrap
     /// (readings C11).
     pub percent: f64,

@@ -9,7 +9,7 @@ use super::driver::failed;
 use crate::error::{Error, Result};
 
 /// A card that does not reach an event for this long is lost. What may lie before an event is bounded: a launch is some
-/// waves of groups (`tfhe/gpu/evaluator.rs`), half a second on the smallest supported card, and uploads wait for blocks
+/// waves of groups (`tfhe/gpu/backend.rs`), half a second on the smallest supported card, and uploads wait for blocks
 /// (`staging.rs`) before more than 32 launches' tables are queued.
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Questions to an event before the thread sleeps between them: a lone gate is done within as many.

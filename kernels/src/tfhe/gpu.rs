@@ -1,14 +1,14 @@
 //! Gates on a card, written once for every [`crate::gpu::Gpu`]: a launch a stem, and their order.
 
+mod backend;
 pub mod blind_rotate;
 pub mod cells;
 mod constants;
-mod evaluator;
 mod linear;
 pub mod lwe_key_switch;
 pub mod mod_switch;
 pub mod sample_extract;
 mod texts;
 
+pub use backend::{Arena, CompiledStems, GpuBackend, Key};
 use constants::constants;
-pub use evaluator::{Arena, CompiledStems, Evaluator, Key};

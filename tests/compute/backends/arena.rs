@@ -1,6 +1,6 @@
 //! Ciphertexts that stay on the device: slots written, read and taken again, results that are operands of the next batch.
 
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
 use kernels::{Backend, Error};
 use rand_chacha::rand_core::Rng;
@@ -97,9 +97,10 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/a batch in parts where the card has few groups", |_: &Device| {
             let host = HostCuda::open().expect("trials run where the backend is");
-            let backend = Evaluator::new(host.with_card(|card| card.groups_max[0] = 3));
+            let backend = GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3));
             mixed(Bench::new(any(backend), 16));
-            let backend = Evaluator::new(HostCuda::open().expect("as before").with_card(|card| card.groups_max[0] = 3));
+            let backend =
+                GpuBackend::new(HostCuda::open().expect("as before").with_card(|card| card.groups_max[0] = 3));
             mixed(Bench::grown(any(backend), &CHUNKS));
         })
     };
@@ -107,7 +108,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/what is larger than a buffer is out of memory", |_: &Device| {
             let host = HostCuda::open().expect("trials run where the backend is");
-            let backend = Evaluator::new(host.with_card(|card| card.buffer_bytes_max = 1 << 14));
+            let backend = GpuBackend::new(host.with_card(|card| card.buffer_bytes_max = 1 << 14));
             let key = key(SHAPE.params(), Bodies::Random, 11);
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use kernels::gpu::Gpu;
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gates, Stems};
 use kernels::{Error, Result};
 use tests_compute::host_cuda::HostCuda;
@@ -158,7 +158,7 @@ impl Expected {
 
     /// Samples and outputs of a card.
     pub fn found<G: Gpu>(&self, card: G) -> Result<(Vec<u32>, Vec<u32>)> {
-        let backend = Evaluator::new(card);
+        let backend = GpuBackend::new(card);
         let loaded = backend.load_key(&self.key)?;
         Ok((backend.bootstrap(&loaded, &self.inputs)?, backend.key_switch(&loaded, &self.samples)?))
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kernels::cpu::{Cpu, Isa};
 use kernels::cuda::{Cuda, shared_bytes_max};
 use kernels::gpu::Gpu;
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::{Error, Result};
 use tests_compute::host_cuda::HostCuda;
 
@@ -102,7 +102,7 @@ impl Device {
             small_only,
             fast_paths_only: false,
             isa: None,
-            open: Box::new(move |_| Ok(any(Evaluator::new(opened()?)))),
+            open: Box::new(move |_| Ok(any(GpuBackend::new(opened()?)))),
             stem: Some(Box::new(move |case| case.check(open().expect("trials run where the backend is")))),
         }
     }

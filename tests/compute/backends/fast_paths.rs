@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{Gates, Stems};
 use tests_compute::naive;
 
@@ -64,7 +64,7 @@ fn refused() {
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
     let expected = naive::bootstrap(&key, &inputs);
     let host = emulated((8, 0), 8).expect("trials run where the backend is").with_groups_together(0);
-    let backend = Evaluator::new(host);
+    let backend = GpuBackend::new(host);
     let loaded = backend.load_key(&key).expect("a small key fits");
     for _ in 0..2 {
         assert!(backend.bootstrap(&loaded, &inputs).expect("a bootstrap") == expected, "words differ");
@@ -86,7 +86,7 @@ fn compiled(Compiled { capability, gates, tiles }: Compiled) {
         source.text.clone()
     });
     let key = key(SHAPES[0].params(), Bodies::Random, 11);
-    Evaluator::new(host).load_key(&key).expect("a small key fits");
+    GpuBackend::new(host).load_key(&key).expect("a small key fits");
     let expected: Vec<(u32, u32)> = gates.iter().map(|&gates| (gates, tiles)).collect();
     assert_eq!(*seen.lock().expect("no other thread"), expected, "{capability:?}");
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kernels::Result;
 use kernels::gpu::{Bind, Buffer, Card, Gpu, Launch, Source, View};
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
@@ -15,7 +15,7 @@ use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, m
 pub fn check<G: Gpu>(gpu: G) {
     let fast = gpu.card().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
-    check_sessions(&Evaluator::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
+    check_sessions(&GpuBackend::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
 }
 
 /// The card.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Cache, Paper, architecture};
 use kernels::detect::prove;
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 
 use crate::Case;
 use crate::device::Device;
@@ -39,7 +39,7 @@ pub fn precompile(folder: &Path, cases: &[Arc<Case>]) -> ExitCode {
         for case in cases.iter().filter(|case| (case.on)(&device)) {
             let _ = catch_unwind(AssertUnwindSafe(|| (case.check)(&device)));
         }
-        let _ = prove(&Evaluator::new(paper.clone()));
+        let _ = prove(&GpuBackend::new(paper.clone()));
         let sources = paper.sources();
         for source in &sources {
             match compiler.compile(source, capability) {

@@ -2,7 +2,7 @@
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Gpu, Language};
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, SlotGate};
 use kernels::{Backend, Result};
 use tests_compute::host_cuda::HostCuda;
@@ -58,8 +58,8 @@ fn words(device: &Device) {
 fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let expected = expected(&key);
-    let backend = Evaluator::new(gpu);
-    let recorded = |backend: &Evaluator<G>| recorded(backend.gpu());
+    let backend = GpuBackend::new(gpu);
+    let recorded = |backend: &GpuBackend<G>| recorded(backend.gpu());
     let loaded = backend.load_key(&key).expect("a key fits");
     let mut first = arena(&backend, &key);
     assert_eq!(recorded(&backend), 0);
@@ -92,7 +92,7 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
 fn counted(_: &Device) {
     let host = HostCuda::open().expect("trials run where the backend is");
     let key = key(SHAPE.params(), Bodies::Random, 30);
-    let backend = Evaluator::new(host);
+    let backend = GpuBackend::new(host);
     let loaded = backend.load_key(&key).expect("a key fits");
     let mut arena = arena(&backend, &key);
     evaluated(&backend, &loaded, &mut arena).expect("batches");

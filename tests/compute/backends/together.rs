@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Card, Gpu, Launch, Source};
-use kernels::tfhe::gpu::{Arena, Evaluator, Key};
+use kernels::tfhe::gpu::{Arena, GpuBackend, Key};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
 use kernels::{Backend, Error, Result};
 use rand_chacha::rand_core::Rng;
@@ -164,7 +164,7 @@ fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
 /// Batches in parts: fewer groups than there are bootstraps, so that a part has gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run where the backend is");
-    check(&Evaluator::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
+    check(&GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
 }
 
 /// Calls that read nothing, nothing at all, or of one batch alone.
@@ -240,7 +240,7 @@ fn counted(device: &Device) {
     };
     let host = host.expect("trials run where the backend is");
     let [launches, uploads, waits] = [(); 3].map(|()| AtomicUsize::new(0));
-    let backend = Evaluator::new(Counted { host, launches, uploads, waits });
+    let backend = GpuBackend::new(Counted { host, launches, uploads, waits });
     let sessions = single(shape);
     let keys: Vec<_> = sessions.iter().map(|session| backend.load_key(&session.key).expect("room")).collect();
     let mut arenas: Vec<_> = sessions
@@ -307,7 +307,7 @@ fn slip(stem: &'static str, nth: usize, shape: Shape) {
         512 => emulated((9, 0), if stem == "blind_rotate.cluster" { 8 } else { 1 }),
         _ => HostCuda::open(),
     };
-    let backend = Evaluator::new(host.expect("trials run where the backend is").with_sources(zero));
+    let backend = GpuBackend::new(host.expect("trials run where the backend is").with_sources(zero));
     let keys = keys(shape, 2);
     let gates = [Gate::And, Gate::Not];
     let sessions = [0, 1].map(|i: usize| Session::new(&keys[i], &gates, &[4, 5], i as u64));

@@ -3,7 +3,7 @@
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{Gate, Gates, Preset, SlotGate, Stems};
 use kernels::wgpu::{Allocated, Wgpu};
 use kernels::{Backend, Error, Result};
@@ -288,7 +288,7 @@ fn preset(card: Wgpu, preset: Preset) {
     let loaded = cpu.load_key(&key).expect("a key fits");
     let sample = cpu.bootstrap(&loaded, &input).expect("a bootstrap");
     let output = cpu.key_switch(&loaded, &sample).expect("a key switch");
-    let backend = Evaluator::new(card);
+    let backend = GpuBackend::new(card);
     let loaded = backend.load_key(&key).expect("a key fits");
     assert!(backend.bootstrap(&loaded, &input).expect("a bootstrap") == sample, "bootstrap");
     assert!(backend.key_switch(&loaded, &sample).expect("a key switch") == output, "key switch");
@@ -298,7 +298,7 @@ fn preset(card: Wgpu, preset: Preset) {
 const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
 
 /// Two batches, the second over the results of the first and given up before it is done.
-fn chained_gates(backend: &Evaluator<Wgpu>, slots: usize) -> Result<Vec<u32>> {
+fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
     let key = key(SHAPE.params(), Bodies::Random, 12);
     let loaded = backend.load_key(&key)?;
     let mut arena = backend.arena(key.params.lwe_dimension + 1, slots)?;
@@ -313,7 +313,7 @@ fn chained_gates(backend: &Evaluator<Wgpu>, slots: usize) -> Result<Vec<u32>> {
 }
 
 fn gates_leave_nothing(card: Wgpu) {
-    let backend = Evaluator::new(card);
+    let backend = GpuBackend::new(card);
     let words = chained_gates(&backend, 6).expect("gates");
     // what the backend keeps for its next batch
     let kept = backend.gpu().allocated();
@@ -326,7 +326,7 @@ fn gates_leave_nothing(card: Wgpu) {
 fn gates_without_room(card: Wgpu) {
     let refused = |result: Result<()>| assert!(matches!(result, Err(Error::OutOfMemory(_))), "{result:?}");
     let params = SHAPE.params();
-    let backend = Evaluator::new(card.with_memory_bytes(4 << 20));
+    let backend = GpuBackend::new(card.with_memory_bytes(4 << 20));
     let words = chained_gates(&backend, 6).expect("gates");
     let kept = backend.gpu().allocated();
     // beyond the card's memory, beyond one buffer, beyond any number of words

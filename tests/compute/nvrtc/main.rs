@@ -16,7 +16,7 @@ use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Paper, architecture};
 use kernels::gpu::Source;
 use kernels::gpu::mul_add::MulAdd;
-use kernels::tfhe::gpu::Evaluator;
+use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         MulAdd::new(&of_ring, &kernels::gpu::Compiler::default(), 1 << 15).expect("paper takes everything");
         let of_presets = Preset::ALL.map(|preset| {
             let paper = Paper::new(capability);
-            Evaluator::new(paper.clone()).prepare(&preset.params()).expect("paper takes everything");
+            GpuBackend::new(paper.clone()).prepare(&preset.params()).expect("paper takes everything");
             (preset.name(), paper)
         });
         for (name, paper) in of_presets.into_iter().chain([("ring", of_ring)]) {

@@ -521,7 +521,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.circuit_operation("acct_1", "op_1").await?;
     store.usage_between("acct_1", 0, 9).await?;
     store.used_in_month("acct_1", 1).await?;
-    let budget = Budget {
+    let budget = MonthlyCap {
         account_id: "acct_1".to_owned(),
         cap_nano_usd: 1,
         hard_cap: true,
@@ -529,8 +529,8 @@ async fn tour(store: &Store) -> store::Result<()> {
         alert_email: String::new(),
         updated_at: 5,
     };
-    store.write(async |tx| tx.set_budget(&budget).await).await?;
-    store.budget("acct_1").await?;
+    store.write(async |tx| tx.set_monthly_cap(&budget).await).await?;
+    store.monthly_cap("acct_1").await?;
     store.reservations_of_node("node_1", 9).await?;
     store.forsaken_reservations("node_1", 5, 9).await?;
     store.audit_ledger().await?;

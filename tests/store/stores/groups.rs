@@ -74,8 +74,8 @@ async fn furnish(store: &Store) {
     for n in 1..=3 {
         open(store, &session(&[n; 32], "acct_1")).await;
     }
-    let budget = Budget { cap_nano_usd: 20_000_000, ..budget("acct_1") };
-    store.write(async |tx| tx.set_budget(&budget).await).await.unwrap();
+    let budget = MonthlyCap { cap_nano_usd: 20_000_000, ..budget("acct_1") };
+    store.write(async |tx| tx.set_monthly_cap(&budget).await).await.unwrap();
 }
 
 /// All that can be seen of what was done.

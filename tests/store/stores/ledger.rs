@@ -14,8 +14,8 @@ fn made(fcu: i64, nano_usd: i64, milli_yen: i64) -> Reserved {
     Reserved::Made(Amounts { trial_operations: 0, fcu, nano_usd, milli_yen })
 }
 
-async fn set_budget(store: &Store, budget: &Budget) {
-    store.write(async |tx| tx.set_budget(budget).await).await.unwrap();
+async fn set_budget(store: &Store, budget: &MonthlyCap) {
+    store.write(async |tx| tx.set_monthly_cap(budget).await).await.unwrap();
 }
 
 async fn reserve(store: &Store, transfer_id: &str, wanted: Wanted) -> Reserved {
@@ -76,7 +76,7 @@ on_both! {
         for (hard_cap, allow_soft_overage, blocks) in
             [(true, true, true), (true, false, true), (false, false, true), (false, true, false)]
         {
-            set_budget(&store, &Budget { hard_cap, allow_soft_overage, ..budget("acct_1") }).await;
+            set_budget(&store, &MonthlyCap { hard_cap, allow_soft_overage, ..budget("acct_1") }).await;
             let transfer = format!("t_{hard_cap}_{allow_soft_overage}");
             let refused = reserve(&store, &transfer, Wanted::MilliYen(1_501)).await;
             assert_eq!(matches!(refused, Reserved::CapReached { .. }), blocks, "{hard_cap} {allow_soft_overage}");

@@ -152,8 +152,8 @@ impl Model {
             _ => {
                 let cap_nano_usd = 1 + 1_000_000 * i64::from(self.below(40));
                 let hard_cap = self.below(3) > 0;
-                let budget = Budget { cap_nano_usd, hard_cap, ..budget(&self.account) };
-                store.write(async |tx| tx.set_budget(&budget).await).await.unwrap();
+                let budget = MonthlyCap { cap_nano_usd, hard_cap, ..budget(&self.account) };
+                store.write(async |tx| tx.set_monthly_cap(&budget).await).await.unwrap();
                 self.cap = hard_cap.then_some(cap_nano_usd);
             }
         }

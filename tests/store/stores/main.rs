@@ -100,8 +100,8 @@ fn ended(op_id: &str, status: OperationStatus, ended_at: i64) -> Unit {
     Unit { operation_end: Some(end(op_id, status, ended_at)), ..begin(operation(op_id)) }
 }
 
-fn budget(account_id: &str) -> Budget {
-    Budget {
+fn budget(account_id: &str) -> MonthlyCap {
+    MonthlyCap {
         account_id: account_id.to_owned(),
         cap_nano_usd: 10_000_000,
         hard_cap: true,

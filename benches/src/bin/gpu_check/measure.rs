@@ -11,7 +11,7 @@ use kernels::cpu::Isa;
 use kernels::cpu::ntt::{NttTables, forward_all};
 use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
 use kernels::tfhe::gpu::blind_rotate::Variant;
-use kernels::tfhe::gpu::{CompiledStems, Evaluator};
+use kernels::tfhe::gpu::{CompiledStems, GpuBackend};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, NO_CELLS, Params, SlotGate, ring};
 use kernels::{Backend, Result};
 
@@ -132,7 +132,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
 }
 
 /// Kernels of a card alone over a full batch of rows, the card's own way through each of them.
-pub fn stems<G: Gpu>(figures: &mut Figures, card: &Evaluator<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
+pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
     let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
     let roots = ntt::roots(&ring(p.polynomial_size));

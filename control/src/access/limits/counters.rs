@@ -38,9 +38,9 @@ const NETWORK_FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// Months that the database remembers.
 const MONTHS_KEPT: i64 = 1;
 
-/// Units used, by all nodes as far as is known.
+/// What is used of a quota, by all nodes as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsedUnits {
+pub struct UsedQuota {
     /// Today.
     pub day: u64,
     /// This month.
@@ -206,12 +206,12 @@ impl Counters {
     }
 
     /// What a subject has used.
-    pub fn used(&self, subject: &Subject, now: Timestamp) -> UsedUnits {
+    pub fn used(&self, subject: &Subject, now: Timestamp) -> UsedQuota {
         let mut counts = self.counts.lock();
-        let Some(count) = counts.get_mut(subject) else { return UsedUnits::default() };
+        let Some(count) = counts.get_mut(subject) else { return UsedQuota::default() };
         count.roll(now);
         let [day, month] = count.used().map(|used| used.max(0) as u64);
-        UsedUnits { day, month }
+        UsedQuota { day, month }
     }
 
     /// Tells the database what it does not know, and gives back what idle subjects have reserved.

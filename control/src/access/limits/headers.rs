@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
-use super::{Period, UsedUnits};
+use super::{Period, UsedQuota};
 use crate::caller::{PlanLimits, UNLIMITED};
 
 /// Names of the headers: of limits, what is left of them, and when they begin anew.
@@ -23,7 +23,7 @@ pub struct RateLimitValues {
 
 impl RateLimitValues {
     /// Under these limits after so much use.
-    pub fn new(limits: PlanLimits, used: UsedUnits, period: Period) -> RateLimitValues {
+    pub fn new(limits: PlanLimits, used: UsedQuota, period: Period) -> RateLimitValues {
         RateLimitValues {
             values: [
                 limits.requests_a_day,

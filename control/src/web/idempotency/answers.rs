@@ -12,9 +12,9 @@ use store::Store;
 use zeroize::Zeroizing;
 
 use crate::blobs::{Blobs, Missing};
-use crate::budget::Payer;
 use crate::caller::{Caller, Role};
 use crate::clock::Timestamp;
+use crate::resource::Payer;
 use crate::sealing::AccountSeals;
 use crate::web::Web;
 use crate::web::body::reserve;

@@ -1,4 +1,4 @@
-//! Balances: the sums of transfers, by account, month and rate; budgets beside them.
+//! Balances: the sums of transfers, by account, month and rate; monthly caps beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ from_row!(Balance {
 
 /// An account's monthly cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct MonthlyCap {
     /// The account.
     pub account_id: String,
     /// Billionths of a dollar.
@@ -58,7 +58,7 @@ pub struct Budget {
     pub updated_at: i64,
 }
 
-from_row!(Budget { account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at });
+from_row!(MonthlyCap { account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at });
 
 /// What an account used in a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,16 +110,16 @@ impl Store {
         Ok(used)
     }
 
-    /// An account's budget.
-    pub async fn budget(&self, account_id: &str) -> Result<Option<Budget>> {
+    /// An account's monthly cap.
+    pub async fn monthly_cap(&self, account_id: &str) -> Result<Option<MonthlyCap>> {
         let sql = concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = $1");
         self.db.fetch_optional(sql, values![account_id]).await
     }
 }
 
 impl Tx {
-    /// Sets an account's budget in place of the one before.
-    pub async fn set_budget(&mut self, budget: &Budget) -> Result<()> {
+    /// Sets an account's monthly cap in place of the one before.
+    pub async fn set_monthly_cap(&mut self, budget: &MonthlyCap) -> Result<()> {
         let sql = "INSERT INTO budgets (account_id, cap_nano_usd, hard_cap, allow_soft_overage, alert_email, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account_id) DO UPDATE SET cap_nano_usd = excluded.cap_nano_usd, \
              hard_cap = excluded.hard_cap, allow_soft_overage = excluded.allow_soft_overage, \
@@ -143,7 +143,7 @@ pub(super) type Book<'a> = (&'a str, i64);
 #[derive(Default)]
 pub(super) struct Standing {
     balances: BTreeMap<(String, i64), Vec<Balance>>,
-    budgets: BTreeMap<String, Budget>,
+    budgets: BTreeMap<String, MonthlyCap>,
 }
 
 impl Standing {
@@ -169,7 +169,7 @@ impl Standing {
             ),
             postgres: concat!("SELECT ", budget_columns!(), " FROM budgets WHERE account_id = ANY($1::text[])"),
         };
-        let budgets: Vec<Budget> = tx.fetch_rows(sql, &[Column::Texts(accounts.into_iter().collect())]).await?;
+        let budgets: Vec<MonthlyCap> = tx.fetch_rows(sql, &[Column::Texts(accounts.into_iter().collect())]).await?;
         for balance in balances {
             standing.balances.entry((balance.account_id.clone(), balance.month)).or_default().push(balance);
         }
@@ -201,7 +201,7 @@ impl Standing {
 
     /// Where operations of this account are blocked.
     pub fn cap(&self, account: &str) -> Option<i64> {
-        let blocks = |budget: &&Budget| budget.hard_cap || !budget.allow_soft_overage;
+        let blocks = |budget: &&MonthlyCap| budget.hard_cap || !budget.allow_soft_overage;
         self.budgets.get(account).filter(blocks).map(|budget| budget.cap_nano_usd)
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use api::Code;
 use engine::ckks::container::{self, KeyHead};
-use engine::ckks::noise::Budget;
+use engine::ckks::noise::NoiseBudget;
 use engine::ckks::operation::{self, Operand, Refusal, Request};
 use engine::ckks::plaintexts::Plaintexts;
 use engine::ckks::{Ciphertext, Noise, Params, PartKind, PartShape};
@@ -285,7 +285,7 @@ impl Engine {
 }
 
 fn facts(params: &Params, operation: Operation, (level, scale, noise): (usize, f64, Noise)) -> ResultFacts {
-    let Budget { percent, precision_bits, .. } = noise.budget(params, level, scale);
+    let NoiseBudget { percent, precision_bits, .. } = noise.budget(params, level, scale);
     let tenths = |value: f64| (value * 10.0).floor() / 10.0;
     ResultFacts {
         level,

@@ -1,0 +1,397 @@
+//! Circuits (an addition that the specification's Versioning 2 allows): kept by name, run in one request, waited for or not.
+//!
+//! Charged like gates: by the tariff of the circuit's gates, when all are completed. A run that fails, passes its deadline
+//! or is cancelled costs nothing; a client that goes away changes nothing (readings P24).
+
+mod kept;
+mod netlist;
+mod prepare;
+mod recorded_run;
+mod running;
+mod stored;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api::circuits::{
+    CIRCUIT_TEXT_BYTES_MAX, CancelledOperation, CircuitFacts, CircuitOperation, CircuitRequest, CircuitValue, Circuits,
+    KeptValue, OperationStatus,
+};
+use api::pages::Page;
+use api::{Code, HandleId};
+use axum::Extension;
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use store::{CircuitRecord, Store};
+
+use crate::access::limits::Quota;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::compute::bits::workbench::{Output, Room, VALUES_BYTES_MAX, no_room, unknown_handle};
+use crate::compute::engine::{self, OpenKey};
+use crate::web::body::{Json, JsonBody, base64_ceiling};
+use crate::web::edge::Deadline;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
+use crate::web::pagination::{PageQuery, Position};
+use crate::web::path::PathParts;
+use crate::web::prefer::client_does_not_wait;
+use kept::CircuitText;
+use prepare::RunRequest;
+use recorded_run::{REMEMBERED, RecordedRun};
+use running::Reply;
+
+pub use stored::StoredNetlists;
+
+impl JsonBody for CircuitRequest {
+    /// A netlist's line breaks are two characters in JSON.
+    const BYTES_MAX: usize = base64_ceiling(VALUES_BYTES_MAX) + CIRCUIT_TEXT_BYTES_MAX / 8 * 9;
+}
+
+impl OctetsHead for CircuitRequest {
+    const HEAD_BYTES_MAX: usize = CIRCUIT_TEXT_BYTES_MAX / 8 * 9 + (256 << 10);
+    const BYTES_MAX: usize = VALUES_BYTES_MAX + Self::HEAD_BYTES_MAX;
+}
+
+/// Keep a circuit under a name.
+///
+/// The body is a netlist in Bristol Fashion: `gates wires`; `inputs width...`; `outputs width...`; then one line for each
+/// gate, `fan_in fan_out in... out... OP` with XOR, AND, INV, EQ, EQW or MAND. The node checks the whole netlist; an error
+/// names the line at fault. The circuit replaces an older one of the same name.
+#[utoipa::path(
+    put,
+    path = "/api/v1/tfhe/circuits/{name}",
+    operation_id = "putCircuit",
+    tag = "Circuits",
+    params(("name" = String, Path, pattern = "^[a-z0-9][a-z0-9_-]{0,63}$",
+        description = "1 to 64 of the characters a-z, 0-9, _ and -; the first is a letter or a digit.")),
+    request_body(
+        content = String,
+        content_type = "text/plain",
+        description = "The netlist, UTF-8, at most 32 MB.",
+        example = "1 3\n2 1 1\n1 1\n2 1 0 1 2 AND\n",
+    ),
+    responses(
+        (status = 201, description = "The circuit is kept under a new name.", body = CircuitFacts),
+        (status = 200, description = "The circuit has replaced an older one of the same name.", body = CircuitFacts),
+    )
+)]
+pub async fn put(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+    text: CircuitText,
+) -> Result<(StatusCode, Answer<CircuitFacts>), ApiError> {
+    let (created, facts) = kept::put(&compute, &caller, path.get("name"), text).await?;
+    Ok((if created { StatusCode::CREATED } else { StatusCode::OK }, Answer(facts)))
+}
+
+/// The circuits that the account keeps, one page for each request.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/circuits",
+    operation_id = "listCircuits",
+    tag = "Circuits",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many circuits a page has; 20 when absent."),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page."),
+    ),
+    responses((status = 200, description = "The circuits, newest `created_at` first.", body = Circuits))
+)]
+pub async fn list(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    query: PageQuery,
+) -> Result<Answer<Circuits>, ApiError> {
+    let rows = compute.store.circuits_page(caller.account.as_str(), query.after_text()?, query.rows_wanted()).await?;
+    let position = |row: &CircuitRecord| Position { created_at: row.created_at, id: row.name.clone().into_bytes() };
+    let Page { items, next_cursor, has_more, total_count } = query.page(rows, position);
+    let circuits = items.into_iter().map(kept::facts).collect::<Result<_, _>>()?;
+    Ok(Answer(Circuits { circuits, next_cursor, has_more, total_count }))
+}
+
+/// The facts of a kept circuit.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/circuits/{name}",
+    operation_id = "getCircuit",
+    tag = "Circuits",
+    params(("name" = String, Path, description = "The name of a circuit of the account.")),
+    responses((status = 200, description = "The circuit's facts.", body = CircuitFacts))
+)]
+pub async fn show(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<CircuitFacts>, ApiError> {
+    let record = compute.store.circuit(caller.account.as_str(), path.get("name")).await?;
+    Ok(Answer(kept::facts(record.ok_or_else(unknown_circuit)?)?))
+}
+
+/// Delete a kept circuit.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/circuits/{name}",
+    operation_id = "deleteCircuit",
+    tag = "Circuits",
+    params(("name" = String, Path, description = "The name of a circuit of the account.")),
+    responses((status = 204, description = "The circuit is deleted."))
+)]
+pub async fn delete(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<StatusCode, ApiError> {
+    let forgotten = compute.store.delete_circuit(caller.account.as_str(), path.get("name")).await?;
+    compute.netlists.forget(forgotten.ok_or_else(unknown_circuit)?.blob).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Run a circuit on encrypted numbers.
+///
+/// `circuit` is a netlist in Bristol Fashion or the name of a kept circuit; a text with a line break is a netlist. Each
+/// input is a list of ciphertexts, bit 0 first, or the handle of an earlier result of the same session. Intermediate
+/// results do not leave the node. When `outputs` is `handles`, the results stay on the node too, until they are deleted
+/// or the session ends. In the last five minutes of a session the node keeps no new results.
+///
+/// A run is charged when all its gates are done, by the tariff of the gates, with a discount of 30 percent from 32 gates
+/// on. A run that fails, passes its deadline or is cancelled costs nothing.
+///
+/// With `Prefer: respond-async` the answer comes at once, with the status `pending`.
+/// `GET /api/v1/tfhe/circuits/operations/{op_id}` then tells the run's progress and has its results.
+///
+/// The request as an octet-stream is a head, then the ciphertexts. The head is the JSON with a number in the place of
+/// each list: how many of the ciphertexts are its elements. With `Accept: application/octet-stream` the answer has this
+/// form too.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tfhe/circuits",
+    operation_id = "runCircuit",
+    tag = "Circuits",
+    params(("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the results.")),
+    request_body(description = "The circuit and its inputs.",
+        content((CircuitRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
+    responses((status = 200, description = "The completed run with its results; with `Prefer: respond-async`, the pending run.",
+        content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream")),
+        headers(("Preference-Applied" = Option<String>, description = "`respond-async` if the node applied it."))))
+)]
+pub async fn run(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    claim: Claim,
+    Extension(Deadline(deadline)): Extension<Deadline>,
+    headers: HeaderMap,
+    quota: Quota,
+    upload: JsonOrOctets<CircuitRequest, CircuitRequest>,
+) -> Result<Response, ApiError> {
+    let given = match upload {
+        JsonOrOctets::Json(Json { value, reserved }) => RunRequest { request: value, words: None, reserved, quota },
+        JsonOrOctets::Octets { head, words, reserved } => {
+            RunRequest { request: head, words: Some(words), reserved, quota }
+        }
+    };
+    let reply = Reply { claim, octets: octets::wanted(&headers) };
+    if client_does_not_wait(&headers) {
+        let deadline = Instant::now() + compute.circuits.deadline;
+        return running::begin(&compute, caller, given, deadline, reply).await;
+    }
+    running::run(&compute, caller, given, deadline, reply).await
+}
+
+/// The progress of a circuit's run, and its results when it is completed.
+///
+/// The results of a run with `Prefer: respond-async` can be read until the session ends, the run is deleted or a day has
+/// passed. Results under handles can be read as long as the handles exist. The node keeps the record of a run for a day.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/circuits/operations/{op_id}",
+    operation_id = "getCircuitOperation",
+    tag = "Circuits",
+    params(("op_id" = String, Path, description = "The id of a run of the account.")),
+    responses((status = 200, description = "The run.",
+        content((CircuitOperation = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+)]
+pub async fn operation(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    headers: HeaderMap,
+    path: PathParts,
+) -> Result<Response, ApiError> {
+    let found = RecordedRun::find(&compute, &caller, path.get("op_id")).await?;
+    let operation = found.operation(&compute)?;
+    let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
+    let (Some(session), Some(outputs)) = (&found.session, results) else {
+        return without_results(&operation, octets::wanted(&headers));
+    };
+    let room = session.bench.memory.reserve(bytes_of(&session.key, &outputs)).map_err(no_room)?;
+    answer(&compute, *session.key, operation, outputs, room, octets::wanted(&headers)).await
+}
+
+/// Cancel a circuit's run, or delete the results of a run that has ended.
+///
+/// The answer comes when the run has ended. If the run was completed before it could be cancelled, `cancelled` is false and
+/// the whole run is charged.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/circuits/operations/{op_id}",
+    operation_id = "cancelCircuitOperation",
+    tag = "Circuits",
+    params(("op_id" = String, Path, description = "The id of a run of the account.")),
+    responses((status = 200, description = "Whether the run was cancelled.", body = CancelledOperation))
+)]
+pub async fn cancel(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<Answer<CancelledOperation>, ApiError> {
+    Ok(Answer(recorded_run::cancel(&compute, &caller, path.get("op_id")).await?))
+}
+
+/// Read a result that the node keeps.
+#[utoipa::path(
+    get,
+    path = "/api/v1/tfhe/session/{session_id}/handles/{handle}",
+    operation_id = "getHandle",
+    tag = "Circuits",
+    params(
+        ("session_id" = String, Path, description = "A session of the account."),
+        ("handle" = String, Path, description = "The handle of a result of that session."),
+    ),
+    responses((status = 200, description = "The result's ciphertexts.",
+        content((KeptValue = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))))
+)]
+pub async fn read_handle(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    headers: HeaderMap,
+    path: PathParts,
+) -> Result<Response, ApiError> {
+    let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
+    let handle: HandleId = path.get("handle").parse().map_err(|_| unknown_handle(None))?;
+    let value = session.bench.value(&handle).ok_or_else(|| unknown_handle(None))?;
+    let key = *session.key;
+    let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(no_room)?;
+    let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
+    let written = compute.offload.run((&caller).into(), move || {
+        if octets {
+            octets::write_octets(
+                &KeptValue { handle, bits, ciphertexts_b64: None },
+                vec![value.bits.clone().into_words()],
+            )
+        } else {
+            let ciphertexts_b64 = Some(engine::write_value(&key, &value.bits, value.form));
+            octets::write_json(&KeptValue { handle, bits, ciphertexts_b64 })
+        }
+    });
+    Ok(written.await??.respond_within(StatusCode::OK, room))
+}
+
+/// Delete a result that the node keeps.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/tfhe/session/{session_id}/handles/{handle}",
+    operation_id = "deleteHandle",
+    tag = "Circuits",
+    params(
+        ("session_id" = String, Path, description = "A session of the account."),
+        ("handle" = String, Path, description = "The handle of a result of that session."),
+    ),
+    responses((status = 204, description = "The result is deleted."))
+)]
+pub async fn delete_handle(
+    State(compute): State<Arc<Compute>>,
+    caller: Caller,
+    path: PathParts,
+) -> Result<StatusCode, ApiError> {
+    let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
+    let handle: Option<HandleId> = path.get("handle").parse().ok();
+    if handle.is_some_and(|handle| session.bench.forget(&handle)) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown_handle(None))
+    }
+}
+
+/// A run without its outputs, in the form that is wanted.
+fn without_results(operation: &CircuitOperation, octets: bool) -> Result<Response, ApiError> {
+    let written = if octets { octets::write_octets(operation, Vec::new()) } else { octets::write_json(operation) };
+    Ok(written?.respond(StatusCode::OK))
+}
+
+/// A run with its outputs, in the form that is wanted.
+async fn answer(
+    compute: &Compute,
+    key: OpenKey,
+    mut operation: CircuitOperation,
+    outputs: Vec<Output>,
+    room: Room,
+    octets: bool,
+) -> Result<Response, ApiError> {
+    let payer = room.payer().clone();
+    let written = compute.offload.finish(payer, move || {
+        operation.outputs = Some(outputs.iter().map(|output| described(&key, output, octets)).collect());
+        if !octets {
+            return octets::write_json(&operation);
+        }
+        let values = outputs.iter().filter_map(|output| match output {
+            Output::Handle(_) => None,
+            Output::Value(value) => Some(value.bits.clone().into_words()),
+        });
+        octets::write_octets(&operation, values.collect())
+    });
+    Ok(written.await??.respond_within(StatusCode::OK, room))
+}
+
+/// An output as a member of the answer; in an octet-stream's head its ciphertexts are only counted.
+fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
+    match output {
+        Output::Handle(handle) => CircuitValue::Handle(handle.as_str().to_owned()),
+        Output::Value(value) if octets => CircuitValue::Bits(value.bits.len() as u64),
+        Output::Value(value) => CircuitValue::Ciphertexts(engine::write_value(key, &value.bits, value.form)),
+    }
+}
+
+/// Bytes of the ciphertexts among these outputs.
+fn bytes_of(key: &OpenKey, outputs: &[Output]) -> u64 {
+    let bits = outputs.iter().map(|output| match output {
+        Output::Handle(_) => 0,
+        Output::Value(value) => value.bits.len(),
+    });
+    value_bytes(key, bits.sum())
+}
+
+/// Bytes of this many ciphertexts.
+fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
+    (bits * engine::words_bytes(key)) as u64
+}
+
+/// The answer to a name under which the account keeps nothing (readings X14).
+fn unknown_circuit() -> ApiError {
+    ApiError::new(Code::NotFound, "there is no circuit of this name")
+}
+
+/// Ends the runs of an earlier process on record: they are told as failed, not lost silently.
+pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
+    let code = Code::ServiceUnavailable.as_str();
+    let failed = store
+        .fail_circuit_operations(node_id, code, "the node stopped while it ran; nothing was charged", now.0)
+        .await?;
+    if failed > 0 {
+        tracing::info!(failed, "circuits of an earlier process have failed");
+    }
+    Ok(())
+}
+
+/// Forgets runs that are remembered no longer, and looks after the netlists of kept circuits.
+pub async fn forget_old(compute: &Compute) {
+    let Timestamp(now) = compute.clock.now();
+    let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
+    if let Err(error) = compute.store.forget_circuit_operations(before).await {
+        tracing::error!(%error, "old runs of circuits were not forgotten");
+    }
+    compute.netlists.keep_house().await;
+}

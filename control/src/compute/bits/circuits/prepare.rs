@@ -1,0 +1,270 @@
+//! From a request to a circuit that can be submitted: the netlist found and checked, the inputs read, memory set aside.
+
+use std::sync::Arc;
+
+use api::circuits::{
+    CIRCUIT_TEXT_BYTES_MAX, CircuitMapping, CircuitOutputs, CircuitRequest, CircuitValue, is_circuit_name,
+};
+use api::{Code, HandleId};
+
+use super::netlist::{NetlistBounds, read_netlist};
+use super::{unknown_circuit, value_bytes};
+use crate::access::limits::Quota;
+use crate::caller::Caller;
+use crate::compute::Compute;
+use crate::compute::bits::sessions::OpenSession;
+use crate::compute::bits::workbench::{EncryptedValue, Room, ValueMemory, Workbench, no_room, unknown_handle};
+use crate::compute::engine::{
+    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, Seeds,
+    builtin,
+};
+use crate::web::body::Reserved;
+use crate::web::error::ApiError;
+use crate::web::octets::Words;
+
+/// A request to run a circuit, as it was received.
+pub struct RunRequest {
+    /// The request, or the head of one.
+    pub request: CircuitRequest,
+    /// The ciphertexts behind a head.
+    pub words: Option<Words>,
+    /// The memory that is set aside for both.
+    pub reserved: Reserved,
+    /// What the request may use.
+    pub quota: Quota,
+}
+
+/// A circuit that can be submitted.
+pub struct Prepared {
+    /// The circuit.
+    pub circuit: PlannedCircuit,
+    /// The ciphertexts of all its inputs, one input after another.
+    pub inputs: LweList,
+    /// Bits of each output value.
+    pub output_widths: Vec<usize>,
+    /// The form in which its results are written.
+    pub form: Form,
+    /// Memory for its inputs while it runs.
+    pub inputs_room: Room,
+    /// Memory for its results.
+    pub outputs_room: Room,
+    /// Memory for the record of its run.
+    pub record_room: Room,
+}
+
+/// Bytes of a run's record: ids, counts, and a handle an output.
+const RECORD_BYTES: u64 = 1024;
+const RECORD_OUTPUT_BYTES: u64 = 64;
+
+/// Checks everything there is to check about a request, cheapest first.
+pub async fn prepare(
+    compute: &Compute,
+    caller: &Caller,
+    session: &OpenSession,
+    given: RunRequest,
+) -> Result<Prepared, ApiError> {
+    let RunRequest {
+        request: CircuitRequest { circuit, inputs, outputs, mapping, fingerprint, seeds, .. },
+        words,
+        reserved,
+        ..
+    } = given;
+    if outputs == Some(CircuitOutputs::Handles) {
+        session.may_keep(compute.clock.now())?;
+    }
+    if let Some(fingerprint) = fingerprint {
+        engine::check_fingerprint(&session.key, &fingerprint)?;
+    }
+    if seeds.is_some() && words.is_none() {
+        let message = "seeds stand in the head of an octet-stream; in JSON a container brings its own";
+        return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
+    }
+    let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
+    let sources = sources(&session.bench, inputs, words.is_some())?;
+    let text = netlist_text(compute, caller, circuit).await?;
+    let bounds = NetlistBounds::of(&compute.circuits, caller.role);
+    let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.plans.clone());
+    let prepared = compute.offload.run(caller.into(), move || {
+        let netlist = read_netlist(&text, &bounds, "circuit")?;
+        let planner =
+            Planner { netlist: &netlist, text: &text, mapping: mapping.unwrap_or_default(), remembered: &plans };
+        let behind = BehindHead { words: words.unwrap_or_default(), seeds };
+        let prepared = read(&key, &memory, planner, sources, behind);
+        drop(reserved);
+        prepared
+    });
+    prepared.await?
+}
+
+/// What plans are made of, but for the inputs.
+struct Planner<'a> {
+    netlist: &'a Netlist,
+    /// What it was read from.
+    text: &'a str,
+    mapping: CircuitMapping,
+    remembered: &'a PlanCache,
+}
+
+impl Planner<'_> {
+    /// The plan for these inputs; `are_fresh`: a client has encrypted all of them, none is a result.
+    fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
+        let mapping = match self.mapping {
+            CircuitMapping::None => Mapping::Gates,
+            CircuitMapping::Cells => Mapping::Cells,
+        };
+        let noise = if are_fresh { InputNoise::Fresh } else { InputNoise::Any };
+        self.netlist.plan(self.text, key, inputs, (mapping, noise), self.remembered)
+    }
+}
+
+/// What follows the head of an octet-stream.
+struct BehindHead {
+    words: Words,
+    seeds: Option<Seeds>,
+}
+
+/// Where an input's bits come from.
+enum Source {
+    Texts(Vec<String>),
+    /// One container of all its bits.
+    Seeded(SeededLweList),
+    Kept(Arc<EncryptedValue>),
+    /// This many of the ciphertexts behind the head.
+    Words(usize),
+}
+
+impl Source {
+    fn bits(&self) -> usize {
+        match self {
+            Source::Texts(texts) => texts.len(),
+            Source::Seeded(bits) => bits.len(),
+            Source::Kept(value) => value.bits.len(),
+            Source::Words(bits) => *bits,
+        }
+    }
+}
+
+/// Finds what the inputs name.
+fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
+    let source = |(index, input)| {
+        let place = format!("inputs[{index}]");
+        let wrong =
+            |message: String| ApiError::new(Code::InvalidRequest, message).at(place.clone(), "not of this form");
+        match input {
+            CircuitValue::Handle(text) => {
+                let handle: Option<HandleId> = text.parse().ok();
+                let value = handle.and_then(|handle| bench.value(&handle));
+                value.map(Source::Kept).ok_or_else(|| unknown_handle(Some(&place)))
+            }
+            CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
+            CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
+            CircuitValue::Ciphertexts(_) => {
+                Err(wrong(format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle")))
+            }
+            CircuitValue::Bits(_) => Err(wrong(format!("{place}: in JSON it is a list of ciphertexts, or a handle"))),
+        }
+    };
+    inputs.into_iter().enumerate().map(source).collect()
+}
+
+/// The netlist itself, or that of a name: kept, or one that every node has. A text with a line break is a netlist: no name has one.
+async fn netlist_text(compute: &Compute, caller: &Caller, circuit: String) -> Result<String, ApiError> {
+    if circuit.contains('\n') {
+        return match circuit.len() {
+            0..=CIRCUIT_TEXT_BYTES_MAX => Ok(circuit),
+            _ => Err(ApiError::new(Code::PayloadTooLarge, "a netlist may have at most 32 MB")
+                .at("circuit", "more than 32 MB")),
+        };
+    }
+    if circuit.starts_with(builtin::PREFIX) {
+        let made = compute.offload.run(caller.into(), move || builtin::netlist(&circuit)).await?;
+        return made.map_err(|unknown| {
+            ApiError::new(Code::InvalidParams, unknown.to_string()).at("circuit", "no circuit that every node has")
+        });
+    }
+    if !is_circuit_name(&circuit) {
+        let message = "circuit is neither a netlist, which has line breaks, nor a circuit's name";
+        return Err(ApiError::new(Code::InvalidParams, message).at("circuit", "neither netlist nor name"));
+    }
+    compute.netlists.read(caller, &circuit).await?.ok_or_else(unknown_circuit)
+}
+
+/// Sets memory aside and reads the inputs. CPU work.
+fn read(
+    key: &OpenKey,
+    memory: &ValueMemory,
+    planner: Planner<'_>,
+    sources: Vec<Source>,
+    BehindHead { words, seeds }: BehindHead,
+) -> Result<Prepared, ApiError> {
+    let seeded = |(index, source)| match source {
+        Source::Texts(texts) => {
+            let seeded = engine::read_seeded_value(key, &texts, &format!("inputs[{index}]"))?;
+            Ok::<_, ApiError>(seeded.map_or(Source::Texts(texts), Source::Seeded))
+        }
+        other => Ok(other),
+    };
+    let netlist = planner.netlist;
+    let sources = sources.into_iter().enumerate().map(seeded).collect::<Result<Vec<_>, _>>()?;
+    // whatever has no seed may be a result
+    let are_fresh = sources.iter().all(|source| match source {
+        Source::Seeded(_) => true,
+        Source::Words(_) => seeds.is_some(),
+        Source::Texts(_) | Source::Kept(_) => false,
+    });
+    check_widths(&sources, netlist.input_widths())?;
+    let bits = |widths: &[usize]| widths.iter().sum::<usize>();
+    let output_widths = netlist.output_widths().to_vec();
+    let record_bytes = RECORD_BYTES + RECORD_OUTPUT_BYTES * output_widths.len() as u64;
+    let outputs_room = memory.reserve(value_bytes(key, bits(&output_widths))).map_err(no_room)?;
+    let inputs_room = memory.reserve(value_bytes(key, bits(netlist.input_widths()))).map_err(no_room)?;
+    let record_room = memory.reserve(record_bytes).map_err(no_room)?;
+
+    let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
+    let in_words = engine::read_words(key, words, seeds.as_ref(), in_words)?;
+    if sources.iter().all(|source| matches!(source, Source::Words(_))) {
+        let (circuit, inputs, form) = (planner.plan(key, &in_words, are_fresh), in_words, Form::Ango);
+        return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
+    }
+    let (mut inputs, mut first_form) = (engine::empty_list(key, bits(netlist.input_widths())), None);
+    let mut words_taken = 0;
+    for (index, source) in sources.into_iter().enumerate() {
+        let form = match source {
+            Source::Texts(texts) => engine::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
+            Source::Seeded(bits) => {
+                inputs.append_seeded(&bits);
+                Some(Form::Ango)
+            }
+            Source::Kept(value) => {
+                inputs.append(&value.bits);
+                Some(value.form)
+            }
+            Source::Words(bits) => {
+                in_words.iter().skip(words_taken).take(bits).for_each(|words| inputs.push(words));
+                words_taken += bits;
+                Some(Form::Ango)
+            }
+        };
+        first_form = first_form.or(form);
+    }
+    let form = first_form.unwrap_or(Form::Ango);
+    let circuit = planner.plan(key, &inputs, are_fresh);
+    Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room })
+}
+
+fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {
+    let (given, wanted) = (sources.len(), widths.len());
+    if given != wanted {
+        let message = format!("{given} inputs given, the circuit takes {wanted}");
+        return Err(ApiError::new(Code::InvalidParams, message).at("inputs", format!("{wanted} wanted")));
+    }
+    for (index, (source, &wanted)) in sources.iter().zip(widths).enumerate() {
+        let given = source.bits();
+        if given != wanted {
+            let place = format!("inputs[{index}]");
+            let message = format!("{place} has {given} bits, the circuit takes {wanted} there");
+            return Err(ApiError::new(Code::InvalidParams, message).at(place, format!("{wanted} bits wanted")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! A run of a circuit as requests after its first one see it: from its record, and from memory while it is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::circuits::{CancelledOperation, CircuitOperation, OperationError, OperationStatus};
+use api::{Code, MilliYen, OperationId};
+use store::CircuitOperationRecord;
+
+use crate::billing::charge::milliseconds;
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::compute::bits::sessions::OpenSession;
+use crate::compute::bits::workbench::{Output, Run};
+use crate::compute::engine::PlanFacts;
+use crate::web::error::ApiError;
+
+/// How long the record of an ended run is kept (readings C3).
+pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+/// A run of the account.
+pub struct RecordedRun {
+    op_id: OperationId,
+    record: CircuitOperationRecord,
+    /// Its session, if that is open.
+    pub session: Option<Arc<OpenSession>>,
+    run: Option<Arc<Run>>,
+}
+
+impl RecordedRun {
+    /// The run on record under this id. A run of another account is as unknown as one that never was (readings X14).
+    pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedRun, ApiError> {
+        let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
+        let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
+        let record = compute.store.circuit_operation(caller.account.as_str(), op_id.as_str()).await?;
+        let now = compute.clock.now();
+        let remembered = |ended_at: Option<i64>| ended_at.is_none_or(|at| now.since(Timestamp(at)) < REMEMBERED);
+        let record = record.filter(|record| remembered(record.ended_at)).ok_or_else(unknown)?;
+        let session = compute.sessions.by_digest(&caller.account, &record.session_digest);
+        let run = session.as_ref().and_then(|session| session.bench.run(&op_id));
+        Ok(RecordedRun { op_id, record, session, run })
+    }
+
+    /// What an answer says of it, without its outputs.
+    pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
+        let record = &self.record;
+        let engine = self.run.as_ref().and_then(|run| run.engine.get());
+        let (status, gates_done) = match (record.status, engine.and_then(|&engine| compute.engine.gates_done(engine))) {
+            (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, done),
+            _ => (record.status, record.gates_done.unsigned_abs()),
+        };
+        let error = record.error_code.clone().zip(record.error_message.clone());
+        let plan: Option<PlanFacts> =
+            record.plan.as_deref().map(serde_json::from_str).transpose().map_err(ApiError::internal)?;
+        Ok(CircuitOperation {
+            op_id: self.op_id.clone(),
+            status,
+            gates_done,
+            gates_total: record.gates_total.unsigned_abs(),
+            gates: serde_json::from_str(&record.by_gate).map_err(ApiError::internal)?,
+            levels: record.levels.unsigned_abs(),
+            bootstraps: plan.map(|plan| plan.bootstraps),
+            bootstrap_levels: plan.map(|plan| plan.bootstrap_levels),
+            failure_log2: plan.and_then(|plan| plan.failure_log2),
+            outputs: None,
+            bootstrap_ops: record.bootstrap_ops.map(i64::unsigned_abs),
+            cost_jpy: record.cost_milli_yen.map(MilliYen),
+            batch_discount_applied: record.discounted,
+            compute_ms: record.compute_us.map(|us| milliseconds(Duration::from_micros(us.unsigned_abs()))),
+            error: error.map(|(code, message)| OperationError { code, message }),
+        })
+    }
+
+    /// Its results, if this node has them.
+    pub fn results(&self) -> Option<Vec<Output>> {
+        self.run.as_ref().and_then(|run| run.results())
+    }
+}
+
+/// Cancels a run and waits for its end. If it has ended already, drops its results (readings C4, P24).
+pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
+    let found = RecordedRun::find(compute, caller, op_id).await?;
+    if found.record.status.has_ended() {
+        if let Some(session) = &found.session {
+            session.bench.forget_run(&found.op_id);
+        }
+        return Ok(CancelledOperation { op_id: found.op_id, cancelled: false });
+    }
+    let RecordedRun { run, session, op_id: id, .. } = found;
+    // the session's end must not wait for this request
+    drop(session);
+    if let Some(run) = run {
+        if let Some(&engine) = run.engine.get() {
+            compute.engine.cancel(engine);
+        }
+        run.ended().await;
+    }
+    let record = RecordedRun::find(compute, caller, op_id).await?.record;
+    Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled })
+}

@@ -1,0 +1,396 @@
+//! A circuit's run from its submission to its charge.
+//!
+//! The holder of a [`Submitted`] must bring it to its end: its session counts it as running.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
+use api::{Code, MilliYen};
+use axum::response::{IntoResponse, Response};
+use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Unit};
+use tokio::sync::oneshot;
+
+use super::prepare::{Prepared, RunRequest, prepare};
+use crate::billing::charge::{self, Charge, ChargeTo, milliseconds};
+use crate::billing::ledger::{PaidBy, Reservation};
+use crate::billing::tariff::{self, Price};
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::compute::bits::sessions;
+use crate::compute::bits::workbench::{EncryptedValue, NotTaken, Output, Room, Run, Workbench};
+use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, PlanFacts, RunError};
+use crate::ids;
+use crate::in_flight::Guard;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::prefer::PREFERENCE_APPLIED;
+
+/// How the client wants its answer.
+pub struct Reply {
+    /// Keeps the answer with what it tells of.
+    pub claim: Claim,
+    /// As an octet-stream.
+    pub octets: bool,
+}
+
+/// Runs a circuit for a client that waits. If it goes away, the run goes on and is charged (readings P24).
+pub async fn run(
+    compute: &Arc<Compute>,
+    caller: Caller,
+    given: RunRequest,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let submitted = submit(compute, caller, given, Some(reply), deadline).await?;
+    let in_flight = compute.in_flight.enter();
+    let finished = tokio::spawn(async move {
+        let _in_flight = in_flight;
+        submitted.finish().await
+    });
+    finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
+}
+
+/// Begins a circuit for a client that does not wait, and puts it on record; its results are kept until they are asked for.
+pub async fn begin(
+    compute: &Arc<Compute>,
+    caller: Caller,
+    given: RunRequest,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let submitted = submit(compute, caller, given, None, deadline).await?;
+    // a task: it brings the run to its end though the client goes away now
+    let recorded = tokio::spawn(async move {
+        match submitted.job.put_on_record(reply).await {
+            Ok(answer) => {
+                tokio::spawn(submitted.finish());
+                Ok(answer)
+            }
+            Err(error) => {
+                submitted.abandon();
+                Err(error)
+            }
+        }
+    });
+    recorded.await?
+}
+
+/// Checks a request and submits its circuit. Nothing waits between the submission and the return.
+async fn submit(
+    compute: &Arc<Compute>,
+    caller: Caller,
+    given: RunRequest,
+    reply: Option<Reply>,
+    deadline: Instant,
+) -> Result<Submitted, ApiError> {
+    let outputs = given.request.outputs.unwrap_or_default();
+    let quota = given.quota.clone();
+    let session = compute.sessions.find(&caller.account, &given.request.session_id).await?;
+    let prepared = prepare(compute, &caller, &session, given).await?;
+    let (key, bench) = (*session.key, session.bench.clone());
+    let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
+    // the session itself is not held while gates run: its end must not wait for them
+    drop(session);
+
+    let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
+    let (created_at, counts) = (compute.clock.now(), circuit.gate_counts.clone());
+    let (levels, plan) = (circuit.levels, circuit.facts);
+    let by_gate = charge::by_gate(&counts)?;
+    let gates = charge::total(&counts);
+    compute.limits.count_gates(&quota, gates, created_at).await?;
+    // all of it before the first gate: no cap cuts a run off in the middle
+    let price = tariff::price_of(counts.iter().copied());
+    let reservation = compute.ledger.reserve_gates(&charge_to.paid_by, gates, &price, created_at).await?;
+    let run = Arc::new(Run::new(ids::operation(created_at), record_room));
+    bench.begin(run.clone()).map_err(|refused| match refused {
+        NotTaken::Closed => gone(&bench),
+        NotTaken::TooMany => {
+            let most = compute.circuits.running_max;
+            ApiError::new(Code::RateLimited, format!("{most} circuits of the session are running: wait for one"))
+                .retry_after(Duration::from_secs(1))
+        }
+    })?;
+    let (operation, end) = match compute.engine.start_circuit(&key, &circuit, inputs, deadline) {
+        Ok(started) => started,
+        Err(error) => {
+            bench.end(&run, false);
+            return Err(match error {
+                RunError::Api(error) => error,
+                RunError::Gone => gone(&bench),
+            });
+        }
+    };
+    run.engine.get_or_init(|| operation);
+    let job = RunContext {
+        reservation,
+        price,
+        _running: compute.unfinished.enter(),
+        compute: compute.clone(),
+        charge_to,
+        key,
+        bench,
+        run,
+        created_at,
+        counts,
+        by_gate,
+        levels,
+        plan,
+        output_widths,
+        form,
+        outputs,
+        reply,
+        started: Instant::now(),
+    };
+    Ok(Submitted { job, operation, end, inputs_room, outputs_room })
+}
+
+/// A circuit in the engine.
+struct Submitted {
+    job: RunContext,
+    operation: EngineOperation,
+    end: oneshot::Receiver<CircuitEnd>,
+    inputs_room: Room,
+    outputs_room: Room,
+}
+
+impl Submitted {
+    /// Waits for the end, charges what there is to charge and puts the results where they belong. The answer for
+    /// the client, if it waits.
+    async fn finish(self) -> Result<Option<Response>, ApiError> {
+        let Submitted { job, end, inputs_room, outputs_room, .. } = self;
+        let end = end.await;
+        drop(inputs_room);
+        let finished = match end {
+            Ok(CircuitEnd::Completed { results, compute, bootstraps }) => {
+                job.complete(results, outputs_room, compute, bootstraps).await
+            }
+            Ok(CircuitEnd::Cancelled(done)) => Err(job.cancelled(done).await),
+            Ok(CircuitEnd::Failed(RunError::Api(error))) => Err(job.failed(error).await),
+            Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(gone(&job.bench)).await),
+            Err(_) => Err(job.failed(ApiError::internal("the engine dropped an operation")).await),
+        };
+        job.bench.end(&job.run, job.reply.is_none() && finished.is_ok());
+        finished
+    }
+
+    /// Ends a run that could not be put on record; nothing is charged.
+    fn abandon(self) {
+        self.job.compute.engine.cancel(self.operation);
+        self.job.bench.end(&self.job.run, false);
+    }
+}
+
+/// Why a session that was there is not any more. Its record may not say so yet.
+fn gone(bench: &Workbench) -> ApiError {
+    sessions::ended(bench.closed().unwrap_or(SessionEnd::Deleted))
+}
+
+/// What a run needs from its start to its end.
+struct RunContext {
+    /// What pays for it. Dropped before `_running`: what is given back is waited for too.
+    reservation: Reservation,
+    price: Price,
+    /// Counts it among what must end before the node stops.
+    _running: Guard,
+    compute: Arc<Compute>,
+    charge_to: ChargeTo,
+    key: OpenKey,
+    bench: Arc<Workbench>,
+    run: Arc<Run>,
+    created_at: Timestamp,
+    /// Gates of the circuit by kind, and the same as it is stored.
+    counts: Vec<(Gate, u64)>,
+    by_gate: String,
+    levels: u64,
+    plan: PlanFacts,
+    output_widths: Vec<usize>,
+    form: Form,
+    outputs: CircuitOutputs,
+    /// Of a client that waits for the results.
+    reply: Option<Reply>,
+    started: Instant,
+}
+
+impl RunContext {
+    async fn complete(
+        &self,
+        results: LweList,
+        mut room: Room,
+        compute: Duration,
+        bootstraps: u64,
+    ) -> Result<Option<Response>, ApiError> {
+        let total = charge::total(&self.counts);
+        // before the record says so: a client that reads `completed` finds the results
+        let Some(outputs) = self.shelve(&results, &mut room) else {
+            return Err(self.failed(gone(&self.bench)).await);
+        };
+        let charge = Charge { counts: &self.counts, price: &self.price, bootstraps, compute };
+        let booked = async {
+            let operation = self.operation(OperationStatus::Completed, total, Some((&self.price, compute)));
+            let (answer, kept) = self.answer(operation, outputs.clone(), room).await?;
+            self.book(&charge, kept).await?;
+            Ok(answer)
+        };
+        let answer = booked.await;
+        if answer.is_err() {
+            self.take_back(&outputs);
+        }
+        answer
+    }
+
+    /// The answer for the client that waits, and what is to be kept of it. `room` is for the outputs that neither a handle nor
+    /// the run keeps.
+    async fn answer(
+        &self,
+        operation: CircuitOperation,
+        outputs: Vec<Output>,
+        room: Room,
+    ) -> Result<(Option<Response>, Option<KeptAnswer>), ApiError> {
+        let Some(Reply { claim, octets }) = &self.reply else { return Ok((None, None)) };
+        let answer = super::answer(&self.compute, self.key, operation, outputs, room, *octets).await?;
+        let (answer, kept) = claim.keep(answer).await?;
+        Ok((Some(answer), kept))
+    }
+
+    /// Puts a run on record that no client waits for, and the answer that says so.
+    async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
+        let operation = self.operation(OperationStatus::Pending, 0, None);
+        let answer = super::without_results(&operation, octets)?;
+        let (answer, keep) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        self.compute.store.submit(Unit { operation: Some(self.as_new()), keep, ..Unit::default() }).await?;
+        Ok(answer)
+    }
+
+    /// Puts on record that the run was cancelled, and how far it had come; nothing is charged (readings P24). The answer for
+    /// the client, if it waits.
+    async fn cancelled(&self, done: Vec<(Gate, u64)>) -> ApiError {
+        self.reservation.give_back().await;
+        self.end_uncharged(OperationStatus::Cancelled, charge::total(&done), None).await;
+        ApiError::new(Code::Conflict, "the run was cancelled; nothing was charged")
+    }
+
+    /// Puts a failure on record, if the run is; the same failure.
+    async fn failed(&self, error: ApiError) -> ApiError {
+        self.reservation.give_back().await;
+        if self.reply.is_none() {
+            let cause = (error.code.as_str().to_owned(), error.message.clone());
+            self.end_uncharged(OperationStatus::Failed, 0, Some(cause)).await;
+        }
+        error
+    }
+
+    async fn end_uncharged(&self, status: OperationStatus, gates_done: u64, error: Option<(String, String)>) {
+        let free = tariff::price_of(std::iter::empty());
+        let end = CircuitOperationEnd { error, ..self.end(status, gates_done, &free, self.started.elapsed()) };
+        // a run that a client waited for has no row yet
+        let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), ..Unit::default() };
+        match self.compute.store.submit(unit).await {
+            Ok(()) | Err(store::Error::OperationEnded) => {}
+            Err(cause) => tracing::error!(%cause, op_id = self.run.op_id.as_str(), "a run's end is not on record"),
+        }
+    }
+
+    fn end(&self, status: OperationStatus, gates: u64, price: &Price, took: Duration) -> CircuitOperationEnd {
+        CircuitOperationEnd {
+            op_id: self.run.op_id.as_str().to_owned(),
+            status,
+            gates_done: gates as i64,
+            bootstrap_ops: price.bootstrap_ops as i64,
+            cost_milli_yen: price.cost.0,
+            discounted: price.discounted,
+            compute_us: charge::microseconds(took),
+            error: None,
+            ended_at: self.compute.clock.now().0,
+        }
+    }
+
+    /// The completed end, its charge and its answer, all or nothing.
+    async fn book(&self, charge: &Charge<'_>, keep: Option<KeptAnswer>) -> Result<(), ApiError> {
+        let (done, now) = (charge::total(charge.counts), self.compute.clock.now());
+        let end = self.end(OperationStatus::Completed, done, charge.price, charge.compute);
+        let unit = Unit { operation: Some(self.as_new()), operation_end: Some(end), keep, ..Unit::default() };
+        match done {
+            0 => Ok(self.compute.store.submit(unit).await?),
+            _ => {
+                let (telemetry, store) = (&self.compute.telemetry, &self.compute.store);
+                charge.book(now, telemetry, store, &self.charge_to, &self.reservation, unit).await
+            }
+        }
+    }
+
+    /// Puts the results where they will be looked for. `None`: the session has ended.
+    fn shelve(&self, results: &LweList, room: &mut Room) -> Option<Vec<Output>> {
+        let mut outputs = Vec::with_capacity(self.output_widths.len());
+        let mut at = 0;
+        let kept = self.reply.is_none() || self.outputs == CircuitOutputs::Handles;
+        for &width in &self.output_widths {
+            let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
+            let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
+            at += width;
+            let value = Arc::new(EncryptedValue::new(bits, self.form, room.part(bytes)));
+            outputs.push(match self.outputs {
+                CircuitOutputs::Ciphertexts => Output::Value(value),
+                CircuitOutputs::Handles => {
+                    let handle = ids::handle();
+                    if !self.bench.keep(handle.clone(), value) {
+                        return None;
+                    }
+                    Output::Handle(handle)
+                }
+            });
+        }
+        if self.reply.is_none() {
+            self.bench.complete(&self.run, outputs.clone());
+        }
+        Some(outputs)
+    }
+
+    /// Undoes [`RunContext::shelve`]; the run itself is dropped at its end.
+    fn take_back(&self, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Handle(handle) = output {
+                self.bench.forget(handle);
+            }
+        }
+    }
+
+    fn as_new(&self) -> NewCircuitOperation {
+        NewCircuitOperation {
+            op_id: self.run.op_id.as_str().to_owned(),
+            account_id: self.charge_to.paid_by.account.as_str().to_owned(),
+            session_digest: self.charge_to.digest,
+            gates_total: charge::total(&self.counts) as i64,
+            by_gate: self.by_gate.clone(),
+            levels: self.levels as i64,
+            plan: serde_json::to_string(&self.plan).expect("numbers are JSON"),
+            created_at: self.created_at.0,
+        }
+    }
+
+    fn operation(
+        &self,
+        status: OperationStatus,
+        gates_done: u64,
+        charged: Option<(&Price, Duration)>,
+    ) -> CircuitOperation {
+        CircuitOperation {
+            op_id: self.run.op_id.clone(),
+            status,
+            gates_done,
+            gates_total: charge::total(&self.counts),
+            gates: self.counts.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
+            levels: self.levels,
+            bootstraps: Some(self.plan.bootstraps),
+            bootstrap_levels: Some(self.plan.bootstrap_levels),
+            failure_log2: self.plan.failure_log2,
+            outputs: None,
+            bootstrap_ops: charged.map(|(price, _)| price.bootstrap_ops),
+            cost_jpy: charged.map(|(price, _)| MilliYen(price.cost.0)),
+            batch_discount_applied: charged.map(|(price, _)| price.discounted),
+            compute_ms: charged.map(|(_, compute)| milliseconds(compute)),
+            error: None,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! From a request's gates to charged results: check, run, charge (readings G9, G10, G14, P24).
+
+use std::sync::Arc;
+
+use api::circuits::CircuitOutputs;
+use api::gates::BatchGate;
+use api::{Code, HandleId};
+use axum::response::Response;
+use store::Unit;
+
+use crate::billing::charge::{self, Charge, ChargeTo};
+use crate::billing::ledger::PaidBy;
+use crate::billing::tariff;
+use crate::caller::Caller;
+use crate::compute::Compute;
+use crate::compute::bits::workbench::{EncryptedValue, Room, Workbench, no_room};
+use crate::compute::engine::{self, Gate, OpenKey, Outcome, RunError};
+use crate::ids;
+use crate::resource::Payer;
+use crate::web::body::Reserved;
+use crate::web::edge::Deadline;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+
+use super::operands::{OctetOperands, Operands};
+
+/// The gates of a request: all names are known, all operands are there.
+pub struct RequestedGates {
+    gates: Vec<Gate>,
+    operands: Operands,
+}
+
+impl RequestedGates {
+    /// Gates in JSON. `place` is the path of gate `i`, with a dot at the end.
+    pub fn from_text(gates: Vec<BatchGate>, place: fn(usize) -> String) -> Result<RequestedGates, ApiError> {
+        Ok(RequestedGates { gates: gate_names(&gates, place)?, operands: Operands::Text(gates, place) })
+    }
+
+    /// Gates' names in the head of an octet-stream, and what it says of their operands.
+    pub fn from_octets(names: &[String], octets: OctetOperands) -> Result<RequestedGates, ApiError> {
+        let gate = |(i, name): (usize, &String)| gate(name, || format!("gates[{i}]"));
+        let gates = names.iter().enumerate().map(gate).collect::<Result<_, _>>()?;
+        Ok(RequestedGates { gates, operands: Operands::Octets(octets) })
+    }
+
+    /// How many gates.
+    pub fn gates(&self) -> u64 {
+        self.gates.len() as u64
+    }
+}
+
+/// Gates that were evaluated.
+pub struct EvaluatedGates {
+    /// The gates.
+    pub gates: Vec<Gate>,
+    /// The key they were run with.
+    pub key: OpenKey,
+    /// Their results.
+    pub outcome: Outcome,
+    /// What they cost.
+    pub price: tariff::Price,
+    /// Names the results if they stay here; the outcome has none then.
+    pub handle: Option<HandleId>,
+}
+
+/// A request to evaluate gates.
+pub struct EvaluationRequest {
+    /// The session it names.
+    pub session_id: String,
+    /// Its gates.
+    pub work: RequestedGates,
+    /// Where its results go.
+    pub outputs: CircuitOutputs,
+    /// Memory of the request's data.
+    pub reserved: Reserved,
+    /// The form of its answer.
+    pub answer: AnswerForm,
+}
+
+/// How gates that were run become an answer.
+pub struct AnswerForm {
+    /// As an octet-stream, where there is that form.
+    pub octets: bool,
+    /// Writes it. CPU work for large batches in JSON.
+    pub write: fn(EvaluatedGates, octets: bool) -> Result<Response, ApiError>,
+}
+
+/// Checks, runs, charges; the answer is written before the charge and kept with it. The run and the charge go on if the
+/// client disconnects: completed work is charged (readings P24).
+pub async fn run(
+    compute: Arc<Compute>,
+    caller: Caller,
+    claim: Claim,
+    EvaluationRequest { session_id, work, outputs, reserved, answer }: EvaluationRequest,
+    Deadline(deadline): Deadline,
+) -> Result<Response, ApiError> {
+    let session = compute.sessions.find(&caller.account, &session_id).await?;
+    let key = *session.key;
+    let payer = Payer::from(&caller);
+    // the session itself is not held while gates run: its end must not wait for them
+    let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
+    let shelf = match outputs {
+        CircuitOutputs::Ciphertexts => None,
+        CircuitOutputs::Handles => {
+            session.may_keep(compute.clock.now())?;
+            let bytes = work.gates.len() * engine::words_bytes(&key);
+            let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
+            Some((session.bench.clone(), room))
+        }
+    };
+    let RequestedGates { gates, operands } = work;
+    let cpu_work = operands.cpu_work(gates.len());
+    let operands = operands.find(&gates, &session.bench)?;
+    drop(session);
+
+    let (program, gates) = off_thread(&compute, &payer, cpu_work, move || {
+        let program = operands.read(&key, &gates)?;
+        drop(reserved);
+        Ok::<_, ApiError>((program, gates))
+    })
+    .await??;
+
+    let in_flight = compute.in_flight.enter();
+    let running = tokio::spawn(async move {
+        let _in_flight = in_flight;
+        let price = tariff::price(gates.iter().copied());
+        let paid_by = &charge_to.paid_by;
+        let reservation =
+            compute.ledger.reserve_gates(paid_by, gates.len() as u64, &price, compute.clock.now()).await?;
+        let run = compute.engine.run(&key, program, deadline).await;
+        let (outcome, kept_results) = match run.and_then(|outcome| KeptResults::of(outcome, shelf)) {
+            Ok(done) => done,
+            Err(error) => {
+                reservation.give_back().await;
+                return Err(match error {
+                    RunError::Api(error) => error,
+                    RunError::Gone => compute.sessions.gone(&paid_by.account, &session_id).await,
+                });
+            }
+        };
+        let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
+        compute.telemetry.queued(outcome.waited);
+        let (counts, bootstraps, took) = (charge::count(&gates), outcome.bootstraps, outcome.compute);
+        let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
+        let ran = EvaluatedGates { gates, key, outcome, price, handle };
+        let write = move || (answer.write)(ran, answer.octets);
+        let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { compute.offload.finish(payer, write).await? }?;
+        let (answer, keep) = claim.keep(answer).await?;
+        let charge = Charge { counts: &counts, price: &price, bootstraps, compute: took };
+        let (now, unit) = (compute.clock.now(), Unit { keep, ..Unit::default() });
+        charge.book(now, &compute.telemetry, &compute.store, &charge_to, &reservation, unit).await?;
+        if let Some(kept) = kept_results {
+            kept.stay();
+        }
+        Ok(answer)
+    });
+    running.await?
+}
+
+/// Results under a handle, which is removed on drop unless [`KeptResults::stay`] was called: results of gates that were not
+/// charged do not stay.
+struct KeptResults {
+    bench: Arc<Workbench>,
+    handle: HandleId,
+    stays: bool,
+}
+
+impl KeptResults {
+    /// Puts results on a shelf if there is one; the session may have ended meanwhile.
+    fn of(
+        mut outcome: Outcome,
+        shelf: Option<(Arc<Workbench>, Room)>,
+    ) -> Result<(Outcome, Option<KeptResults>), RunError> {
+        let Some((bench, room)) = shelf else { return Ok((outcome, None)) };
+        let (bits, form) = outcome.take_results();
+        let handle = ids::handle();
+        if !bench.keep(handle.clone(), Arc::new(EncryptedValue::new(bits, form, room))) {
+            return Err(RunError::Gone);
+        }
+        Ok((outcome, Some(KeptResults { bench, handle, stays: false })))
+    }
+
+    fn stay(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for KeptResults {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.bench.forget(&self.handle);
+        }
+    }
+}
+
+/// Gates from which reading and writing ciphertexts leaves the async threads.
+const OFF_THREAD_GATES_MIN: usize = 16;
+
+/// Runs CPU work for so many gates' texts; much of it leaves the async threads.
+async fn off_thread<T: Send + 'static>(
+    compute: &Compute,
+    payer: &Payer,
+    texts: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    match texts {
+        0..OFF_THREAD_GATES_MIN => Ok(work()),
+        _ => compute.offload.run(payer.clone(), work).await,
+    }
+}
+
+/// The gate of this name; `place` is the member that holds it.
+fn gate(name: &str, place: impl Fn() -> String) -> Result<Gate, ApiError> {
+    Gate::from_name(name).ok_or_else(|| {
+        let names = Gate::ALL.map(Gate::name).join(", ");
+        ApiError::new(Code::InvalidGateOp, format!("{} must be one of {names}", place())).at(place(), "not a gate")
+    })
+}
+
+/// All gates and their operands' presence, before anything is decoded (readings G9, G10).
+fn gate_names(texts: &[BatchGate], place: fn(usize) -> String) -> Result<Vec<Gate>, ApiError> {
+    let mut gates = Vec::with_capacity(texts.len());
+    for (i, text) in texts.iter().enumerate() {
+        let gate = gate(&text.op, || format!("{}op", place(i)))?;
+        let missing = match (gate.arity(), &text.b, &text.sel) {
+            (2.., None, _) => Some("b"),
+            (3.., _, None) => Some("sel"),
+            _ => None,
+        };
+        if let Some(member) = missing {
+            let field = format!("{}{member}", place(i));
+            return Err(
+                ApiError::new(Code::MissingOperand, format!("{} needs {field}", gate.name())).at(field, "missing")
+            );
+        }
+        gates.push(gate);
+    }
+    Ok(gates)
+}

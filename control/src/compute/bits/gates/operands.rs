@@ -1,0 +1,298 @@
+//! Where gates' operands stand: in the gates' own members, behind the head of an octet-stream, under handles of the session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::circuits::CircuitValue;
+use api::gates::{BATCH_GATES_MAX, BatchGate};
+use api::{Code, HandleId};
+
+use crate::compute::bits::workbench::{EncryptedValue, Workbench, unknown_handle};
+use crate::compute::engine::{
+    self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program, Seeds,
+};
+use crate::web::error::ApiError;
+use crate::web::octets::Words;
+
+/// Operands of one batch at most: three a gate.
+const OPERANDS_MAX: usize = 3 * BATCH_GATES_MAX;
+
+/// Operands as a request has them.
+pub enum Operands {
+    /// In the gates' own members; the function says where gate `i` stands, with a dot at the end.
+    Text(Vec<BatchGate>, fn(usize) -> String),
+    /// In an octet-stream.
+    Octets(OctetOperands),
+}
+
+/// Operands of an octet-stream: what its head says of them, and the ciphertexts behind it.
+pub struct OctetOperands {
+    /// The words of ciphertexts, or the bodies of seeded ones.
+    pub words: Words,
+    /// Fingerprint of their key, 16 hexadecimal digits.
+    pub fingerprint: Option<String>,
+    /// The seeds of their masks.
+    pub seeds: Option<Seeds>,
+    /// The values that the operands are bits of; without, the ciphertexts behind the head are the operands.
+    pub inputs: Option<Vec<CircuitValue>>,
+    /// The index of each operand among the bits of `inputs`; without, each bit is an operand once, in order.
+    pub operands: Option<Vec<u64>>,
+}
+
+/// Operands, and the values of the session that they name.
+pub struct ResolvedOperands {
+    operands: Operands,
+    values: HashMap<HandleId, Arc<EncryptedValue>>,
+}
+
+impl Operands {
+    /// Gates whose operands have to be decoded, or their masks made.
+    pub fn cpu_work(&self, gates: usize) -> usize {
+        match self {
+            Operands::Octets(OctetOperands { seeds: None, inputs: None, .. }) => 0,
+            _ => gates,
+        }
+    }
+
+    /// Finds what they name in a session.
+    pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
+        let mut values = HashMap::new();
+        let mut find = |text: &str, place: &dyn Fn() -> String| {
+            let handle: Option<HandleId> = text.parse().ok();
+            let value = handle.and_then(|handle| Some((bench.value(&handle)?, handle)));
+            let (value, handle) = value.ok_or_else(|| unknown_handle(Some(&place())))?;
+            values.insert(handle, value);
+            Ok::<_, ApiError>(())
+        };
+        match &self {
+            Operands::Text(texts, place) => {
+                for (i, (&gate, text)) in gates.iter().zip(texts).enumerate() {
+                    for (member, text) in members(gate, text) {
+                        if let Some((handle, _)) = kept_bit(text) {
+                            find(handle, &|| format!("{}{member}", place(i)))?;
+                        }
+                    }
+                }
+            }
+            Operands::Octets(OctetOperands { inputs: Some(inputs), .. }) => {
+                for (i, input) in inputs.iter().enumerate() {
+                    if let CircuitValue::Handle(text) = input {
+                        find(text, &|| format!("inputs[{i}]"))?;
+                    }
+                }
+            }
+            Operands::Octets(_) => {}
+        }
+        Ok(ResolvedOperands { operands: self, values })
+    }
+}
+
+impl ResolvedOperands {
+    /// Reads the operands for a key. CPU work for large batches.
+    pub fn read(self, key: &OpenKey, gates: &[Gate]) -> Result<Program, ApiError> {
+        let ResolvedOperands { operands, values } = self;
+        match operands {
+            Operands::Text(texts, place) => {
+                let gate = |(i, (&gate, text))| gate_text(gate, text, &values, || place(i));
+                let gates = gates.iter().zip(&texts).enumerate().map(gate).collect::<Result<Vec<_>, _>>()?;
+                engine::read_program(key, &gates, place)
+            }
+            Operands::Octets(OctetOperands { words, fingerprint, seeds, inputs, operands }) => {
+                fingerprint.iter().try_for_each(|digits| engine::check_fingerprint(key, digits))?;
+                let count = gates.iter().map(|gate| gate.arity()).sum();
+                let read = |ciphertexts| engine::read_words(key, words, seeds.as_ref(), ciphertexts);
+                match (inputs, operands) {
+                    (None, None) => Ok(engine::program(gates, read(count)?)),
+                    (None, Some(_)) => {
+                        let message = "operands are places among the ciphertexts of inputs, which are missing";
+                        Err(ApiError::new(Code::InvalidRequest, message).at("operands", "without inputs"))
+                    }
+                    (Some(inputs), operands) => {
+                        let pool = Pool::of(&inputs, values, read)?;
+                        let places = pool.pick(operands, count)?;
+                        Ok(engine::program_of_places(gates, pool.blocks, places))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A gate's operands in the engine's order; those it does not take are ignored (readings G9).
+fn members(gate: Gate, text: &BatchGate) -> impl Iterator<Item = (&'static str, &str)> {
+    let all = [("a", Some(text.a.as_str())), ("b", text.b.as_deref()), ("sel", text.sel.as_deref())];
+    all.into_iter().take(gate.arity()).filter_map(|(member, text)| Some((member, text?)))
+}
+
+/// The handle and the bit that a text names: `hdl_..` of one bit, or `hdl_..[bit]`. No ciphertext's base64 begins so.
+fn kept_bit(text: &str) -> Option<(&str, Option<&str>)> {
+    text.starts_with("hdl_").then(|| match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
+        Some((handle, bit)) => (handle, Some(bit)),
+        None => (text, None),
+    })
+}
+
+fn gate_text<'a>(
+    gate: Gate,
+    text: &'a BatchGate,
+    values: &'a HashMap<HandleId, Arc<EncryptedValue>>,
+    place: impl Fn() -> String,
+) -> Result<GateText<'a>, ApiError> {
+    let operand = |(member, text): (&'static str, &'a str)| {
+        let Some((handle, bit)) = kept_bit(text) else { return Ok::<_, ApiError>((member, OperandText::Text(text))) };
+        let field = || format!("{}{member}", place());
+        let handle: HandleId = handle.parse().map_err(|_| unknown_handle(Some(&field())))?;
+        let value = values.get(&handle).ok_or_else(|| unknown_handle(Some(&field())))?;
+        let bits = value.bits.len();
+        let at = bit.map_or((bits == 1).then_some(0), |bit| bit.parse().ok()).filter(|&at: &usize| at < bits);
+        let at = at.ok_or_else(|| {
+            let message = format!("{}: the value under the handle has {bits} bits; name one as {handle}[0]", field());
+            ApiError::new(Code::InvalidParams, message).at(field(), "no bit of the value")
+        })?;
+        Ok((member, OperandText::Kept(value.bits.row(at), value.form)))
+    };
+    Ok(GateText { gate, operands: members(gate, text).map(operand).collect::<Result<_, ApiError>>()? })
+}
+
+/// The values that an octet-stream's operands are bits of, one after another.
+struct Pool {
+    /// The ciphertexts behind the head, then the values that are kept here.
+    blocks: Vec<OperandBlock>,
+    /// Of each input that has ciphertexts: how many are before it, and where its first stands.
+    inputs: Vec<(u64, Place)>,
+    /// Ciphertexts of all inputs. An input may name a value again, so these may be more than the ciphertexts in memory.
+    total: u64,
+}
+
+impl Pool {
+    fn of(
+        inputs: &[CircuitValue],
+        values: HashMap<HandleId, Arc<EncryptedValue>>,
+        read: impl FnOnce(usize) -> Result<LweList, ApiError>,
+    ) -> Result<Pool, ApiError> {
+        let inputs: Vec<_> =
+            inputs.iter().enumerate().map(|input| Input::of(input, &values)).collect::<Result<_, ApiError>>()?;
+        let ciphertexts = inputs.iter().fold(0usize, |sum, input| match input {
+            Input::Words(count) => sum.saturating_add(*count),
+            Input::Kept(_) => sum,
+        });
+        // before masks are made or memory is taken for them
+        if ciphertexts > OPERANDS_MAX {
+            let message = format!("{ciphertexts} ciphertexts; at most {OPERANDS_MAX} behind the head of a batch");
+            return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
+        }
+        let mut pool =
+            Pool { blocks: vec![Arc::new(read(ciphertexts)?)], inputs: Vec::with_capacity(inputs.len()), total: 0 };
+        let mut words_taken = 0;
+        for input in inputs {
+            let (first, count) = match input {
+                Input::Words(count) => {
+                    words_taken += count;
+                    (Place { block: 0, row: (words_taken - count) as u32 }, count)
+                }
+                Input::Kept(value) => {
+                    let (block, count) = (pool.blocks.len() as u32, value.bits.len());
+                    pool.blocks.push(value);
+                    (Place { block, row: 0 }, count)
+                }
+            };
+            if count > 0 {
+                pool.inputs.push((pool.total, first));
+                pool.total += count as u64;
+            }
+        }
+        Ok(pool)
+    }
+
+    /// Where the operands stand, `count` of them.
+    fn pick(&self, operands: Option<Vec<u64>>, count: usize) -> Result<Vec<Place>, ApiError> {
+        let given = operands.as_ref().map_or(self.total, |operands| operands.len() as u64);
+        if given != count as u64 {
+            let message = format!("{given} operands, the gates take {count}");
+            return Err(ApiError::new(Code::InvalidParams, message).at("operands", format!("{count} wanted")));
+        }
+        let place = |(i, operand): (usize, u64)| {
+            self.place(operand).ok_or_else(|| {
+                let field = format!("operands[{i}]");
+                let message = format!("{field} is {operand}, there are {} ciphertexts", self.total);
+                ApiError::new(Code::InvalidParams, message).at(field, "no such ciphertext")
+            })
+        };
+        let operands = operands.unwrap_or_else(|| (0..self.total).collect());
+        operands.into_iter().enumerate().map(place).collect()
+    }
+
+    /// Where a ciphertext stands, counted over all inputs.
+    fn place(&self, at: u64) -> Option<Place> {
+        if at >= self.total {
+            return None;
+        }
+        let input = self.inputs.partition_point(|&(before, _)| before <= at) - 1;
+        let (before, first) = self.inputs[input];
+        Some(Place { row: first.row + (at - before) as u32, ..first })
+    }
+}
+
+/// An input as a batch names it.
+enum Input {
+    Kept(Arc<EncryptedValue>),
+    /// This many of the ciphertexts behind the head.
+    Words(usize),
+}
+
+impl Input {
+    fn of(
+        (i, input): (usize, &CircuitValue),
+        values: &HashMap<HandleId, Arc<EncryptedValue>>,
+    ) -> Result<Input, ApiError> {
+        let place = format!("inputs[{i}]");
+        match input {
+            CircuitValue::Bits(bits) => Ok(Input::Words(usize::try_from(*bits).unwrap_or(usize::MAX))),
+            CircuitValue::Handle(text) => {
+                let value = text.parse().ok().and_then(|handle: HandleId| values.get(&handle));
+                value.map(|value| Input::Kept(value.clone())).ok_or_else(|| unknown_handle(Some(&place)))
+            }
+            CircuitValue::Ciphertexts(_) => {
+                let message = format!("{place}: in an octet-stream it is a number of ciphertexts, or a handle");
+                Err(ApiError::new(Code::InvalidRequest, message).at(place, "not of this form"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(inputs: &[CircuitValue]) -> Pool {
+        let words = |count| Ok(LweList::from_words(1, (0..2 * count as u32).collect()));
+        Pool::of(inputs, HashMap::new(), words).unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    #[test]
+    fn operands_stand_where_the_inputs_before_them_leave_room() {
+        let pool = pool(&[2, 0, 3].map(CircuitValue::Bits));
+        let rows = |operands| pool.pick(operands, 5).unwrap().iter().map(|place| place.row).collect::<Vec<_>>();
+        assert_eq!(rows(None), [0, 1, 2, 3, 4]);
+        assert_eq!(rows(Some(vec![4, 0, 2, 1, 4])), [4, 0, 2, 1, 4]);
+        for wrong in [Some(vec![0, 1, 2, 3, 5]), Some(vec![0, 1, 2, 3, u64::MAX]), Some(vec![0])] {
+            assert_eq!(pool.pick(wrong, 5).unwrap_err().code, Code::InvalidParams);
+        }
+        assert_eq!(pool.pick(None, 4).unwrap_err().code, Code::InvalidParams);
+    }
+
+    #[test]
+    fn a_text_names_a_handle_and_a_bit_or_is_a_ciphertext() {
+        for (text, expected) in [
+            ("hdl_a", Some(("hdl_a", None))),
+            ("hdl_a[17]", Some(("hdl_a", Some("17")))),
+            ("hdl_a[", Some(("hdl_a[", None))),
+            ("hdl_]", Some(("hdl_]", None))),
+            ("hdl_[1][2]", Some(("hdl_", Some("1][2")))),
+            ("QU5H", None),
+            ("", None),
+        ] {
+            assert_eq!(kept_bit(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! What a session has in memory besides its key: values under handles, and the circuits that run for it.
+//!
+//! Everything here ends with the session: nothing new is taken in, ciphertexts are overwritten as soon as their last
+//! reader has ended.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use api::{Code, HandleId, OperationId};
+use parking_lot::Mutex;
+use store::SessionEnd;
+use tokio::sync::watch;
+
+use crate::compute::engine::{EngineOperation, Form, LweList};
+use crate::resource::{self, Grant, Payer, Resource};
+use crate::web::error::ApiError;
+
+/// Bytes of ciphertexts in one request at most: 16,384 of the largest preset.
+pub const VALUES_BYTES_MAX: usize = 56 << 20;
+
+/// A session's memory for values, within its owner's share of the node's. Clones share one count.
+#[derive(Clone, Debug)]
+pub struct ValueMemory {
+    used: Arc<AtomicU64>,
+    max: u64,
+    node: Resource,
+    payer: Payer,
+}
+
+/// Bytes set aside; given back when dropped.
+#[derive(Debug)]
+pub struct Room {
+    used: Arc<AtomicU64>,
+    payer: Payer,
+    grant: Grant,
+}
+
+/// The memory that is exhausted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The session's, until it deletes something; or the request is larger than the session's limit.
+    Session,
+    /// The node's, for the moment.
+    Node,
+}
+
+impl ValueMemory {
+    /// A session's.
+    pub fn of_session(node: Resource, payer: Payer, bytes_max: u64) -> ValueMemory {
+        ValueMemory { used: Arc::default(), max: bytes_max, node, payer }
+    }
+
+    /// Bytes set aside now.
+    #[cfg(test)]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Sets bytes aside, or says where there is no room for them.
+    pub fn reserve(&self, bytes: u64) -> Result<Room, NoRoom> {
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| NoRoom::Session)?;
+        match self.node.try_take(&self.payer, bytes) {
+            Ok(grant) => Ok(Room { used: self.used.clone(), payer: self.payer.clone(), grant }),
+            Err(full) => {
+                self.used.fetch_sub(bytes, Ordering::Relaxed);
+                Err(match full {
+                    resource::NotGranted::NotNow => NoRoom::Node,
+                    resource::NotGranted::TooMuch => NoRoom::Session,
+                })
+            }
+        }
+    }
+}
+
+impl Room {
+    /// The account that it is charged to.
+    pub fn payer(&self) -> &Payer {
+        &self.payer
+    }
+
+    /// A part of this room as a room of its own.
+    pub fn part(&mut self, bytes: u64) -> Room {
+        Room { used: self.used.clone(), payer: self.payer.clone(), grant: self.grant.split(bytes) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.grant.amount(), Ordering::Relaxed);
+    }
+}
+
+/// An encrypted number, bit 0 first. Overwritten when it is dropped.
+pub struct EncryptedValue {
+    /// Its ciphertexts.
+    pub bits: LweList,
+    /// The form in which its ciphertexts are written.
+    pub form: Form,
+    _room: Room,
+}
+
+impl EncryptedValue {
+    /// A value that takes this room.
+    pub fn new(bits: LweList, form: Form, room: Room) -> EncryptedValue {
+        EncryptedValue { bits, form, _room: room }
+    }
+}
+
+/// Gates take its bits from where they are.
+impl AsRef<LweList> for EncryptedValue {
+    fn as_ref(&self) -> &LweList {
+        &self.bits
+    }
+}
+
+impl Drop for EncryptedValue {
+    fn drop(&mut self) {
+        self.bits.overwrite();
+    }
+}
+
+/// A result of a circuit.
+#[derive(Clone)]
+pub enum Output {
+    /// Kept under a handle.
+    Handle(HandleId),
+    /// Waits to be fetched.
+    Value(Arc<EncryptedValue>),
+}
+
+/// A circuit's run while the node has it in memory.
+pub struct Run {
+    /// Names it.
+    pub op_id: OperationId,
+    /// In the engine, from its submission on.
+    pub engine: OnceLock<EngineOperation>,
+    results: Mutex<Option<Vec<Output>>>,
+    ended: watch::Sender<bool>,
+    /// For its own record and results.
+    _room: Room,
+}
+
+impl Run {
+    /// A run that takes this room.
+    pub fn new(op_id: OperationId, room: Room) -> Run {
+        let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
+        Run { op_id, engine: OnceLock::new(), results, ended, _room: room }
+    }
+
+    /// What came of it, if it was completed and its results are here.
+    pub fn results(&self) -> Option<Vec<Output>> {
+        self.results.lock().clone()
+    }
+
+    /// Waits until it has ended and that is on record.
+    pub async fn ended(&self) {
+        // cannot fail: self holds the sender
+        let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
+    }
+
+    fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+}
+
+/// Why a run is not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The session has ended.
+    Closed,
+    /// As many as there may be are running.
+    TooMany,
+}
+
+/// A session's values and runs.
+pub struct Workbench {
+    /// The session's memory for values.
+    pub memory: ValueMemory,
+    running_max: usize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    closed: Option<SessionEnd>,
+    values: HashMap<HandleId, Arc<EncryptedValue>>,
+    runs: HashMap<OperationId, Arc<Run>>,
+}
+
+impl Workbench {
+    /// Empty.
+    pub fn new(memory: ValueMemory, running_max: usize) -> Workbench {
+        Workbench { memory, running_max, shelf: Mutex::default() }
+    }
+
+    /// Takes in a run that is about to begin.
+    pub fn begin(&self, run: Arc<Run>) -> Result<(), NotTaken> {
+        let mut shelf = self.shelf.lock();
+        if shelf.closed.is_some() {
+            return Err(NotTaken::Closed);
+        }
+        if shelf.runs.values().filter(|run| !run.has_ended()).count() >= self.running_max {
+            return Err(NotTaken::TooMany);
+        }
+        shelf.runs.insert(run.op_id.clone(), run);
+        Ok(())
+    }
+
+    /// Puts a run's results where they will be looked for. After the session's end they are dropped.
+    pub fn complete(&self, run: &Run, results: Vec<Output>) {
+        let shelf = self.shelf.lock();
+        if shelf.closed.is_none() {
+            *run.results.lock() = Some(results);
+        }
+    }
+
+    /// A run has ended; it is kept when its results may still be fetched.
+    pub fn end(&self, run: &Run, keep: bool) {
+        if !keep {
+            self.shelf.lock().runs.remove(&run.op_id);
+        }
+        run.ended.send_replace(true);
+    }
+
+    /// A run that is here.
+    pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
+        self.shelf.lock().runs.get(op_id).cloned()
+    }
+
+    /// Drops an ended run and its results, but not values under handles.
+    pub fn forget_run(&self, op_id: &OperationId) {
+        self.shelf.lock().runs.remove(op_id);
+    }
+
+    /// Keeps a value under a handle. False: the session has ended, and the value is dropped.
+    pub fn keep(&self, handle: HandleId, value: Arc<EncryptedValue>) -> bool {
+        let mut shelf = self.shelf.lock();
+        let open = shelf.closed.is_none();
+        if open {
+            shelf.values.insert(handle, value);
+        }
+        open
+    }
+
+    /// The value under a handle.
+    pub fn value(&self, handle: &HandleId) -> Option<Arc<EncryptedValue>> {
+        self.shelf.lock().values.get(handle).cloned()
+    }
+
+    /// Drops the value under a handle. False: there is none.
+    pub fn forget(&self, handle: &HandleId) -> bool {
+        self.shelf.lock().values.remove(handle).is_some()
+    }
+
+    /// How the session ended, if it has.
+    pub fn closed(&self) -> Option<SessionEnd> {
+        self.shelf.lock().closed
+    }
+
+    /// The session ends: drops everything, takes nothing more.
+    pub fn close(&self, end: SessionEnd) {
+        let closed = Some(self.closed().unwrap_or(end));
+        let emptied = std::mem::replace(&mut *self.shelf.lock(), Shelf { closed, ..Shelf::default() });
+        for run in emptied.runs.values() {
+            *run.results.lock() = None;
+        }
+    }
+}
+
+/// The answer to a handle that names nothing in its session: another session's and an unknown one are the same.
+pub fn unknown_handle(place: Option<&str>) -> ApiError {
+    let error = ApiError::new(Code::CiphertextNotFound, "there is no such handle in this session");
+    match place {
+        Some(place) => error.at(place, "unknown handle"),
+        None => error,
+    }
+}
+
+/// The answer when there is no memory for inputs and results.
+pub fn no_room(full: NoRoom) -> ApiError {
+    match full {
+        NoRoom::Session => ApiError::new(
+            Code::QuotaExceeded,
+            "the session has no memory left for inputs and results: delete handles and results of runs",
+        ),
+        NoRoom::Node => ApiError::unavailable("values", "the node has no memory left for inputs and results"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::AccountId;
+
+    use super::*;
+
+    fn payer(number: u128) -> Payer {
+        Payer::account(AccountId::from_bits(number))
+    }
+
+    fn bench(session_bytes: u64, node_bytes: u64) -> (Resource, Workbench) {
+        let node = Resource::memory(node_bytes, node_bytes);
+        let bench = Workbench::new(ValueMemory::of_session(node.clone(), payer(1), session_bytes), 2);
+        (node, bench)
+    }
+
+    fn value(room: Room) -> Arc<EncryptedValue> {
+        Arc::new(EncryptedValue::new(LweList::from_words(4, vec![0, 0, 0, 0, 7]), Form::Ango, room))
+    }
+
+    fn run(bench: &Workbench, number: u128) -> Arc<Run> {
+        Arc::new(Run::new(OperationId::from_bits(number), bench.memory.reserve(1).unwrap()))
+    }
+
+    #[test]
+    fn memory_is_bounded_by_session_and_by_node_and_given_back() {
+        let node = Resource::memory(100, 100);
+        let [first, second] = [1, 1].map(|owner| ValueMemory::of_session(node.clone(), payer(owner), 80));
+        let mut held = first.reserve(80).unwrap();
+        assert_eq!(first.reserve(1).unwrap_err(), NoRoom::Session);
+        assert_eq!(second.reserve(21).unwrap_err(), NoRoom::Node);
+        assert_eq!((second.used(), node.used()), (0, 80));
+        let part = held.part(30);
+        drop(held);
+        assert_eq!((first.used(), node.used()), (30, 30));
+        assert!(second.reserve(70).is_ok());
+        drop(part);
+        assert_eq!(node.used(), 0);
+        assert_eq!(first.reserve(u64::MAX).unwrap_err(), NoRoom::Session);
+    }
+
+    #[test]
+    fn all_trials_together_keep_a_tenth_of_the_memory_for_values() {
+        let node = Resource::memory(1000, 50);
+        let trials = (0..150).map(|number| Payer::trial(AccountId::from_bits(number)));
+        let trials: Vec<_> = trials.map(|payer| ValueMemory::of_session(node.clone(), payer, 256)).collect();
+        let held: Vec<_> = trials.iter().filter_map(|memory| memory.reserve(10).ok()).collect();
+        assert_eq!((held.len(), node.used()), (10, 100));
+        assert_eq!(trials[149].reserve(10).unwrap_err(), NoRoom::Node);
+        // what no trial can ever have is not a matter of the moment
+        assert_eq!(trials[149].reserve(101).unwrap_err(), NoRoom::Session);
+        assert!(ValueMemory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
+    }
+
+    #[test]
+    fn a_session_s_end_drops_values_and_results_and_takes_nothing_more() {
+        let (node, bench) = bench(100, 100);
+        let handle = HandleId::from_bits(1);
+        assert!(bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap())));
+        let done = run(&bench, 1);
+        bench.begin(done.clone()).unwrap();
+        bench.complete(&done, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
+        bench.end(&done, true);
+        let running = run(&bench, 2);
+        bench.begin(running.clone()).unwrap();
+        assert_eq!(node.used(), 22);
+        bench.close(SessionEnd::Deleted);
+        assert!(bench.value(&handle).is_none() && done.results().is_none());
+        assert_eq!(bench.closed(), Some(SessionEnd::Deleted));
+        bench.complete(&running, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
+        bench.end(&running, true);
+        assert!(running.results().is_none());
+        assert!(!bench.keep(handle, value(bench.memory.reserve(10).unwrap())));
+        assert_eq!(bench.begin(run(&bench, 3)), Err(NotTaken::Closed));
+        drop((done, running));
+        assert_eq!(node.used(), 0);
+    }
+
+    #[test]
+    fn runs_of_a_session_are_bounded_while_they_run() {
+        let (_, bench) = bench(100, 100);
+        let runs: Vec<_> = (0..4).map(|number| run(&bench, number)).collect();
+        bench.begin(runs[0].clone()).unwrap();
+        bench.begin(runs[1].clone()).unwrap();
+        assert_eq!(bench.begin(runs[2].clone()), Err(NotTaken::TooMany));
+        bench.end(&runs[0], true);
+        bench.begin(runs[2].clone()).unwrap();
+        bench.end(&runs[1], false);
+        assert!(bench.run(&runs[0].op_id).is_some() && bench.run(&runs[1].op_id).is_none());
+        bench.forget_run(&runs[0].op_id);
+        assert!(bench.run(&runs[0].op_id).is_none());
+    }
+
+    #[test]
+    fn a_value_that_is_read_while_it_is_deleted_stays_whole_for_its_reader() {
+        let (node, bench) = bench(100, 100);
+        let handle = HandleId::from_bits(1);
+        bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap()));
+        let reading = bench.value(&handle).unwrap();
+        assert!(bench.forget(&handle) && !bench.forget(&handle));
+        assert_eq!((reading.bits.row(0)[4], node.used()), (7, 10));
+        drop(reading);
+        assert_eq!(node.used(), 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! Ciphertexts from outside and to the outside: texts and words become those of a key, or an error.
+
+use api::Code;
+use api::gates::CIPHERTEXT_BYTES_MAX;
+use engine::container::{self, Form};
+use engine::{Gate, GateList, Lwe, LweList, OperandBlock, Place, SeededLweList};
+use zeroize::Zeroizing;
+
+use super::{GateText, OpenKey, OperandText, Outcome, Program, Seeds};
+use crate::web::base64_text::{self, Base64Error};
+use crate::web::error::ApiError;
+use crate::web::json::secret_key_rejected;
+use crate::web::octets::Words;
+
+/// Reads a request's gates for a key: all of them or none (readings G10). `place` says where gate `i` stands in the
+/// request, with a dot at the end. CPU work for large batches.
+pub fn read_program(
+    key: &OpenKey,
+    gates: &[GateText<'_>],
+    place: impl Fn(usize) -> String,
+) -> Result<Program, ApiError> {
+    let mut operands = empty_list(key, gates.iter().map(|gate| gate.operands.len()).sum());
+    let mut forms = Vec::with_capacity(gates.len());
+    for (i, gate) in gates.iter().enumerate() {
+        for (at, (member, text)) in gate.operands.iter().enumerate() {
+            let form = match *text {
+                OperandText::Kept(words, form) => {
+                    operands.push(words);
+                    form
+                }
+                OperandText::Text(text) => {
+                    let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
+                    operands.push(lwe.words());
+                    form
+                }
+            };
+            if at == 0 {
+                forms.push(form);
+            }
+        }
+    }
+    Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
+}
+
+/// Gates on operands that were read, gate after gate; results are written in our own form.
+pub fn program(gates: &[Gate], operands: LweList) -> Program {
+    folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
+}
+
+/// Gates on operands from these blocks, at least one: a place an operand, gate after gate, as many as the gates take, each a
+/// ciphertext of a block: assertion otherwise. Results are written in our own form.
+pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
+    folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
+}
+
+/// Folding looks at all operands: it is for the thread that has just read them, in whose cache they are.
+fn folded(list: GateList, forms: Vec<Form>) -> Program {
+    Program { list: list.folded(), forms }
+}
+
+/// Refuses ciphertexts that say to be of another key than this one: 16 hexadecimal digits (readings G11).
+pub fn check_fingerprint(key: &OpenKey, digits: &str) -> Result<(), ApiError> {
+    let named = (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(u64::to_be_bytes);
+    let Some(named) = named else {
+        return Err(ApiError::new(Code::InvalidParams, "fingerprint must be 16 hexadecimal digits")
+            .at("fingerprint", "not 16 hexadecimal digits"));
+    };
+    match key.fingerprint {
+        Some(wanted) if wanted != named => {
+            let issue = "the ciphertexts were made under another key";
+            Err(invalid_ciphertext("fingerprint".to_owned(), issue))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A program's results as base64, each in the form of its gate's operands. CPU work for large batches.
+pub fn write_results(key: &OpenKey, outcome: &Outcome) -> Vec<String> {
+    outcome.results.iter().zip(&outcome.forms).map(|(words, form)| write(key, words, *form)).collect()
+}
+
+/// One ciphertext of a key.
+pub fn read_single(key: &OpenKey, text: &str, member: &str) -> Result<Lwe, ApiError> {
+    read_ciphertext(key, text, || member.to_owned()).map(|(lwe, _)| lwe)
+}
+
+/// One ciphertext of a key, as base64 in our own form.
+pub fn write_single(key: &OpenKey, lwe: &Lwe) -> String {
+    write(key, lwe.words(), Form::Ango)
+}
+
+/// Room for ciphertexts of a key.
+pub fn empty_list(key: &OpenKey, count: usize) -> LweList {
+    LweList::with_capacity(key.preset.params().lwe_dimension, count)
+}
+
+/// A value that is one container of seeded ciphertexts, all its bits in one; `None` for what is another form, or a faulty
+/// text, which [`read_value`] says.
+pub fn read_seeded_value(key: &OpenKey, texts: &[String], place: &str) -> Result<Option<SeededLweList>, ApiError> {
+    /// Characters of the bytes that tell.
+    const BEGINNING: usize = 12;
+    let [text] = texts else { return Ok(None) };
+    let beginning = text.get(..BEGINNING).and_then(|text| base64_text::decode(text, BEGINNING).ok());
+    if !beginning.is_some_and(|bytes| container::is_seeded(&bytes)) {
+        return Ok(None);
+    }
+    let bytes = decode_ciphertext(text, || format!("{place}[0]"))?;
+    let seeded = container::read_seeded(&bytes, key.preset, key.fingerprint);
+    seeded.map(Some).map_err(|error| invalid_ciphertext(format!("{place}[0]"), &error.to_string()))
+}
+
+/// Appends a value's ciphertexts; the form of the first, which is `None` for a value without bits. `place` says where the
+/// value stands in the request. CPU work for wide ones.
+pub fn read_value(key: &OpenKey, texts: &[String], place: &str, list: &mut LweList) -> Result<Option<Form>, ApiError> {
+    let mut first = None;
+    for (bit, text) in texts.iter().enumerate() {
+        let (lwe, form) = read_ciphertext(key, text, || format!("{place}[{bit}]"))?;
+        first.get_or_insert(form);
+        list.push(lwe.words());
+    }
+    Ok(first)
+}
+
+/// A value's ciphertexts as base64. CPU work for wide ones.
+pub fn write_value(key: &OpenKey, bits: &LweList, form: Form) -> Vec<String> {
+    bits.iter().map(|words| write(key, words, form)).collect()
+}
+
+/// Bytes of a ciphertext as bare words.
+pub fn words_bytes(key: &OpenKey) -> usize {
+    4 * (key.preset.params().lwe_dimension + 1)
+}
+
+/// As many ciphertexts as there must be, as bare words one after another; with seeds, as bare bodies. Every word is a
+/// ciphertext's: only the length can be wrong. CPU work where masks are to be made.
+pub fn read_words(key: &OpenKey, words: Words, seeds: Option<&Seeds>, ciphertexts: usize) -> Result<LweList, ApiError> {
+    if let Some(seeds) = seeds.map(Seeds::ciphertexts).filter(|&seeded| seeded != ciphertexts) {
+        let message = format!("the seeds are of {seeds} ciphertexts, {ciphertexts} belong behind the head");
+        return Err(ApiError::new(Code::InvalidCiphertext, message).at("seeds", format!("{ciphertexts} wanted")));
+    }
+    let (each, found) = (if seeds.is_some() { 4 } else { words_bytes(key) }, words.bytes());
+    if ciphertexts.checked_mul(each) == Some(found) {
+        let dimension = key.preset.params().lwe_dimension;
+        return Ok(match seeds {
+            None => LweList::from_words(dimension, words.into_words()),
+            Some(Seeds(seeds)) => expanded(dimension, seeds, words.into_words()),
+        });
+    }
+    if let Err(container::Error::SecretKey) = container::read_ciphertext(&words.to_bytes(), key.preset, None) {
+        return Err(secret_key_rejected());
+    }
+    let message = format!("{ciphertexts} ciphertexts of {each} bytes belong behind the head, found {found} bytes");
+    Err(ApiError::new(Code::InvalidCiphertext, message))
+}
+
+/// Seeded ciphertexts with their masks: the whole request's in one block.
+fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> LweList {
+    if let &[(seed, _)] = seeds {
+        return SeededLweList::new(seed, bodies).expand(dimension);
+    }
+    let mut list = LweList::with_capacity(dimension, bodies.len());
+    let mut rest = &bodies[..];
+    for &(seed, count) in seeds {
+        let (of_seed, after) = rest.split_at(count);
+        list.append_seeded(&SeededLweList::new(seed, of_seed.to_vec()));
+        rest = after;
+    }
+    list
+}
+
+fn write(key: &OpenKey, words: &[u32], form: Form) -> String {
+    base64_text::encode(&container::write_ciphertext(&Lwe::new(words.to_vec()), key.preset, key.fingerprint, form))
+}
+
+fn decode_ciphertext(text: &str, field: impl Fn() -> String) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+    let bytes = base64_text::decode(text, CIPHERTEXT_BYTES_MAX).map_err(|fault| match fault {
+        Base64Error::NotBase64 => invalid_ciphertext(field(), "not base64"),
+        Base64Error::TooLarge => {
+            ApiError::new(Code::PayloadTooLarge, "a ciphertext may have at most 2 MB").at(field(), "more than 2 MB")
+        }
+    })?;
+    Ok(Zeroizing::new(bytes))
+}
+
+fn read_ciphertext(key: &OpenKey, text: &str, field: impl Fn() -> String) -> Result<(Lwe, Form), ApiError> {
+    let bytes = decode_ciphertext(text, &field)?;
+    container::read_ciphertext(&bytes, key.preset, key.fingerprint).map_err(|error| match error {
+        container::Error::SecretKey => secret_key_rejected(),
+        error => invalid_ciphertext(field(), &error.to_string()),
+    })
+}
+
+fn invalid_ciphertext(field: String, issue: &str) -> ApiError {
+    ApiError::new(Code::InvalidCiphertext, format!("{field}: {issue}")).at(field, issue)
+}

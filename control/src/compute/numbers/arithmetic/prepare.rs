@@ -1,0 +1,112 @@
+//! A request as a plan on ciphertexts that are there, before anything is computed or counted.
+
+use std::sync::Arc;
+
+use api::Code;
+use api::compute::ComputeRequest;
+use store::{CiphertextRecord, EncryptionKey};
+use zeroize::Zeroizing;
+
+use crate::caller::Caller;
+use crate::compute::Compute;
+use crate::compute::engine::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation};
+use crate::compute::numbers::ciphertexts::unknown_ciphertext;
+use crate::compute::numbers::keys::find;
+use crate::compute::numbers::vault::{Pinned, Shelf};
+use crate::resource::Payer;
+use crate::web::Web;
+use crate::web::body::{Reserved, reserve};
+use crate::web::error::ApiError;
+
+/// A request that can be computed.
+pub struct Prepared {
+    pub operation: Operation,
+    pub record: EncryptionKey,
+    pub key: Arc<OpenNumbersKey>,
+    pub planned: PlannedOperation,
+    /// Its ciphertexts do not go while it runs (readings K14).
+    pub pinned: Pinned,
+    /// Memory for its operands, its result and its answer.
+    pub reserved: Reserved,
+}
+
+/// Checks a request, reads its ciphertexts and plans it.
+pub async fn prepare(
+    compute: &Compute,
+    web: &Web,
+    caller: &Caller,
+    operation: Operation,
+    request: ComputeRequest,
+) -> Result<Prepared, ApiError> {
+    let ComputeRequest { key_id, ciphertext_ids, plain_operand, polynomial_coeffs, .. } = request;
+    let ComputeRequest { scale_stable, rotation_steps, result_bound, .. } = request;
+    if result_bound.is_some_and(|bound| bound <= 0.0) {
+        let message = "result_bound is a number above 0";
+        return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
+    }
+    let (wanted, found) = (operation.operands(), ciphertext_ids.len());
+    if wanted != found {
+        // readings C5
+        let (name, plural) = (operation.name(), if wanted == 1 { "" } else { "s" });
+        let message = format!("{name} takes {wanted} ciphertext{plural}, not {found}");
+        return Err(ApiError::new(Code::InvalidRequest, message).at("ciphertext_ids", format!("{wanted} elements")));
+    }
+    let record = find(compute, caller, &key_id).await?;
+    let pinned = compute.vault.pin(ciphertext_ids.clone());
+    let mut records: Vec<CiphertextRecord> = Vec::with_capacity(wanted);
+    for id in &ciphertext_ids {
+        records.push(operand(compute, caller, &record, id).await?);
+    }
+    let key = compute.open_keys.find(compute, caller, &record).await?;
+    let payer = Payer::from(caller);
+    // each operand's bytes and words; the result's words, bytes and base64
+    let words = key.ciphertext_words_bytes();
+    let reserved = reserve(&web.bodies, &payer, (2 * wanted as u64 + 4) * words).await?;
+    let mut containers: Vec<Arc<Zeroizing<Vec<u8>>>> = Vec::with_capacity(wanted);
+    for (at, record) in records.iter().enumerate() {
+        let same = records[..at].iter().position(|before| before.ciphertext_id == record.ciphertext_id);
+        containers.push(match same {
+            Some(same) => containers[same].clone(),
+            None => Arc::new(read(compute, caller, &payer, record).await?),
+        });
+    }
+    let asked = Asked {
+        operation,
+        plain: plain_operand,
+        coefficients: polynomial_coeffs,
+        steps: rotation_steps,
+        scale_stable: scale_stable.unwrap_or(false),
+        result_bound,
+    };
+    let planning = key.clone();
+    let planned = compute.offload.run(payer, move || planning.plan(&asked, &containers)).await??;
+    Ok(Prepared { operation, record, key, planned, pinned, reserved })
+}
+
+/// A ciphertext of the request, under the request's key.
+async fn operand(
+    compute: &Compute,
+    caller: &Caller,
+    key: &EncryptionKey,
+    id: &str,
+) -> Result<CiphertextRecord, ApiError> {
+    let now = compute.clock.now();
+    let record = compute.store.use_ciphertext(caller.account.as_str(), id, now.0).await?;
+    let record = record.ok_or_else(unknown_ciphertext)?;
+    if record.key_id != key.key_id {
+        let message = format!("the ciphertext {id} is under another key than {}", key.key_id);
+        return Err(ApiError::new(Code::MismatchedKey, message).at("ciphertext_ids", "under another key"));
+    }
+    Ok(record)
+}
+
+async fn read(
+    compute: &Compute,
+    caller: &Caller,
+    payer: &Payer,
+    record: &CiphertextRecord,
+) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+    let (label, at) = (record.ciphertext_id.clone(), (record.node_id.as_str(), record.object.as_str()));
+    let read = compute.vault.read(Shelf::Ciphertexts, payer, &caller.account, label, at).await?;
+    read.ok_or_else(unknown_ciphertext)
+}

@@ -1,0 +1,500 @@
+//! An operation from its submission to its charge.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::circuits::OperationStatus;
+use api::compute::ComputeOperation;
+use api::{AccountId, CiphertextId, Code, OperationId};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use serde_json::json;
+use store::{
+    ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeticOperation, NewCiphertext, NewEvent, Unit,
+};
+use tokio::sync::{oneshot, watch};
+
+use super::prepare::Prepared;
+use crate::billing::charge::{microseconds, milliseconds};
+use crate::billing::compute_units::OperationPrice;
+use crate::billing::ledger::{PaidBy, Reservation};
+use crate::caller::Caller;
+use crate::clock::Timestamp;
+use crate::compute::Compute;
+use crate::compute::engine::numbers::{NumbersEnd, OpenNumbersKey, Operation, ResultFacts};
+use crate::compute::engine::{EngineOperation, RunError};
+use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
+use crate::compute::numbers::keys::unknown_key;
+use crate::compute::numbers::vault::{Pinned, Shelf};
+use crate::events::{EventType, event};
+use crate::ids;
+use crate::in_flight::Guard;
+use crate::resource::Payer;
+use crate::web::base64_text;
+use crate::web::body::Reserved;
+use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::octets;
+use crate::web::prefer::PREFERENCE_APPLIED;
+
+/// Operations of one account that no client waits for, at the same time.
+const BACKGROUND_MAX: usize = 64;
+/// Under so many percent the noise budget is warned of (specification, Compute).
+const WARNING_PERCENT: f64 = 50.0;
+const BUDGET_REMAINING: HeaderName = HeaderName::from_static("x-noise-budget-remaining");
+const BUDGET_WARNING: HeaderName = HeaderName::from_static("x-noise-budget-warning");
+const BUDGET_RECOVERY: HeaderName = HeaderName::from_static("x-noise-budget-recovery");
+
+/// How the client wants its answer.
+pub struct Reply {
+    /// Keeps the answer with what it tells of.
+    pub claim: Claim,
+    /// As an octet-stream.
+    pub octets: bool,
+    /// With the result's bytes.
+    pub with_result: bool,
+    /// After the operation's end.
+    pub waits: bool,
+}
+
+/// The operations that this node computes.
+#[derive(Default)]
+pub struct RunningOperations {
+    running: Mutex<HashMap<OperationId, Arc<RunningOperation>>>,
+}
+
+/// An operation in the engine.
+pub struct RunningOperation {
+    /// Its name in the engine.
+    pub engine: EngineOperation,
+    account: AccountId,
+    in_background: bool,
+    ended: watch::Sender<bool>,
+}
+
+impl RunningOperation {
+    /// Waits until it has ended and that is on record.
+    pub async fn ended(&self) {
+        // cannot fail: self holds the sender
+        let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
+    }
+}
+
+impl RunningOperations {
+    /// An operation that has not ended.
+    pub fn find(&self, op_id: &OperationId) -> Option<Arc<RunningOperation>> {
+        self.running.lock().get(op_id).cloned()
+    }
+
+    /// Refuses an operation that no client waits for if the account has as many as it may.
+    fn check_background(&self, account: &AccountId) -> Result<(), ApiError> {
+        let of_account = |running: &&Arc<RunningOperation>| running.in_background && running.account == *account;
+        if self.running.lock().values().filter(of_account).count() < BACKGROUND_MAX {
+            return Ok(());
+        }
+        let message = format!("{BACKGROUND_MAX} operations of the account run in the background: wait for one");
+        Err(ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1)))
+    }
+
+    fn begin(&self, op_id: OperationId, running: RunningOperation) {
+        self.running.lock().insert(op_id, Arc::new(running));
+    }
+
+    fn end(&self, op_id: &OperationId) {
+        if let Some(running) = self.running.lock().remove(op_id) {
+            running.ended.send_replace(true);
+        }
+    }
+}
+
+/// Computes a request. If a client that waits goes away, the operation goes on and is charged (readings P24).
+pub async fn run(
+    compute: Arc<Compute>,
+    caller: Caller,
+    prepared: Prepared,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Response, ApiError> {
+    let Submitted { operation, end, reserved } = submit(compute, caller, prepared, deadline, reply).await?;
+    if operation.reply.waits {
+        let in_flight = operation.compute.in_flight.enter();
+        let finished = tokio::spawn(async move {
+            let _in_flight = in_flight;
+            operation.finish(end, reserved).await
+        });
+        return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
+    }
+    // a task: it brings the operation to its end though the client goes away now
+    let recorded = tokio::spawn(async move {
+        match operation.put_on_record().await {
+            Ok(answer) => {
+                tokio::spawn(operation.finish(end, reserved));
+                Ok(answer)
+            }
+            Err(error) => {
+                operation.abandon();
+                Err(error)
+            }
+        }
+    });
+    recorded.await?
+}
+
+/// Counts an operation and hands it to the engine. Nothing waits between the engine's taking it and the return.
+async fn submit(
+    compute: Arc<Compute>,
+    caller: Caller,
+    Prepared { operation, record, key, planned, pinned, reserved }: Prepared,
+    deadline: Instant,
+    reply: Reply,
+) -> Result<Submitted, ApiError> {
+    let facts = planned.result;
+    check_room(&compute, &caller, key.result_bytes(&facts)).await?;
+    if !reply.waits {
+        compute.operations.check_background(&caller.account)?;
+    }
+    let created_at = compute.clock.now();
+    let price = OperationPrice::of(operation, compute.ledger.rate());
+    let reservation = compute.ledger.reserve_units(&PaidBy::from(&caller), &price, created_at).await?;
+    let op_id = ids::operation(created_at);
+    let (engine, end) = compute.engine.start_numbers(&key, planned, deadline).map_err(|error| match error {
+        RunError::Api(error) => error,
+        RunError::Gone => unknown_key(),
+    })?;
+    let (account, in_background) = (caller.account.clone(), !reply.waits);
+    compute
+        .operations
+        .begin(op_id.clone(), RunningOperation { engine, account, in_background, ended: watch::Sender::new(false) });
+    let operation = OperationContext {
+        reservation,
+        _running: compute.unfinished.enter(),
+        compute,
+        caller,
+        record,
+        key,
+        operation,
+        price,
+        facts,
+        op_id,
+        created_at,
+        engine,
+        reply,
+        started: Instant::now(),
+        _pinned: pinned,
+    };
+    Ok(Submitted { operation, end, reserved })
+}
+
+/// Refuses a result that there will be no room for.
+async fn check_room(compute: &Compute, caller: &Caller, bytes: u64) -> Result<(), ApiError> {
+    compute.vault.check_room(Shelf::Ciphertexts, bytes)?;
+    let (bytes, bytes_max) = (bytes as i64, ciphertext_bytes_max(compute, caller));
+    let pinned = compute.vault.pinned();
+    let plan = compute.store.eviction_plan(caller.account.as_str(), bytes, bytes_max, &pinned).await?;
+    plan.map(drop).ok_or_else(no_room)
+}
+
+/// Bytes that the account's ciphertexts may have together; `None`: any number.
+fn ciphertext_bytes_max(compute: &Compute, caller: &Caller) -> Option<i64> {
+    let cache = compute.limits.of(caller.plan).ciphertext_cache_bytes();
+    compute.vault.ciphertext_bytes_of(cache).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
+}
+
+/// An operation in the engine.
+struct Submitted {
+    operation: OperationContext,
+    end: oneshot::Receiver<NumbersEnd>,
+    reserved: Reserved,
+}
+
+/// What an operation needs from its start to its end.
+struct OperationContext {
+    /// What pays for it. Dropped before `_running`: what is given back is waited for too.
+    reservation: Reservation,
+    /// Counts it among what must end before the node stops.
+    _running: Guard,
+    compute: Arc<Compute>,
+    caller: Caller,
+    record: EncryptionKey,
+    key: Arc<OpenNumbersKey>,
+    operation: Operation,
+    price: OperationPrice,
+    facts: ResultFacts,
+    op_id: OperationId,
+    created_at: Timestamp,
+    engine: EngineOperation,
+    reply: Reply,
+    started: Instant,
+    _pinned: Pinned,
+}
+
+/// A result that was put into the vault.
+struct PutResult {
+    id: CiphertextId,
+    object: String,
+    bytes: Vec<u8>,
+    compute: Duration,
+}
+
+impl OperationContext {
+    /// Waits for the end, and brings what came of it where it belongs. The answer for the client, if it waits.
+    async fn finish(
+        self,
+        end: oneshot::Receiver<NumbersEnd>,
+        reserved: Reserved,
+    ) -> Result<Option<Response>, ApiError> {
+        let finished = match end.await {
+            Ok(NumbersEnd::Completed { words, compute }) => self.complete(words, compute).await,
+            Ok(NumbersEnd::Cancelled) => {
+                Err(ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged"))
+            }
+            Ok(NumbersEnd::Failed(RunError::Api(error))) => Err(error),
+            Ok(NumbersEnd::Failed(RunError::Gone)) => Err(unknown_key()),
+            Err(_) => Err(ApiError::internal("the engine dropped an operation")),
+        };
+        drop(reserved);
+        if let Err(error) = &finished {
+            self.reservation.give_back().await;
+            if !self.reply.waits {
+                self.end_uncharged(error).await;
+            }
+        }
+        self.compute.operations.end(&self.op_id);
+        finished.map(|answer| self.reply.waits.then_some(answer))
+    }
+
+    /// Ends an operation that could not be put on record; nothing is charged.
+    fn abandon(self) {
+        self.compute.engine.cancel(self.engine);
+        self.compute.operations.end(&self.op_id);
+    }
+
+    /// Puts an operation on record that no client waits for, and the answer that says so.
+    async fn put_on_record(&self) -> Result<Response, ApiError> {
+        let answer = self.answer("pending", None, &[])?;
+        let (answer, keep) = self.reply.claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        self.compute.store.submit(Unit { arithmetic: Some(self.as_new()), keep, ..Unit::default() }).await?;
+        Ok(answer)
+    }
+
+    /// Keeps the result and charges the operation, all or nothing.
+    async fn complete(&self, words: Vec<u32>, compute: Duration) -> Result<Response, ApiError> {
+        let (key, facts, payer) = (self.key.clone(), self.facts, Payer::from(&self.caller));
+        let bytes = self.compute.offload.finish(payer.clone(), move || key.write(&facts, words)).await?;
+        let id = ids::ciphertext(self.compute.clock.now());
+        let label = id.as_str().to_owned();
+        let vault = &self.compute.vault;
+        let object = vault.put(Shelf::Ciphertexts, &payer, &self.caller.account, label, bytes.clone()).await?;
+        let result = PutResult { id, object, bytes, compute };
+        let booked = self.book(&result).await;
+        match &booked {
+            Ok(_) => {
+                self.reservation.keep();
+                self.compute.telemetry.operation_charged(self.operation.name(), self.price.units, compute);
+            }
+            Err(_) => vault.take_back(Shelf::Ciphertexts, [result.object]).await,
+        }
+        if let Err(error) = vault.erase_dropped().await {
+            tracing::warn!(%error, "ciphertexts that were removed are erased later");
+        }
+        booked
+    }
+
+    /// Makes room for a result, and writes it with its charge (readings K14, P24).
+    async fn book(&self, result: &PutResult) -> Result<Response, ApiError> {
+        let (compute, account) = (&self.compute, self.caller.account.as_str());
+        let (bytes, bytes_max) = (result.bytes.len() as i64, ciphertext_bytes_max(compute, &self.caller));
+        for _ in 0..ROOM_ATTEMPTS {
+            let pinned = compute.vault.pinned();
+            let evicted = compute.store.eviction_plan(account, bytes, bytes_max, &pinned).await?.ok_or_else(no_room)?;
+            let answer = self.answer("COMPLETED", Some(result), &evicted)?;
+            let (answer, keep) = if self.reply.waits { self.reply.claim.keep(answer).await? } else { (answer, None) };
+            let now = compute.clock.now();
+            let unit = Unit {
+                arithmetic: Some(self.as_new()),
+                arithmetic_end: Some(ArithmeticOperationEnd {
+                    result_ciphertext_id: Some(result.id.as_str().to_owned()),
+                    cost_fcu: self.price.units as i64,
+                    ..self.end(OperationStatus::Completed, result.compute, now)
+                }),
+                ciphertext: Some(self.new_ciphertext(result, bytes_max, evicted, now)),
+                arithmetic_charge: Some(self.usage(result.compute, now)),
+                posting: self.reservation.posting(now),
+                event: Some(self.completed_event(result, now)),
+                counts: self.reservation.counts(vec![(self.operation.name().to_owned(), 1)]),
+                keep,
+                ..Unit::default()
+            };
+            match compute.store.submit(unit).await {
+                Ok(()) => return Ok(answer),
+                // another ciphertext of the account took the room
+                Err(store::Error::NoRoom) => {}
+                // readings K15: the result of work that was running is discarded
+                Err(store::Error::KeyGone) => return Err(unknown_key()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ApiError::unavailable("ciphertexts", "too many ciphertexts of the account come at once"))
+    }
+
+    /// What tells webhooks of the result.
+    fn completed_event(&self, result: &PutResult, now: Timestamp) -> NewEvent {
+        let data = json!({
+            "job_id": self.op_id.as_str(),
+            "operation": self.operation.name(),
+            "result_ciphertext_id": result.id.as_str(),
+            "compute_time_ms": milliseconds(result.compute),
+            "cost_jpy": self.price.cost_jpy(),
+            "noise_budget_remaining": self.facts.budget_percent,
+        });
+        event(&self.caller.account, EventType::ComputeComplete, &data, now)
+    }
+
+    /// Puts on record that an operation ended without a result; nothing is charged (readings P24).
+    async fn end_uncharged(&self, error: &ApiError) {
+        let status = if error.code == Code::Conflict { OperationStatus::Cancelled } else { OperationStatus::Failed };
+        let cause =
+            (status == OperationStatus::Failed).then(|| (error.code.as_str().to_owned(), error.message.clone()));
+        let end = ArithmeticOperationEnd {
+            error: cause,
+            ..self.end(status, self.started.elapsed(), self.compute.clock.now())
+        };
+        match self.compute.store.submit(Unit { arithmetic_end: Some(end), ..Unit::default() }).await {
+            Ok(()) | Err(store::Error::OperationEnded) => {}
+            Err(cause) => tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end is not on record"),
+        }
+    }
+
+    /// The answer, with the noise budget in its headers.
+    fn answer(&self, status: &str, result: Option<&PutResult>, evicted: &[String]) -> Result<Response, ApiError> {
+        let is_bootstrap = self.operation == Operation::Bootstrap;
+        let evicted = evicted.iter().map(|id| id.parse()).collect::<Result<_, _>>().map_err(ApiError::internal)?;
+        let shown = result.filter(|_| self.reply.with_result);
+        let told = ComputeOperation {
+            op_id: self.op_id.clone(),
+            job_id: self.op_id.clone(),
+            status: status.to_owned(),
+            operation: self.operation.name().to_owned(),
+            result_ciphertext_id: result.map(|result| result.id.clone()),
+            result_ciphertext: shown.filter(|_| !self.reply.octets).map(|result| base64_text::encode(&result.bytes)),
+            compute_time_ms: result.map(|result| milliseconds(result.compute)),
+            noise_budget_remaining: self.facts.budget_percent,
+            levels_remaining: self.facts.level as u64,
+            precision_bits: self.facts.precision_bits,
+            evicted_ciphertext_ids: evicted,
+            cost_units: self.price.units,
+            cost_jpy: self.price.cost_jpy(),
+            bootstrap_applied: is_bootstrap,
+            bootstrap_effective_degree: is_bootstrap.then_some(self.facts.level as u64),
+            bootstrap_degraded: self.facts.degraded,
+        };
+        let written = if self.reply.octets {
+            octets::write_head_and_bytes(&told, shown.map(|result| result.bytes.clone()).unwrap_or_default())?
+        } else {
+            octets::write_json(&told)?
+        };
+        let mut answer = written.respond(StatusCode::OK);
+        tell_noise_budget(answer.headers_mut(), self.facts.budget_percent)?;
+        Ok(answer)
+    }
+
+    fn as_new(&self) -> NewArithmeticOperation {
+        NewArithmeticOperation {
+            op_id: self.op_id.as_str().to_owned(),
+            account_id: self.caller.account.as_str().to_owned(),
+            key_id: self.record.key_id.clone(),
+            environment: self.caller.environment,
+            node_id: self.compute.sessions.node_id.clone(),
+            operation: self.operation.name().to_owned(),
+            created_at: self.created_at.0,
+        }
+    }
+
+    fn end(&self, status: OperationStatus, took: Duration, now: Timestamp) -> ArithmeticOperationEnd {
+        ArithmeticOperationEnd {
+            op_id: self.op_id.as_str().to_owned(),
+            status,
+            result_ciphertext_id: None,
+            cost_fcu: 0,
+            compute_us: microseconds(took),
+            error: None,
+            ended_at: now.0,
+        }
+    }
+
+    fn new_ciphertext(
+        &self,
+        result: &PutResult,
+        bytes_max: Option<i64>,
+        evicted: Vec<String>,
+        now: Timestamp,
+    ) -> NewCiphertext {
+        NewCiphertext {
+            ciphertext_id: result.id.as_str().to_owned(),
+            account_id: self.caller.account.as_str().to_owned(),
+            key_id: self.record.key_id.clone(),
+            environment: self.caller.environment,
+            origin: self.operation.name().to_owned(),
+            slot_count: self.key.params().slots() as i64,
+            level: self.facts.level as i64,
+            scale: self.facts.scale,
+            value_bound: self.facts.value_bound,
+            variance: self.facts.variance,
+            object: result.object.clone(),
+            node_id: self.compute.vault.place().to_owned(),
+            bytes: result.bytes.len() as i64,
+            bytes_max,
+            evicted,
+            now: now.0,
+        }
+    }
+
+    fn usage(&self, compute: Duration, now: Timestamp) -> ArithmeticUsage {
+        ArithmeticUsage {
+            usage_id: ids::usage(now).as_str().to_owned(),
+            transfer_id: self.reservation.transfer_id(),
+            account_id: self.caller.account.as_str().to_owned(),
+            key_id: self.record.key_id.clone(),
+            environment: self.caller.environment,
+            operation: self.operation.name().to_owned(),
+            fcu: self.price.units as i64,
+            cost_nano_usd: self.price.cost.0,
+            usd_milli_jpy: self.price.rate.0,
+            compute_us: microseconds(compute),
+            created_at: now.0,
+        }
+    }
+}
+
+/// The headers of the noise budget (specification, Compute; readings C11).
+fn tell_noise_budget(headers: &mut HeaderMap, percent: f64) -> Result<(), ApiError> {
+    let warning = percent < WARNING_PERCENT;
+    let remaining = HeaderValue::from_str(&percent.to_string()).map_err(ApiError::internal)?;
+    headers.insert(BUDGET_REMAINING, remaining);
+    headers.insert(BUDGET_WARNING, HeaderValue::from_static(if warning { "true" } else { "false" }));
+    if warning {
+        let hint = "bootstrap the ciphertext, or encrypt the numbers again, before many more operations";
+        headers.insert(BUDGET_RECOVERY, HeaderValue::from_static(hint));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c11_less_than_half_of_the_noise_budget_is_warned_of() {
+        for (percent, told, warning) in
+            [(100.0, "100", false), (50.0, "50", false), (49.9, "49.9", true), (0.0, "0", true)]
+        {
+            let mut headers = HeaderMap::new();
+            tell_noise_budget(&mut headers, percent).unwrap();
+            assert_eq!(headers[BUDGET_REMAINING], told);
+            assert_eq!(headers[BUDGET_WARNING], if warning { "true" } else { "false" });
+            assert_eq!(headers.contains_key(BUDGET_RECOVERY), warning);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a key is made of, on its way into the vault: a public key, a head, rows.
+
+use api::encryption_keys::KeyParams;
+use api::{AccountId, Code};
+use sha2::{Digest as _, Sha256};
+use store::KeyRowRecord;
+use zeroize::Zeroizing;
+
+use crate::caller::Caller;
+use crate::compute::Compute;
+use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
+use crate::compute::numbers::vault::{Shelf, Vault};
+use crate::resource::Payer;
+use crate::web::error::ApiError;
+
+/// Rows that are read from the database together.
+const ROWS_READ: i64 = 1000;
+
+/// On whose behalf a material is put into the vault.
+#[derive(Clone)]
+pub struct Owner {
+    /// Owns the key.
+    pub account: AccountId,
+    /// Pays for memory and cores.
+    pub payer: Payer,
+}
+
+impl From<&Caller> for Owner {
+    fn from(caller: &Caller) -> Owner {
+        Owner { account: caller.account.clone(), payer: caller.into() }
+    }
+}
+
+/// A public key that was read and put into the vault.
+pub struct PutPublicKey {
+    /// The object that holds it.
+    pub object: String,
+    /// Its bytes.
+    pub bytes: i64,
+    /// SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+}
+
+/// What a public key's object is called within its account.
+fn public_key_label(material_id: &str) -> String {
+    format!("{material_id} public key")
+}
+
+/// What a row's object is called within its account.
+fn row_label(material_id: &str, row_index: i64) -> String {
+    format!("{material_id} row {row_index}")
+}
+
+/// Parameters as a material's record has them.
+pub fn recorded_params(params: &numbers::Params) -> Result<String, ApiError> {
+    serde_json::to_string(&numbers::key_params(params, "")).map_err(ApiError::internal)
+}
+
+/// Undoes [`recorded_params`], with the scheme of a key.
+pub fn read_recorded_params(text: &str, scheme: &str) -> Result<KeyParams, ApiError> {
+    let params: KeyParams = serde_json::from_str(text).map_err(ApiError::internal)?;
+    Ok(KeyParams { scheme: scheme.to_owned(), ..params })
+}
+
+/// Puts a public key that was read into the vault.
+pub async fn put_public_key(
+    compute: &Compute,
+    owner: &Owner,
+    material_id: &str,
+    mut bytes: Zeroizing<Vec<u8>>,
+) -> Result<PutPublicKey, ApiError> {
+    let (count, sha256) = (bytes.len() as i64, Sha256::digest(&*bytes).into());
+    let (label, content) = (public_key_label(material_id), std::mem::take(&mut *bytes));
+    let object = compute.vault.put(Shelf::Keys, &owner.payer, &owner.account, label, content).await?;
+    Ok(PutPublicKey { object, bytes: count, sha256 })
+}
+
+/// Checks a row and puts it into the vault; its record.
+pub async fn put_row(
+    compute: &Compute,
+    owner: &Owner,
+    material_id: &str,
+    row_index: i64,
+    (head, facts, bytes): (EvaluationKeyHead, RowFacts, Zeroizing<Vec<u8>>),
+) -> Result<KeyRowRecord, ApiError> {
+    let checking = compute.offload.run(owner.payer.clone(), move || {
+        head.check_row(&bytes).map(|()| (<[u8; 32]>::from(Sha256::digest(&*bytes)), bytes))
+    });
+    let (sha256, mut bytes) = checking.await?.map_err(|error| ApiError {
+        message: format!("row {row_index} of the evaluation key: {}", error.message),
+        ..error
+    })?;
+    let (label, content) = (row_label(material_id, row_index), std::mem::take(&mut *bytes));
+    let object = compute.vault.put(Shelf::Keys, &owner.payer, &owner.account, label, content).await?;
+    Ok(KeyRowRecord {
+        row_index,
+        kind: facts.kind.to_owned(),
+        element: facts.element.into(),
+        level: facts.level.into(),
+        digit: facts.digit.into(),
+        digits: facts.digits.into(),
+        object,
+        bytes: facts.bytes as i64,
+        sha256: sha256.to_vec(),
+    })
+}
+
+/// Reads a row's container back. `None`: it is gone.
+pub async fn read_row(
+    vault: &Vault,
+    owner: &Owner,
+    material_id: &str,
+    row_index: i64,
+    at: (&str, &str),
+) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
+    vault.read(Shelf::Keys, &owner.payer, &owner.account, row_label(material_id, row_index), at).await
+}
+
+/// The records of all rows of a material, in order.
+pub async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
+    let mut rows = Vec::new();
+    loop {
+        let read = compute.store.key_rows(material_id, rows.len() as i64, ROWS_READ).await?;
+        let is_last = (read.len() as i64) < ROWS_READ;
+        rows.extend(read);
+        if is_last {
+            return Ok(rows);
+        }
+    }
+}
+
+/// A row as the engine knows it.
+pub fn stored_row(row: &KeyRowRecord) -> StoredRow {
+    StoredRow {
+        kind: row.kind.clone(),
+        element: row.element as u32,
+        level: row.level as usize,
+        row_index: row.row_index,
+    }
+}
+
+/// Refuses two keys that are not of one secret key and of the same parameters.
+pub fn check_pair(public_key: &PublicKeyFacts, head: &EvaluationKeyHead) -> Result<(), ApiError> {
+    if public_key.params == *head.params() && public_key.fingerprint == head.fingerprint() {
+        return Ok(());
+    }
+    Err(other_pair())
+}
+
+/// The answer to two keys that do not belong together.
+pub fn other_pair() -> ApiError {
+    let message = "the public key and the evaluation key are of different secret keys or parameters";
+    ApiError::new(Code::InvalidParams, message).at("eval_key", "does not belong to the public key")
+}
+
+/// SHA-256 over a material: of its public key, its parameters and the digests of its rows.
+pub struct MaterialDigest(Sha256);
+
+impl MaterialDigest {
+    /// Before any row.
+    pub fn new(public_key: &[u8], params: &str, fingerprint: &[u8]) -> MaterialDigest {
+        let digest = Sha256::new().chain_update(public_key).chain_update(Sha256::digest(params));
+        MaterialDigest(digest.chain_update(Sha256::digest(fingerprint)))
+    }
+
+    /// The next row.
+    pub fn add(&mut self, row: &KeyRowRecord) {
+        self.0.update(Sha256::digest(&row.sha256));
+    }
+
+    /// After the last row.
+    pub fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}

@@ -1,0 +1,314 @@
+//! Encryption keys and ciphertexts of accounts at rest: sealed objects that records name (readings K4, K14, K15).
+//!
+//! An object is written before the record that names it. What no record names any more is written down with the change of the
+//! records (`store::dropped_objects`), and removed right after it, or by the next look.
+//!
+//! A node without a bucket has its objects in its own folder. On PostgreSQL other nodes then see the records and not the
+//! objects: such a record names its node.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::AccountId;
+use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
+use store::{CIPHERTEXT_OBJECTS, DroppedObject, KEY_OBJECTS, Store};
+use zeroize::Zeroizing;
+
+use crate::blobs::{Blobs, Missing};
+use crate::clock::Timestamp;
+use crate::parsers::{megabytes, seconds};
+use crate::resource::Payer;
+use crate::web::error::ApiError;
+use crate::web::offload::Offload;
+
+/// Settings of what is kept for arithmetic on encrypted numbers.
+#[derive(Clone, Debug, clap::Args)]
+pub struct VaultConfig {
+    /// Space in MB for encryption keys of all accounts together, in the data folder or in the bucket, encrypted. Beyond it new keys
+    /// are answered 503. What one account may keep is in the plans.
+    #[arg(env = "ANGO_ENCRYPTION_KEY_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
+    pub stored_key_bytes_max: u64,
+    /// Space in MB for ciphertexts of all accounts together, in the data folder or in the bucket, encrypted. Beyond it new
+    /// ciphertexts are answered 503. Health tells how much of it is used.
+    #[arg(env = "ANGO_CIPHERTEXT_STORAGE_MB", default_value = "20480", value_parser = megabytes(16..=1 << 30))]
+    pub ciphertext_bytes_max: u64,
+    // readings K14, section 16
+    /// How long in seconds a ciphertext is kept after its last use.
+    #[arg(env = "ANGO_CIPHERTEXT_TTL_S", default_value = "86400", value_parser = seconds(60..=365 * 24 * 3600))]
+    pub ciphertext_ttl: Duration,
+}
+
+/// With a bucket an account's ciphertexts may have so many times what its plan's cache has: what is beyond the cache is not lost
+/// until its time is over (readings K14).
+const BUCKET_FACTOR: u64 = 10;
+/// Objects that are removed in one look, and at the same time.
+const REMOVED_MAX: i64 = 1000;
+const REMOVED_AT_ONCE: usize = 8;
+/// When to ask again for room.
+const RETRY: Duration = Duration::from_secs(60);
+/// When to send a request for another node's objects again: the balancer may then choose the right node.
+const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
+
+/// Objects of keys, or of ciphertexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shelf {
+    /// Public keys, and rows of evaluation keys.
+    Keys,
+    /// Ciphertexts.
+    Ciphertexts,
+}
+
+impl Shelf {
+    /// The kind under which its objects are dropped.
+    fn kind(self) -> &'static str {
+        match self {
+            Shelf::Keys => KEY_OBJECTS,
+            Shelf::Ciphertexts => CIPHERTEXT_OBJECTS,
+        }
+    }
+}
+
+/// Keys and ciphertexts of accounts, as a node reaches them.
+pub struct Vault {
+    store: Store,
+    offload: Offload,
+    keys: Blobs,
+    ciphertexts: Blobs,
+    /// What records say of where their objects are: this node, or nothing where all nodes have the same ones.
+    place: String,
+    /// Its settings.
+    pub config: VaultConfig,
+    /// Bytes of all keys, and of all ciphertexts, when they were last counted, and what came since.
+    key_bytes: AtomicU64,
+    ciphertext_bytes: AtomicU64,
+    pinned: Arc<Mutex<HashMap<String, usize>>>,
+    erasing: tokio::sync::Mutex<()>,
+}
+
+/// Ciphertexts that must not go while this is there.
+pub struct Pinned {
+    ids: Vec<String>,
+    pinned: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let mut pinned = self.pinned.lock();
+        for id in &self.ids {
+            if let Some(count) = pinned.get_mut(id) {
+                *count -= 1;
+                if *count == 0 {
+                    pinned.remove(id);
+                }
+            }
+        }
+    }
+}
+
+impl Vault {
+    /// The objects of a database. `is_shared`: all of its nodes have the same ones.
+    pub async fn open(
+        store: Store,
+        offload: Offload,
+        [keys, ciphertexts]: [Blobs; 2],
+        node_id: &str,
+        is_shared: bool,
+        config: VaultConfig,
+    ) -> Result<Vault, store::Error> {
+        let place = if is_shared { String::new() } else { node_id.to_owned() };
+        let vault = Vault {
+            store,
+            offload,
+            keys,
+            ciphertexts,
+            place,
+            config,
+            key_bytes: AtomicU64::new(0),
+            ciphertext_bytes: AtomicU64::new(0),
+            pinned: Arc::default(),
+            erasing: tokio::sync::Mutex::default(),
+        };
+        vault.count().await?;
+        Ok(vault)
+    }
+
+    /// What a record says of where the objects are that are put here.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Bytes that an account's ciphertexts may have, of which its plan keeps so many in its cache.
+    pub fn ciphertext_bytes_of(&self, cache_bytes: Option<u64>) -> Option<u64> {
+        let factor = if self.ciphertexts.are_shared() { BUCKET_FACTOR } else { 1 };
+        cache_bytes.map(|bytes| bytes.saturating_mul(factor))
+    }
+
+    /// Bytes of all keys.
+    pub fn key_bytes(&self) -> u64 {
+        self.key_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all ciphertexts.
+    pub fn ciphertext_bytes(&self) -> u64 {
+        self.ciphertext_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Refuses what has no room on the shelf at the moment.
+    pub fn check_room(&self, shelf: Shelf, bytes: u64) -> Result<(), ApiError> {
+        let (used, max, what) = match shelf {
+            Shelf::Keys => (self.key_bytes(), self.config.stored_key_bytes_max, "encryption keys"),
+            Shelf::Ciphertexts => (self.ciphertext_bytes(), self.config.ciphertext_bytes_max, "ciphertexts"),
+        };
+        if used.saturating_add(bytes) <= max {
+            return Ok(());
+        }
+        let message = format!("the service has no room for more {what} at the moment");
+        Err(ApiError::unavailable("storage", message).retry_after(RETRY))
+    }
+
+    /// Refuses to go on with what another node has in its folder.
+    pub fn check_place(&self, place: &str) -> Result<(), ApiError> {
+        if place == self.place {
+            return Ok(());
+        }
+        let message = "the key or ciphertext is on another node: send the request again, through a balancer that keeps a \
+             client on its node";
+        Err(ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT))
+    }
+
+    /// Seals and writes an object. It stays if a record then names it.
+    pub async fn put(
+        &self,
+        shelf: Shelf,
+        payer: &Payer,
+        account: &AccountId,
+        label: String,
+        content: Vec<u8>,
+    ) -> Result<String, ApiError> {
+        let (bytes, blobs) = (content.len() as u64, self.blobs(shelf));
+        self.check_room(shelf, bytes)?;
+        let (sealing, account) = (blobs.clone(), account.clone());
+        let sealed = self.offload.run(payer.clone(), move || sealing.seal(&account, label.as_bytes(), content)).await?;
+        let name = blobs.put(sealed).await.map_err(|error| {
+            tracing::error!(error, kind = shelf.kind(), "an object was not written");
+            ApiError::unavailable("objects", "the service cannot store this at the moment")
+        })?;
+        self.bytes_of(shelf).fetch_add(bytes, Ordering::Relaxed);
+        Ok(name)
+    }
+
+    /// Reads an object. `None`: it is gone, and so should be its record by now.
+    pub async fn read(
+        &self,
+        shelf: Shelf,
+        payer: &Payer,
+        account: &AccountId,
+        label: String,
+        (place, name): (&str, &str),
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
+        self.check_place(place)?;
+        let blobs = self.blobs(shelf);
+        let not_read = |missing: Missing| {
+            tracing::error!(?missing, kind = shelf.kind(), "an object was not read");
+            ApiError::unavailable("objects", "the service cannot read this at the moment")
+        };
+        let sealed = match blobs.get(name).await {
+            Err(Missing::NotHere) => return Ok(None),
+            sealed => sealed.map_err(not_read)?,
+        };
+        let (opening, account) = (blobs.clone(), account.clone());
+        let opened = self.offload.run(payer.clone(), move || opening.open(&account, label.as_bytes(), sealed));
+        opened.await?.map(Some).map_err(not_read)
+    }
+
+    /// Removes objects that were put and that no record came to name.
+    pub async fn take_back(&self, shelf: Shelf, names: impl IntoIterator<Item = String>) {
+        let names = stream::iter(names);
+        names.for_each_concurrent(REMOVED_AT_ONCE, async |name| self.blobs(shelf).remove(&name).await).await;
+        if let Err(error) = self.count().await {
+            tracing::warn!(%error, "keys and ciphertexts are counted later");
+        }
+    }
+
+    /// Keeps ciphertexts from going for others as long as the answer is there.
+    pub fn pin(&self, ids: Vec<String>) -> Pinned {
+        let mut pinned = self.pinned.lock();
+        ids.iter().for_each(|id| *pinned.entry(id.clone()).or_default() += 1);
+        Pinned { ids, pinned: self.pinned.clone() }
+    }
+
+    /// The ciphertexts that are pinned.
+    pub fn pinned(&self) -> Vec<String> {
+        self.pinned.lock().keys().cloned().collect()
+    }
+
+    /// Removes the objects that records have let go (readings K15: within 5 seconds).
+    pub async fn erase_dropped(&self) -> Result<(), store::Error> {
+        // of two that look at once the second finds nothing left
+        let _alone = self.erasing.lock().await;
+        loop {
+            let dropped = self.store.dropped_objects(&self.place, REMOVED_MAX).await?;
+            if dropped.is_empty() {
+                return Ok(());
+            }
+            let remove = async |DroppedObject { object, kind }: &DroppedObject| {
+                let shelf = if kind == KEY_OBJECTS { Shelf::Keys } else { Shelf::Ciphertexts };
+                self.blobs(shelf).remove(object).await;
+            };
+            stream::iter(&dropped).for_each_concurrent(REMOVED_AT_ONCE, remove).await;
+            self.store.forget_dropped_objects(&dropped).await?;
+            self.count().await?;
+        }
+    }
+
+    /// Ends what is over: uploads, ciphertexts that were not used for long. Every second.
+    pub async fn look_after(&self, now: Timestamp) {
+        let ttl = i64::try_from(self.config.ciphertext_ttl.as_micros()).unwrap_or(i64::MAX);
+        let looked = async {
+            self.store.forget_key_uploads(now.0).await?;
+            self.store.forget_ciphertexts(now.0.saturating_sub(ttl), now.0).await?;
+            self.erase_dropped().await
+        };
+        if let Err(error) = looked.await {
+            tracing::warn!(%error, "old keys and ciphertexts were not looked after");
+        }
+    }
+
+    /// Removes objects that no record names, as a process leaves them that was killed. Every hour.
+    pub async fn keep_house(&self) {
+        let swept = async {
+            self.count().await?;
+            let named = self.store.key_objects().await?;
+            self.keys.sweep(&named).await.map_err(ApiError::internal)?;
+            let named = self.store.ciphertext_objects().await?;
+            self.ciphertexts.sweep(&named).await.map_err(ApiError::internal)
+        };
+        if let Err(error) = swept.await {
+            tracing::error!(message = error.message, "objects of keys and ciphertexts were not swept");
+        }
+    }
+
+    /// Counts the bytes of all keys and ciphertexts anew.
+    async fn count(&self) -> Result<(), store::Error> {
+        self.key_bytes.store(self.store.key_bytes().await?.unsigned_abs(), Ordering::Relaxed);
+        self.ciphertext_bytes.store(self.store.ciphertext_bytes().await?.unsigned_abs(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn bytes_of(&self, shelf: Shelf) -> &AtomicU64 {
+        match shelf {
+            Shelf::Keys => &self.key_bytes,
+            Shelf::Ciphertexts => &self.ciphertext_bytes,
+        }
+    }
+
+    fn blobs(&self, shelf: Shelf) -> &Blobs {
+        match shelf {
+            Shelf::Keys => &self.keys,
+            Shelf::Ciphertexts => &self.ciphertexts,
+        }
+    }
+}

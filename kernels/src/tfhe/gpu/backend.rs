@@ -1,0 +1,589 @@
+//! Gates on a card: the order of kernels, written once for every [`Gpu`].
+//!
+//! A batch sends tables (where its ciphertexts are, which factors) and launches; ciphertexts stay in the arena, and nothing is
+//! waited for before the caller asks for its reads. Batches of several keys of equal parameters are one sequence of launches on
+//! cards whose kernels are in CUDA: tables tell how far a row's key and its ciphertexts are from the first key and the first
+//! arena.
+
+mod arena;
+mod cells;
+mod together;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::blind_rotate::{self, BlindRotate, Variant};
+use super::cells::Cells;
+use super::linear::{self, Linear};
+use super::lwe_key_switch::{self, LweKeySwitch};
+use super::mod_switch::ModSwitch;
+use super::sample_extract::{NO_ROW, SampleExtract};
+use crate::backend::{Backend, DeviceInfo};
+use crate::error::{Error, Result};
+use crate::gpu::ntt::{self, Ntt};
+use crate::gpu::scratch::Scratch;
+use crate::gpu::stem::Compiler;
+use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
+use crate::tfhe::backend::KeyPiece;
+use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
+pub use arena::Arena;
+pub(super) use arena::Distance;
+use arena::{ChunkRead, distance, words_between};
+use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
+
+/// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.
+const ROWS_AT_ONCE_MAX: usize = 1 << 14;
+/// Parameter sets whose stems are kept for the next key: the presets' by both definitions of the modulus switch, and all that
+/// imported keys may have.
+const STEMS_MAX: usize = 72;
+/// Full waves of groups in a batch of `DeviceInfo::rows_max` rows.
+const WAVES: usize = 2;
+/// Full waves of groups in one launch at most: half a second on the smallest card, whose driver may end a launch that keeps
+/// its screen waiting for some seconds.
+const WAVES_AT_ONCE_MAX: usize = 16;
+/// Copies of one batch overlap with the work of another.
+const BATCHES_IN_FLIGHT_MAX: usize = 2;
+
+/// A card as a backend.
+pub struct GpuBackend<G: Gpu> {
+    gpu: G,
+    info: DeviceInfo,
+    compiler: Compiler<G>,
+    /// Compiled stems of the parameters seen last, the oldest first.
+    stems: Mutex<Vec<(Params, Arc<CompiledStems<G>>)>>,
+    scratch: Mutex<Banks<G>>,
+}
+
+/// All stems, compiled for one parameter set.
+pub struct CompiledStems<G: Gpu> {
+    /// Transforms.
+    pub ntt: Ntt<G>,
+    /// Linear parts and NOT.
+    pub linear: Linear<G>,
+    /// What cells add up.
+    pub cells: Cells<G>,
+    /// Modulus switch.
+    pub mod_switch: ModSwitch<G>,
+    /// Blind rotation.
+    pub blind_rotate: BlindRotate<G>,
+    /// Sample extraction.
+    pub sample_extract: SampleExtract<G>,
+    /// Key switch.
+    pub key_switch: LweKeySwitch<G>,
+}
+
+impl<G: Gpu> CompiledStems<G> {
+    /// Compiles them, or takes what `compiler` compiled before.
+    pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
+        Ok(CompiledStems {
+            ntt: Ntt::new(gpu, compiler, &ring(params.polynomial_size))?,
+            linear: Linear::new(gpu, compiler, params)?,
+            cells: Cells::new(gpu, compiler, params)?,
+            mod_switch: ModSwitch::new(gpu, compiler, params)?,
+            blind_rotate: BlindRotate::new(gpu, compiler, params, variant)?,
+            sample_extract: SampleExtract::new(gpu, compiler, params)?,
+            key_switch: LweKeySwitch::new(gpu, compiler, params)?,
+        })
+    }
+}
+
+/// An evaluation key in the card's memory, with the stems that read it.
+pub struct Key<G: Gpu> {
+    params: Params,
+    stems: Arc<CompiledStems<G>>,
+    roots: G::Buf,
+    bootstrap: G::Buf,
+    key_switch: G::Buf,
+}
+
+/// A batch of this backend.
+type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
+
+/// Scratch of a batch under way, kept for the next: the card works on one batch after another. There are several, because a WGSL
+/// kernel cannot read one range of a buffer and write another: each kernel reads of one and writes to another.
+struct Banks<G: Gpu> {
+    /// Tables of all kernels, one after another; `[rows][k + 1][N]` accumulators; what groups show each other.
+    even: Scratch<G>,
+    /// `[rows][n + 1]` linear parts, then their exponents; `[gates][kN + 1]` samples; `[reads][n + 1]`: what is read of
+    /// several arenas.
+    odd: Scratch<G>,
+    /// `[rows][kN + 1]` sums of wires, which are switched to exponents in `odd`.
+    wires: Scratch<G>,
+}
+
+/// Words of tables for a bootstrap at most.
+const TABLE_WORDS_OF_A_ROW: usize = 19;
+/// Ranges of a bank at most, each of which may end in words that belong to none.
+const RANGES_MAX: usize = 4;
+
+impl<G: Gpu> Default for Banks<G> {
+    fn default() -> Self {
+        let [even, odd, wires] = Default::default();
+        Banks { even, odd, wires }
+    }
+}
+
+impl<G: Gpu> GpuBackend<G> {
+    /// A card, opened.
+    pub fn new(gpu: G) -> GpuBackend<G> {
+        let card = gpu.card();
+        let info = DeviceInfo {
+            backend: card.backend.clone(),
+            name: card.name.clone(),
+            memory_bytes: card.memory_bytes,
+            rows_max: WAVES * rows_of_a_wave(card, &Preset::Fast128.params()),
+            batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
+            keys_together_max: keys_together_max(card),
+        };
+        GpuBackend { gpu, info, compiler: Compiler::default(), stems: Mutex::default(), scratch: Mutex::default() }
+    }
+
+    /// The card.
+    pub fn gpu(&self) -> &G {
+        &self.gpu
+    }
+
+    /// Stems that are kept, or compiled by the caller's thread. Other threads do not wait for it, unless they want the same.
+    fn stems(&self, params: &Params) -> Result<Arc<CompiledStems<G>>> {
+        if let Some(stems) = self.known_stems(params) {
+            return Ok(stems);
+        }
+        let variant = Variant::of(self.gpu.card(), params);
+        let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
+        let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
+        // two threads may have compiled the same parameters: one of the two is kept
+        known.retain(|(of, _)| of != params);
+        if known.len() >= STEMS_MAX {
+            known.remove(0);
+        }
+        known.push((*params, stems.clone()));
+        Ok(stems)
+    }
+
+    fn known_stems(&self, params: &Params) -> Option<Arc<CompiledStems<G>>> {
+        let known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(of, _)| of == params).map(|(_, stems)| stems.clone())
+    }
+
+    fn scratch(&self) -> MutexGuard<'_, Banks<G>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bootstraps that go through the kernels together: neither more groups nor larger buffers than the card has.
+    fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
+        let (card, p) = (self.gpu.card(), &key.params);
+        let even = p.accumulator_words() + TABLE_WORDS_OF_A_ROW;
+        let odd = p.lwe_dimension + 1 + p.extracted_dimension() + 1;
+        let words = (card.buffer_bytes_max / 4) as usize;
+        let fit = words.saturating_sub(RANGES_MAX * card.alignment_words as usize) / even.max(odd);
+        let groups_max = card.groups_max[0];
+        let rows = fit.min(groups_max as usize).min(key.stems.key_switch.gates_max(groups_max, batches));
+        let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
+        // a MUX takes two
+        rows.clamp(2, ROWS_AT_ONCE_MAX)
+    }
+
+    /// Batches that are one sequence of launches, by their places: those of equal parameters, where kernels find one buffer
+    /// from another.
+    fn sequences(&self, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
+        let addresses = self.gpu.card().language == Language::Cuda;
+        let mut sequences: Vec<Vec<usize>> = Vec::new();
+        for (at, batch) in batches.iter().enumerate() {
+            let alike = |first: usize| addresses && batches[first].key.params == batch.key.params;
+            match sequences.iter_mut().find(|sequence| alike(sequence[0])) {
+                Some(sequence) => sequence.push(at),
+                None => sequences.push(vec![at]),
+            }
+        }
+        sequences
+    }
+
+    /// Starts batches of equal parameters, those of `batches` at these places, and the reads of what they read.
+    fn start(&self, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
+        let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
+        let gates: Vec<&[SlotGate]> = sequence.iter().map(|batch| batch.gates).collect();
+        let reading: Vec<usize> = places.iter().copied().filter(|&at| !batches[at].reads.is_empty()).collect();
+        // what several arenas hold is copied to one place by the last part, so that there is one wait
+        let copied: Vec<&Batch<'_, G>> =
+            if reading.len() > 1 { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
+        let rows_at_once = self.rows_at_once(sequence[0].key, sequence.len());
+        let mut parts = parts(&gates, rows_at_once);
+        let all_cells: Vec<&SlotCells> = sequence.iter().map(|batch| batch.cells).collect();
+        // a row of cells has more words of tables, and a sum of wires
+        for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
+            self.again_without_clusters(&sequence[0].key.stems, || self.evaluate_cells(&sequence, &part))?;
+        }
+        if parts.is_empty() && !copied.is_empty() {
+            parts.push(Vec::new());
+        }
+        let mut copies = None;
+        for (i, part) in parts.iter().enumerate() {
+            let copied = if i + 1 == parts.len() { &copied[..] } else { &[] };
+            let part = || self.evaluate_part(&sequence, part, copied);
+            copies = self.again_without_clusters(&sequence[0].key.stems, part)?;
+        }
+        // the gates are the last that is launched
+        let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
+        let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
+        match (copies, &reading[..], of_gates.or(of_cells)) {
+            (Some(readback), ..) => {
+                let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
+                Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
+            }
+            (None, &[at, ..], _) => self.read_slots(batches[at].arena, batches[at].reads, at),
+            // a level of a circuit reads nothing: a word of its results tells when it is done
+            (None, [], Some((arena, slot))) => {
+                let (buf, words) = arena.row(slot);
+                let readback = self.gpu.read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
+                Ok(vec![PendingRead { readback, parts: Vec::new() }])
+            }
+            (None, [], None) => Ok(Vec::new()),
+        }
+    }
+
+    /// Starts to read slots of a batch's arena, one read for each chunk that they are in.
+    fn read_slots(&self, arena: &Arena<G>, slots: &[u32], batch: usize) -> Result<Vec<PendingRead<G>>> {
+        let start = |read: ChunkRead<'_, G>| {
+            let readback = self.gpu.read(read.buf, &read.ranges)?;
+            let part = |asked: &Range<usize>| ([batch, asked.start], asked.len() * arena.row_words);
+            Ok(PendingRead { readback, parts: read.asked.iter().map(part).collect() })
+        };
+        arena.reads(slots).into_iter().map(start).collect()
+    }
+
+    /// Does `work`, which launches. A card that others share may refuse groups that wait for each other: then it does it again,
+    /// by other kernels. No result was written before.
+    fn again_without_clusters<T>(&self, stems: &CompiledStems<G>, work: impl Fn() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::Unavailable(_)) if stems.blind_rotate.leave_clusters() => work(),
+            other => other,
+        }
+    }
+
+    /// Some gates of some of the batches, no more bootstraps than go through together; then the slots that `copied` read, to
+    /// one place, and the read of it.
+    fn evaluate_part(
+        &self,
+        batches: &[&Batch<'_, G>],
+        part: &[(usize, &[SlotGate])],
+        copied: &[&Batch<'_, G>],
+    ) -> Result<Option<G::Readback>> {
+        let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
+        let (stems, p) = (&key.stems, &key.params);
+        let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
+        let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
+        let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
+        let chunks: Vec<ViewOf<'_, G>> = of_part().flat_map(|batch| batch.arena.views()).collect();
+        let mut lists = Lists::default();
+        for (i, (batch, gates)) in part.iter().enumerate() {
+            let [bootstrap, key_switch] =
+                [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
+            lists.add(
+                gates,
+                KeyDistances { bootstrap, key_switch },
+                batches[*batch].arena.distances(gpu, chunks[0].buf),
+            );
+        }
+        let read: Vec<ViewOf<'_, G>> = copied.iter().flat_map(|batch| batch.arena.views()).collect();
+        let mut copies = Vec::new();
+        for batch in copied {
+            let row = batch.arena.distances(gpu, read[0].buf);
+            batch.reads.iter().for_each(|&slot| copies.extend(linear::copy_row(row(slot))));
+        }
+        let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
+        let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max[0]);
+        // all tables in one upload, before the first kernel: none waits for the host in between
+        let mut tables = Tables::default();
+        let sums = tables.add(&lists.sums);
+        let rotations = tables.add_shares(&lists.rotated, rows_max);
+        let extractions = tables.add(&lists.extractions);
+        let switches = tables.add_shares(&lists.switched, gates_max);
+        let results = tables.add(lists.results.as_flattened());
+        let negations = tables.add(&lists.negations);
+        let copies_at = tables.add(&copies);
+
+        let (rows, gates, words) = (lists.rows(), lists.results.len(), p.lwe_dimension + 1);
+        let rows_read = copies.len() / linear::ADD_WORDS;
+        let mut scratch = self.scratch();
+        let Banks { even, odd, .. } = &mut *scratch;
+        let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+        let [exponents, samples, reads] =
+            odd.take(gpu, [rows * words, gates * (p.extracted_dimension() + 1), rows_read * words])?;
+        let table = |first| Table { all: bootstrap.tables, first };
+        let mut launches = Vec::new();
+        if rows > 0 {
+            launches.extend(stems.linear.add(&chunks, table(sums), exponents, rows));
+            launches.extend(bootstrap.launches(key, &rotating, &rotations, extractions, [exponents, samples], gates));
+            let shares = switches.shares(table(switches.first));
+            launches.extend(stems.key_switch.run(&switching, samples, table(results), &shares, &chunks));
+        }
+        if !lists.negations.is_empty() {
+            let rows = lists.negations.len() / linear::NEGATE_WORDS;
+            launches.extend(stems.linear.negate(&chunks, table(negations), rows));
+        }
+        if !copied.is_empty() {
+            launches.extend(stems.linear.add(&read, table(copies_at), reads, rows_read));
+        }
+        gpu.launch_all(&launches)?;
+        if copied.is_empty() { Ok(None) } else { gpu.read(reads.buf, &[reads.range()]).map(Some) }
+    }
+}
+
+/// What bootstraps take of the even bank.
+struct BootstrapScratch<'a, G: Gpu> {
+    tables: ViewOf<'a, G>,
+    accumulators: ViewOf<'a, G>,
+    /// What groups show each other.
+    shown: [ViewOf<'a, G>; 2],
+}
+
+impl<'a, G: Gpu> BootstrapScratch<'a, G> {
+    /// For so many rows, with the tables written.
+    fn take(
+        gpu: &G,
+        key: &Key<G>,
+        even: &'a mut Scratch<G>,
+        tables: &Tables,
+        rotations: &SharesPlace,
+        rows: usize,
+    ) -> Result<Self> {
+        let [values, counts] = key.stems.blind_rotate.shown_words(rotations.count, rotations.rows_max);
+        // counts are zero at first: they are part of the upload
+        let counted = counts.next_multiple_of(gpu.card().alignment_words as usize);
+        let accumulators = rows * key.params.accumulator_words();
+        let [uploaded, accumulators, values] = even.take(gpu, [counted + tables.words.len(), accumulators, values])?;
+        if counted == 0 {
+            gpu.write(uploaded.buf, uploaded.first, &tables.words)?;
+        } else {
+            gpu.write(uploaded.buf, uploaded.first, &[&vec![0; counted], &tables.words[..]].concat())?;
+        }
+        let shown = [values, uploaded.part(0..counts)];
+        Ok(BootstrapScratch { tables: uploaded.part(counted..uploaded.words), accumulators, shown })
+    }
+
+    /// From torus words in `exponents` to samples, so many gates.
+    fn launches<'b>(
+        &'b self,
+        key: &'b Key<G>,
+        keys: &'b [ViewOf<'b, G>],
+        rotations: &SharesPlace,
+        extractions: usize,
+        [exponents, samples]: [ViewOf<'b, G>; 2],
+        gates: usize,
+    ) -> Vec<LaunchOf<'b, G>> {
+        let mut launches = self.rotation(key, keys, rotations, exponents, None);
+        let table = Table { all: self.tables, first: extractions };
+        launches.extend(key.stems.sample_extract.run(self.accumulators, table, samples, gates));
+        launches
+    }
+
+    /// From torus words in `exponents` to accumulators; `marks` are made when the modulus is switched.
+    fn rotation<'b>(
+        &'b self,
+        key: &'b Key<G>,
+        keys: &'b [ViewOf<'b, G>],
+        rotations: &SharesPlace,
+        exponents: ViewOf<'b, G>,
+        marks: Option<LaunchOf<'b, G>>,
+    ) -> Vec<LaunchOf<'b, G>> {
+        let (stems, accumulators) = (&key.stems, self.accumulators);
+        let shares = rotations.shares(Table { all: self.tables, first: rotations.first });
+        let switch = stems.mod_switch.run(exponents, exponents.words / (key.params.lwe_dimension + 1));
+        let rotate = stems.blind_rotate.run(keys, View::all(&key.roots), exponents, accumulators, &shares, self.shown);
+        switch.into_iter().chain(marks).chain(rotate).collect()
+    }
+}
+
+/// Rows that a card works on at the same time.
+fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
+    card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor(params)
+}
+
+/// Keys with a row each that a card works on at the same time: a group for each multiprocessor. Further ones would wait for
+/// these, as they do in a call of their own.
+fn keys_together_max(card: &Card) -> usize {
+    match card.language {
+        Language::Cuda => card.multiprocessors.max(1) as usize,
+        // a WGSL kernel reaches only the buffers that are bound
+        Language::Wgsl => 1,
+    }
+}
+
+/// Batches under way.
+pub struct Pending<G: Gpu> {
+    /// Of each sequence of launches, or of each chunk that it reads.
+    reads: Vec<PendingRead<G>>,
+}
+
+/// A read under way.
+struct PendingRead<G: Gpu> {
+    readback: G::Readback,
+    /// What it reads, one part after another: which batch of the call asked for it and at which place, and the number of words.
+    parts: Vec<([usize; 2], usize)>,
+}
+
+impl<G: Gpu> Backend for GpuBackend<G> {
+    type Arena = Arena<G>;
+    type Pending = Pending<G>;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn arena(&self, row_words: usize, slots: usize) -> Result<Arena<G>> {
+        Arena::zeroed(&self.gpu, row_words, slots)
+    }
+
+    fn grow(&self, arena: &mut Arena<G>, slots: usize) -> Result<()> {
+        arena.grow(&self.gpu, slots)
+    }
+
+    fn write(&self, arena: &mut Arena<G>, first: u32, words: &[u32]) -> Result<()> {
+        arena.write(&self.gpu, first, words)
+    }
+
+    fn read(&self, arena: &Arena<G>, slots: &[u32]) -> Result<Pending<G>> {
+        Ok(Pending { reads: self.read_slots(arena, slots, 0)? })
+    }
+
+    fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        for read in &pending.reads {
+            if !self.gpu.wait(&read.readback, wanted)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(&self, pending: Pending<G>) -> Result<Vec<u32>> {
+        let mut found = Vec::new();
+        for PendingRead { readback, parts } in pending.reads {
+            let mut words = self.gpu.finish(readback)?;
+            // a word that was read to tell that the batch is done is no part of the answer
+            words.truncate(parts.iter().map(|(_, count)| count).sum());
+            // a copy less where one part is all of them
+            for &(place, count) in parts.iter().rev() {
+                let rest = words.len() - count;
+                found.push((place, if rest == 0 { std::mem::take(&mut words) } else { words.split_off(rest) }));
+            }
+        }
+        found.sort_by_key(|(place, _)| *place);
+        let mut all = found.into_iter().map(|(_, words)| words).filter(|words| !words.is_empty());
+        let mut first = all.next().unwrap_or_default();
+        all.for_each(|words| first.extend(words));
+        Ok(first)
+    }
+}
+
+impl<G: Gpu> Gates for GpuBackend<G> {
+    type Key = Key<G>;
+
+    fn prepare(&self, params: &Params) -> Result<()> {
+        self.stems(params).map(drop)
+    }
+
+    fn room_for_key(&self, params: &Params) -> Result<Key<G>> {
+        let gpu = &self.gpu;
+        let stems = self.stems(params)?;
+        let roots = ntt::roots(&ring(params.polynomial_size));
+        let table = alloc(gpu, roots.len())?;
+        gpu.write(&table, 0, &roots)?;
+        let bootstrap = alloc(gpu, blind_rotate::key_words(params))?;
+        let key_switch = alloc(gpu, lwe_key_switch::key_words(params))?;
+        Ok(Key { params: *params, stems, roots: table, bootstrap, key_switch })
+    }
+
+    fn load_piece(&self, into: &mut Key<G>, piece: usize, key: &EvaluationKey) -> Result<bool> {
+        let Key { params: p, stems, roots, bootstrap, key_switch } = into;
+        let bit_bytes = 4 * blind_rotate::key_words(p) / p.lwe_dimension;
+        let input_bytes = 4 * lwe_key_switch::key_words(p) / p.extracted_dimension();
+        let (piece, more) = KeyPiece::of(p, piece, bit_bytes, input_bytes);
+        match piece {
+            KeyPiece::Bootstrap(bits) => {
+                stems.blind_rotate.fill(&self.gpu, &stems.ntt, View::all(roots), key, bootstrap, bits)?;
+            }
+            KeyPiece::KeySwitch(inputs) => stems.key_switch.fill(&self.gpu, key, key_switch, inputs)?,
+        }
+        Ok(more)
+    }
+
+    fn key_bytes(&self, params: &Params) -> u64 {
+        let bootstrap = blind_rotate::key_words(params);
+        4 * (bootstrap + lwe_key_switch::key_words(params) + 4 * params.polynomial_size) as u64
+    }
+
+    fn evaluate_together(&self, batches: &mut [Batch<'_, G>]) -> Result<Pending<G>> {
+        let batches = &*batches;
+        for KeyedGates { arena, gates, cells, reads, .. } in batches {
+            let operands = gates.iter().flat_map(|gate| &gate.operands[..gate.gate.arity()]);
+            let results = gates.iter().map(|gate| &gate.result);
+            let mut named = operands.chain(results).chain(cells.slots()).chain(*reads);
+            assert!(named.all(|&slot| (slot as usize) < arena.slots()), "slots of the arena");
+        }
+        let sequences = self.sequences(batches);
+        let reads = sequences.iter().map(|places| self.start(batches, places)).collect::<Result<Vec<_>>>()?;
+        Ok(Pending { reads: reads.into_iter().flatten().collect() })
+    }
+}
+
+impl<G: Gpu> Stems for GpuBackend<G> {
+    fn bootstrap(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
+        let (row_in, row_out) = (key.params.lwe_dimension + 1, key.params.extracted_dimension() + 1);
+        let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
+        for inputs in inputs.chunks(self.rows_at_once(key, 1) * row_in) {
+            let part = || self.bootstrap_part(key, inputs);
+            out.extend(self.gpu.finish(self.again_without_clusters(&key.stems, part)?)?);
+        }
+        Ok(out)
+    }
+
+    fn key_switch(&self, key: &Key<G>, inputs: &[u32]) -> Result<Vec<u32>> {
+        let (row_in, row_out) = (key.params.extracted_dimension() + 1, key.params.lwe_dimension + 1);
+        let mut out = Vec::with_capacity(inputs.len() / row_in * row_out);
+        for inputs in inputs.chunks(self.rows_at_once(key, 1) * row_in) {
+            let gates = inputs.len() / row_in;
+            let switched = alloc(&self.gpu, gates * row_out)?;
+            let results: Vec<Distance> = (0..gates).map(|gate| distance((gate * row_out) as i64)).collect();
+            let mut tables = Tables::default();
+            let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], self.gpu.card().groups_max[0]);
+            let results = tables.add(results.as_flattened());
+            let switches = tables.add_shares(&[(gates, [0; 2])], gates_max);
+            let mut scratch = self.scratch();
+            let Banks { even, odd, .. } = &mut *scratch;
+            let ([all], [samples]) =
+                (even.take(&self.gpu, [tables.words.len()])?, odd.take(&self.gpu, [inputs.len()])?);
+            self.gpu.write(all.buf, all.first, &tables.words)?;
+            self.gpu.write(samples.buf, samples.first, inputs)?;
+            let shares = switches.shares(Table { all, first: switches.first });
+            let (keys, chunks) = ([View::all(&key.key_switch)], [View::all(&switched)]);
+            let results = Table { all, first: results };
+            let launch = key.stems.key_switch.run(&keys, samples, results, &shares, &chunks);
+            launch.map_or(Ok(()), |launch| self.gpu.launch(&launch))?;
+            out.extend(self.gpu.finish(self.gpu.read(&switched, std::slice::from_ref(&(0..gates * row_out)))?)?);
+        }
+        Ok(out)
+    }
+}
+
+impl<G: Gpu> GpuBackend<G> {
+    /// Bootstraps of torus rows, no more than go through together; the read of their samples.
+    fn bootstrap_part(&self, key: &Key<G>, inputs: &[u32]) -> Result<G::Readback> {
+        let (gpu, p) = (&self.gpu, &key.params);
+        let rows = inputs.len() / (p.lwe_dimension + 1);
+        let mut tables = Tables::default();
+        let rotations = tables.add_shares(&[(rows, [0; 2])], key.stems.blind_rotate.rows_of_a_share(&[rows]));
+        let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
+        let extractions = tables.add(&extractions);
+        let mut scratch = self.scratch();
+        let Banks { even, odd, .. } = &mut *scratch;
+        let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+        let [exponents, samples] = odd.take(gpu, [inputs.len(), rows * (p.extracted_dimension() + 1)])?;
+        gpu.write(exponents.buf, exponents.first, inputs)?;
+        let keys = [View::all(&key.bootstrap)];
+        gpu.launch_all(&bootstrap.launches(key, &keys, &rotations, extractions, [exponents, samples], rows))?;
+        gpu.read(samples.buf, &[samples.range()])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Cells of a batch's circuits on a card: which part of them goes together, their tables, and the order of their kernels.
+
+use std::ops::Range;
+
+use super::arena::{Distance, distance, words_between};
+use super::together::{KeyDistances, SharesPlace, Tables, counts};
+use super::{Banks, Batch, BootstrapScratch, GpuBackend};
+use crate::error::Result;
+use crate::gpu::{Gpu, Table, View, ViewOf};
+use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
+use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
+use crate::tfhe::lwe::EIGHTH;
+
+/// Consecutive parts of all batches' cells, of at most `rows` each: a part is batches, by their places, and cells of theirs.
+pub(super) fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
+    let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
+    for (batch, cells) in batches.iter().enumerate() {
+        let mut first = 0;
+        while first < cells.len() {
+            let end = cells.len().min(first + room);
+            part.push((batch, first..end));
+            room -= end - first;
+            first = end;
+            if room == 0 {
+                parts.push(std::mem::take(&mut part));
+                room = rows;
+            }
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// What cells are to the kernels, batch after batch. Where terms begin is counted from the first of them.
+#[derive(Default)]
+struct Lists {
+    terms: Vec<u32>,
+    /// Rows of `wire_sum` for cells that are bootstrapped.
+    bootstrapped: Vec<[u32; WIRE_SUM_WORDS]>,
+    /// For each of them, which row of exponents it is switched to.
+    switched_to: Vec<usize>,
+    /// Rows of `input_sum`.
+    inputs: Vec<[u32; INPUT_SUM_WORDS]>,
+    /// Rows that begin with a quarter.
+    quarters: Vec<u32>,
+    /// Rows of `extract_wires`.
+    wires: Vec<u32>,
+    wire_count: usize,
+    /// Rows of `wire_sum` for results.
+    results: Vec<[u32; WIRE_SUM_WORDS]>,
+    /// How far the results are that a key switch writes.
+    results_to: Vec<Distance>,
+    /// Of each batch: bootstraps, their key switches, and those of results.
+    rotated: Vec<(usize, Distance)>,
+    switched: [Vec<(usize, Distance)>; 2],
+}
+
+impl Lists {
+    /// Adds cells of a further batch, whose slots are so far from the arena of the first.
+    fn add<'c>(
+        &mut self,
+        cells: impl Iterator<Item = CellView<'c>>,
+        half_turn: u32,
+        key: KeyDistances,
+        slot: impl Fn(u32) -> Distance,
+    ) {
+        let before = [self.inputs.len(), self.bootstrapped.len(), self.results.len()];
+        for cell in cells {
+            let constant = EIGHTH.wrapping_mul(cell.constant() as u32);
+            let (at, count) = (self.terms.len() as u32, cell.wires().len() as u32);
+            for (factor, slots) in cell.wires() {
+                self.terms.push(factor as u32);
+                slots.iter().for_each(|&of| self.terms.extend(slot(of)));
+            }
+            let CellKind::Bootstrap(amplitude) = cell.kind() else {
+                self.results.push([constant, at, count]);
+                self.results_to.extend(cell.results().map(|slots| slot(slots[0])));
+                continue;
+            };
+            let row = self.inputs.len();
+            if count > 0 {
+                self.bootstrapped.push([0, at, count]);
+                self.switched_to.push(row);
+            }
+            let at = self.terms.len() as u32;
+            for (factor, of) in cell.inputs() {
+                self.terms.push(factor as u32);
+                self.terms.extend(slot(of));
+            }
+            self.inputs.push([constant, at, cell.inputs().len() as u32, u32::from(count > 0)]);
+            if amplitude == Amplitude::Quarter {
+                self.quarters.push(row as u32);
+            }
+            // the second is a quarter turn further
+            for (slots, coefficient) in cell.results().zip([0, half_turn / 2]) {
+                self.wires.extend([row as u32, coefficient]);
+                slots.iter().for_each(|&of| self.wires.extend(slot(of)));
+                self.wire_count += 1;
+            }
+        }
+        let added =
+            [self.inputs.len() - before[0], self.bootstrapped.len() - before[1], self.results.len() - before[2]];
+        self.rotated.push((added[0], key.bootstrap));
+        self.switched[0].push((added[1], key.key_switch));
+        self.switched[1].push((added[2], key.key_switch));
+    }
+
+    /// Rows of a table, where terms begin made a place among all tables' words.
+    fn placed<const WORDS: usize>(rows: &[[u32; WORDS]], terms: usize) -> Vec<u32> {
+        let place = |row: &[u32; WORDS]| {
+            let mut row = *row;
+            row[1] += terms as u32;
+            row
+        };
+        rows.iter().flat_map(place).collect()
+    }
+}
+
+impl<G: Gpu> GpuBackend<G> {
+    /// Evaluates some cells of some of the batches, no more than go through together.
+    pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
+        let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
+        let (stems, p) = (&key.stems, &key.params);
+        let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
+        let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
+        let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
+        let chunks: Vec<ViewOf<'_, G>> = of_part().flat_map(|batch| batch.arena.views()).collect();
+        let mut lists = Lists::default();
+        for (i, (batch, cells)) in part.iter().enumerate() {
+            let [bootstrap, key_switch] =
+                [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
+            let Batch { arena, cells: all, .. } = batches[*batch];
+            let slot = arena.distances(gpu, chunks[0].buf);
+            let half_turn = p.polynomial_size as u32;
+            let cells = cells.clone().map(|at| all.cell(at));
+            lists.add(cells, half_turn, KeyDistances { bootstrap, key_switch }, slot);
+        }
+        let (rows, sums, results) = (lists.inputs.len(), lists.bootstrapped.len(), lists.results.len());
+        let (words, wire_words) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
+
+        let mut tables = Tables::default();
+        let terms = tables.add(&lists.terms);
+        let sums_at = tables.add(&Lists::placed(&lists.bootstrapped, terms));
+        let results_at = tables.add(&Lists::placed(&lists.results, terms));
+        let inputs_at = tables.add(&Lists::placed(&lists.inputs, terms));
+        let quarters_at = tables.add(&lists.quarters);
+        let wires_at = tables.add(&lists.wires);
+        let to_exponents: Vec<u32> = lists.switched_to.iter().flat_map(|&row| distance((row * words) as i64)).collect();
+        let switched_to = [tables.add(&to_exponents), tables.add(lists.results_to.as_flattened())];
+        let rotations = tables.add_shares(&lists.rotated, stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated)));
+        let switches: [SharesPlace; 2] = std::array::from_fn(|i| {
+            let of_batches = &lists.switched[i];
+            tables.add_shares(of_batches, stems.key_switch.gates_of_a_share(&counts(of_batches), card.groups_max[0]))
+        });
+
+        let mut scratch = self.scratch();
+        let Banks { even, odd, wires } = &mut *scratch;
+        let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+        let [exponents] = odd.take(gpu, [rows * words])?;
+        let [to_bootstrap, to_results] = wires.take(gpu, [sums * wire_words, results * wire_words])?;
+        let table = |first| Table { all: bootstrap.tables, first };
+        let exponent_rows = [exponents];
+        let mut launches = Vec::new();
+        if sums > 0 {
+            launches.extend(stems.cells.wire_sum(&chunks, table(sums_at), to_bootstrap, sums));
+            let shares = switches[0].shares(table(switches[0].first));
+            let to = table(switched_to[0]);
+            launches.extend(stems.key_switch.run(&switching, to_bootstrap, to, &shares, &exponent_rows));
+        }
+        if rows > 0 {
+            launches.extend(stems.cells.input_sum(&chunks, table(inputs_at), exponents, rows));
+            let marks = stems.cells.mark_quarter(table(quarters_at), exponents, lists.quarters.len());
+            launches.extend(bootstrap.rotation(key, &rotating, &rotations, exponents, marks));
+            let wires =
+                stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), &chunks, lists.wire_count);
+            launches.extend(wires);
+        }
+        if results > 0 {
+            launches.extend(stems.cells.wire_sum(&chunks, table(results_at), to_results, results));
+            let shares = switches[1].shares(table(switches[1].first));
+            let to = table(switched_to[1]);
+            launches.extend(stems.key_switch.run(&switching, to_results, to, &shares, &chunks));
+        }
+        gpu.launch_all(&launches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_hold_every_cell_once_and_no_more_than_go_together() {
+        let cells = |count: usize| {
+            let mut cells = SlotCells::new(1);
+            (0..count).for_each(|_| cells.push(CellKind::Switch, 0, [(1, &[0][..])], [], &[1]));
+            cells
+        };
+        let (three, none, two) = (cells(3), cells(0), cells(2));
+        let batches = [&three, &none, &two];
+        assert_eq!(parts(&batches, 2), [vec![(0, 0..2)], vec![(0, 2..3), (2, 0..1)], vec![(2, 1..2)]]);
+        assert_eq!(parts(&batches, 5), [vec![(0, 0..3), (2, 0..2)]]);
+        assert!(parts(&[&none], 2).is_empty());
+    }
+}
