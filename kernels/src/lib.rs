@@ -2,6 +2,7 @@
 //! network, no JSON.
 
 pub mod backend;
+pub mod bytes;
 pub mod ckks;
 pub mod container;
 pub mod cpu;

@@ -3,6 +3,7 @@
 pub mod blind_rotate;
 pub mod cells;
 mod constants;
+mod distance;
 mod evaluator;
 mod linear;
 pub mod lwe_key_switch;
