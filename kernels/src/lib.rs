@@ -15,6 +15,7 @@ pub mod modular;
 pub mod ring;
 pub mod schemes;
 pub mod security;
+pub mod stems;
 pub mod tfhe;
 pub mod tfhe_rs;
 #[cfg(feature = "wgpu")]
