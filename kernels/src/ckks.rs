@@ -9,7 +9,6 @@ pub mod ciphertext;
 pub mod container;
 pub mod cpu;
 pub mod encode;
-mod gpu;
 pub mod keys;
 pub mod matmul;
 pub mod noise;
@@ -19,8 +18,7 @@ pub mod plaintexts;
 pub mod plan;
 pub mod polynomial;
 pub mod rotation;
-#[cfg(test)]
-mod toy;
+mod stages;
 
 pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
 pub use chain::{Chain, Level};

@@ -6,40 +6,14 @@ mod evaluation_key;
 mod frame;
 mod seeded;
 
+pub use crate::bytes::Error;
 pub use frame::{CHECKSUM_BYTES, HEADER_BYTES, Header, MAGIC, Tag, VERSION, VERSION_CENTRED, frame, unframe};
 pub(crate) use frame::{frame_arithmetic, frame_head, unframe_arithmetic, unframe_head};
 pub use seeded::{SEEDED_CIPHERTEXTS_MAX, is_seeded, read_seeded, unframe_seeded, write_seeded};
 
+use crate::bytes::{put_words, words};
 use crate::tfhe::{EvaluationKey, Lwe, Preset};
 use crate::tfhe_rs;
-
-/// Why bytes are refused. The service maps these to the specification's codes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// The blob holds a secret key, ours or a tfhe-rs client key (readings K5): never to be sent to a server.
-    #[error("the upload contains a secret key")]
-    SecretKey,
-    /// Neither our container nor a form of tfhe-rs.
-    #[error("not an Ango container nor a tfhe-rs object")]
-    UnknownForm,
-    /// A version of our container that this build does not read.
-    #[error("container version {0} is not supported")]
-    UnknownVersion(u16),
-    /// Well-formed, but of another kind than asked for.
-    #[error("expected {expected}, found {found}")]
-    WrongType {
-        /// What the caller wanted.
-        expected: &'static str,
-        /// What the bytes are.
-        found: &'static str,
-    },
-    /// Parameters that are no preset, contradict each other, or are another session's.
-    #[error("{0}")]
-    Params(String),
-    /// Truncated, too long, damaged or out of range.
-    #[error("{0}")]
-    Malformed(String),
-}
 
 /// Which family a ciphertext came from; results go back in the form of their inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +74,21 @@ pub fn read_ciphertext(bytes: &[u8], preset: Preset, fingerprint: Option<[u8; 8]
                 payload.len()
             )));
         }
-        Ok((Lwe::new(frame::words(payload).collect()), Form::Ango))
+        Ok((Lwe::new(words(payload).collect()), Form::Ango))
     } else if tfhe_rs::is_client_key(bytes) {
         Err(Error::SecretKey)
     } else if tfhe_rs::looks_like_ciphertext(bytes) {
         Ok((tfhe_rs::read_ciphertext(bytes, dimension)?, Form::TfheRs))
     } else {
         Err(Error::UnknownForm)
+    }
+}
+
+/// Keys of tfhe-rs clients are secret wherever they are sent (readings K5).
+pub(crate) fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
+    match !bytes.starts_with(&MAGIC) && tfhe_rs::is_client_key(bytes) {
+        true => Err(Error::SecretKey),
+        false => Ok(()),
     }
 }
 
@@ -131,7 +113,7 @@ fn check_key(header: &Header, preset: Preset, fingerprint: Option<[u8; 8]>) -> R
 pub fn write_ciphertext(lwe: &Lwe, preset: Preset, fingerprint: Option<[u8; 8]>, form: Form) -> Vec<u8> {
     assert_eq!(lwe.dimension(), preset.params().lwe_dimension, "a ciphertext of another preset");
     match form {
-        Form::Ango => frame(Tag::Ciphertext, preset, fingerprint, |out| frame::put_words(out, lwe.words())),
+        Form::Ango => frame(Tag::Ciphertext, preset, fingerprint, |out| put_words(out, lwe.words())),
         Form::TfheRs => tfhe_rs::write_ciphertext(lwe),
     }
 }

@@ -3,6 +3,7 @@
 
 mod cache;
 mod driver;
+mod failed;
 mod graph;
 pub mod nvrtc;
 mod paper;
@@ -21,7 +22,8 @@ use crate::error::{Error, Result};
 use crate::gpu::recordings::{Recordings, Sequence, new_id};
 use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
 pub use cache::{Cache, Image};
-use driver::{LaunchConfiguration, Memory, Stream, Together, failed};
+use driver::{LaunchConfiguration, Memory, Stream, Together};
+use failed::failed;
 use graph::Graph;
 use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};

@@ -2,6 +2,7 @@
 //! network, no JSON.
 
 pub mod backend;
+pub mod bytes;
 pub mod ckks;
 pub mod container;
 pub mod cpu;
@@ -14,6 +15,7 @@ pub mod modular;
 pub mod ring;
 pub mod schemes;
 pub mod security;
+pub mod stems;
 pub mod tfhe;
 pub mod tfhe_rs;
 #[cfg(feature = "wgpu")]

@@ -27,11 +27,9 @@
 
 mod ciphertext;
 mod client_key;
-mod masks;
 mod reader;
 mod server_key;
 
 pub use ciphertext::{looks_like_ciphertext, read_ciphertext, write_ciphertext};
 pub use client_key::is_client_key;
-pub use masks::{bootstrap_masks, key_switch_masks};
 pub use server_key::{accepted_params, looks_like_server_key, read_server_key};

@@ -225,6 +225,3 @@ fn inside(buf: &Buf, range: &Range<usize>) -> Result<()> {
     }
     Err(Error::Device(format!("words {range:?} of a buffer of {}", buf.words)))
 }
-
-#[cfg(test)]
-mod tests;

@@ -152,22 +152,52 @@ fn the_wings_of_compute_do_not_name_each_other() {
 }
 
 /// What of `kernels` knows no scheme: modules and folders.
-const BELOW_SCHEMES: [&str; 11] =
-    ["modular.rs", "ring.rs", "xof.rs", "error.rs", "backend.rs", "cpu.rs", "cpu/", "gpu.rs", "gpu/", "cuda", "wgpu"];
+const BELOW_SCHEMES: [&str; 13] = [
+    "bytes.rs",
+    "modular.rs",
+    "ring.rs",
+    "xof.rs",
+    "security.rs",
+    "error.rs",
+    "backend",
+    "cpu.rs",
+    "cpu/",
+    "gpu.rs",
+    "gpu/",
+    "cuda",
+    "wgpu",
+];
+
+/// The modules of each scheme of `kernels`.
+const GATES: [&str; 2] = ["tfhe", "tfhe_rs"];
+const NUMBERS: [&str; 1] = ["ckks"];
+
+/// Code of `kernels`, but for files of tests, whose path begins so names none of these modules.
+fn name_none(folder: &str, modules: &[&str]) {
+    let sources = sources("kernels/src", &[".rs"]).into_iter();
+    let sources = sources.filter(|(path, _)| !path.ends_with("/tests.rs") && !path.contains("/tests/"));
+    let files: Vec<_> = sources.filter(|(path, _)| path.starts_with(&format!("kernels/src/{folder}"))).collect();
+    assert!(!files.is_empty(), "kernels/src/{folder} is not there");
+    for (path, text) in files {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            // with a hyphen the name of another library is one word
+            let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
+            assert!(!words.any(|word| modules.contains(&word)), "{path} names a scheme: {line}");
+        }
+    }
+}
 
 #[test]
 fn the_column_of_kernels_only_looks_down() {
-    let kernels = sources("kernels/src", &[".rs"]);
-    for below in BELOW_SCHEMES.map(|below| format!("kernels/src/{below}")) {
-        let files: Vec<_> =
-            kernels.iter().filter(|(path, _)| path.starts_with(&below) && !path.ends_with("/tests.rs")).collect();
-        assert!(!files.is_empty(), "{below} is not there");
-        for (path, text) in files {
-            let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-            let word = |line: &str| line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == "tfhe");
-            assert!(!code.any(word), "{path} names a scheme");
-        }
+    for below in BELOW_SCHEMES {
+        name_none(below, &[&GATES[..], &NUMBERS].concat());
     }
+}
+
+#[test]
+fn no_scheme_of_kernels_names_the_other() {
+    name_none("tfhe", &NUMBERS);
+    name_none("ckks", &GATES);
 }
 
 /// What of `engine` knows a scheme: tasks, the generic device behind its thread, defaults, the crate's face.
@@ -210,50 +240,6 @@ fn files_have_one_reason_to_exist() {
             let lines = text.lines().count();
             assert!(lines <= 700, "{path} has {lines} lines");
         }
-    }
-}
-
-/// The numbered steps of a text, `// (1) ..` and so on, in the order of their numbers.
-fn steps(text: &str) -> BTreeMap<u32, String> {
-    let mut steps = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter_map(|line| line.strip_prefix("// (")) {
-        let Some((number, _)) = line.split_once(") ") else { continue };
-        if let Ok(number) = number.parse() {
-            assert!(steps.insert(number, line.to_owned()).is_none(), "a second step {number}: {line}");
-        }
-    }
-    steps
-}
-
-#[test]
-fn a_kernel_has_the_same_steps_in_every_language() {
-    for stem in ["ntt", "mul_add", "linear", "cells", "mod_switch", "blind_rotate", "sample_extract", "lwe_key_switch"]
-    {
-        let folder = if matches!(stem, "ntt" | "mul_add") { "kernels/src/cpu" } else { "kernels/src/tfhe/cpu" };
-        let cpu = format!("{folder}/{stem}.rs");
-        let of = |path: &str| steps(&std::fs::read_to_string(root().join(path)).expect(path));
-        let expected = of(&cpu);
-        assert!(expected.keys().copied().eq(1..=expected.len() as u32), "{cpu} has steps {:?}", expected.keys());
-        assert!(!expected.is_empty(), "{cpu} has no steps");
-        for ending in ["cu", "wgsl"] {
-            let shader = format!("shaders/{stem}.{ending}");
-            assert_eq!(of(&shader), expected, "{shader} against {cpu}");
-        }
-    }
-    let text = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
-    for variant in ["shaders/blind_rotate.warp.cu", "shaders/blind_rotate.cluster.cu"] {
-        let found = steps(&(text("shaders/blind_rotate.registers.cu") + &text(variant)));
-        assert_eq!(found, steps(&text("kernels/src/tfhe/cpu/blind_rotate.rs")), "{variant} and its helpers");
-    }
-}
-
-#[test]
-fn every_shader_is_in_the_catalogue() {
-    let catalogue = std::fs::read_to_string(root().join("shaders/README.md")).expect("shaders/README.md");
-    for (path, text) in sources("shaders", &[".cu", ".wgsl"]) {
-        let name = path.trim_start_matches("shaders/").rsplit_once('.').expect("an ending").0;
-        assert!(catalogue.contains(&format!("`{name}`")), "{path} is not in shaders/README.md");
-        assert!(text.lines().all(|line| line.chars().count() <= 120), "{path} has a long line");
     }
 }
 

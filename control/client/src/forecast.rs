@@ -1,7 +1,8 @@
 //! What a node will do for a circuit, without a node: bootstraps, levels of them, and how likely a wrong bit is.
 
 use kernels::tfhe::fold::Bit;
-use kernels::tfhe::mapping::{self, Network};
+use kernels::tfhe::mapping;
+use kernels::tfhe::network::Network;
 use kernels::tfhe::noise::InputNoise;
 use kernels::tfhe::{Circuit, Preset};
 

@@ -19,27 +19,13 @@ use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
 use super::plan::{PlanBuilder, Value};
 use super::rotation;
+use super::stages::{FACTORS, LEVELS, STAGE_BITS};
 use factors::Diagonals;
 
-/// Levels of each stage.
-const FACTORS: usize = 2;
-/// Levels of the remainder: the series' five and three doublings.
-pub const REMAINDER_LEVELS: usize = 8;
-/// Bits of a level of the remainder and of the first matrices.
-pub const STAGE_BITS: u32 = 56;
 /// Overflows are below this.
 const OVERFLOW_MAX: f64 = 16.0;
 /// Doublings of the angle.
 const DOUBLINGS: usize = 3;
-
-/// Bits from each level to the one above, from level 0: those of the application, then the stages from the last to the first.
-pub(super) fn steps(scale_bits: u32, depth: u32) -> Vec<u32> {
-    let application = vec![scale_bits; depth as usize + FACTORS];
-    application.into_iter().chain([STAGE_BITS; REMAINDER_LEVELS + FACTORS]).collect()
-}
-
-/// Levels above those of the application.
-pub const LEVELS: usize = 2 * FACTORS + REMAINDER_LEVELS;
 
 /// Coefficients of the sparse secret that are not 0.
 pub fn sparse_weight(polynomial_size: usize) -> usize {

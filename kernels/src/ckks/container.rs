@@ -21,8 +21,7 @@ pub use public_key::{public_key_bytes, read_public_key, write_public_key};
 
 use super::chain::CHAIN_VERSION;
 use super::params::{Params, ParamsLiteral, SecurityLevel};
-use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, unframe_arithmetic};
-use crate::tfhe_rs;
+use crate::container::{Error, HEADER_BYTES, MAGIC, Tag, frame_arithmetic, refuse_foreign_secrets, unframe_arithmetic};
 
 /// Bytes of the parameters, first in every payload.
 pub const PARAMS_BYTES: usize = 8;
@@ -167,12 +166,4 @@ fn read_rows(params: &Params, primes: &[usize], mut bytes: &[u8], out: &mut Vec<
         bytes = rest;
     }
     Ok(())
-}
-
-/// Keys of tfhe-rs clients are secret wherever they are sent (readings K5).
-fn refuse_foreign_secrets(bytes: &[u8]) -> Result<(), Error> {
-    match !bytes.starts_with(&MAGIC) && tfhe_rs::is_client_key(bytes) {
-        true => Err(Error::SecretKey),
-        false => Ok(()),
-    }
 }

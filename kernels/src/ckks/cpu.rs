@@ -9,6 +9,8 @@ mod scratch;
 mod switch;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod toy;
 
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use super::bootstrap;
 use super::chain::{Chain, Level, Wanted};
+use super::stages;
 use crate::modular::Modulus;
 use crate::security::{log_modulus_max, security_bits};
 
@@ -336,7 +336,7 @@ fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<Cha
         polynomial_size: literal.poly_degree,
         scale_bits,
         steps: match literal.bootstrap {
-            true => bootstrap::steps(scale_bits, literal.max_depth),
+            true => stages::steps(scale_bits, literal.max_depth),
             false => vec![scale_bits; literal.max_depth as usize],
         },
         log_modulus_max,

@@ -1,7 +1,8 @@
 //! The evaluation key's payload (docs/wire-format.md 4): shape, seed, bodies.
 
 use super::Error;
-use super::frame::{Tag, VERSION, VERSION_CENTRED, frame_of_version, put_words, unframe, words};
+use super::frame::{Tag, VERSION, VERSION_CENTRED, frame_of_version, unframe};
+use crate::bytes::{put_words, words};
 use crate::tfhe::keys::Masks;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, Preset, RING_MODULUS};
 

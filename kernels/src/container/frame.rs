@@ -255,14 +255,3 @@ fn checksum(container: &[u8]) -> [u8; CHECKSUM_BYTES] {
     hash.update(&container[HEADER_BYTES..]);
     hash.finalize()[..CHECKSUM_BYTES].try_into().expect("a digest is longer")
 }
-
-/// Little-endian words of `bytes`; a remainder of under four bytes is left out.
-pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
-}
-
-/// Appends words, little-endian.
-pub(super) fn put_words(out: &mut Vec<u8>, words: &[u32]) {
-    out.reserve(4 * words.len());
-    out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-}

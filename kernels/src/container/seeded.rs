@@ -1,7 +1,8 @@
 //! The payload of seeded ciphertexts (docs/wire-format.md 7): seed, bodies.
 
-use super::frame::{Header, MAGIC, Tag, frame, put_words, unframe, words};
+use super::frame::{Header, MAGIC, Tag, frame, unframe};
 use super::{Error, check_key};
+use crate::bytes::{put_words, words};
 use crate::tfhe::seeded::SEED_BYTES;
 use crate::tfhe::{Preset, SeededLweList};
 

@@ -11,10 +11,12 @@
 //! partners lie within `LANES` vectors: those are loaded together, and for the stages within a vector transposed, so that
 //! partners are whole vectors again.
 
+mod transforms;
 mod unreduced;
 
 use std::sync::Arc;
 
+pub(crate) use transforms::Transforms;
 pub(crate) use unreduced::Unreduced;
 
 use crate::cpu::ahead::Ahead;
@@ -444,7 +446,7 @@ unsafe fn passes<S: Simd, const SHORT: bool>(tables: &NttTables, row: &mut [u32]
 
 /// `[N]` words in place; see the module's head.
 #[inline(always)]
-pub(crate) unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+unsafe fn forward<S: Simd>(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
     unsafe {
         passes::<S, false>(tables, row, ahead);
         let (roots, m) = (&tables.ring.roots[..], ModulusLanes::of(tables));
@@ -486,7 +488,7 @@ pub(crate) unsafe fn end_square<S: Simd, const SHORT: bool>(tables: &NttTables, 
 /// # Safety
 /// The processor has the instruction set `S`; both rows have the tables' degree.
 #[inline(always)]
-pub(crate) unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
     unsafe {
         let (roots, lane_roots) = (&tables.ring.inverse_roots[..], &tables.lane_inverse_roots[..]);
         let m = ModulusLanes::of(tables);
@@ -510,9 +512,9 @@ pub(crate) unsafe fn inverse<S: Simd>(tables: &NttTables, from: Option<&[u32]>, 
 }
 
 #[inline(always)]
-unsafe fn forward_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
+unsafe fn forward_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        unsafe { S::ntt_forward(tables, row, &mut Ahead::none()) };
+        unsafe { S::forward(tables, row, &mut Ahead::none()) };
     }
 }
 
@@ -528,15 +530,15 @@ unsafe fn begin_row<S: Simd>(tables: &NttTables, row: &mut [u32]) {
 }
 
 #[inline(always)]
-unsafe fn inverse_rows<S: Simd>(tables: &NttTables, rows: &mut [u32]) {
+unsafe fn inverse_rows<S: Transforms>(tables: &NttTables, rows: &mut [u32]) {
     for row in rows.chunks_exact_mut(tables.polynomial_size()) {
-        unsafe { S::ntt_inverse(tables, None, row) };
+        unsafe { S::inverse(tables, None, row) };
     }
 }
 
 #[inline(always)]
-unsafe fn inverse_row_of<S: Simd>(tables: &NttTables, from: &[u32], row: &mut [u32]) {
-    unsafe { S::ntt_inverse(tables, Some(from), row) };
+unsafe fn inverse_row_of<S: Transforms>(tables: &NttTables, from: &[u32], row: &mut [u32]) {
+    unsafe { S::inverse(tables, Some(from), row) };
 }
 
 crate::cpu::simd::dispatch! {

@@ -10,9 +10,6 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::cpu::ahead::Ahead;
-use crate::cpu::ntt::NttTables;
-
 /// Words in the longest vector.
 pub(crate) const LANES_MAX: usize = 16;
 
@@ -68,11 +65,6 @@ pub(crate) unsafe trait Simd: Copy + 'static {
     unsafe fn square() -> Self::Square;
     /// Word `j` of vector `i` goes to word `i` of vector `j`.
     unsafe fn transpose(square: &mut Self::Square);
-    /// [`crate::cpu::ntt`]'s `forward`, compiled once for the instruction set: inlined into its callers it would be dozens of copies,
-    /// short of registers.
-    unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);
-    /// Its `inverse`, likewise.
-    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]);
 }
 
 /// The same vectors as half as many doubles. Products and sums are fused: rounded once.

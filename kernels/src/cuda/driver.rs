@@ -1,4 +1,4 @@
-//! The few things of the driver that this backend holds, each of which gives itself back, and what its errors mean.
+//! The few things of the driver that this backend holds, each of which gives itself back.
 //!
 //! All memory of the card is allocated, zeroed, used and freed in the order of one stream, so that a buffer may be dropped
 //! while a kernel that reads it still waits for its turn.
@@ -8,48 +8,12 @@ use std::ffi::{CString, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::result;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 
+use super::failed::failed;
 use super::waiting::{self, Health};
 use crate::error::{Error, Result};
-
-/// An error of the driver, by what can be done about it.
-pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
-    use sys::CUresult::*;
-    let message = format!("{doing}: {code:?}");
-    match code {
-        CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
-        // more groups that wait for each other than there is room for
-        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Error::Unavailable(message),
-        // after these no call of the process to this card succeeds any more
-        CUDA_ERROR_NOT_INITIALIZED
-        | CUDA_ERROR_DEINITIALIZED
-        | CUDA_ERROR_DEVICE_UNAVAILABLE
-        | CUDA_ERROR_NO_DEVICE
-        | CUDA_ERROR_INVALID_DEVICE
-        | CUDA_ERROR_INVALID_CONTEXT
-        | CUDA_ERROR_ECC_UNCORRECTABLE
-        | CUDA_ERROR_NVLINK_UNCORRECTABLE
-        | CUDA_ERROR_CONTAINED
-        | CUDA_ERROR_ILLEGAL_ADDRESS
-        | CUDA_ERROR_LAUNCH_TIMEOUT
-        | CUDA_ERROR_CONTEXT_IS_DESTROYED
-        | CUDA_ERROR_ASSERT
-        | CUDA_ERROR_HARDWARE_STACK_ERROR
-        | CUDA_ERROR_ILLEGAL_INSTRUCTION
-        | CUDA_ERROR_MISALIGNED_ADDRESS
-        | CUDA_ERROR_INVALID_ADDRESS_SPACE
-        | CUDA_ERROR_INVALID_PC
-        | CUDA_ERROR_LAUNCH_FAILED
-        | CUDA_ERROR_TENSOR_MEMORY_LEAK
-        | CUDA_ERROR_SYSTEM_NOT_READY
-        | CUDA_ERROR_MPS_CLIENT_TERMINATED
-        | CUDA_ERROR_EXTERNAL_DEVICE
-        | CUDA_ERROR_UNKNOWN => Error::Lost(message),
-        _ => Error::Device(message),
-    }
-}
 
 /// A stream of a card, with what is known of the card's health.
 pub struct Stream {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::{Stream, failed};
+use super::driver::Stream;
+use super::failed::failed;
 use crate::error::Result;
 
 /// A sequence of kernels that runs in the order of the computing stream. Its arguments are fixed: what lies at the addresses

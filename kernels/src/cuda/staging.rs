@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaEvent, result};
 
-use super::driver::{Memory, Pinned, Stream, failed};
+use super::driver::{Memory, Pinned, Stream};
+use super::failed::failed;
 use super::waiting::{Health, wait, wait_unless};
 use crate::error::Result;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaEvent;
 
-use super::driver::failed;
+use super::failed::failed;
 use crate::error::{Error, Result};
 
 /// A card that does not reach an event for this long is lost. What may lie before an event is bounded: a launch is some

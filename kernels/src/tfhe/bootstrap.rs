@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::tfhe::backend::{Gates, SlotGate};
-use crate::tfhe::gates::{Gate, GateList, GateRow};
+use crate::tfhe::gate_list::{GateList, GateRow};
+use crate::tfhe::gates::Gate;
 use crate::tfhe::lwe::Lwe;
 use crate::tfhe::lwe_list::LweList;
 use crate::tfhe::params::Params;

@@ -4,6 +4,7 @@ mod backend;
 pub mod blind_rotate;
 pub mod cells;
 mod constants;
+mod distance;
 mod linear;
 pub mod lwe_key_switch;
 pub mod mod_switch;

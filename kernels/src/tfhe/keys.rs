@@ -2,10 +2,11 @@
 
 use zeroize::Zeroize;
 
+use super::masks::{self, TfheRsSeed};
 use super::params::{Params, Preset};
 use crate::tfhe::params::MODULUS;
 use crate::tfhe::torus::from_torus;
-use crate::{tfhe_rs, xof};
+use crate::xof;
 
 /// Where the masks of a key come from. The seed is public; it only saves sending uniform words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,23 +15,13 @@ pub enum Masks {
     /// [`crate::xof`] under this seed.
     Ango([u8; 32]),
     /// A `CompressedServerKey` of tfhe-rs: every word on the 32-bit torus, masks from its AES-CTR generator under these
-    /// two seeds ([`crate::tfhe_rs::bootstrap_masks`]), power-of-two bases.
+    /// two seeds ([`super::masks`]), power-of-two bases.
     TfheRs {
         /// Seed of the bootstrapping key's masks.
         bootstrap: TfheRsSeed,
         /// Seed of the key-switching key's masks.
         key_switch: TfheRsSeed,
     },
-}
-
-/// Where a mask stream of tfhe-rs begins. Releases 1.0 to 1.5 begin at byte 1 of the key stream, later ones say so
-/// themselves and begin at byte 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TfheRsSeed {
-    /// AES-128 key, as the little-endian number of its bytes.
-    pub key: u128,
-    /// First byte of the key stream that is used, 0 to 15.
-    pub first_byte: u8,
 }
 
 /// Public key material of one gate key as it travels and rests: seeded, bodies only.
@@ -93,7 +84,7 @@ impl EvaluationKey {
             }
             Masks::TfheRs { bootstrap, .. } => {
                 let mut masks = vec![0; rows * k * n];
-                tfhe_rs::bootstrap_masks(bootstrap, p, i, &mut masks);
+                masks::bootstrap_masks(bootstrap, p, i, &mut masks);
                 for ((out, body), mask) in rows_out.zip(masks.chunks_exact(k * n)) {
                     for (out, &word) in out.iter_mut().zip(mask.iter().chain(body)) {
                         *out = from_torus(word);
@@ -123,7 +114,7 @@ impl EvaluationKey {
             }
             Masks::TfheRs { key_switch, .. } => {
                 let mut masks = vec![0; levels * n];
-                tfhe_rs::key_switch_masks(key_switch, p, i, &mut masks);
+                masks::key_switch_masks(key_switch, p, i, &mut masks);
                 for (j, (row, &body)) in rows {
                     row[..n].copy_from_slice(&masks[j * n..][..n]);
                     row[n] = body;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::tfhe::lwe::Lwe;
-use crate::tfhe::seeded::SeededLweList;
 use crate::xof::{self, Rows};
 
 /// LWE ciphertexts of one dimension, one after another: `[count][n + 1]` words, each ciphertext mask then body.
@@ -64,11 +63,11 @@ impl LweList {
         self.words.extend_from_slice(&others.words);
     }
 
-    /// Appends the ciphertexts of a seed, their masks made in their places.
-    pub fn append_seeded(&mut self, list: &SeededLweList) {
-        self.words.reserve(list.len() * self.row_words);
-        let rows = Rows::of(list.seed(), xof::DOMAIN_CIPHERTEXT);
-        for (row, &body) in list.bodies().iter().enumerate() {
+    /// Appends the ciphertexts of a seed ([`crate::tfhe::SeededLweList`]) with these bodies, their masks made in their places.
+    pub fn append_seeded(&mut self, seed: &[u8; 32], bodies: &[u32]) {
+        self.words.reserve(bodies.len() * self.row_words);
+        let rows = Rows::of(seed, xof::DOMAIN_CIPHERTEXT);
+        for (row, &body) in bodies.iter().enumerate() {
             // one at a time: its zeros are still in the cache when the mask takes their place
             let at = self.words.len();
             self.words.resize(at + self.row_words - 1, 0);

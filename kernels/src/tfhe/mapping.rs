@@ -15,10 +15,10 @@ mod cells;
 mod check;
 mod covering;
 mod cuts;
+mod edge;
 mod emit;
 mod forms;
 mod graph;
-mod network;
 mod offers;
 mod pairs;
 mod plain;
@@ -26,14 +26,14 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Budget, Margin};
-pub use network::{Network, Source, Sum, Term};
+pub use budget::Budget;
 pub use offers::Offers;
 
 use std::rc::Rc;
 
 use super::circuit::{Circuit, Plan, Signal, numbered};
 use super::fold::Bit;
+use super::network::Network;
 use super::noise::InputNoise;
 use super::params::Params;
 use covering::Covering;

@@ -45,7 +45,7 @@ impl SeededLweList {
     /// The ciphertexts with their masks, of dimension n. CPU work: half a microsecond each.
     pub fn expand(&self, lwe_dimension: usize) -> LweList {
         let mut list = LweList::with_capacity(lwe_dimension, self.len());
-        list.append_seeded(self);
+        list.append_seeded(&self.seed, &self.bodies);
         list
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     fn each_seed_begins_at_its_own_row_0() {
         let (one, two) = (SeededLweList::new([1; 32], vec![1, 2]), SeededLweList::new([2; 32], vec![3]));
         let mut list = one.expand(4);
-        list.append_seeded(&two);
+        list.append_seeded(two.seed(), two.bodies());
         assert_eq!(list.rows(0..2), one.expand(4).words());
         assert_eq!(list.rows(2..3), two.expand(4).words());
     }

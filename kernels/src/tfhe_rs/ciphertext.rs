@@ -1,9 +1,9 @@
 //! `Ciphertext` and `CompressedCiphertext`: a bit, with its mask or with the seed of it.
 
-use super::masks::ciphertext_mask;
 use super::reader::Reader;
-use crate::container::Error;
+use crate::bytes::Error;
 use crate::tfhe::Lwe;
+use crate::tfhe::masks::ciphertext_mask;
 
 /// Variant numbers of `Ciphertext`.
 const ENCRYPTED: u32 = 0;

@@ -1,7 +1,7 @@
 //! A cursor over bincode's plain layout. Nothing is allocated; every length is checked against the bytes that are there.
 
-use crate::container::Error;
-use crate::tfhe::keys::TfheRsSeed;
+use crate::bytes::Error;
+use crate::tfhe::masks::TfheRsSeed;
 
 /// What is left to read.
 #[derive(Clone, Copy)]

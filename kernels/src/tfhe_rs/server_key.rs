@@ -1,8 +1,9 @@
 //! `CompressedServerKey`: both keys without their masks.
 
 use super::reader::{Reader, Words};
-use crate::container::Error;
-use crate::tfhe::keys::{Masks, TfheRsSeed};
+use crate::bytes::Error;
+use crate::tfhe::keys::Masks;
+use crate::tfhe::masks::TfheRsSeed;
 use crate::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset};
 
 /// Bases, as powers of two, and levels that an imported key's bootstrap may have.

@@ -1,6 +1,7 @@
 //! Keys and inputs of any shape: random words, no secret behind them. Equality does not need one.
 
-use kernels::tfhe::keys::{Masks, TfheRsSeed};
+use kernels::tfhe::keys::Masks;
+use kernels::tfhe::masks::TfheRsSeed;
 use kernels::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -30,6 +30,8 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
+use kernels::stems::STEMS;
+
 use device::Device;
 use stems::StemCase;
 
@@ -97,10 +99,15 @@ fn main() -> ExitCode {
         .chain(broken_wgsl::cases())
         .chain(wgpu::cases())
         .map(Arc::new);
-    if let Some(folder) = std::env::var_os("PRECOMPILE") {
-        return precompile::precompile(folder.as_ref(), &cases.collect::<Vec<_>>());
+    let cases: Vec<Arc<Case>> = cases.collect();
+    for stem in STEMS {
+        let is_of_stem = |case: &Arc<Case>| case.name.trim_start_matches("stems/").split('/').next() == Some(stem.name);
+        assert!(cases.iter().any(is_of_stem), "no case of the stem {}", stem.name);
     }
-    let trials = cases.flat_map(|case| {
+    if let Some(folder) = std::env::var_os("PRECOMPILE") {
+        return precompile::precompile(folder.as_ref(), &cases);
+    }
+    let trials = cases.into_iter().flat_map(|case| {
         let devices = devices.iter().filter(|device| (case.on)(device));
         let trial = |device: &Arc<Device>| trial(case.clone(), device.clone(), required.contains(&device.name));
         devices.map(trial).collect::<Vec<Trial>>()

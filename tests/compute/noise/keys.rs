@@ -4,10 +4,10 @@
 
 use client::SecretKey;
 use kernels::container::{self, Tag};
-use kernels::tfhe::keys::{Masks, TfheRsSeed};
+use kernels::tfhe::keys::Masks;
+use kernels::tfhe::masks::{TfheRsSeed, bootstrap_masks, key_switch_masks};
 use kernels::tfhe::noise::{Secret, import_rounding};
 use kernels::tfhe::{EvaluationKey, ModSwitch, Params, ParamsLiteral, Preset, RING_MODULUS, ring};
-use kernels::tfhe_rs::{bootstrap_masks, key_switch_masks};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tests_compute::evaluation_key::{add_noise, draw, secrets, without_noise};

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Paper, architecture};
 use kernels::gpu::Source;
-use kernels::gpu::mul_add::MulAdd;
+use kernels::stems::{compile_of_rings, entries};
 use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     for capability in CAPABILITIES {
         let mut seen = BTreeSet::new();
         let of_ring = Paper::new(capability);
-        MulAdd::new(&of_ring, &kernels::gpu::Compiler::default(), 1 << 15).expect("paper takes everything");
+        compile_of_rings(&of_ring).expect("paper takes everything");
         let of_presets = Preset::ALL.map(|preset| {
             let paper = Paper::new(capability);
             GpuBackend::new(paper.clone()).prepare(&preset.params()).expect("paper takes everything");
@@ -68,9 +68,10 @@ fn main() -> ExitCode {
     print_table(&table);
     let compiled: BTreeSet<String> =
         table.lock().expect("no trial is left").keys().map(|(name, _)| name.clone()).collect();
-    let stale: Vec<&str> = budget::entries().filter(|entry| all && !compiled.contains(*entry)).collect();
-    if !stale.is_empty() {
-        println!("budget: no kernel has the entry {} any more", stale.join(", "));
+    let missing: Vec<&str> =
+        entries().map(|entry| entry.name).filter(|name| all && !compiled.contains(*name)).collect();
+    if !missing.is_empty() {
+        println!("kernels::stems: {} was not compiled", missing.join(", "));
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()
@@ -163,8 +164,8 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
 }
 
 fn what_spills_is_caught() -> Result<(), Failed> {
-    let entry = budget::entries().next().ok_or("the budget is empty")?;
-    let text = SPILLS.replace("spills", entry);
+    let entry = entries().next().ok_or("there is no stem")?;
+    let text = SPILLS.replace("spills", entry.name);
     let wrong = within_budget(&source("spills", &text), (9, 0), &Table::default()).expect_err("it spills");
     let message = wrong.message().unwrap_or_default();
     assert!(message.contains("bytes of stack") && message.contains("modest has no line"), "{message}");

@@ -1,8 +1,9 @@
 //! An imported key, its masks written out, is the crate's own key word for word, and its rows mean what ours mean.
 
 use kernels::tfhe::EvaluationKey;
-use kernels::tfhe::keys::{Masks, TfheRsSeed};
-use kernels::tfhe_rs::{bootstrap_masks, key_switch_masks, looks_like_server_key, read_server_key};
+use kernels::tfhe::keys::Masks;
+use kernels::tfhe::masks::{TfheRsSeed, bootstrap_masks, key_switch_masks};
+use kernels::tfhe_rs::{looks_like_server_key, read_server_key};
 use tfhe::boolean::server_key::CompressedServerKey;
 
 use crate::fixture::{CONSERVATIVE, Client, FAST, clients};

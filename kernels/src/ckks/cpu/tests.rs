@@ -2,9 +2,9 @@
 //! program (tests/vectors).
 
 use super::*;
+use crate::ckks::cpu::toy::{Toy, ToyCiphertext};
 use crate::ckks::encode::Complex;
 use crate::ckks::rotation;
-use crate::ckks::toy::{Toy, ToyCiphertext};
 use crate::ckks::{ParamsLiteral, PartKind, SecurityLevel};
 
 fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {

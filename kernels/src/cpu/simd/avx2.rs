@@ -3,8 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
-use crate::cpu::ahead::Ahead;
-use crate::cpu::ntt::{self, NttTables};
 
 /// AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -146,16 +144,6 @@ unsafe impl Simd for Avx2 {
             }
             *s = t;
         }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
-        unsafe { ntt::forward::<Avx2>(tables, row, ahead) }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
-        unsafe { ntt::inverse::<Avx2>(tables, from, row) }
     }
 }
 

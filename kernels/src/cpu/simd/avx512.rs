@@ -3,8 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::{Simd, SimdReals};
-use crate::cpu::ahead::Ahead;
-use crate::cpu::ntt::{self, NttTables};
 
 /// AVX-512 F and DQ.
 #[derive(Clone, Copy)]
@@ -158,16 +156,6 @@ unsafe impl Simd for Avx512 {
                 s[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(t[4 + c], t[12 + c]);
             }
         }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
-        unsafe { ntt::forward::<Avx512>(tables, row, ahead) }
-    }
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512dq,avx2,fma,bmi2")]
-    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
-        unsafe { ntt::inverse::<Avx512>(tables, from, row) }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Four words as a plain array, which the compiler turns into a vector where the processor has one.
 
 use super::Simd;
-use crate::cpu::ahead::Ahead;
-use crate::cpu::ntt::{self, NttTables};
 
 /// Plain Rust.
 #[derive(Clone, Copy)]
@@ -110,13 +108,5 @@ unsafe impl Simd for Portable {
     unsafe fn transpose(square: &mut [V; 4]) {
         let from = *square;
         *square = std::array::from_fn(|i| std::array::from_fn(|j| from[j][i]));
-    }
-    #[inline(never)]
-    unsafe fn ntt_forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
-        unsafe { ntt::forward::<Portable>(tables, row, ahead) }
-    }
-    #[inline(never)]
-    unsafe fn ntt_inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
-        unsafe { ntt::inverse::<Portable>(tables, from, row) }
     }
 }

@@ -11,7 +11,7 @@ use super::plan::SlotPool;
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::cells::{CellKind, SlotCells, slots_of_wire};
 use crate::tfhe::gates::Gate;
-use crate::tfhe::mapping::{Network, Source, Sum, Term};
+use crate::tfhe::network::{Network, Source, Sum, Term};
 use crate::tfhe::params::ParamsLiteral;
 
 impl Plan {

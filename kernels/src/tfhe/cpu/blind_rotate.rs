@@ -7,8 +7,6 @@
 //! For every i in 0..n, with `a = a~_i`, the numbered steps of this file: difference, digits, their transforms,
 //! products with the key of step i, transforms back, sum.
 
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-mod compiled;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 pub(in crate::tfhe::cpu) mod reals;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
@@ -18,7 +16,7 @@ use std::ops::Range;
 
 use crate::cpu::for_each_chunk;
 use crate::cpu::memory::Words;
-use crate::cpu::ntt::{self, NttTables, reduce};
+use crate::cpu::ntt::{self, NttTables, Transforms, reduce};
 use crate::cpu::simd::{Isa, LANES_MAX, Simd};
 use crate::error::Result;
 use crate::tfhe::torus::TORUS_CORRECTION;
@@ -355,7 +353,7 @@ unsafe fn accumulate<S: Simd>(acc: *mut u32, sum: S::V) {
 /// All steps of ROWS rows for one i, while the key of the next i comes nearer; `accumulators` is `[ROWS][k + 1][N]`,
 /// `inputs` `[ROWS][n + 1]`.
 #[inline(always)]
-unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
+unsafe fn step<S: Transforms, const COMPONENTS: usize, const ROWS: usize>(
     tables: &NttTables,
     d: Decomposition,
     key: &[u32],
@@ -378,13 +376,13 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
         let mut ahead = ntt::ahead_of::<S>(next_key, ROWS * rows, n);
         // (3) transform the digits
         for row in digits.chunks_exact_mut(n) {
-            S::ntt_forward(tables, row, &mut ahead);
+            S::forward(tables, row, &mut ahead);
         }
         multiply_sum::<S, COMPONENTS, ROWS>(n, rows, digits, key);
         let sums = digits.chunks_exact_mut(rows * n).flat_map(|row| row[..COMPONENTS * n].chunks_exact_mut(n));
         for (polynomial, sum) in accumulators.chunks_exact_mut(n).zip(sums) {
             // (5) transform back
-            S::ntt_inverse(tables, None, sum);
+            S::inverse(tables, None, sum);
             for i in (0..n).step_by(S::LANES) {
                 let sum = reduce::<S>(S::load(sum.as_ptr().add(i)), S::splat(RING_MODULUS));
                 accumulate::<S>(polynomial.as_mut_ptr().add(i), sum);
@@ -394,7 +392,7 @@ unsafe fn step<S: Simd, const COMPONENTS: usize, const ROWS: usize>(
 }
 
 #[inline(always)]
-unsafe fn group<S: Simd>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
+unsafe fn group<S: Transforms>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u32], scratch: &mut Scratch) {
     unsafe {
         match key.params.glwe_dimension {
             1 => steps::<S, 2>(key, inputs, accumulators, scratch),
@@ -406,7 +404,7 @@ unsafe fn group<S: Simd>(key: &IntegerKey, inputs: &[u32], accumulators: &mut [u
 }
 
 #[inline(always)]
-unsafe fn steps<S: Simd, const COMPONENTS: usize>(
+unsafe fn steps<S: Transforms, const COMPONENTS: usize>(
     key: &IntegerKey,
     inputs: &[u32],
     accumulators: &mut [u32],

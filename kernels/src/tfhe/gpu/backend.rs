@@ -25,10 +25,10 @@ use crate::gpu::scratch::Scratch;
 use crate::gpu::stem::Compiler;
 use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
 use crate::tfhe::backend::KeyPiece;
+use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::{EvaluationKey, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
 pub use arena::Arena;
-pub(super) use arena::Distance;
-use arena::{ChunkRead, distance, words_between};
+use arena::ChunkRead;
 use together::{KeyDistances, Lists, SharesPlace, Tables, counts, parts};
 
 /// Bootstraps that go through the kernels together; more are cut up. Enough waves of groups that none runs half empty.

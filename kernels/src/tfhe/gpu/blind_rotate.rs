@@ -17,7 +17,7 @@ use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
 
-/// Threads of the plain kernel that a multiprocessor holds: 64 registers each (`tests/compute/nvrtc/budget.rs`).
+/// Threads of the plain kernel that a multiprocessor holds: 64 registers each ([`crate::stems`]).
 const PLAIN_THREADS_OF_A_MULTIPROCESSOR: usize = 1024;
 /// Words of the key that are made on the host at a time.
 const CHUNK_WORDS: usize = 1 << 22;

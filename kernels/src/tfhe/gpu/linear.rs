@@ -5,7 +5,7 @@ use crate::gpu::stem::{Compiler, Stem, threads};
 use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gates::Linear as Sum;
-use crate::tfhe::gpu::backend::Distance;
+use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::lwe::EIGHTH;
 

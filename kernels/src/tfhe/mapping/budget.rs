@@ -1,7 +1,7 @@
 //! What a bootstrap may add up: its result must be wrong no more often than an ordinary gate's.
 
-use super::network::{Source, Term};
 use crate::tfhe::cells::Amplitude;
+use crate::tfhe::network::{Margin, Term, load};
 use crate::tfhe::noise::{InputNoise, Load, Secret, SumNoise, beyond, failure_log2, mod_switch, mux_output};
 use crate::tfhe::params::ParamsLiteral;
 
@@ -14,25 +14,6 @@ pub struct Budget {
     limit: f64,
     /// Largest variance of an output.
     output_limit: f64,
-}
-
-/// Distance of a sum's phases from 0 and 1/2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Margin {
-    /// Phases are odd eighths.
-    Eighth,
-    /// Phases are a quarter or three quarters.
-    Quarter,
-}
-
-impl Margin {
-    /// In turns.
-    pub fn turns(self) -> f64 {
-        match self {
-            Margin::Eighth => 1.0 / 8.0,
-            Margin::Quarter => 1.0 / 4.0,
-        }
-    }
 }
 
 impl Budget {
@@ -80,18 +61,6 @@ impl Budget {
         let ordinary = terms.len() <= 2 && terms.iter().all(|term| term.factor.unsigned_abs() <= most);
         ordinary || self.allows(&load(terms), margin)
     }
-}
-
-/// The load of a sum of different sources.
-pub fn load(terms: &[Term]) -> Load {
-    let mut load = Load::default();
-    for term in terms {
-        match term.source {
-            Source::Input(_) => load.add_input(term.factor),
-            Source::Sample(_) => load.add_sample(term.factor),
-        }
-    }
-    load
 }
 
 /// The factor by which a parity adds a bit of this amplitude, without its sign.

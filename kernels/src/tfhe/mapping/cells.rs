@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::graph::Edge;
+use super::edge::Edge;
 
 /// Which function of its operands a cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Checks that a network computes what its circuit does, on many inputs at once.
 
-use super::network::{Network, Source, Sum};
 use crate::tfhe::circuit::{Circuit, Signal};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::Gate;
+use crate::tfhe::network::{Network, Source, Sum};
 
 /// One bit of 256 evaluations.
 type Lanes = [u64; 4];

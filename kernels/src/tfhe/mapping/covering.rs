@@ -5,9 +5,11 @@
 //! and outputs at an eighth, by parities at any amplitude. A parity needs a bootstrap only where it is read at an eighth.
 
 use super::LARGE;
-use super::budget::{Budget, Margin};
+use super::budget::Budget;
 use super::cells::{Cell, Kind, cell_of};
-use super::graph::{Edge, Graph, Node};
+use super::edge::Edge;
+use super::graph::{Graph, Node};
+use crate::tfhe::network::Margin;
 use crate::tfhe::noise::Load;
 
 /// Passes over the nodes, and over those of a large graph.

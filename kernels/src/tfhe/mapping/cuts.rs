@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::LARGE;
-use super::graph::Edge;
+use super::edge::Edge;
 
 /// Up to three leaves and the function of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

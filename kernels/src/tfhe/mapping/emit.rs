@@ -1,13 +1,14 @@
 //! Emission: bootstraps over sums for what the outputs need of a covering.
 
-use super::budget::{Budget, Margin, load, parity_factor};
+use super::budget::{Budget, parity_factor};
 use super::cells::{Cell, Kind};
 use super::covering::Covering;
+use super::edge::Edge;
 use super::forms::{Forms, amplitude};
-use super::graph::{Edge, Graph, Node};
-use super::network::{Network, Source, Sum, Term};
+use super::graph::{Graph, Node};
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
+use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
 /// The network of a covering. `None` where a sum would be noisier than the budget allows, which the forms' bounds leave to
 /// rare cases of equal operands.

@@ -4,10 +4,12 @@
 //! Where the sum would be too noisy or too long, an operand is split off: it gets a bootstrap of its own and is one leaf of
 //! the sums that read it from there on.
 
-use super::budget::{Budget, Margin, parity_factor};
+use super::budget::{Budget, parity_factor};
 use super::covering::Covering;
-use super::graph::{Edge, Graph, Node, differences};
+use super::edge::Edge;
+use super::graph::{Graph, Node, differences};
 use crate::tfhe::cells::Amplitude;
+use crate::tfhe::network::Margin;
 use crate::tfhe::noise::Load;
 
 /// Leaves of a form at most.

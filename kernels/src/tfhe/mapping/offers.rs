@@ -1,7 +1,8 @@
 //! Which cells a parameter set offers, for documents and for users.
 
-use super::budget::{Budget, Margin};
+use super::budget::Budget;
 use super::forms::LEAVES_MAX;
+use crate::tfhe::network::Margin;
 use crate::tfhe::noise::{InputNoise, Load};
 use crate::tfhe::params::ParamsLiteral;
 

@@ -5,10 +5,10 @@
 //! the sum of both samples with their signs, minus one amplitude. So the XOR's own bootstrap is left out where everything
 //! that reads it may read two samples instead of one.
 
-use super::budget::{Budget, Margin, load};
-use super::network::{Network, Source, Sum, Term};
+use super::budget::Budget;
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::Table;
+use crate::tfhe::network::{Margin, Network, Source, Sum, Term, load};
 
 /// A network whose XORs come from the rotations of ANDs where the budget allows it, and by old bootstrap the new one;
 /// `None` where there is no such XOR.

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::network::{Network, Source, Sum, Term, log2_sum};
 use crate::tfhe::cells::Amplitude;
 use crate::tfhe::circuit::{Numbered, Signal};
 use crate::tfhe::fold::Bit;
 use crate::tfhe::gates::{Gate, bootstraps};
+use crate::tfhe::network::{Network, Source, Sum, Term, log2_sum};
 use crate::tfhe::noise::{InputNoise, Secret, beyond, gate_output, key_constant, mod_switch, mux_output};
 use crate::tfhe::params::ParamsLiteral;
 

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use super::budget::load;
 use super::*;
 use crate::tfhe::ModSwitch;
 use crate::tfhe::circuit::tests::texts;
+use crate::tfhe::network::{Margin, Source, load};
 use crate::tfhe::noise::{SumNoise, beyond, failure_log2};
 use crate::tfhe::params::{ParamsLiteral, Preset};
 

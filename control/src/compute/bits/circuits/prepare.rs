@@ -232,7 +232,7 @@ fn read(
         let form = match source {
             Source::Texts(texts) => engine::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
             Source::Seeded(bits) => {
-                inputs.append_seeded(&bits);
+                inputs.append_seeded(bits.seed(), bits.bodies());
                 Some(Form::Ango)
             }
             Source::Kept(value) => {

@@ -162,7 +162,7 @@ fn expanded(dimension: usize, seeds: &[([u8; 32], usize)], bodies: Vec<u32>) -> 
     let mut rest = &bodies[..];
     for &(seed, count) in seeds {
         let (of_seed, after) = rest.split_at(count);
-        list.append_seeded(&SeededLweList::new(seed, of_seed.to_vec()));
+        list.append_seeded(&seed, of_seed);
         rest = after;
     }
     list

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::backend::Backend;
+use crate::ckks::cpu::toy::{Toy, ToyCiphertext};
 use crate::ckks::encode::{Complex, Encoder};
 use crate::ckks::noise::Noise;
 use crate::ckks::plaintexts::Plaintexts;
 use crate::ckks::plan::PlanBuilder;
-use crate::ckks::toy::{Toy, ToyCiphertext};
 use crate::ckks::{SecurityLevel, bootstrap, matmul, polynomial, rotation};
 use crate::ring::Ring;
 

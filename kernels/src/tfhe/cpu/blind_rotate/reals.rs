@@ -6,6 +6,7 @@
 //! number, that is, where a sum lies an eighth or more from an integer, its step is computed again in integers. A wrong word
 //! would need an error of seven eighths; sums are off by some `2^-6` at most, which tests measure, with a search for worse.
 
+mod compiled;
 mod digits;
 mod exact;
 mod key;
@@ -16,16 +17,15 @@ use crate::cpu::ahead::Ahead;
 use crate::cpu::memory::{Doubles, Words};
 use crate::error::Result;
 use crate::tfhe::Params;
-use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
 use crate::tfhe::cpu::blind_rotate::{Decomposition, rotated_digits};
 use crate::tfhe::cpu::fft;
+use compiled::Compiled;
 use digits::HighDigits;
 use exact::add_exact_sums;
 use key::step_values;
 pub use key::{RealsKey, serve};
 use products::sums_of_rows;
 use sums::QUARTERS;
-pub(super) use sums::add_sums;
 
 /// What one thread needs beside the accumulators.
 pub struct Scratch {

@@ -1,7 +1,7 @@
 //! Butterflies of radix 2 and 4 with twiddle factors as real and imaginary parts: full products, then sums, where sums
 //! have adders of their own. `stages` decimates in time (products first), `undo_stages` in frequency (sums first).
 
-use super::tables::root;
+use super::precise::rounded_root;
 use super::{Complex, sum_and_difference, sum_and_difference_by_i};
 use crate::cpu::simd::SimdReals;
 
@@ -16,7 +16,7 @@ pub const fn reals_of(radix: usize) -> usize {
 /// What [`stages`] and [`undo_stages`] of this radix ask for, for `s` at `turn / of` of a turn: `s`, then its square and
 /// its cube; real and imaginary parts.
 pub fn twiddles(radix: usize, turn: i64, of: i64) -> Vec<f64> {
-    (1..radix as i64).flat_map(|j| root(j * turn, of)).collect()
+    (1..radix as i64).flat_map(|j| rounded_root(j * turn, of)).collect()
 }
 
 /// `s^j`.

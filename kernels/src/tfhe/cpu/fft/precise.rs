@@ -84,6 +84,11 @@ pub fn root(turn: i64, of: i64) -> [Pair; 2] {
     }
 }
 
+/// The same, each part rounded once.
+pub fn rounded_root(turn: i64, of: i64) -> [f64; 2] {
+    root(turn, of).map(|part| part.high)
+}
+
 /// Numbers that stand for a complex one: real and imaginary part, high and low each.
 const PARTS: usize = 4;
 

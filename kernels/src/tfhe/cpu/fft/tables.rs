@@ -1,6 +1,7 @@
 //! Twiddle factors of the double-precision transform, as its passes read them.
 
-use super::{BLOCK_POINTS, cartesian, precise, stages_of_first_pass, tangent};
+use super::precise::rounded_root;
+use super::{BLOCK_POINTS, cartesian, stages_of_first_pass, tangent};
 use crate::cpu::memory::Doubles;
 use crate::cpu::simd::{Isa, SimdReals};
 use crate::error::Result;
@@ -70,7 +71,7 @@ impl FftTables {
         }
         let twist: Vec<f64> = (0..points)
             .step_by(reals)
-            .flat_map(|at| of_vector(&|lane| root(-((at + lane) as i64), 4 * points as i64).to_vec()))
+            .flat_map(|at| of_vector(&|lane| rounded_root(-((at + lane) as i64), 4 * points as i64).to_vec()))
             .collect();
         Ok(FftTables {
             isa,
@@ -142,9 +143,4 @@ pub fn vectors(isa: Isa, polynomial_size: usize) -> Option<(Isa, usize)> {
     let with_reals = narrower.filter_map(|candidate| Some((candidate, candidate.reals()?)));
     // a pass or more before those of a block
     with_reals.into_iter().find(|_| 4 * BLOCK_POINTS <= polynomial_size)
-}
-
-/// `exp(2 pi i turn / of)`, each part rounded once.
-pub(super) fn root(turn: i64, of: i64) -> [f64; 2] {
-    precise::root(turn, of).map(|part| part.high)
 }

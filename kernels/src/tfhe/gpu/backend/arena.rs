@@ -5,10 +5,7 @@ use std::ops::Range;
 use crate::backend::chunks::{Chunks, RowPlace};
 use crate::error::Result;
 use crate::gpu::{Gpu, Language, View, ViewOf, alloc};
-
-/// Words from the start of the buffer that a launch is given to what a kernel looks for there or in another buffer: 64 bits, two's
-/// complement, the low word first. WGSL, where it is in the same buffer, takes the low word.
-pub type Distance = [u32; 2];
+use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 
 /// Ciphertexts in the card's memory: `[slots][n + 1]` words, in chunks; in one where kernels know no addresses.
 pub struct Arena<G: Gpu> {
@@ -116,31 +113,9 @@ fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
     }
 }
 
-/// Words from the start of one buffer to that of another.
-pub(super) fn words_between<G: Gpu>(gpu: &G, from: &G::Buf, to: &G::Buf) -> i64 {
-    if std::ptr::eq(from, to) {
-        return 0;
-    }
-    let address = |buf: &G::Buf| gpu.address(buf).expect("where kernels are in CUDA a buffer has one") as i64;
-    (address(to) - address(from)) / 4
-}
-
-/// A number of words as a table has it.
-pub(super) fn distance(words: i64) -> Distance {
-    [words as u32, (words >> 32) as u32]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_distance_is_two_words_in_either_direction() {
-        assert_eq!(distance(5), [5, 0]);
-        assert_eq!(distance((3 << 32) + 7), [7, 3]);
-        assert_eq!(distance(-1), [u32::MAX, u32::MAX]);
-        assert_eq!(distance(-(1 << 32)), [0, u32::MAX]);
-    }
 
     #[test]
     fn ranges_that_go_on_are_one() {

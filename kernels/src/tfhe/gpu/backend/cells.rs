@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::arena::{Distance, distance, words_between};
 use super::together::{KeyDistances, SharesPlace, Tables, counts};
 use super::{Banks, Batch, BootstrapScratch, GpuBackend};
 use crate::error::Result;
 use crate::gpu::{Gpu, Table, View, ViewOf};
 use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
 use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
+use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::lwe::EIGHTH;
 
 /// Consecutive parts of all batches' cells, of at most `rows` each: a part is batches, by their places, and cells of theirs.

@@ -1,10 +1,10 @@
 //! Batches of several keys in one sequence of launches: where they are cut, and the tables that say which rows belong to
 //! which key, and where its ciphertexts are.
 
-use super::arena::Distance;
 use crate::gpu::{Gpu, Shares, Table, shares};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate};
+use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 

@@ -2,9 +2,9 @@
 
 use crate::cpu::ahead::Ahead;
 use crate::cpu::simd::SimdReals;
-use crate::tfhe::cpu::blind_rotate::compiled::Compiled;
 use crate::tfhe::cpu::fft::{self, Complex, FftTables, Take};
 
+use super::compiled::Compiled;
 use super::{Scratch, row_distance};
 
 /// Values of a block, kept.

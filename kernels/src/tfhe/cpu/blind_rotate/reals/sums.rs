@@ -47,7 +47,7 @@ impl<S: SimdReals, const UNDO: bool> Sink<S> for Accumulate<S, UNDO> {
 /// Steps (5) and (6): the sums of one component to its polynomial of the accumulator; `UNDO`: away from it, after they
 /// were added. All sums together by `or`, in quarters.
 #[inline(always)]
-pub(in crate::tfhe::cpu::blind_rotate) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
+pub(super) unsafe fn add_sums<S: SimdReals, const UNDO: bool>(
     tables: &FftTables,
     values: &mut [f64],
     polynomial: &mut [u32],

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::bootstrap;
-use super::cpu::{Evaluator, LoadedPart};
-use super::encode::{Centred, Complex, Encoder};
-use super::params::{Params, PartKind};
+use super::{Evaluator, LoadedPart};
+use crate::ckks::bootstrap;
+use crate::ckks::encode::{Centred, Complex, Encoder};
+use crate::ckks::params::{Params, PartKind};
 use crate::modular::Modulus;
 use crate::ring::Ring;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};

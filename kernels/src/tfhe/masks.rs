@@ -1,13 +1,22 @@
-//! The mask stream of tfhe-rs: AES-128 in counter mode over an all-zero plaintext, the counter block a little-endian
+//! The mask stream of imported keys, that of tfhe-rs: AES-128 in counter mode over an all-zero plaintext, the counter block a little-endian
 //! 128-bit number that starts at 0, words little-endian. Every object takes its masks from one stream in the order in
 //! which its rows are stored, without gaps, so that each row's place is known.
 
 use aes::Aes128;
 use aes::cipher::{KeyIvInit, StreamCipherSeek};
 
-use crate::tfhe::Params;
-use crate::tfhe::keys::TfheRsSeed;
+use super::params::Params;
 use crate::xof::next_words;
+
+/// Where a mask stream of tfhe-rs begins. Releases 1.0 to 1.5 begin at byte 1 of the key stream, later ones say so
+/// themselves and begin at byte 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TfheRsSeed {
+    /// AES-128 key, as the little-endian number of its bytes.
+    pub key: u128,
+    /// First byte of the key stream that is used, 0 to 15.
+    pub first_byte: u8,
+}
 
 type Stream = ctr::Ctr128LE<Aes128>;
 
@@ -29,7 +38,7 @@ pub fn key_switch_masks(seed: TfheRsSeed, params: &Params, i: usize, out: &mut [
 }
 
 /// The mask of a compressed ciphertext, `[n]` torus words.
-pub(super) fn ciphertext_mask(seed: TfheRsSeed, out: &mut [u32]) {
+pub(crate) fn ciphertext_mask(seed: TfheRsSeed, out: &mut [u32]) {
     item_masks(seed, 0, 1, out.len(), out);
 }
 

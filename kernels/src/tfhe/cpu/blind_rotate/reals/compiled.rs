@@ -11,7 +11,7 @@ use crate::tfhe::cpu::fft;
 pub(super) unsafe trait Compiled: SimdReals {
     /// [`fft::forward_passes`].
     unsafe fn forward_passes(tables: &fft::FftTables, words: &[u32], out: &mut [f64]);
-    /// [`super::reals::add_sums`].
+    /// [`super::sums::add_sums`].
     unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32;
 }
 
@@ -28,7 +28,7 @@ macro_rules! compile {
             #[inline(never)]
             #[target_feature(enable = $features)]
             unsafe fn add_sums(tables: &fft::FftTables, values: &mut [f64], accumulator: &mut [u32]) -> u32 {
-                unsafe { super::reals::add_sums::<$vectors, false>(tables, values, accumulator) }
+                unsafe { super::sums::add_sums::<$vectors, false>(tables, values, accumulator) }
             }
         }
     };

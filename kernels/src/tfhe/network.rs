@@ -1,9 +1,8 @@
 //! Networks: bootstraps over sums of inputs and of earlier bootstraps' results.
 
-use super::budget::{Margin, load};
-use crate::tfhe::cells::Amplitude;
-use crate::tfhe::noise::{InputNoise, SumNoise, beyond};
-use crate::tfhe::params::ParamsLiteral;
+use super::cells::Amplitude;
+use super::noise::{InputNoise, Load, SumNoise, beyond};
+use super::params::ParamsLiteral;
 
 /// What a sum adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +43,37 @@ pub struct Sum<'a> {
     pub constant: i8,
     /// In the order of their sources.
     pub terms: &'a [Term],
+}
+
+/// Distance of a sum's phases from 0 and 1/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Margin {
+    /// Phases are odd eighths.
+    Eighth,
+    /// Phases are a quarter or three quarters.
+    Quarter,
+}
+
+impl Margin {
+    /// In turns.
+    pub fn turns(self) -> f64 {
+        match self {
+            Margin::Eighth => 1.0 / 8.0,
+            Margin::Quarter => 1.0 / 4.0,
+        }
+    }
+}
+
+/// The load of a sum of different sources.
+pub(super) fn load(terms: &[Term]) -> Load {
+    let mut load = Load::default();
+    for term in terms {
+        match term.source {
+            Source::Input(_) => load.add_input(term.factor),
+            Source::Sample(_) => load.add_sample(term.factor),
+        }
+    }
+    load
 }
 
 /// What a bootstrap does with its sum.
@@ -228,7 +258,7 @@ impl Network {
     /// The network on plain bits, by the phases of its sums.
     ///
     /// # Panics
-    /// When a phase is 0 or a half, or an output is not at an eighth; [`super::map`] makes no such network.
+    /// When a phase is 0 or a half, or an output is not at an eighth; [`super::mapping::map`] makes no such network.
     pub fn evaluate(&self, inputs: &[bool]) -> Vec<bool> {
         let mut samples = vec![0i32; 2 * self.bootstraps()];
         let phase = |sum: Sum<'_>, samples: &[i32]| {

@@ -1,0 +1,41 @@
+//! The transforms as one function for each instruction set: inlined into their callers they would be dozens of copies, short of
+//! registers.
+
+use super::NttTables;
+use crate::cpu::ahead::Ahead;
+use crate::cpu::simd::Simd;
+
+/// Vectors with transforms of a row that are compiled once.
+///
+/// # Safety
+/// Both methods may only be called where the instruction set is enabled, for rows of the tables' degree.
+pub(crate) unsafe trait Transforms: Simd {
+    /// `forward` of [`crate::cpu::ntt`].
+    unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>);
+    /// `inverse` of [`crate::cpu::ntt`].
+    unsafe fn inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]);
+}
+
+macro_rules! compile {
+    ($vectors:ty $(, $features:literal)?) => {
+        // SAFETY: the instruction set is the one of the vectors.
+        unsafe impl Transforms for $vectors {
+            #[inline(never)]
+            $(#[target_feature(enable = $features)])?
+            unsafe fn forward(tables: &NttTables, row: &mut [u32], ahead: &mut Ahead<'_, u32>) {
+                unsafe { super::forward::<$vectors>(tables, row, ahead) }
+            }
+            #[inline(never)]
+            $(#[target_feature(enable = $features)])?
+            unsafe fn inverse(tables: &NttTables, from: Option<&[u32]>, row: &mut [u32]) {
+                unsafe { super::inverse::<$vectors>(tables, from, row) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+compile!(crate::cpu::simd::avx512::Avx512, "avx512f,avx512dq,avx2,fma,bmi2");
+#[cfg(target_arch = "x86_64")]
+compile!(crate::cpu::simd::avx2::Avx2, "avx2,fma");
+compile!(crate::cpu::simd::portable::Portable);

@@ -1,0 +1,42 @@
+//! Errors of the driver.
+
+use cudarc::driver::{DriverError, sys};
+
+use crate::error::Error;
+
+/// An error of the driver, by what can be done about it.
+pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
+    use sys::CUresult::*;
+    let message = format!("{doing}: {code:?}");
+    match code {
+        CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
+        // more groups that wait for each other than there is room for
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Error::Unavailable(message),
+        // after these no call of the process to this card succeeds any more
+        CUDA_ERROR_NOT_INITIALIZED
+        | CUDA_ERROR_DEINITIALIZED
+        | CUDA_ERROR_DEVICE_UNAVAILABLE
+        | CUDA_ERROR_NO_DEVICE
+        | CUDA_ERROR_INVALID_DEVICE
+        | CUDA_ERROR_INVALID_CONTEXT
+        | CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | CUDA_ERROR_CONTAINED
+        | CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUDA_ERROR_LAUNCH_TIMEOUT
+        | CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUDA_ERROR_ASSERT
+        | CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | CUDA_ERROR_INVALID_PC
+        | CUDA_ERROR_LAUNCH_FAILED
+        | CUDA_ERROR_TENSOR_MEMORY_LEAK
+        | CUDA_ERROR_SYSTEM_NOT_READY
+        | CUDA_ERROR_MPS_CLIENT_TERMINATED
+        | CUDA_ERROR_EXTERNAL_DEVICE
+        | CUDA_ERROR_UNKNOWN => Error::Lost(message),
+        _ => Error::Device(message),
+    }
+}

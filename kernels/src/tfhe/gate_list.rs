@@ -1,0 +1,226 @@
+//! Gates with their operands, as devices take them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::fold::{Bit, Folded, fold, names_of_few};
+use super::gates::Gate;
+use super::lwe::Lwe;
+use super::lwe_list::LweList;
+
+/// One gate to evaluate and its operands in the order a, b, sel; as many as [`Gate::arity`], all of one dimension.
+#[derive(Clone, Debug)]
+pub struct GateRow {
+    /// The gate.
+    pub gate: Gate,
+    /// Its operands, each `[n + 1]` words.
+    pub operands: Vec<Lwe>,
+}
+
+/// Ciphertexts that operands are taken from, shared with what else needs them: nothing of them is copied before a device
+/// takes them.
+pub type OperandBlock = Arc<dyn AsRef<LweList> + Send + Sync>;
+
+/// Where an operand stands: a row of one of a list's blocks. Equal places are one ciphertext.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which block.
+    pub block: u32,
+    /// Which of its ciphertexts.
+    pub row: u32,
+}
+
+/// Gates that do not depend on one another, and where their operands stand.
+#[derive(Clone)]
+pub struct GateList {
+    gates: Vec<Gate>,
+    /// Of each gate its first operand, and where the last gate's end.
+    starts: Vec<usize>,
+    blocks: Vec<OperandBlock>,
+    /// Of each operand.
+    places: Vec<Place>,
+}
+
+impl GateList {
+    /// These gates on these operands: gate after gate, each in the order a, b, sel.
+    ///
+    /// # Panics
+    /// When there are not as many operands as the gates take.
+    pub fn new(gates: Vec<Gate>, operands: LweList) -> Self {
+        let places = (0..operands.len() as u32).map(|row| Place { block: 0, row }).collect();
+        Self::of_places(gates, vec![Arc::new(operands)], places)
+    }
+
+    /// These gates on operands from these blocks: a place an operand, gate after gate, each in the order a, b, sel.
+    ///
+    /// # Panics
+    /// When there are not as many places as the gates take operands, there is nothing at a place, blocks differ in dimension,
+    /// or there are none.
+    pub fn of_places(gates: Vec<Gate>, blocks: Vec<OperandBlock>, places: Vec<Place>) -> Self {
+        let mut starts = Vec::with_capacity(gates.len() + 1);
+        let mut end = 0;
+        starts.push(end);
+        for gate in &gates {
+            end += gate.arity();
+            starts.push(end);
+        }
+        assert_eq!(places.len(), end, "operands of {} gates", gates.len());
+        let (dimension, rows) = ((*blocks[0]).as_ref().dimension(), blocks.iter().map(|block| (**block).as_ref()));
+        assert!(rows.clone().all(|list| list.dimension() == dimension), "operands of one dimension");
+        let rows: Vec<usize> = rows.map(LweList::len).collect();
+        let is_there = |place: &Place| (place.row as usize) < rows[place.block as usize];
+        assert!(places.iter().all(is_there), "a ciphertext at each place");
+        Self { gates, starts, blocks, places }
+    }
+
+    /// The same gates, their operands gathered.
+    ///
+    /// # Panics
+    /// When a row has not as many operands as its gate, or operands differ in dimension; without rows.
+    pub fn of_rows(rows: &[GateRow]) -> Self {
+        let operands: Vec<&Lwe> = rows.iter().flat_map(|row| &row.operands).collect();
+        let mut list = LweList::with_capacity(operands[0].dimension(), operands.len());
+        operands.iter().for_each(|operand| list.push(operand.words()));
+        for row in rows {
+            assert_eq!(row.operands.len(), row.gate.arity(), "{}", row.gate.name());
+        }
+        Self::new(rows.iter().map(|row| row.gate).collect(), list)
+    }
+
+    /// The gates that are left when each is folded by its operands' words: as many, with the same results in the same
+    /// order, but no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate that needs no bootstrap
+    /// becomes the NOT of its result's negation. Operands stay where they are; only constants and negations are new.
+    pub fn folded(mut self) -> GateList {
+        let folds: Vec<Folded> = (0..self.gates.len()).map(|at| self.fold(at)).collect();
+        let mut made = LweList::with_capacity(self.dimension(), 0);
+        let (mut starts, mut places) = (Vec::with_capacity(self.starts.len()), Vec::with_capacity(self.places.len()));
+        starts.push(0);
+        for (at, folded) in folds.into_iter().enumerate() {
+            let mut push = |bit| places.push(self.place(self.starts[at], bit, &mut made));
+            let gate = match folded {
+                Folded::Bit(bit) => {
+                    push(!bit);
+                    Gate::Not
+                }
+                Folded::Binary(gate, bits) => {
+                    bits.into_iter().for_each(&mut push);
+                    gate
+                }
+                Folded::Mux(bits) => {
+                    bits.into_iter().for_each(&mut push);
+                    Gate::Mux
+                }
+            };
+            self.gates[at] = gate;
+            starts.push(places.len());
+        }
+        if !made.is_empty() {
+            self.blocks.push(Arc::new(made));
+        }
+        GateList { starts, places, ..self }
+    }
+
+    /// What a gate of the list folds to; a value's name is its place among the gate's operands.
+    fn fold(&self, at: usize) -> Folded {
+        let operands = self.operands_of(at..at + 1);
+        let names = names_of_few(operands.clone().map(|operand| self.at(self.places[operand])));
+        fold(self.gates[at], &names[..operands.len()])
+    }
+
+    /// Where the operand stands that a fold names; in `made`, the block after the others, if it had to be made.
+    fn place(&self, first: usize, bit: Bit, made: &mut LweList) -> Place {
+        let here = Place { block: self.blocks.len() as u32, row: made.len() as u32 };
+        match bit {
+            Bit::Constant(bit) => made.push(Lwe::trivial(self.dimension(), bit).words()),
+            Bit::Value { id, negated: false } => return self.places[first + id as usize],
+            Bit::Value { id, negated: true } => {
+                let words = self.at(self.places[first + id as usize]);
+                made.push(&words.iter().map(|word| word.wrapping_neg()).collect::<Vec<_>>());
+            }
+        }
+        here
+    }
+
+    /// The gates.
+    pub fn gates(&self) -> &[Gate] {
+        &self.gates
+    }
+
+    /// `n` of the operands.
+    pub fn dimension(&self) -> usize {
+        (*self.blocks[0]).as_ref().dimension()
+    }
+
+    /// The words at a place.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn at(&self, Place { block, row }: Place) -> &[u32] {
+        self.block(block).row(row as usize)
+    }
+
+    /// The ciphertexts of a block.
+    ///
+    /// # Panics
+    /// When there are not so many blocks.
+    pub fn block(&self, block: u32) -> &LweList {
+        (*self.blocks[block as usize]).as_ref()
+    }
+
+    /// Where the operands of these gates stand, in their order.
+    ///
+    /// # Panics
+    /// When there are not so many gates.
+    pub fn places_of(&self, gates: Range<usize>) -> &[Place] {
+        &self.places[self.operands_of(gates)]
+    }
+
+    /// The ciphertexts that these gates need: each of their operands' places once, ascending.
+    ///
+    /// # Panics
+    /// When there are not so many gates.
+    pub fn needed_by(&self, gates: Range<usize>) -> Vec<Place> {
+        let mut places = self.places_of(gates).to_vec();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    fn operands_of(&self, gates: Range<usize>) -> Range<usize> {
+        self.starts[gates.start]..self.starts[gates.end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ciphertexts of dimension 1 with these masks.
+    fn block(masks: &[u32]) -> OperandBlock {
+        Arc::new(LweList::from_words(1, masks.iter().flat_map(|&mask| [mask, 1]).collect()))
+    }
+
+    fn place(block: u32, row: u32) -> Place {
+        Place { block, row }
+    }
+
+    #[test]
+    fn operands_stay_where_they_are_and_only_what_folding_makes_is_new() {
+        let blocks = vec![block(&[10, 20]), block(&[30, 10])];
+        // the third adds a ciphertext to its equal of another block
+        let places = [(0, 0), (1, 0), (0, 1), (0, 0), (0, 0), (1, 1)].map(|(block, row)| place(block, row));
+        let gates = vec![Gate::Nand, Gate::Xor, Gate::And];
+        let folded = GateList::of_places(gates, blocks.clone(), places.to_vec()).folded();
+        assert_eq!(folded.gates(), [Gate::Nand, Gate::Xor, Gate::Not]);
+        assert_eq!((folded.places_of(0..2), folded.places_of(2..3)), (&places[..4], &[place(2, 0)][..]));
+        assert_eq!(folded.at(place(2, 0)), [10u32.wrapping_neg(), 1u32.wrapping_neg()]);
+        assert!(std::ptr::eq(folded.block(1), (*blocks[1]).as_ref()), "nothing is copied");
+        assert_eq!(folded.needed_by(0..2), [place(0, 0), place(0, 1), place(1, 0)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a ciphertext at each place")]
+    fn a_place_without_a_ciphertext_is_a_bug() {
+        GateList::of_places(vec![Gate::Not], vec![block(&[1])], vec![place(0, 1)]);
+    }
+}
