@@ -8,6 +8,8 @@ pub use check::{Checked, Finding, Monitored, check, monitor};
 pub use snapshot::{Entry, Snapshot};
 pub use status::{Registration, Status, status_on};
 
+use unicode_normalization::UnicodeNormalization;
+
 /// A registration number that is well formed. Its check digit may be wrong: [`RegistrationNumber::has_valid_check_digit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegistrationNumber([u8; 13]);
@@ -69,6 +71,18 @@ impl std::fmt::Display for RegistrationNumber {
 pub fn corporate_check_digit(base: [u8; 12]) -> u8 {
     let weighted = base.iter().rev().enumerate().map(|(at, digit)| u32::from(*digit) * (1 + at as u32 % 2));
     9 - (weighted.sum::<u32>() % 9) as u8
+}
+
+/// Half-width, upper case, without spaces and hyphens; 13 digits get their `T`.
+fn normalized(text: &str) -> String {
+    let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
+    let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();
+    let is_bare = kept.len() == 13 && kept.bytes().all(|byte| byte.is_ascii_digit());
+    if is_bare { format!("T{kept}") } else { kept }
+}
+
+fn is_hyphen(character: char) -> bool {
+    matches!(character, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | 'ー')
 }
 
 #[cfg(test)]

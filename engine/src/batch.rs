@@ -6,17 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::key::PartId;
-use crate::operation::OperationId;
-use crate::session::SessionId;
-
-/// A batch; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BatchId(pub u64);
-
-/// A device, by its place in the list the engine was started with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeviceId(pub usize);
+pub use crate::ids::{BatchId, DeviceId};
+use crate::ids::{OperationId, PartId, SessionId};
 
 /// Consecutive rows of one operation, within a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

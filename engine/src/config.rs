@@ -7,7 +7,7 @@ use kernels::cpu::host_memory_bytes;
 use kernels::tfhe::circuit::GATES_MAX;
 
 use crate::error::Error;
-use crate::operation::OPERATION_ROWS_MAX;
+use crate::work::OPERATION_ROWS_MAX;
 
 const GIB: u64 = 1 << 30;
 

@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 use kernels::{DeviceInfo, Schemes};
 
 use crate::batch::Batch;
-use crate::key::{KeySource, PartId};
+use crate::ids::{PartId, SessionId};
 use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
-use crate::session::SessionId;
-use crate::task::assembly::{self, Assembly};
-use crate::task::{KeyOnDevice, KeyParams, KeyPart, LoadingPart, Task};
+use crate::task::assembly::{self, Assembly, BatchTasks};
+use crate::task::{KeyOnDevice, KeyParams, KeyPart, KeySource, LoadingPart};
 
 /// An order to a device's thread.
 pub(crate) enum Order {
@@ -36,12 +35,6 @@ pub(crate) enum Order {
     Run(Vec<BatchTasks>),
     FreeArena(SessionId),
     Retire,
-}
-
-/// A batch, and the task of each of its parts.
-pub(crate) struct BatchTasks {
-    pub(crate) batch: Batch,
-    pub(crate) tasks: Vec<Task>,
 }
 
 /// What a device's thread reports.

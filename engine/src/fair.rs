@@ -16,7 +16,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::session::{AccountId, SessionId, WEIGHTS};
+use crate::ids::{AccountId, SessionId};
+
+/// Smallest and largest share of an account under contention (readings P31).
+pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=64;
 
 /// Cost of a unit of work under the cheapest keys: other keys' units cost more in proportion.
 pub const COST_OF_UNIT: u32 = 32;

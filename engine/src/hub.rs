@@ -10,14 +10,15 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, BatchPart, DeviceId};
-use crate::device::{BatchTasks, Order, Report};
+use crate::batch::{Batch, BatchPart};
+use crate::device::{Order, Report};
 use crate::error::Error;
-use crate::key::KeySource;
-use crate::operation::{Done, Failed, Operation, OperationId};
+use crate::ids::{AccountId, DeviceId, OperationId, SessionId};
+use crate::operation::{Done, Failed, Operation};
 use crate::scheduler::{Command, Event, Finished, Scheduler, SchedulerLimits};
-use crate::session::{AccountId, OnErased, Session, SessionId};
-use crate::task::{Progress, Task};
+use crate::session::{OnErased, Session};
+use crate::task::assembly::BatchTasks;
+use crate::task::{KeySource, Progress, Task};
 use crate::usage::Usage;
 
 pub(crate) struct Hub {
@@ -363,7 +364,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::batch::BatchId;
+    use crate::ids::BatchId;
     use crate::scheduler::DeviceLimits;
 
     /// A word to the process that is to end: a filter that no test has as its name.

@@ -21,7 +21,7 @@ mod config;
 mod device;
 mod error;
 mod hub;
-mod key;
+mod ids;
 mod operation;
 mod residency;
 mod rows;
@@ -29,10 +29,13 @@ mod session;
 mod slots;
 mod task;
 mod usage;
+mod work;
 
 pub use config::Config;
 pub use device::Device;
 pub use error::Error;
+pub use fair::WEIGHTS;
+pub use ids::{AccountId, OperationId, PartId, SessionId};
 pub use kernels::container;
 pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
@@ -43,15 +46,15 @@ pub use kernels::tfhe::{
     SeededLweList, builtin, fold, mapping, noise,
 };
 pub use kernels::{Backend, DeviceInfo, Schemes, ckks};
-pub use key::{KeySource, PartId};
-pub use operation::{Done, Failed, OPERATION_ROWS_MAX, OnDone, OperationId};
+pub use operation::{Done, Failed, OnDone};
 pub use rows::Rows;
-pub use session::{AccountId, OnErased, SessionId, WEIGHTS};
+pub use session::OnErased;
 pub use task::{
-    Completed, KeyParams, KeyPart, NumbersKey, NumbersPart, PlannedCircuit, PlannedNumbers, Progress, SwitchingKeyRow,
-    Task,
+    Completed, KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, PlannedCircuit, PlannedNumbers, Progress,
+    SwitchingKeyRow, Task,
 };
 pub use usage::Usage;
+pub use work::OPERATION_ROWS_MAX;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -61,9 +64,9 @@ use std::time::{Duration, Instant};
 use kernels::cpu::Cpu;
 use kernels::detect::{Detected, KnownAnswers};
 
-use batch::DeviceId;
 use device::{PartBytes, Prepare, Report, message_of};
 use hub::Hub;
+use ids::DeviceId;
 use operation::Operation;
 use scheduler::{DeviceLimits, Event, SchedulerLimits};
 

@@ -7,13 +7,6 @@ use crate::error::Error;
 use crate::rows::Rows;
 use crate::task::{Completed, Progress, Tally, Task};
 
-/// Rows of the largest list (specification, Limits: gates per batch).
-pub const OPERATION_ROWS_MAX: usize = 1024;
-
-/// A submitted operation; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OperationId(pub u64);
-
 /// The results and the figures of an operation.
 #[derive(Debug)]
 pub struct Done {

@@ -9,8 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::key::PartId;
-use crate::session::SessionId;
+use crate::ids::{PartId, SessionId};
 
 /// Whether a part of a session's key is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

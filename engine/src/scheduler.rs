@@ -28,27 +28,23 @@ mod reports;
 #[cfg(test)]
 mod tests;
 mod watchdog;
-mod work;
 
+pub use crate::work::{Form, Levels, Work};
 pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, SchedulerLimits};
-pub use work::{Form, Levels, Work};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair::FairQueue;
-use crate::key::PartId;
-use crate::operation::OperationId;
+use crate::ids::{AccountId, DeviceId, OperationId, PartId, SessionId};
 use crate::residency::PartState;
-use crate::session::{AccountId, SessionId};
 use crate::usage::{Pace, Usage};
+use crate::work::units_of;
 use circuits::CircuitBooks;
 use devices::{DeviceBooks, largest};
-use work::units_of;
 
 /// How long a client should wait when the host has no room for another key. Room comes with the end of a session, which
 /// the engine cannot foresee.

@@ -2,18 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::key::KeySource;
-
-/// A session inside the engine; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub u64);
-
-/// Names an account to the engine, which knows nothing else of it: sessions of one account share its weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AccountId(pub u128);
-
-/// Smallest and largest share of an account under contention (readings P31).
-pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=64;
+use crate::task::KeySource;
 
 /// The callback that is called once, when a session's key is erased everywhere.
 pub type OnErased = Box<dyn FnOnce() + Send>;

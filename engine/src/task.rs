@@ -12,12 +12,12 @@ use kernels::ckks::PartKind;
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
 pub(crate) use key::{EVALUATION_KEY, KeyOnDevice, LoadingPart};
-pub use key::{KeyParams, KeyPart, NumbersKey, NumbersPart, SwitchingKeyRow};
+pub use key::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, SwitchingKeyRow};
 
 use crate::batch::BatchPart;
-use crate::key::PartId;
+use crate::ids::PartId;
 use crate::rows::Rows;
-use crate::scheduler::{Form, Levels, Work};
+use crate::work::{Form, Levels, Work};
 
 /// What an operation asks for, with its operands. Cheap to clone.
 #[derive(Clone)]

@@ -1,53 +1,49 @@
-//! The files of `control/src` among one another: no circle but a parent with its children, and no `use` that runs up.
+//! The files of each crate among one another: no circle but a parent with its direct children, and no name that runs up.
+
+mod rungs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From the ground up: a file names files of its own rung and of those below.
-const RUNGS: [&[&str]; 13] = [
-    // what serves all
-    &[
-        "blobs",
-        "resource",
-        "cache_store",
-        "caller",
-        "clock",
-        "data_dir",
-        "fail_point",
-        "ids",
-        "in_flight",
-        "parsers",
-        "probe",
-        "sealing",
-        "secrets",
-        "telemetry",
-        "tls",
-    ],
-    // the areas; the door to the engine lies below the prices of its gates
-    &["web"],
-    &["events"],
-    &["access"],
-    &["compute::engine"],
-    &["billing"],
-    &["compute"],
-    &["office"],
-    &["docs"],
-    // what makes a node of them
-    &["config", "database", "listener"],
-    &["admin", "router"],
-    &["app"],
-    &["cli"],
-];
-
-/// Which modules each module names; a parent its children.
-type Names = BTreeMap<String, BTreeSet<String>>;
-
-/// Whether a module is another one or lies in it.
-fn is_within(module: &str, other: &str) -> bool {
-    module.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+/// The order of a crate's files. The name of a file is its path from the crate's root: `compute::engine`, and `lib`.
+struct Crate {
+    /// The folder of its sources, from the project's root.
+    folder: &'static str,
+    /// From the ground up: a file names files of its own rung and of those below. A name stands for the files in its folder
+    /// too, but for those with a place of their own. `lib` is above all.
+    rungs: &'static [&'static [&'static str]],
+    /// Files that hold what all of their folder takes, such as the state of an area. Files deeper than direct children may
+    /// name them too.
+    shared: &'static [&'static str],
 }
 
-/// Expands a path, braces too, into `found`; what follows it.
-fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
+/// Which files each file names; a parent its children.
+type Names = BTreeMap<String, BTreeSet<String>>;
+
+fn parent(file: &str) -> &str {
+    file.rsplit_once("::").map_or("lib", |(parent, _)| parent)
+}
+
+fn join(folder: &str, name: &str) -> String {
+    if folder == "lib" { name.to_owned() } else { format!("{folder}::{name}") }
+}
+
+/// Whether a file is another one or lies in its folder.
+fn is_within(file: &str, other: &str) -> bool {
+    other == "lib" || file.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether code ends in a module that a file has in itself, whose `super` is the file.
+fn is_in_module(code: &str) -> bool {
+    let item = code.rsplit("\n}").next().unwrap_or(code);
+    item.lines().any(|line| !line.starts_with(' ') && line.contains("mod ") && line.ends_with('{'))
+}
+
+/// Expands a path, braces too, into `found`: each item's path and the name that it has here. Gives what follows the path.
+fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<(String, String)>) -> &'t str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
         loop {
@@ -59,103 +55,226 @@ fn expand<'t>(prefix: &str, text: &'t str, found: &mut Vec<String>) -> &'t str {
             }
         }
     }
-    let (name, rest) = text.split_at(text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len()));
-    let path = format!("{prefix}::{name}");
-    match rest.strip_prefix("::") {
-        Some(rest) if name == "super" => {
-            let parent = prefix.rsplit_once("::").map_or("", |(parent, _)| parent);
-            expand(parent, rest, found)
-        }
-        Some(rest) => expand(&path, rest, found),
-        None => {
-            found.push(path);
-            rest
-        }
+    let word = |text: &'t str| text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()));
+    let (name, rest) = word(text);
+    if name.is_empty() && !rest.starts_with('*') {
+        return rest; // after the last comma
     }
+    let path = match name {
+        "super" => parent(prefix).to_owned(),
+        "self" | "" => prefix.to_owned(),
+        _ => join(prefix, name),
+    };
+    if let Some(rest) = rest.strip_prefix("::") {
+        return expand(&path, rest, found);
+    }
+    let alias = rest.strip_prefix(" as ").map_or(path.rsplit("::").next().unwrap_or_default(), |rest| word(rest).0);
+    found.push((path.clone(), alias.to_owned()));
+    rest
 }
 
-/// What the files name outside their tests, by module. Sources by path in `control/src`.
-fn names(sources: &BTreeMap<String, String>) -> Names {
-    let module = |path: &str| path.trim_end_matches(".rs").replace('/', "::");
-    let modules: BTreeSet<String> = sources.keys().map(|path| module(path)).collect();
-    let known = |path: &str| {
-        let within = modules.iter().filter(|module| is_within(path.trim_start_matches("::"), module));
-        within.max_by_key(|module| module.len()).cloned()
-    };
-    let named = |(path, text): (&String, &String)| {
-        let this = module(path);
-        let code = text.split("\nmod tests").next().unwrap_or_default();
-        let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        let code = code.join("\n");
-        let mut paths = Vec::new();
-        for (root, prefix) in [("crate::", ""), ("super::", this.rsplit_once("::").map_or("", |(parent, _)| parent))] {
-            for (at, _) in code.match_indices(root) {
-                if !code[..at].ends_with(':') {
-                    expand(prefix, &code[at + root.len()..], &mut paths);
-                }
+/// The code of a file without comments and tests, and the names of its modules that are for tests.
+fn code_of(text: &str) -> (String, Vec<&str>) {
+    let (mut code, mut tests) = (String::new(), Vec::new());
+    for part in text.split("\n#[cfg(") {
+        let module = part
+            .split_once(")]\nmod ")
+            .filter(|(condition, _)| matches!(*condition, "test") || condition.starts_with("all(test,"));
+        match module.map(|(_, module)| module.split_once(';').filter(|(name, _)| name.chars().all(is_of_word))) {
+            None => code.push_str(part),
+            Some(Some((name, rest))) => {
+                tests.push(name);
+                code.push_str(rest);
             }
+            // a module in the file itself is its last item
+            Some(None) => break,
         }
-        let mut named: BTreeSet<String> = paths.iter().filter_map(|path| known(path)).collect();
-        named.remove(&this);
-        named.extend(
-            modules.iter().filter(|child| child.rsplit_once("::").is_some_and(|(parent, _)| parent == this)).cloned(),
-        );
-        (this, named)
+        code.push('\n');
+    }
+    let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    (lines.join("\n"), tests)
+}
+
+/// A path in the code of a file.
+struct Mention {
+    path: String,
+    /// The item's name in the file that mentions it.
+    name: String,
+    /// In a `use`: the item has the name in all of the file.
+    is_use: bool,
+}
+
+/// The paths in a file's code that begin at the crate's root, at the file, at its parent or at one of its children.
+fn mentions(file: &str, code: &str, children: &[&str]) -> Vec<Mention> {
+    let mut roots: Vec<(&str, &str)> =
+        children.iter().map(|child| (child.rsplit("::").next().unwrap_or(child), *child)).collect();
+    roots.extend([("crate", "lib"), ("super", parent(file)), ("self", file)]);
+    let mut mentions = Vec::new();
+    for (root, folder) in roots {
+        let root = format!("{root}::");
+        for (at, _) in code.match_indices(&root) {
+            let before = &code[..at];
+            let is_later_part = before.ends_with(|c| is_of_word(c) || c == ':');
+            if is_later_part || before.ends_with("(in ") || (root == "super::" && is_in_module(before)) {
+                continue;
+            }
+            let mut found = Vec::new();
+            expand(folder, &code[at + root.len()..], &mut found);
+            let is_use = before.ends_with("use ");
+            mentions.extend(found.into_iter().map(|(path, name)| Mention { path, name, is_use }));
+        }
+    }
+    mentions
+}
+
+/// Which files name which. Sources by path below the crate's folder. A name that a file has from another one, such as a
+/// re-export, is followed to the file where its item stands.
+fn names(sources: &BTreeMap<String, String>) -> Names {
+    let mut codes: BTreeMap<String, _> =
+        sources.iter().map(|(path, text)| (path.trim_end_matches(".rs").replace('/', "::"), code_of(text))).collect();
+    let of_tests: Vec<String> =
+        codes.iter().flat_map(|(file, (_, tests))| tests.iter().map(|name| join(file, name))).collect();
+    codes.retain(|file, _| !of_tests.iter().any(|test| is_within(file, test)));
+
+    let files: Vec<&str> = codes.keys().map(String::as_str).collect();
+    let children_of = |file: &str| -> Vec<&str> {
+        files.iter().copied().filter(|child| *child != "lib" && parent(child) == file).collect()
     };
-    sources.iter().map(named).collect()
+    let mentions: BTreeMap<&str, Vec<Mention>> =
+        codes.iter().map(|(file, (code, _))| (file.as_str(), mentions(file, code, &children_of(file)))).collect();
+    let used = mentions.iter().flat_map(|(file, all)| all.iter().filter(|one| one.is_use).map(move |one| (*file, one)));
+    let used: BTreeMap<(&str, &str), &str> =
+        used.map(|(file, Mention { path, name, .. })| ((file, name.as_str()), path.as_str())).collect();
+    let holder_of = |path: &str| {
+        let holders = files.iter().copied().filter(|file| *file != "lib" && is_within(path, file));
+        holders.max_by_key(|file| file.len()).unwrap_or("lib")
+    };
+    let standing = |mention: &Mention| {
+        let mut path = mention.path.clone();
+        // no chain is longer; the bound ends the loop should a file seem to have a name from itself
+        for _ in 0..files.len() {
+            let file = holder_of(&path);
+            let item = if file == "lib" { &path } else { path[file.len()..].trim_start_matches("::") };
+            let (name, rest) = item.split_at(item.find("::").unwrap_or(item.len()));
+            let Some(from) = used.get(&(file, name)) else { break };
+            path = format!("{from}{rest}");
+        }
+        holder_of(&path).to_owned()
+    };
+    let named = |(file, all): (&&str, &Vec<Mention>)| {
+        let children = children_of(file).into_iter().map(str::to_owned);
+        let named: BTreeSet<String> = all.iter().map(standing).chain(children).filter(|other| other != file).collect();
+        ((*file).to_owned(), named)
+    };
+    mentions.iter().map(named).collect()
 }
 
-/// Modules that know each other in a circle, and those between circles; a child may know those that it lies in.
-fn circles(names: &Names) -> Vec<String> {
-    let mut left: Names = names.clone();
-    for (module, named) in &mut left {
-        named.retain(|other| !is_within(module, other));
+impl Crate {
+    /// Which files of circles name which others of the same circle.
+    fn circles(&self, names: &Names) -> Vec<String> {
+        let mut names = names.clone();
+        for (file, named) in &mut names {
+            named.retain(|other| {
+                let may = other == parent(file) || self.shared.contains(&other.as_str());
+                !(may && is_within(file, other))
+            });
+        }
+        let mut of_circles = names.clone();
+        for (file, named) in &mut of_circles {
+            named.retain(|other| reached(&names, other).contains(file.as_str()));
+        }
+        pairs(&of_circles)
     }
-    loop {
-        let before = left.len();
-        let known: BTreeSet<String> = left.values().flatten().cloned().collect();
-        left.retain(|module, named| !named.is_empty() && known.contains(module));
-        let modules: BTreeSet<String> = left.keys().cloned().collect();
-        left.values_mut().for_each(|named| named.retain(|other| modules.contains(other)));
-        if left.len() == before {
-            return left.into_keys().collect();
+
+    /// Where a file stands: by the longest name in the table.
+    fn rung(&self, file: &str) -> Option<usize> {
+        let places =
+            self.rungs.iter().enumerate().flat_map(|(rung, names)| names.iter().map(move |name| (rung, *name)));
+        places.filter(|(_, name)| is_within(file, name)).max_by_key(|(_, name)| name.len()).map(|(rung, _)| rung)
+    }
+
+    /// Names of files above the one that names them, files without a place in the table, and places without a file.
+    fn upwards(&self, names: &Names) -> Vec<String> {
+        let missing = self.rungs.iter().copied().flatten().filter(|name| !names.contains_key(**name));
+        let mut faults: Vec<String> = missing.map(|name| format!("there is no {name}")).collect();
+        let mut upward = names.clone();
+        upward.remove("lib");
+        for (file, named) in &mut upward {
+            let Some(place) = self.rung(file) else {
+                faults.push(format!("{file} is on no rung"));
+                named.clear();
+                continue;
+            };
+            // a parent has the module declarations of its children, whatever rung they are on
+            named.retain(|other| {
+                let is_root = other == "lib" && self.shared.contains(&"lib");
+                !is_root && !is_within(other, file) && self.rung(other).is_none_or(|other| other > place)
+            });
+        }
+        faults.extend(pairs(&upward));
+        faults
+    }
+
+    fn check(&self) {
+        let sources = super::sources(self.folder, &[".rs"]).into_iter().map(|(path, text)| {
+            let path = path.strip_prefix(self.folder).expect("below the folder").trim_start_matches('/').to_owned();
+            (path, text)
+        });
+        let names = names(&sources.filter(|(path, _)| path != "main.rs").collect());
+        assert!(names.len() > 10, "the files of {} were not read: {names:?}", self.folder);
+        for (faults, what) in [(self.circles(&names), "in a circle"), (self.upwards(&names), "upwards")] {
+            assert!(faults.is_empty(), "{}, {what}:\n  {}", self.folder, faults.join("\n  "));
         }
     }
 }
 
-/// Where a module stands: by the longest name in the table.
-fn rung(module: &str) -> Option<usize> {
-    let places = RUNGS.iter().enumerate().flat_map(|(rung, names)| names.iter().map(move |name| (rung, *name)));
-    places.filter(|(_, name)| is_within(module, name)).max_by_key(|(_, name)| name.len()).map(|(rung, _)| rung)
+fn pairs(names: &Names) -> Vec<String> {
+    names.iter().flat_map(|(file, named)| named.iter().map(move |other| format!("{file} names {other}"))).collect()
 }
 
-/// What names something above itself, or has no place in the table.
-fn upwards(names: &Names) -> Vec<String> {
-    let mut faults = Vec::new();
-    for (module, named) in names {
-        let Some(place) = rung(module) else {
-            faults.push(format!("{module} is on no rung"));
-            continue;
-        };
-        // a parent has the module declarations of its children, whatever rung they are on
-        let up =
-            named.iter().filter(|other| !is_within(other, module) && rung(other).is_none_or(|other| other > place));
-        faults.extend(up.map(|other| format!("{module} names {other}")));
+/// All that a file names, and what is named there, and so on.
+fn reached<'n>(names: &'n Names, file: &'n str) -> BTreeSet<&'n str> {
+    let (mut reached, mut left) = (BTreeSet::new(), vec![file]);
+    while let Some(file) = left.pop() {
+        let named = names.get(file).into_iter().flatten().map(String::as_str);
+        left.extend(named.filter(|other| reached.insert(*other)));
     }
-    faults
+    reached
 }
 
 #[test]
 fn no_file_of_the_service_names_one_above_it_or_is_in_a_circle() {
-    let sources = super::sources("control/src", &[".rs"]).into_iter().map(|(path, text)| {
-        let path = path.strip_prefix("control/src/").expect("below the folder").to_owned();
-        (path, text)
-    });
-    let sources = sources.filter(|(path, _)| !["lib.rs", "main.rs"].contains(&path.as_str())).collect();
-    let names = names(&sources);
-    assert!(names["access"].contains("clock"), "the files were not read: {:?}", names["access"]);
-    assert_eq!(circles(&names), [""; 0], "in circles");
-    assert_eq!(upwards(&names), [""; 0], "upwards");
+    rungs::CONTROL.check();
+}
+
+#[test]
+fn no_file_of_the_kernels_names_one_above_it_or_is_in_a_circle() {
+    rungs::KERNELS.check();
+}
+
+#[test]
+fn no_file_of_the_engine_names_one_above_it_or_is_in_a_circle() {
+    rungs::ENGINE.check();
+}
+
+#[test]
+fn no_file_of_the_store_names_one_above_it_or_is_in_a_circle() {
+    rungs::STORE.check();
+}
+
+#[test]
+fn no_file_of_the_client_names_one_above_it_or_is_in_a_circle() {
+    rungs::CLIENT.check();
+}
+
+#[test]
+fn no_file_of_the_api_types_names_one_above_it_or_is_in_a_circle() {
+    rungs::API.check();
+}
+
+#[test]
+fn no_file_of_the_documents_names_one_above_it_or_is_in_a_circle() {
+    rungs::DOCS_MODULE.check();
 }
 
 #[test]
@@ -163,23 +282,38 @@ fn a_circle_and_a_name_from_above_are_found() {
     let names_of = |sources: &[(&str, &str)]| {
         names(&sources.iter().map(|&(path, text)| (path.to_owned(), text.to_owned())).collect())
     };
+    let rungs: &[&[&str]] = &[&["clock"], &["web"], &["app"]];
+    let order = Crate { folder: "", rungs, shared: &[] };
     let tree = names_of(&[
+        ("lib.rs", "pub mod app;\nmod clock;\n#[cfg(test)]\nmod trial;\npub use web::Web;"),
         ("web.rs", "mod edge;\nuse crate::clock::Clock;\npub struct Web;"),
         ("web/edge.rs", "use super::Web;\nuse crate::web::{self, json};"),
         ("clock.rs", "// use crate::web;\nfn f() {}\n#[cfg(test)]\nmod tests {\n use crate::app;\n}"),
         ("app.rs", "use crate::{\n    clock::{Clock, Timestamp as T},\n    web::edge::answer,\n};"),
+        ("trial.rs", "use crate::app;"),
     ]);
     assert_eq!(tree["app"].iter().collect::<Vec<_>>(), ["clock", "web::edge"]);
-    assert_eq!((circles(&tree), upwards(&tree)), (vec![], vec![]));
+    assert!(!tree.contains_key("trial"));
+    assert_eq!((order.circles(&tree), order.upwards(&tree)), (vec![], vec![]));
 
     let siblings = names_of(&[
-        ("web.rs", ""),
-        ("web/a.rs", "use super::b::f;"),
+        ("web.rs", "pub use b::f;"),
+        ("web/a.rs", "use super::f;"),
         ("web/b.rs", "fn f() { crate::web::a::g() }"),
         ("app.rs", "use crate::web::a;"),
     ]);
-    assert_eq!(circles(&siblings), ["web::a", "web::b"]);
+    assert_eq!(order.circles(&siblings), ["web::a names web::b", "web::b names web::a"]);
 
-    let upward = names_of(&[("clock.rs", "use crate::access::{Access, limits};"), ("access.rs", ""), ("odd.rs", "")]);
-    assert_eq!(upwards(&upward), ["clock names access", "odd is on no rung"]);
+    let deep = names_of(&[("web.rs", ""), ("web/a.rs", ""), ("web/a/b.rs", "use crate::web::Web;")]);
+    assert_eq!(order.circles(&deep), ["web names web::a", "web::a names web::a::b", "web::a::b names web"]);
+    assert_eq!(Crate { folder: "", rungs, shared: &["web"] }.circles(&deep), [""; 0]);
+
+    let upward = names_of(&[
+        ("lib.rs", "pub use web::Web;"),
+        ("clock.rs", "use crate::{Web, fail};"),
+        ("web.rs", ""),
+        ("odd.rs", ""),
+    ]);
+    let faults = ["there is no app", "odd is on no rung", "clock names lib", "clock names web"];
+    assert_eq!(order.upwards(&upward), faults);
 }

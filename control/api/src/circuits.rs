@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::gates::{SEEDS_MAX, Seed};
+use crate::seeds::{SEEDS_MAX, Seed};
 use crate::{HandleId, MilliYen, OperationId, objects, words};
 
 /// Bytes of a netlist at most: a million gates in about 30 bytes each.

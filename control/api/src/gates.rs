@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::circuits::{self, CircuitOutputs, CircuitValue};
-use crate::{HandleId, MilliYen, SessionId, numbers, objects};
+use crate::seeds::{SEEDS_MAX, Seed};
+use crate::{HandleId, MilliYen, SessionId, objects};
 
 /// Gates in one batch at most (specification, Limits).
 pub const BATCH_GATES_MAX: usize = 1024;
@@ -15,8 +16,6 @@ pub const BATCH_GATES_MAX: usize = 1024;
 pub const EVALUATION_KEY_BYTES_MAX: usize = 40 << 20;
 /// Decoded bytes of one ciphertext at most (specification, Limits).
 pub const CIPHERTEXT_BYTES_MAX: usize = 2 << 20;
-/// Seeds in one head at most: one for each value that a circuit may take.
-pub const SEEDS_MAX: usize = 4096;
 
 /// `POST /tfhe/session`: ask the server to make and hold a key. For demonstrations only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -262,20 +261,6 @@ pub struct BatchHead {
     )]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 4096))]
     pub seeds: Option<Vec<Seed>>,
-}
-
-/// A seed, and the number of ciphertexts whose masks come from it. Only the bodies of these are sent, 4 bytes each. Use a
-/// seed once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Seed {
-    /// 64 hexadecimal digits.
-    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{64}$"))]
-    pub seed: String,
-    /// How many of the ciphertexts behind the head have their masks from this seed. They follow those of the seed before.
-    #[serde(deserialize_with = "numbers::whole")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
-    pub ciphertexts: u64,
 }
 
 /// The head of a batch's answer as an octet-stream. One ciphertext for each gate follows it, in the order of the request.

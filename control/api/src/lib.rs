@@ -23,6 +23,7 @@ pub mod octets;
 pub mod office;
 pub mod pages;
 pub mod params;
+pub mod seeds;
 pub mod sign_in;
 pub mod user_keys;
 pub mod webhooks;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use api::circuits::{CircuitMapping, CircuitOperation, CircuitRequest, CircuitValue, OperationStatus};
-use api::gates::{BatchGate, Seed};
+use api::gates::BatchGate;
+use api::seeds::Seed;
 use api::{MilliYen, OperationId, SessionId};
 use kernels::container::{self, Form, Tag};
 use kernels::tfhe::{Gate, Lwe, Preset, SeededLweList};

@@ -5,12 +5,12 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use kernels::container::{self, Tag};
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::seeded::SEED_BYTES;
-use kernels::tfhe::{EvaluationKey, Lwe, Preset, SeededLweList};
+use kernels::tfhe::{Lwe, Preset, SeededLweList};
 use kernels::xof::{self, Rows};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::{gaussian, keygen};
+use crate::gaussian;
 
 /// The secret of one gate key. Encrypts and decrypts bits, makes the evaluation key. Overwritten on drop.
 #[derive(Clone, ZeroizeOnDrop)]
@@ -89,11 +89,6 @@ impl SecretKey {
     /// The random name that this key, its evaluation key and its ciphertexts share.
     pub fn fingerprint(&self) -> [u8; 8] {
         self.fingerprint
-    }
-
-    /// What a server needs to compute: seeded, with fresh masks and noise at every call. About 0.2 s.
-    pub fn evaluation_key(&self) -> EvaluationKey {
-        keygen::evaluation_key(self)
     }
 
     /// A fresh encryption of a bit.

@@ -20,7 +20,7 @@ use sqlx::sqlite::{
 use sqlx::{Arguments, ColumnIndex, Connection, Decode, Executor, FromRow, Type};
 
 use crate::commits::{Moment, reach};
-use crate::{Error, LockoutKind, RecordedState, Result};
+use crate::{Error, Result};
 
 /// How long a call waits for a connection or, on SQLite, for another writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,10 +102,8 @@ value_from! {
     bool, Boolean, value => Some(value);
     Option<bool>, Boolean, value => value;
     Environment, Text, value => Some(value.as_str());
-    LockoutKind, Text, value => Some(value.as_str());
     OperationStatus, Text, value => Some(value.as_str());
     Plan, Text, value => Some(value.as_str());
-    RecordedState, Text, value => Some(value.as_str());
     Role, Text, value => Some(value.as_str());
     Vec<i64>, Integers, value => value;
     Vec<Option<&'a str>>, Texts, value => value;
@@ -237,7 +235,7 @@ enum Open {
 /// Runs a statement on whichever database it is: the patterns name what runs it there.
 macro_rules! on {
     ($what:expr, $sqlite:pat, $postgres:pat, $sql:ident, $values:ident, $arguments:ident => $body:expr) => {{
-        $crate::statements::note($sql);
+        $crate::statements::note($sql.sqlite, $sql.postgres);
         match $what {
             $sqlite => {
                 let ($sql, $arguments): (_, SqliteArguments) = ($sql.sqlite, arguments($values)?);
@@ -370,7 +368,7 @@ impl Database {
     pub(crate) async fn fetch_all_slowly<T: Row>(&self, sql: impl Into<Sql>, values: &[Value<'_>]) -> Result<Vec<T>> {
         let Database::Postgres(pool) = self else { return self.fetch_all(sql, values).await };
         let sql = sql.into();
-        crate::statements::note(sql);
+        crate::statements::note(sql.sqlite, sql.postgres);
         let mut tx = answered(pool.begin()).await?;
         tx.execute(NO_STATEMENT_TIMEOUT).await?;
         let arguments: PgArguments = arguments(values)?;

@@ -293,7 +293,7 @@ impl Store {
             .db
             .execute(
                 "UPDATE gate_sessions SET state = $2, ended_at = $3, sealed_id = NULL WHERE digest = $1 AND state = 'active'",
-                values![digest, RecordedState::from(end), at],
+                values![digest, RecordedState::from(end).as_str(), at],
             )
             .await?;
         Ok(done == 1)

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::database::{Sql, Tx, values};
-use crate::writers::{Job, Waiting, Work};
+use crate::work::Work;
 use crate::{Error, Result, Store};
 
 /// A request that wants to run.
@@ -155,10 +155,6 @@ impl Work for NewClaim {
         &self.digest
     }
 
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::Claim(waiting)
-    }
-
     async fn run(tx: &mut Tx, claims: &[&Self]) -> Result<Vec<Claimed>> {
         let mut claimed = vec![None; claims.len()];
         for _ in 0..CLAIM_ATTEMPTS {
@@ -247,10 +243,6 @@ impl Work for Release {
 
     fn shard(&self) -> &[u8] {
         &self.digest
-    }
-
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::Release(waiting)
     }
 
     async fn run(tx: &mut Tx, releases: &[&Self]) -> Result<Vec<()>> {

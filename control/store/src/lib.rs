@@ -43,6 +43,7 @@ pub mod webhooks;
 
 mod database;
 mod units;
+mod work;
 mod writers;
 
 use std::path::{Path, PathBuf};

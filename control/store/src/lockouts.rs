@@ -108,7 +108,14 @@ impl Store {
                 "INSERT INTO lockouts (subject, kind, failures, locked_until, expires_at, version) \
                  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures, \
                  locked_until = excluded.locked_until, expires_at = excluded.expires_at, version = excluded.version",
-                values![&lockout.subject, lockout.kind, &failures, lockout.locked_until, lockout.expires_at, version],
+                values![
+                    &lockout.subject,
+                    lockout.kind.as_str(),
+                    &failures,
+                    lockout.locked_until,
+                    lockout.expires_at,
+                    version
+                ],
             )
             .await?;
             known.push(lockout);

@@ -13,7 +13,7 @@ use crate::kept_answers::{KeptAnswer, keep_all};
 use crate::ledger::{Posting, post_all};
 use crate::operation_counts::{OperationCounts, count_all};
 use crate::outbox::{NewEvent, emit_all};
-use crate::writers::{Job, Waiting, Work};
+use crate::work::Work;
 use crate::{Result, Store};
 
 /// The steps of a unit of work; each may be left out.
@@ -74,10 +74,6 @@ impl Work for Unit {
             Unit { keep: Some(kept), .. } => &kept.digest,
             _ => &[],
         }
-    }
-
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::Unit(Box::new(waiting))
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {

@@ -25,6 +25,7 @@ use crate::kept_answers::{NewClaim, Release};
 use crate::ledger::{self, NewReservation, Reserved, Voiding};
 use crate::office::{OfficeCharge, OfficeCharged};
 use crate::units::Unit;
+use crate::work::Work;
 use crate::{Error, Result};
 
 /// Works of one commit at most: tens of milliseconds of statements on SQLite.
@@ -33,21 +34,6 @@ const GROUP_MAX: usize = 256;
 const QUEUE_MAX: usize = 1024;
 /// Writers to PostgreSQL, a connection each.
 const POSTGRES_WRITERS: usize = 4;
-
-/// What a writer does for one caller.
-pub(crate) trait Work: Send + Sync + Sized + 'static {
-    /// What the caller is told after the commit.
-    type Answer: Send + 'static;
-
-    /// Works with equal shards are done in the order in which they came.
-    fn shard(&self) -> &[u8];
-
-    /// As an entry of the queue.
-    fn job(waiting: Waiting<Self>) -> Job;
-
-    /// Runs all of them, or fails as soon as one cannot be done: then the transaction is undone.
-    fn run(tx: &mut Tx, works: &[&Self]) -> impl Future<Output = Result<Vec<Self::Answer>>> + Send;
-}
 
 /// A work of a caller that waits for its answer, or has gone.
 #[derive(Debug)]
@@ -67,6 +53,26 @@ pub(crate) enum Job {
     OfficeCharge(Box<Waiting<OfficeCharge>>),
     Claim(Waiting<NewClaim>),
     Release(Waiting<Release>),
+}
+
+/// Makes the entry of each kind of work. A kind itself names no other kind and no queue.
+macro_rules! entries {
+    ($($entry:ident of $kind:ty,)*) => {$(
+        impl From<Waiting<$kind>> for Job {
+            fn from(waiting: Waiting<$kind>) -> Job {
+                Job::$entry(waiting.into())
+            }
+        }
+    )*};
+}
+
+entries! {
+    Reservation of NewReservation,
+    Voiding of Voiding,
+    Unit of Unit,
+    OfficeCharge of OfficeCharge,
+    Claim of NewClaim,
+    Release of Release,
 }
 
 /// The queues of the writers; cheap to clone. The writers end when the last clone is gone and their queues are empty.
@@ -92,13 +98,16 @@ impl Writers {
     }
 
     /// Does a work with others; returns after the commit. A work that is queued is done though its caller leaves.
-    pub(crate) async fn submit<W: Work>(&self, work: W) -> Result<W::Answer> {
+    pub(crate) async fn submit<W: Work>(&self, work: W) -> Result<W::Answer>
+    where
+        Job: From<Waiting<W>>,
+    {
         let mut hasher = DefaultHasher::new();
         work.shard().hash(&mut hasher);
         let queue = &self.queues[(hasher.finish() % self.queues.len() as u64) as usize];
         let taken = Arc::new(AtomicBool::new(false));
         let (answer, mut answered) = oneshot::channel();
-        let job = W::job(Waiting { work, taken: taken.clone(), answer });
+        let job = Job::from(Waiting { work, taken: taken.clone(), answer });
         let waited = timeout(self.patience, async {
             queue.send(job).await.ok()?;
             (&mut answered).await.ok()

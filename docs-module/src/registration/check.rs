@@ -1,9 +1,8 @@
 //! What is known of a number: its form, its check digit, and its state in published records (B36, B38).
 
 use time::Date;
-use unicode_normalization::UnicodeNormalization;
 
-use super::{Entry, RegistrationNumber, Snapshot, Status, status_on};
+use super::{Entry, RegistrationNumber, Snapshot, Status, normalized, status_on};
 
 /// What was found of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,18 +107,6 @@ fn status(entries: &[Entry], as_of: Date) -> Status {
 fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> {
     let decides = |entry: &&Entry| Finding::Status(status_on(&[entry.registration], as_of)) == finding;
     entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
-}
-
-/// Half-width, upper case, without spaces and hyphens; 13 digits get their `T`.
-pub(super) fn normalized(text: &str) -> String {
-    let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
-    let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();
-    let is_bare = kept.len() == 13 && kept.bytes().all(|byte| byte.is_ascii_digit());
-    if is_bare { format!("T{kept}") } else { kept }
-}
-
-fn is_hyphen(character: char) -> bool {
-    matches!(character, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | 'ー')
 }
 
 /// Numbers of a watch by what was found of them.

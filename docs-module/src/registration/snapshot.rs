@@ -96,7 +96,7 @@ impl Snapshot {
         if matches!(record.process.as_deref(), Some("99")) {
             return Ok(());
         }
-        let number = record.number.as_deref().map(super::check::normalized).ok_or("has no number")?;
+        let number = record.number.as_deref().map(super::normalized).ok_or("has no number")?;
         let number = RegistrationNumber::read(&number).map_err(|error| format!("{error}: {number}"))?;
         let registered_on = record.registered.as_deref().map(date).transpose()?.flatten();
         let registered_on = registered_on.ok_or_else(|| format!("{number} has no registrationDate"))?;
@@ -255,7 +255,7 @@ impl<'de> Visitor<'de> for OfSnapshot {
                     let text = map.next_value::<Text>()?.0.unwrap_or_default();
                     last_update = date(&text).map_err(A::Error::custom)?;
                 }
-                _ if RegistrationNumber::read(&super::check::normalized(&name)).is_ok() => {
+                _ if RegistrationNumber::read(&super::normalized(&name)).is_ok() => {
                     let record = Record { number: Some(name.into_owned()), ..map.next_value()? };
                     snapshot.add(record).map_err(A::Error::custom)?;
                     is_known = true;

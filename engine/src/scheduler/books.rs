@@ -3,12 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::work::{cost_of, size_of};
 use super::{Command, Finished, OperationBooks, QueuedRows, Scheduler, SessionBooks};
-use crate::batch::DeviceId;
 use crate::error::Error;
-use crate::operation::OperationId;
-use crate::session::SessionId;
+use crate::ids::{DeviceId, OperationId, SessionId};
+use crate::work::{cost_of, size_of};
 
 impl Scheduler {
     pub(super) fn session(&mut self, session: SessionId) -> &mut SessionBooks {

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::DeviceBooks;
-use super::work::Levels;
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
-use crate::batch::DeviceId;
 use crate::error::Error;
 use crate::fair::COST_OF_UNIT;
-use crate::key::PartId;
-use crate::operation::OperationId;
+use crate::ids::{DeviceId, OperationId, PartId, SessionId};
 use crate::residency::PartState;
-use crate::session::SessionId;
+use crate::work::Levels;
 
 /// What the scheduler knows of a circuit besides its [`super::OperationBooks`].
 #[derive(Debug)]

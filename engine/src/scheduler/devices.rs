@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
 use super::{DeviceLimits, Scheduler};
-use crate::batch::{Batch, BatchId, DeviceId};
+use crate::batch::Batch;
 use crate::error::Error;
-use crate::key::PartId;
+use crate::ids::{BatchId, DeviceId, PartId, SessionId};
 use crate::residency::Residency;
-use crate::session::SessionId;
 use crate::slots::Slots;
+use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
 
 /// Failures in a row after which a device is given up, if there is another.
 pub(super) const FAILURES_MAX: u32 = 3;

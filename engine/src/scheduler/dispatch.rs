@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::{Call, Loading};
-use super::work::{cost_of, rows_that_fit, size_of, units_of};
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
-use crate::batch::{Batch, BatchId, BatchPart, DeviceId};
-use crate::key::PartId;
+use crate::batch::{Batch, BatchPart};
+use crate::ids::{BatchId, DeviceId, PartId, SessionId};
 use crate::residency::PartState;
-use crate::session::SessionId;
+use crate::work::{cost_of, rows_that_fit, size_of, units_of};
 
 impl Scheduler {
     pub(super) fn dispatch(&mut self, now: Duration, just_loaded: Option<(DeviceId, SessionId)>) {

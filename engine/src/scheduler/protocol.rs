@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use super::work::Work;
-use crate::batch::{Batch, BatchId, DeviceId};
+use crate::batch::Batch;
 use crate::error::Error;
-use crate::key::PartId;
-use crate::operation::OperationId;
-use crate::session::{AccountId, SessionId};
+use crate::ids::{AccountId, BatchId, DeviceId, OperationId, PartId, SessionId};
+use crate::work::Work;
 
 /// The bounds that a scheduler keeps. They follow from a [`crate::Config`] and from the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]

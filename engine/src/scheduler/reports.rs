@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use super::devices::{Call, FAILURES_MAX, Loading};
 use super::{Cause, Command, Failure, OperationBooks, Phase, QueuedRows, Scheduler};
-use crate::batch::{Batch, BatchId, BatchPart, DeviceId};
+use crate::batch::{Batch, BatchPart};
 use crate::error::Error;
-use crate::key::PartId;
-use crate::operation::OperationId;
-use crate::session::SessionId;
+use crate::ids::{BatchId, DeviceId, OperationId, PartId, SessionId};
 
 /// The operation that rows of a reported batch belong to.
 enum RowsOwner {

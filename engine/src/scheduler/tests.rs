@@ -9,11 +9,9 @@ mod watchdog;
 use std::time::Duration;
 
 use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Scheduler, SchedulerLimits, Work};
-use crate::batch::{Batch, BatchId, DeviceId};
+use crate::batch::Batch;
 use crate::error::Error;
-use crate::key::PartId;
-use crate::operation::OperationId;
-use crate::session::{AccountId, SessionId};
+use crate::ids::{AccountId, BatchId, DeviceId, OperationId, PartId, SessionId};
 
 const A: SessionId = SessionId(1);
 const B: SessionId = SessionId(2);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Cause, Command, Event, Failure, Scheduler};
-use crate::batch::{BatchId, DeviceId};
+use crate::ids::{BatchId, DeviceId};
 
 /// A call may take this many times what it takes by the measured pace.
 const PATIENCE: u32 = 32;

@@ -8,9 +8,14 @@ use kernels::tfhe::{GateList, KeyedGates, Lwe, LweList, NO_CELLS, SlotCells, Slo
 
 use super::{EVALUATION_KEY, KeyOnDevice, PlannedCircuit, PlannedNumbers, Task};
 use crate::batch::{Batch, BatchPart};
-use crate::device::BatchTasks;
-use crate::key::PartId;
+use crate::ids::PartId;
 use crate::rows::Rows;
+
+/// A batch, and the task of each of its parts.
+pub(crate) struct BatchTasks {
+    pub(crate) batch: Batch,
+    pub(crate) tasks: Vec<Task>,
+}
 
 /// What a device writes, evaluates and reads for a batch.
 pub(crate) struct Assembly<'a> {
@@ -196,7 +201,7 @@ mod tests {
     use kernels::tfhe::{Gate, OperandBlock, Place};
 
     use super::*;
-    use crate::operation::OperationId;
+    use crate::ids::OperationId;
 
     const DIMENSION: usize = 1;
 

@@ -1,4 +1,4 @@
-//! Keys of each scheme: what is known before they are read, their parts on the host and on a device.
+//! Keys of each scheme: their source on the host, what is known before they are read, their parts on the host and on a device.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use kernels::Schemes;
 use kernels::ckks::{self, PartKind, PartShape, SeededRow};
 use kernels::tfhe::{EvaluationKey, Params};
 
-use crate::key::{KeySource, PartId};
+use crate::ids::PartId;
 
 /// The one part of a key for gates.
 pub(crate) const EVALUATION_KEY: PartId = PartId(0);
@@ -47,6 +47,25 @@ impl NumbersKey {
         let (kind, level) = *self.parts.get((part.0 as usize).checked_sub(1)?)?;
         Some(PartShape { params: self.params.clone(), kind, level })
     }
+}
+
+/// A key at rest. The engine keeps the source, not the key: it fetches a part whenever a device is to load it, and drops
+/// what it fetched when the device has its own form. The source is dropped when its session is closed.
+pub trait KeySource: Send + Sync + 'static {
+    /// What is known of the key without reading it.
+    fn params(&self) -> KeyParams;
+
+    /// Host memory that it takes while its session is open, in bytes: the key's own where it rests in memory, none where
+    /// it rests elsewhere.
+    fn host_bytes(&self) -> u64;
+
+    /// Reads a part. Called on a thread of its own, so it may block; it bounds its own waits and repeats what is worth
+    /// repeating, since a device loads nothing else meanwhile.
+    ///
+    /// # Errors
+    /// Why it cannot be read, for the operator's log: the session's operations end with [`crate::Error::Key`], and the next
+    /// one tries again.
+    fn fetch(&self, part: PartId) -> Result<KeyPart, String>;
 }
 
 /// A row of a part of a key for numbers, as [`SeededRow`].

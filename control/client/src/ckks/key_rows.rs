@@ -1,7 +1,7 @@
 //! Rows of an evaluation key (docs/wire-format.md 17), made one at a time: a whole key may be gigabytes.
 
 use chacha20::ChaCha20Rng;
-use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, bootstrap, ciphertext, rotation};
+use kernels::ckks::{KeyRow, Params, PartKind, RowHeader, bootstrap, ciphertext, container, rotation};
 use kernels::modular::Modulus;
 use kernels::xof;
 use zeroize::Zeroizing;
@@ -26,8 +26,33 @@ pub struct KeyRows<'a> {
     rng: ChaCha20Rng,
 }
 
+impl SecretKey {
+    /// The rows of a part of the evaluation key that serves levels up to `level`, one after another. The parts to and from the sparse
+    /// secret belong together: both must come from this value or a clone of it.
+    ///
+    /// # Panics
+    /// Above the highest level, for what is no Galois element, and for parts of bootstrapping where the parameters have no levels for
+    /// it.
+    pub fn part(&self, kind: PartKind, level: usize) -> KeyRows<'_> {
+        KeyRows::new(self, kind, level)
+    }
+
+    /// The head and the rows of an evaluation key of these parts, by kind and level, as bytes in pieces: what a file or an upload is
+    /// made of.
+    ///
+    /// # Panics
+    /// As [`SecretKey::part`].
+    pub fn evaluation_key(&self, parts: &[(PartKind, usize)]) -> impl Iterator<Item = Vec<u8>> {
+        let params = self.params();
+        let head = container::write_key_head(params, self.fingerprint(), parts);
+        // a part's secrets are prepared when its first row is asked for
+        let rows = parts.iter().flat_map(|&(kind, level)| self.part(kind, level));
+        std::iter::once(head).chain(rows.map(move |row| container::write_row(params, &row)))
+    }
+}
+
 impl<'a> KeyRows<'a> {
-    pub(super) fn new(key: &'a SecretKey, kind: PartKind, level: usize) -> KeyRows<'a> {
+    fn new(key: &'a SecretKey, kind: PartKind, level: usize) -> KeyRows<'a> {
         let (params, n) = (key.params(), key.params().n());
         let has_sparse = key.sparse.len() == n;
         assert!(

@@ -6,7 +6,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::Rng;
 use kernels::ckks::container;
 use kernels::ckks::encode::{Centred, Rounded};
-use kernels::ckks::{Ciphertext, Noise, Params, PartKind, PublicKey, SeededCiphertext, bootstrap, ciphertext};
+use kernels::ckks::{Ciphertext, Noise, Params, PublicKey, SeededCiphertext, bootstrap, ciphertext};
 use kernels::container::Error;
 use kernels::security::ERROR_STD;
 use kernels::xof;
@@ -15,7 +15,6 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use super::EncryptError;
 use super::context::Context;
-use super::key_rows::KeyRows;
 use super::record::{Flooding, Record, widest_primes};
 use super::sparse_secret::sparse_secret;
 use crate::gaussian;
@@ -130,29 +129,6 @@ impl SecretKey {
             self.context.transformed(prime, &noise, row);
         });
         PublicKey { params: self.params().clone(), fingerprint: self.fingerprint, level, seed, body }
-    }
-
-    /// The rows of a part of the evaluation key that serves levels up to `level`, one after another. The parts to and from the sparse
-    /// secret belong together: both must come from this value or a clone of it.
-    ///
-    /// # Panics
-    /// Above the highest level, for what is no Galois element, and for parts of bootstrapping where the parameters have no levels for
-    /// it.
-    pub fn part(&self, kind: PartKind, level: usize) -> KeyRows<'_> {
-        KeyRows::new(self, kind, level)
-    }
-
-    /// The head and the rows of an evaluation key of these parts, by kind and level, as bytes in pieces: what a file or an upload is
-    /// made of.
-    ///
-    /// # Panics
-    /// As [`SecretKey::part`].
-    pub fn evaluation_key(&self, parts: &[(PartKind, usize)]) -> impl Iterator<Item = Vec<u8>> {
-        let params = self.params();
-        let head = container::write_key_head(params, self.fingerprint, parts);
-        // a part's secrets are prepared when its first row is asked for
-        let rows = parts.iter().flat_map(|&(kind, level)| self.part(kind, level));
-        std::iter::once(head).chain(rows.map(move |row| container::write_row(params, &row)))
     }
 
     /// The numbers of a ciphertext, with the precision that its noise record promises. To keep: before they are shown to others, take

@@ -6,7 +6,7 @@ use super::balances::{Book, Changes, Standing};
 use super::rows::{self, TransferRow};
 use super::{Amounts, NO_MONTH, TransferPhase, lock};
 use crate::database::{Tx, values};
-use crate::writers::{Job, Waiting, Work};
+use crate::work::Work;
 use crate::{Result, Store};
 
 /// A reservation that is wanted.
@@ -145,10 +145,6 @@ impl Work for NewReservation {
 
     fn shard(&self) -> &[u8] {
         self.account_id.as_bytes()
-    }
-
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::Reservation(Box::new(waiting))
     }
 
     async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<Reserved>> {

@@ -7,7 +7,7 @@ use super::rows;
 use super::thresholds::{Allowances, note_reached};
 use super::{NO_MONTH, TransferPhase, lock};
 use crate::database::{Tx, values};
-use crate::writers::{Job, Waiting, Work};
+use crate::work::Work;
 use crate::{Error, Result, Store};
 
 /// The end of a reservation whose work was completed: a step of a unit.
@@ -84,10 +84,6 @@ impl Work for Voiding {
 
     fn shard(&self) -> &[u8] {
         self.account_id.as_bytes()
-    }
-
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::Voiding(waiting)
     }
 
     async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<()>> {

@@ -10,7 +10,7 @@ use crate::database::{Column, Sql, Tx, from_row, values};
 use crate::kept_answers::{KeptAnswer, keep_all};
 use crate::ledger::{self, Amounts, Posted, PostedAtOnce};
 use crate::operation_counts::{OperationCounts, count_all};
-use crate::writers::{Job, Waiting, Work};
+use crate::work::Work;
 use crate::{Result, Store};
 
 /// A completed call that is to be charged.
@@ -127,10 +127,6 @@ impl Work for OfficeCharge {
 
     fn shard(&self) -> &[u8] {
         self.account_id.as_bytes()
-    }
-
-    fn job(waiting: Waiting<Self>) -> Job {
-        Job::OfficeCharge(Box::new(waiting))
     }
 
     async fn run(tx: &mut Tx, works: &[&Self]) -> Result<Vec<OfficeCharged>> {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use api::Code;
-use api::gates::{SEEDS_MAX, Seed};
+use api::seeds::{SEEDS_MAX, Seed};
 
 use crate::web::error::ApiError;
 

@@ -1,14 +1,16 @@
 //! What an operation is to the scheduler: rows, what each takes in units that its scheme counts, and in which form.
 
 use crate::fair;
-use crate::key::PartId;
-use crate::operation::OPERATION_ROWS_MAX;
+use crate::ids::PartId;
+
+/// Rows of the largest list (specification, Limits: gates per batch).
+pub const OPERATION_ROWS_MAX: usize = 1024;
 
 /// Slots for each unit of a list's rows at most; a row without units counts as one with one.
-pub(super) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
+pub(crate) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
 
 /// Slots of a single row that exceeds a batch at most.
-pub(super) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
+pub(crate) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
 
 /// What an operation asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,13 +72,13 @@ pub struct Levels {
     pub host_bytes: u64,
 }
 
-/// What these rows take of [`super::DeviceLimits::batch_units_max`].
-pub(super) fn size_of(units: &[u32]) -> usize {
+/// What these rows take of [`crate::scheduler::DeviceLimits::batch_units_max`].
+pub(crate) fn size_of(units: &[u32]) -> usize {
     units.iter().map(|&units| size_of_row(units)).sum()
 }
 
 /// How many of these rows, from the first on, take at most `room`.
-pub(super) fn rows_that_fit(units: &[u32], room: usize) -> usize {
+pub(crate) fn rows_that_fit(units: &[u32], room: usize) -> usize {
     let sizes = units.iter().map(|&units| size_of_row(units));
     let ends = sizes.scan(0, |end, size| {
         *end += size;
@@ -90,11 +92,11 @@ fn size_of_row(units: u32) -> usize {
 }
 
 /// The units of these rows.
-pub(super) fn units_of(units: &[u32]) -> u64 {
+pub(crate) fn units_of(units: &[u32]) -> u64 {
     units.iter().map(|&units| u64::from(units)).sum()
 }
 
 /// What these rows count against their account's share, where a unit costs `unit_cost`.
-pub(super) fn cost_of(units: &[u32], unit_cost: u32) -> u64 {
+pub(crate) fn cost_of(units: &[u32], unit_cost: u32) -> u64 {
     units.iter().map(|&units| fair::cost_of_row(units, unit_cost)).sum()
 }

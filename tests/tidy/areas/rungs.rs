@@ -1,0 +1,195 @@
+//! The order of the files in each crate, as ARCHITECTURE.md draws it.
+
+use super::Crate;
+
+pub const CONTROL: Crate = Crate {
+    folder: "control/src",
+    rungs: &[
+        // what serves all
+        &[
+            "blobs",
+            "cache_store",
+            "caller",
+            "clock",
+            "data_dir",
+            "fail_point",
+            "ids",
+            "in_flight",
+            "parsers",
+            "probe",
+            "resource",
+            "sealing",
+            "secrets",
+            "telemetry",
+            "tls",
+        ],
+        // the areas; the door to the engine lies below the prices of its gates
+        &["web"],
+        &["events"],
+        &["access"],
+        &["compute::engine"],
+        &["billing"],
+        &["compute"],
+        &["office"],
+        &["docs"],
+        // what makes a node of them
+        &["config", "database", "listener"],
+        &["admin", "router"],
+        &["app"],
+        &["cli"],
+    ],
+    // states of areas, the door to the engine, what a provider of payments tells
+    shared: &["billing::payments", "compute", "compute::engine", "web"],
+};
+
+pub const KERNELS: Crate = Crate {
+    folder: "kernels/src",
+    rungs: &[
+        &["bytes", "error"],
+        // the definition
+        &["modular", "ring", "security", "xof"],
+        // devices, without a scheme
+        &["backend"],
+        &["cpu::simd"],
+        &["cpu", "gpu"],
+        &["cuda", "wgpu"],
+        // the schemes, neither of which names the other
+        &["ckks", "tfhe"],
+        &["ckks::cpu", "tfhe::builtin", "tfhe::cpu", "tfhe::mapping"],
+        &["tfhe::gpu"],
+        // every kernel, for suites
+        &["stems"],
+        // bytes to types
+        &["tfhe_rs"],
+        &["container"],
+        &["ckks::container", "schemes"],
+        &["detect"],
+    ],
+    // `Decomposition` and the accumulator, which every kind of arithmetic takes
+    shared: &["tfhe::cpu::blind_rotate"],
+};
+
+pub const ENGINE: Crate = Crate {
+    folder: "engine/src",
+    rungs: &[
+        // what serves all
+        &["error", "ids", "rows", "slots", "usage"],
+        // pure: (now, event) -> commands
+        &["batch", "fair", "residency", "work"],
+        &["scheduler"],
+        // the only files that know schemes
+        &["task"],
+        &["config", "device", "operation", "session"],
+        // the one lock around the scheduler
+        &["hub"],
+    ],
+    shared: &[],
+};
+
+pub const STORE: Crate = Crate {
+    folder: "control/store/src",
+    rungs: &[
+        &["commits", "statements"],
+        // one way to say SQL to two databases
+        &["database"],
+        &["backup", "pages", "schema", "work"],
+        // tables
+        &[
+            "accounts",
+            "alerts",
+            "api_keys",
+            "arithmetic_operations",
+            "ciphertexts",
+            "circuit_operations",
+            "circuits",
+            "dropped_objects",
+            "encryption_keys",
+            "gate_sessions",
+            "invoices",
+            "jobs",
+            "kept_answers",
+            "key_materials",
+            "key_uploads",
+            "lockouts",
+            "nodes",
+            "operation_counts",
+            "outbox",
+            "password_links",
+            "provider_events",
+            "request_counts",
+            "server_secret",
+            "sign_ins",
+            "signing_keys",
+            "subscriptions",
+            "trials",
+            "user_keys",
+            "users",
+            "webhooks",
+        ],
+        &["ledger"],
+        &["office"],
+        // effects of many tables, all or none
+        &["units"],
+        // group commit
+        &["writers"],
+    ],
+    // `Store`: its methods stand with their tables
+    shared: &["lib"],
+};
+
+pub const CLIENT: Crate = Crate {
+    folder: "control/client/src",
+    rungs: &[
+        &["forecast", "gaussian", "netlists", "value"],
+        // secret keys of bits, and what is made of them
+        &["secret_key"],
+        &["bundle", "keygen"],
+        // numbers
+        &["ckks"],
+        &["http"],
+        &["evaluate"],
+    ],
+    shared: &[],
+};
+
+pub const API: Crate = Crate {
+    folder: "control/api/src",
+    rungs: &[
+        // what bodies are made of
+        &["error", "ids", "lists", "money", "numbers", "octets", "pages", "words"],
+        &["objects", "params", "seeds"],
+        // sections of the API
+        &[
+            "accounts",
+            "billing",
+            "ciphertexts",
+            "circuits",
+            "compute",
+            "encryption_keys",
+            "gates",
+            "health",
+            "keys",
+            "models",
+            "office",
+            "sign_in",
+            "user_keys",
+            "webhooks",
+        ],
+    ],
+    shared: &[],
+};
+
+pub const DOCS_MODULE: Crate = Crate {
+    folder: "docs-module/src",
+    rungs: &[
+        &["audit", "calendar", "csv", "personal_number", "reconcile", "rounding"],
+        &["drawing", "registration", "tax"],
+        &["document"],
+        &["object"],
+        // payments of providers, payments to payees
+        &["payment_import", "payment_record"],
+        // bodies
+        &["request"],
+    ],
+    shared: &[],
+};
