@@ -190,7 +190,7 @@ fn what_the_caller_should_know_is_told() {
         ]
     );
     assert!(document.html().contains("委託者: 〓野"));
-    // B23: a receipt without a recipient is a simplified one
+    // B23: a receipt without a recipient is a simplified invoice, so there is no warning
     let mut receipt = draft(Kind::Receipt);
     receipt.recipient = String::new();
     assert_eq!(receipt.complete().unwrap().warnings, []);
