@@ -67,7 +67,7 @@ pub struct Payment {
     pub original_date: Option<Date>,
     /// The recipient's name; empty when the object names none.
     pub recipient: String,
-    /// The buyer's email address.
+    /// The buyer's e-mail address.
     pub email: Option<String>,
     /// The way of payment, in the provider's word.
     pub payment_method: Option<String>,

@@ -6,23 +6,23 @@
 //! the rest      ciphertexts one after another, 4 (n + 1) bytes each: mask then body, little-endian words
 //! ```
 
-/// Bytes of the head's length.
+/// Size of the field with the head's length, in bytes.
 pub const LENGTH_BYTES: usize = 4;
 
 /// Why a body is not in this layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It ends before its head does.
+    /// The body ends within its head.
     CutShort,
-    /// Its head is longer than a head may be.
+    /// The head is longer than allowed.
     HeadTooLong,
 }
 
-/// Cuts a body into its head and its words, both unread. The announced length is compared as soon as its four bytes are
-/// there: a reader that asks after every piece never collects a head that is too long.
+/// Cuts a body into its head and its words, without parsing either. The stated length is checked as soon as its four
+/// bytes have come. So a caller that tries again after every piece never collects a head that is too long.
 ///
 /// # Errors
-/// As they say; nothing is allocated.
+/// [`Fault::CutShort`] and [`Fault::HeadTooLong`]. Nothing is allocated.
 pub fn split(body: &[u8], head_bytes_max: usize) -> Result<(&[u8], &[u8]), Fault> {
     let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(Fault::CutShort)?;
     let head_bytes = u32::from_le_bytes(*length) as usize;
@@ -63,7 +63,7 @@ mod tests {
         for cut in 0..body.len() {
             assert_eq!(split(&body[..cut], 8), Err(Fault::CutShort), "{cut}");
         }
-        // refused by its announcement alone
+        // refused by the stated length alone
         assert_eq!(split(&body, 7), Err(Fault::HeadTooLong));
         assert_eq!(split(&body[..LENGTH_BYTES], 7), Err(Fault::HeadTooLong));
         assert_eq!(split(&[0xff; 8], 1 << 20), Err(Fault::HeadTooLong));
