@@ -1,5 +1,6 @@
-//! The back office (specification, Back-Office Documents Service): its bodies as they are described. The service reads requests with a reader of its
-//! own, which finds all faults at once; clients may use these types or their own.
+//! Bodies of requests to the back office (specification, Back-Office Documents Service), for the API's description. The
+//! service does not read requests with these types: its own reader finds all faults at once. Clients may use these
+//! types or their own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -133,7 +134,7 @@ pub struct InvoiceIn {
     /// Registration number of the recipient, for `format=xml` (our addition).
     #[serde(default)]
     pub recipient_number: Option<String>,
-    /// For whom the issuer sells.
+    /// The consignor, if the issuer sells as an agent.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
@@ -190,7 +191,7 @@ pub struct PaymentImportIn {
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
     pub issuer_tel: Option<String>,
-    /// For whom the issuer sells.
+    /// The consignor, if the issuer sells as an agent.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
@@ -251,7 +252,7 @@ pub struct PaymentsImportIn {
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
     pub issuer_tel: Option<String>,
-    /// For whom the issuer sells.
+    /// The consignor, if the issuer sells as an agent.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.

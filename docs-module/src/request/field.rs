@@ -19,7 +19,7 @@ use crate::rounding::YEN_MAX;
 const WHOLE_DIGITS: usize = 12;
 const FRACTION_DIGITS: usize = 6;
 
-/// Reads a body, or tells all of its faults.
+/// Reads a body, or returns all of its faults.
 pub(super) fn body<T>(bytes: &[u8], read: impl FnOnce(&Object<'_>) -> Option<T>) -> Result<T, Vec<Fault>> {
     let faults = Faults::default();
     let value = whole(bytes, &faults).and_then(|field| field.object()).and_then(|object| read(&object));
@@ -77,12 +77,12 @@ impl<'a> Object<'a> {
         self.optional(name).filter(|field| field.raw.get() != "null")
     }
 
-    /// A text that may be missing; empty then.
+    /// A text; empty when the member is missing.
     pub fn text(&self, name: &'static str) -> String {
         self.optional(name).and_then(|field| field.text()).unwrap_or_default()
     }
 
-    /// A text that may be missing or null; empty then.
+    /// A text; empty when the member is missing or null.
     pub fn nullable_text(&self, name: &'static str) -> String {
         self.nullable(name).and_then(|field| field.text()).unwrap_or_default()
     }
@@ -113,7 +113,7 @@ impl<'a> Object<'a> {
         at
     }
 
-    /// Adds what is wrong with a member, whether it is there or not.
+    /// Adds a fault of a member, which may be missing.
     pub fn fault(&self, name: &'static str, expected: &str) {
         self.field.faults.add(Fault::new("value_error", self.at(name), expected));
     }
@@ -134,7 +134,7 @@ impl<'a> Field<'a> {
         self.raw.get()
     }
 
-    /// Its text as a value of the body, to be given back.
+    /// The raw value, to be repeated in an answer.
     pub fn raw_value(&self) -> &'a RawValue {
         self.raw
     }
@@ -295,7 +295,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// The same of a value that must not be repeated: numbers of persons, tokens, secrets.
+    /// Adds a fault without the value, which must not be repeated: numbers of persons, tokens, secrets.
     pub fn refuse_unseen<T>(&self, kind: &'static str, expected: &str) -> Option<T> {
         self.faults.add(Fault::new(kind, self.at.clone(), expected));
         None
@@ -310,7 +310,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None`: it is none, or has too many digits.
+/// The decimal of a text: a sign, digits, a point, digits, an exponent. `None`: the text is not a decimal, or has too
+/// many digits.
 fn decimal_of(text: &str) -> Option<Decimal> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),

@@ -61,7 +61,7 @@ pub fn document_of_payments(bytes: &[u8], given: &Given<'_>) -> Result<Document,
     })
 }
 
-/// What both requests have.
+/// The values that both requests have.
 fn order(object: &Object<'_>, given: &Given<'_>) -> Order {
     Order {
         issuer: parts::issuer(object),
@@ -101,7 +101,7 @@ fn payments(object: &Object<'_>) -> Option<Vec<Payment>> {
     Some(payments)
 }
 
-/// Completes a draft. Problems of what came from the payments are problems of the payments at `at`.
+/// Completes a draft. Problems of values that came from the payments are reported at `at`, the place of the payments.
 fn complete(object: &Object<'_>, draft: Draft, at: &[Place]) -> Option<Document> {
     let problems = match draft.complete() {
         Ok(document) => return Some(document),
