@@ -1,6 +1,5 @@
-//! Bodies of requests to the back office (specification, Back-Office Documents Service), for the API's description. The
-//! service does not read requests with these types: its own reader finds all faults at once. Clients may use these
-//! types or their own.
+//! The back office (specification, Back-Office Documents Service): its bodies as they are described. The service reads requests with a reader of its
+//! own, which finds all faults at once; clients may use these types or their own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -134,7 +133,7 @@ pub struct InvoiceIn {
     /// Registration number of the recipient, for `format=xml` (our addition).
     #[serde(default)]
     pub recipient_number: Option<String>,
-    /// The consignor, if the issuer sells as an agent.
+    /// For whom the issuer sells.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
@@ -191,7 +190,7 @@ pub struct PaymentImportIn {
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
     pub issuer_tel: Option<String>,
-    /// The consignor, if the issuer sells as an agent.
+    /// For whom the issuer sells.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
@@ -252,7 +251,7 @@ pub struct PaymentsImportIn {
     /// Telephone number of the issuer (our addition).
     #[serde(default)]
     pub issuer_tel: Option<String>,
-    /// The consignor, if the issuer sells as an agent.
+    /// For whom the issuer sells.
     #[serde(default)]
     pub consignor: Option<String>,
     /// Registration number of the consignor.
