@@ -190,7 +190,7 @@ impl std::fmt::Display for Warning {
             Warning::CheckDigit(number) => {
                 write!(f, "check digit of {number} is wrong, expected {}", number.expected_check_digit())
             }
-            Warning::NoRecipient => f.write_str("a qualified invoice names its recipient"),
+            Warning::NoRecipient => f.write_str("a qualified invoice must name its recipient"),
             Warning::Simplified => f.write_str("simplified invoices are for businesses that serve the general public"),
             Warning::ConsignorWithoutNumber => f.write_str("the consignor has no registration number"),
             Warning::MissingCharacters(missing) => {

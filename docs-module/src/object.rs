@@ -79,14 +79,14 @@ impl<'a> Node<'a> {
             return Ok(None);
         }
         let day = self.value.as_i64().and_then(tokyo_date);
-        day.map(Some).ok_or_else(|| self.problem("should be a moment in seconds since 1970"))
+        day.map(Some).ok_or_else(|| self.problem("should be a time in seconds since 1970"))
     }
 
     pub fn check_yen(&self) -> Result<(), Problem> {
         let currency = self.member("currency");
         match currency.text() {
             Some(text) if text.eq_ignore_ascii_case("jpy") => Ok(()),
-            _ => Err(currency.problem("should be jpy: consumption tax is stated in yen, and nothing is converted")),
+            _ => Err(currency.problem("should be jpy, because tax is stated in yen and amounts are not converted")),
         }
     }
 

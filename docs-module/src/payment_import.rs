@@ -71,13 +71,13 @@ pub struct Payment {
     pub email: Option<String>,
     /// The way of payment, in the provider's word.
     pub payment_method: Option<String>,
-    /// What the merchant asks for in the object's metadata.
+    /// The merchant's wishes in the object's metadata.
     pub wishes: Wishes,
     /// Total minus the sum of the object's lines, in yen. An adjustment line holds this difference.
     pub unexplained: i64,
 }
 
-/// What a merchant may ask for in an object's metadata. A missing member is not asked for.
+/// The merchant's wishes for a document, from an object's metadata. A missing member means no wish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Value of `recipient_honorific`.

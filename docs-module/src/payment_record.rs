@@ -87,7 +87,7 @@ pub struct SummaryRow {
 /// Section 3 of the summary table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// By clause: that of clause 1 first.
+    /// A row for each clause of article 204, clause 1 first.
     pub clauses: [SummaryRow; CLAUSES],
     /// Ⓐ: all rows, including those that need not be filed.
     pub all: SummaryRow,
@@ -100,7 +100,7 @@ pub struct Summary {
 /// The records of a year.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// By payee and category.
+    /// The rows, sorted by payee, then by category.
     pub rows: Vec<Row>,
     /// Indices of payments that are left out: of another year, or of a category that no clause names.
     pub excluded: Vec<usize>,

@@ -21,7 +21,7 @@ const GROUP_CANDIDATES_MAX: usize = 20;
 pub struct Record {
     /// Records of different keys never match.
     pub key: String,
-    /// In yen.
+    /// The amount in yen; `None`: records are matched by name alone.
     pub amount: Option<Decimal>,
 }
 

@@ -84,19 +84,19 @@ words!(KeyStatus, "status of a key", {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Plan {
-    /// Of a trial key.
+    /// The plan of a trial key.
     Trial,
     /// The default.
     Free,
     /// Every unit charged.
     Payg,
-    /// Small.
+    /// The smallest subscription.
     Starter,
-    /// Middle.
+    /// The middle subscription.
     Pro,
-    /// Large.
+    /// The largest subscription on sale.
     Scale,
-    /// By agreement.
+    /// A plan by agreement.
     Enterprise,
 }
 

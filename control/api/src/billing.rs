@@ -212,7 +212,7 @@ pub struct Invoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Invoices {
-    /// At most 100.
+    /// The invoices, at most 100.
     pub invoices: Vec<Invoice>,
 }
 

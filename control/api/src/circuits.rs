@@ -198,10 +198,10 @@ fn inputs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CircuitValue
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CircuitOutputs {
-    /// In the answer.
+    /// The results are in the answer.
     #[default]
     Ciphertexts,
-    /// Kept on the node, under handles, until they are deleted or the session ends.
+    /// The results stay on the node, under handles, until they are deleted or the session ends.
     Handles,
 }
 

@@ -63,7 +63,7 @@ pub struct Health {
 pub struct Dependency {
     /// `redis`, `postgres` or `provider`.
     pub name: String,
-    /// Its health.
+    /// The health that the last probe found.
     pub status: HealthStatus,
     /// How long the last probe took.
     pub latency_ms: Option<f64>,
@@ -78,7 +78,7 @@ pub struct Dependency {
 pub struct Storage {
     /// `sqlite`.
     pub backend: String,
-    /// Its health.
+    /// The health that the last probe found.
     pub status: HealthStatus,
     /// How long the last probe took.
     pub latency_ms: Option<f64>,

@@ -18,7 +18,7 @@ use crate::netlists::Netlist;
 pub const POLLED_GATES_MIN: usize = 1024;
 /// Pauses between polls: the first, and the longest.
 const POLL_PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Number of consecutive polls that may get no answer.
+/// Largest number of consecutive polls without an answer.
 const POLLS_LOST_MAX: u32 = 5;
 
 /// The session and the options of an evaluation.

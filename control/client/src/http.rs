@@ -64,7 +64,7 @@ pub enum Error {
 
 impl From<reqwest::Error> for Error {
     fn from(error: reqwest::Error) -> Self {
-        // because the URL of a session holds its id, which is a secret
+        // the URL of a session holds its id, which is a secret, so the error drops the URL
         Error::Transport(error.without_url())
     }
 }

@@ -45,11 +45,11 @@ pub const LICENCE: &str = include_str!("../circuits/LICENSE.txt");
 /// A public netlist.
 #[derive(Clone, Copy, Debug)]
 pub struct Public {
-    /// Its name.
+    /// The netlist's name.
     pub name: &'static str,
-    /// Its text.
+    /// The netlist's text, in Bristol Fashion.
     pub text: &'static str,
-    /// What it computes.
+    /// A description of the computed function.
     pub meaning: &'static str,
 }
 

@@ -27,7 +27,7 @@ pub struct Sheet {
     /// Number and dates.
     pub identity: Vec<(&'static str, String)>,
     pub issuer: String,
-    /// Below the issuer's name.
+    /// Lines below the issuer's name.
     pub issuer_lines: Vec<String>,
     /// Label of prices: 税抜 (without tax) or 税込 (with tax).
     pub price_label: &'static str,
@@ -40,7 +40,7 @@ pub struct Sheet {
     pub reduced_note: Option<&'static str>,
     /// Blocks below the sums: each a heading and lines.
     pub blocks: Vec<(&'static str, Vec<String>)>,
-    /// At the foot of each page.
+    /// Lines at the foot of each page.
     pub footer: Vec<String>,
 }
 

@@ -184,7 +184,7 @@ fn what_the_caller_should_know_is_told() {
         told,
         [
             "check digit of T1234567890123 is wrong, expected 9",
-            "a qualified invoice names its recipient",
+            "a qualified invoice must name its recipient",
             "the consignor has no registration number",
             "characters shown as U+3013: U+20BB7",
         ]

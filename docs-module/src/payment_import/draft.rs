@@ -48,7 +48,7 @@ pub fn draft_of_one(payment: &Payment, order: Order) -> Result<Draft, Problem> {
     let wishes = &payment.wishes;
     let wished_kind = match &wishes.document_type {
         None => None,
-        Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is no type of document"))?),
+        Some(name) => Some(Kind::of_name(name).ok_or_else(|| wish_problem("document_type", "is no document type"))?),
     };
     let consignor = match (&order.consignor, &wishes.consignor) {
         (Some(asked), _) => Some(asked.clone()),

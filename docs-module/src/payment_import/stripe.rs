@@ -138,7 +138,7 @@ fn refund_lines(lines: &[Line], refunded: i64, gross: i64) -> Vec<Line> {
 }
 
 fn succeeded(is_so: bool, node: &Node<'_>) -> Result<(), Problem> {
-    if is_so { Ok(()) } else { Err(node.problem("should be of a payment that succeeded")) }
+    if is_so { Ok(()) } else { Err(node.problem("should say that the payment succeeded")) }
 }
 
 fn intent<'a>(object: &Node<'a>, _: Rate) -> Result<Facts<'a>, Problem> {

@@ -187,7 +187,7 @@ fn b29_what_is_no_payment_in_yen_is_refused() {
         assert!(stripe(value).is_err());
     }
     let unpaid = json!({"object": "charge", "paid": true, "captured": false, "status": "succeeded", "currency": "jpy", "amount": 1});
-    assert_eq!(stripe(unpaid).unwrap_err().message, "should be of a payment that succeeded");
+    assert_eq!(stripe(unpaid).unwrap_err().message, "should say that the payment succeeded");
     let many = json!({"object": "invoice", "status": "paid", "currency": "jpy", "total": 1001,
         "lines": vec![json!({"amount": 1}); 1001]});
     assert!(stripe(many).unwrap_err().message.contains("1000 lines"));

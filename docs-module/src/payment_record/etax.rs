@@ -1,5 +1,5 @@
-//! Form 309 as a text of records for electronic filing: 53 columns in Shift_JIS, characters of JIS X 0208 alone (circular on statutory records on optical
-//! media; e-Tax standard form of January 2026).
+//! Form 309 as a text of records for electronic filing: 53 columns in Shift_JIS, with characters of JIS X 0208 only
+//! (circular on statutory records on optical media; e-Tax standard form of January 2026).
 
 use encoding_rs::SHIFT_JIS;
 use unicode_normalization::UnicodeNormalization;

@@ -69,7 +69,7 @@ pub struct Payee {
 pub struct Skipped {
     /// Index in the list of transfers.
     pub at: usize,
-    /// Its id.
+    /// The transfer's id.
     pub id: String,
     /// The reason, as a code.
     pub reason: &'static str,

@@ -155,7 +155,7 @@ pub fn key(kind: NameKind, name: &str) -> String {
 /// The compatibility form (NFKC) in lower case, with sound marks joined to their kana.
 fn folded(name: &str) -> String {
     let joined = name.chars().map(|c| match c {
-        // because NFKC would put a space before these marks
+        // NFKC would put a space before these marks
         '\u{309B}' => '\u{3099}',
         '\u{309C}' => '\u{309A}',
         c => c,

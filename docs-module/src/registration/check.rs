@@ -110,7 +110,7 @@ fn deciding(entries: &[Entry], finding: Finding, as_of: Date) -> Option<&Entry> 
     entries.iter().filter(decides).max_by_key(|entry| entry.registration.registered_on)
 }
 
-/// Half-width, upper case, without spaces and hyphens; 13 digits get their `T`.
+/// The normal form of a number: half-width, upper case, without spaces and hyphens. 13 bare digits get a `T`.
 pub(super) fn normalized(text: &str) -> String {
     let is_kept = |character: &char| !character.is_whitespace() && !is_hyphen(*character);
     let kept: String = text.nfkc().filter(is_kept).take(64).collect::<String>().to_uppercase();

@@ -122,7 +122,7 @@ fn date(text: &str) -> Result<Option<Date>, String> {
         return Ok(None);
     }
     let found = Date::parse(text, format_description!("[year]-[month]-[day]"));
-    found.map(Some).map_err(|_| format!("no date of the form 2025-11-30: {text}"))
+    found.map(Some).map_err(|_| format!("not a date of the form 2025-11-30: {text}"))
 }
 
 /// The members of a record that are read.
@@ -333,7 +333,7 @@ mod tests {
             ("a,b\n", "line 1: has 2 columns, not 24"),
             (
                 &format!("{line}{}", line.replace("2023-10-01", "2023-13-01")),
-                "line 2: no date of the form 2025-11-30: 2023-13-01",
+                "line 2: not a date of the form 2025-11-30: 2023-13-01",
             ),
             (&line.replace("T7000012050002", "x"), "line 1: a registration number is T and 13 digits: X"),
         ] {
@@ -366,7 +366,7 @@ mod tests {
                 json!([{"number": "T1", "registrationDate": "2023-10-01"}]),
                 "record 0: a registration number is T and 13 digits: T1",
             ),
-            (json!([{"number": "T7000012050002", "registrationDate": "soon"}]), "no date"),
+            (json!([{"number": "T7000012050002", "registrationDate": "soon"}]), "not a date"),
             (json!([{"number": ["T7000012050002"]}]), "a text"),
         ] {
             let error = read(value.clone()).unwrap_err();

@@ -28,7 +28,7 @@ pub enum Status {
     Revoked,
     /// 失効.
     Expired,
-    /// There is no record.
+    /// The number has no record.
     NotFound,
 }
 

@@ -1,4 +1,5 @@
-//! What an account sets: a key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn, ProfileIn and CapIn).
+//! Settings of an account: a key with a plan, the issuer's profile, the monthly cap (specification, IssueKeyIn,
+//! ProfileIn and CapIn).
 
 use rust_decimal::Decimal;
 use time::Date;
@@ -24,7 +25,7 @@ pub struct KeyOrder {
     pub plan: String,
     /// A label.
     pub customer: String,
-    /// Monthly cap in yen; 0: none.
+    /// Monthly cap in yen; 0: no cap.
     pub cap_yen: i64,
 }
 
@@ -54,7 +55,7 @@ impl DeliveryMode {
         })
     }
 
-    /// Its value of `delivery_mode`.
+    /// The mode's value of `delivery_mode`.
     pub fn name(self) -> &'static str {
         DeliveryMode::NAMES[self as usize]
     }
@@ -63,9 +64,9 @@ impl DeliveryMode {
 /// Settings for the documents of an account's payments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Who issues them.
+    /// The issuer of the documents.
     pub issuer: Issuer,
-    /// How they are given to the buyer.
+    /// How the documents are given to the buyer.
     pub delivery_mode: DeliveryMode,
     /// Where copies are sent; may be empty.
     pub delivery_email: String,

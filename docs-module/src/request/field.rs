@@ -1,6 +1,7 @@
 //! Values of a JSON body with their places. A value of a wrong type is a fault, and reading goes on, so that all faults are found.
 //!
-//! Numbers are read from their text: no amount passes through a binary fraction. Types are strict: `"1"` is no number, and `0` is no boolean.
+//! Numbers are read from their text, so that no amount becomes a binary floating-point number. Types are strict: `"1"`
+//! is not a number, and `0` is not a boolean.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -143,7 +144,7 @@ impl<'a> Field<'a> {
         match serde_json::from_str(self.raw()) {
             Ok(text) => Some(text),
             Err(_) if self.raw().starts_with('"') => {
-                self.refuse("string_unicode", "should be text of whole characters", None)
+                self.refuse("string_unicode", "should be valid Unicode text", None)
             }
             Err(_) => self.refuse("string_type", "should be a text", None),
         }
@@ -272,7 +273,7 @@ impl<'a> Field<'a> {
         }
         match serde_json::from_str(self.raw()) {
             Ok(members) => Some(Object { field: self.clone(), members }),
-            Err(_) => self.refuse("string_unicode", "should have names of whole characters", None),
+            Err(_) => self.refuse("string_unicode", "should have names that are valid Unicode text", None),
         }
     }
 
@@ -284,7 +285,7 @@ impl<'a> Field<'a> {
         match serde_json::from_str(self.raw()) {
             Ok(value) => Some(value),
             Err(_) => {
-                self.refuse("json_invalid", "should be text of whole characters, numbers and at most 127 levels", None)
+                self.refuse("json_invalid", "should have valid text and numbers, and at most 127 levels", None)
             }
         }
     }
@@ -326,7 +327,7 @@ fn decimal_of(text: &str) -> Option<Decimal> {
     if !is_number || whole.len() + fraction.len() == 0 {
         return None;
     }
-    // the value is `significant` * 10^`power`; noughts at both ends do not count
+    // the value is `significant` * 10^`power`; zeros at both ends do not count
     let all = [whole, fraction].concat();
     let power = i64::from(exponent) - fraction.len() as i64;
     let significant = all.trim_start_matches('0');

@@ -201,7 +201,7 @@ pub struct Published {
 /// Numbers to be checked (B36).
 #[derive(Clone, Debug)]
 pub struct Verification {
-    /// As they were given.
+    /// The numbers as given.
     pub numbers: Vec<String>,
     /// The records.
     pub published: Published,
@@ -210,13 +210,13 @@ pub struct Verification {
 /// Numbers that are watched (B38).
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// As they were given.
+    /// The numbers as given.
     pub numbers: Vec<String>,
     /// The records.
     pub published: Published,
 }
 
-/// What a body of `POST /v1/registration/verify` asks for.
+/// Reads a body of `POST /v1/registration/verify`.
 ///
 /// # Errors
 /// All faults of the body.
@@ -228,7 +228,7 @@ pub fn verification(bytes: &[u8]) -> Result<Verification, Vec<Fault>> {
     })
 }
 
-/// What a body of `POST /v1/registration/monitor` asks for.
+/// Reads a body of `POST /v1/registration/monitor`.
 ///
 /// # Errors
 /// All faults of the body.

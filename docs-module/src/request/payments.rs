@@ -21,7 +21,7 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
         let draft = payment.and_then(|payment| match payment.is_refunded {
             true => Err(Problem {
                 at: Vec::new(),
-                message: "should be a payment that was not refunded as a whole".to_owned(),
+                message: "should be a payment that was not fully refunded".to_owned(),
             }),
             false => draft_of_one(&payment, order),
         });
@@ -96,7 +96,7 @@ fn payments(object: &Object<'_>) -> Option<Vec<Payment>> {
         return None;
     }
     if let Some(at) = first_repeated(&payments) {
-        return fields[at].refuse("value_error", "is the same payment as one before it", None);
+        return fields[at].refuse("value_error", "is the same payment as an earlier one", None);
     }
     Some(payments)
 }
@@ -115,7 +115,7 @@ fn complete(object: &Object<'_>, draft: Draft, at: &[Place]) -> Option<Document>
     for problem in problems {
         if is_of_payments(&problem) {
             let loc: Vec<Place> = [Place::from("body")].into_iter().chain(problem.at.iter().map(Place::from)).collect();
-            let message = format!("gives a document that cannot be made: {} {}", path(&loc), problem.message);
+            let message = format!("makes an invalid document: {} {}", path(&loc), problem.message);
             object.faults().add_problems(at, vec![Problem { at: Vec::new(), message }]);
         } else {
             object.faults().add_problems(&["body".into()], vec![problem]);

@@ -223,7 +223,7 @@ impl Reading {
         self.places.push(field.at.clone());
     }
 
-    /// The records; `year`: that of the payments, if none is asked for.
+    /// Makes the records. `year`: the year if the request names none.
     fn finish(mut self, object: &Object<'_>, year: i32) -> Option<RecordsOrder> {
         if !object.faults().is_empty() {
             return None;

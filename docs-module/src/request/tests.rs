@@ -495,7 +495,7 @@ fn b35_two_lists_are_compared() {
     );
     let strict = of(json!({"amount_tolerance": 439}));
     assert_eq!((strict["amount_mismatch"].as_array().unwrap().len(), &strict["summary"]["matched"]), (1, &json!(1)));
-    // members of the right default to those of the left, and without a member for amounts no amounts are compared
+    // `right_key` defaults to `left_key`; without `left_amount` no amounts are compared
     let same = json!({"left": [{"n": 5}], "right": [{"n": "5"}], "right_key": null, "left_amount": null});
     assert_eq!(
         (of(same.clone())["summary"]["matched"].as_i64(), of(same)["summary"]["left_total"].clone()),

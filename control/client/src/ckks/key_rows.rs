@@ -32,7 +32,7 @@ impl<'a> KeyRows<'a> {
         let has_sparse = key.sparse.len() == n;
         assert!(
             has_sparse || !matches!(kind, PartKind::ToSparse | PartKind::FromSparse),
-            "no levels for bootstrapping"
+            "the parameters have no levels for bootstrapping"
         );
         let image = match kind {
             // the rows are under the image by the inverse, because the automorphism follows the key switch and restores

@@ -100,7 +100,7 @@ impl SecretKey {
     /// As [`SecretKey::encrypt`].
     ///
     /// # Panics
-    /// Above the highest level.
+    /// When `level` is above the highest level.
     pub fn encrypt_at(&self, level: usize, values: &[f64], bound: f64) -> Result<SeededCiphertext, EncryptError> {
         self.context.check(values, bound)?;
         let plaintext = self.context.encode(values, bound, level)?;
@@ -123,7 +123,7 @@ impl SecretKey {
     /// The public key for encryption at a level.
     ///
     /// # Panics
-    /// Above the highest level.
+    /// When `level` is above the highest level.
     pub fn public_key(&self, level: usize) -> PublicKey {
         let seed = public_bytes();
         let noise = self.noise(&mut secret_generator());
