@@ -244,8 +244,8 @@ pub struct CircuitRequest {
     /// by gate. The results decrypt to the same bits, and the tariff counts the netlist's gates either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<CircuitMapping>,
-    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if it differs from the
-    /// fingerprint of the session's key. Bare words carry no fingerprint themselves.
+    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
+    /// has another fingerprint. Bare words carry no fingerprint themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,

@@ -252,8 +252,8 @@ pub struct BatchHead {
     /// `ciphertexts` (the default) or `handles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<CircuitOutputs>,
-    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if it differs from the
-    /// fingerprint of the session's key.
+    /// Fingerprint of the ciphertexts' key, 16 hexadecimal digits. The node refuses the request if the session's key
+    /// has another fingerprint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-fA-F]{16}$"))]
     pub fingerprint: Option<String>,

@@ -284,9 +284,7 @@ impl<'a> Field<'a> {
         }
         match serde_json::from_str(self.raw()) {
             Ok(value) => Some(value),
-            Err(_) => {
-                self.refuse("json_invalid", "should have valid text and numbers, and at most 127 levels", None)
-            }
+            Err(_) => self.refuse("json_invalid", "should have valid text and numbers, and at most 127 levels", None),
         }
     }
 

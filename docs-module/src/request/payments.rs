@@ -21,7 +21,7 @@ pub fn document_of_payment(bytes: &[u8], given: &Given<'_>) -> Result<Document, 
         let draft = payment.and_then(|payment| match payment.is_refunded {
             true => Err(Problem {
                 at: Vec::new(),
-                message: "should be a payment that was not fully refunded".to_owned(),
+                message: "should be a payment that was not completely refunded".to_owned(),
             }),
             false => draft_of_one(&payment, order),
         });

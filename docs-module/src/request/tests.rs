@@ -11,7 +11,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap()
 }
 
-/// A body with members replaced or, with null where a text begins with `-`, taken out.
+/// A body with changed members. A name in `changes` that begins with `-` removes the member.
 fn with(mut body: Value, changes: Value) -> Vec<u8> {
     for (name, value) in changes.as_object().unwrap() {
         match name.strip_prefix('-') {
