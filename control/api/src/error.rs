@@ -92,7 +92,7 @@ codes! {
         "Use a key with a higher role. Viewers may only read; uploads of circuits need developer, lists of all sessions account_admin.";
     BruteForceLockout = "BRUTE_FORCE_LOCKOUT", 429,
         "There were too many invalid attempts with this key, for this user, or from this address.",
-        "Wait as many seconds as the Retry-After header says, 15 minutes at most. Then use a valid key or password.";
+        "Wait as many seconds as the Retry-After header says (at most 15 minutes). Then use a valid key or password.";
     IpRateLimited = "IP_RATE_LIMITED", 429,
         "This address has asked for too many trial keys, or has signed up too often.",
         "Wait as many seconds as the Retry-After header says.";
@@ -175,7 +175,7 @@ codes! {
         "Send the missing ciphertext.";
     BatchTooLarge = "BATCH_TOO_LARGE", 400,
         "The batch has more than 1024 gates.",
-        "Send it as several batches.";
+        "Send several smaller batches.";
     ValidationError = "VALIDATION_ERROR", 422,
         "The JSON is readable, but a required member is missing or a value has the wrong type.",
         "`details` names the member and the fault.";
@@ -186,7 +186,7 @@ codes! {
         "The path exists, but does not take this method.",
         "Use a method that the Allow header lists.";
     InvalidSessionToken = "INVALID_SESSION_TOKEN", 401,
-        "The endpoint needs a session token of the dashboard. The text is not one, or the token has expired or was ended.",
+        "The endpoint needs a session token of the dashboard. The token of the request is not a session token, has expired, or was revoked.",
         "Sign in again. API keys are not accepted here.";
     InvalidCredentials = "INVALID_CREDENTIALS", 401,
         "The e-mail or password is wrong, or the refresh token or setup link is unknown, used or too old.",
@@ -237,7 +237,7 @@ codes! {
         "A service that the node depends on did not answer.",
         "Try again later.";
     ServiceUnavailable = "SERVICE_UNAVAILABLE", 503,
-        "The node cannot do this now. It is too busy or has no memory left, its database does not answer, the work did not finish in time, the node is shutting down, or the session or answer is on another node. Nothing was charged.",
+        "The node cannot do this now. The node is too busy or has no memory left, its database does not answer, the work did not finish in time, the node is shutting down, or the session or answer is on another node. Nothing was charged.",
         "Try again after as many seconds as the Retry-After header says. The message names the cause. With several nodes, use a balancer that sends all requests of a session to one node.";
     InternalError = "INTERNAL_ERROR", 500,
         "The node failed. Nothing was charged.",

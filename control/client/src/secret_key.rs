@@ -79,7 +79,7 @@ impl SecretKey {
         let glwe = (0..params.extracted_dimension()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint = [0; 8];
         getrandom::fill(&mut fingerprint).expect("randomness from the operating system");
-        fingerprint[0] |= 1; // because all zeros would mean "no fingerprint"
+        fingerprint[0] |= 1; // all zeros would mean "no fingerprint"
         SecretKey { preset, fingerprint, lwe, glwe }
     }
 

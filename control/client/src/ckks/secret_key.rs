@@ -71,7 +71,7 @@ impl SecretKey {
     pub(crate) fn generate_from(params: &Params, rng: &mut ChaCha20Rng) -> SecretKey {
         let secret = (0..params.n()).map(|_| ternary(rng.next_u32())).collect();
         let mut fingerprint: [u8; 8] = public_bytes();
-        fingerprint[0] |= 1; // because all zeros would mean "no fingerprint"
+        fingerprint[0] |= 1; // all zeros would mean "no fingerprint"
         SecretKey { context: Arc::new(Context::new(params)), fingerprint, secret, sparse: sparse_of(params, rng) }
     }
 
